@@ -37,7 +37,7 @@ def evaluate(answer: object) -> ragstone.Experiment:
 
 old, new = evaluate(old_prompt), evaluate(new_prompt)
 
-comparison = ragstone.compare({"old prompt": old, "new prompt": new}, across_metrics=True)
+comparison = ragstone.compare({"old prompt": old, "new prompt": new})
 print(comparison)
 
 print("\nMay it be shipped?")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,10 +13,11 @@ from hypothesis import strategies as st
 
 import ragstone
 from ragstone.experiments import Experiment
-from ragstone.experiments._compare.pairs import MetricComparison, PairDifference, adjust_across_metrics
+from ragstone.experiments._compare.pairs import PairDifference
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, Score, Usage
+from ragstone.stats._step_down import step_down
 
 CARD = MetricCard(
     name="m",
@@ -116,48 +116,36 @@ def test_two_systems_in_the_other_order_differ_as_much(table):
         assert -other.difference == pytest.approx(one.difference)
 
 
-# Around the thresholds of the steps: 0.05 and 0.2, in two, three and four parts.
-p_values_of_a_pair = st.one_of(
-    st.none(),
-    st.sampled_from([0.001, 0.0125, 0.015, 0.0166, 0.02, 0.025, 0.04, 0.05, 0.06, 0.066, 0.1, 0.15, 0.2, 0.3]),
-)
+statistics = st.one_of(st.none(), st.sampled_from([0.0, 0.4, 1.0, 1.5, 1.9, 2.2, 2.6, 3.0, 9.0]))
 families = st.integers(1, 3).flatmap(
-    lambda pairs_: st.lists(st.lists(p_values_of_a_pair, min_size=pairs_, max_size=pairs_), min_size=1, max_size=4)
+    lambda pairs_: st.lists(st.lists(statistics, min_size=pairs_, max_size=pairs_), min_size=1, max_size=4)
 )
-
-
-TEMPLATE = ragstone.compare({"a": experiment({"m": [0.1] * 6}), "b": experiment({"m": [0.2] * 6})}).metrics[0]
-
-
-def _metrics(p_values: Sequence[Sequence[float | None]]) -> list[MetricComparison]:
-    (pair,) = TEMPLATE.pairs
-    return [
-        replace(TEMPLATE, metric=f"m{i}", pairs=tuple(replace(pair, p_value=p) for p in ps))
-        for i, ps in enumerate(p_values)
-    ]
 
 
 @settings(max_examples=300, deadline=None)
-@given(families, st.sampled_from([0.8, 0.95]))
-def test_adjusting_across_metrics_is_the_step_down_it_says(p_values, level):
-    """Claims are those of the plain procedure: test each metric at its share, pass the share of a wholly claimed one on."""
+@given(families, st.sampled_from([0.05, 0.2]), st.integers(0, 3))
+def test_step_down_is_the_plain_procedure(reached, alpha, seed):
+    """Reject what the maximum of the family rejects, drop metrics whose pairs are all rejected, and repeat."""
+    rng = np.random.default_rng(seed)
+    largest = [np.abs(rng.normal(size=(199, max(len(r), 1)))).max(axis=1) for r in reached]
     claimed: set[tuple[int, int]] = set()
     while True:
-        unfinished = [i for i, ps in enumerate(p_values) if any((i, k) not in claimed for k in range(len(ps)))]
+        unfinished = [t for t, r in enumerate(reached) if any((t, k) not in claimed for k in range(len(r)))]
+        drawn = np.max([largest[t] for t in unfinished], axis=0) if unfinished else np.zeros(199)
         new = {
-            (i, k)
-            for i in unfinished
-            for k, p in enumerate(p_values[i])
-            if p is not None and p <= (1 - level) * (1 + 1e-12) / len(unfinished)
+            (t, k)
+            for t in unfinished
+            for k, one in enumerate(reached[t])
+            if one is not None and ((drawn >= one).sum() + 1) / 200 <= alpha
         }
         if new <= claimed:
             break
         claimed |= new
-    adjusted = adjust_across_metrics(_metrics(p_values), confidence_level=level)
-    assert claimed == {(i, k) for i, m in enumerate(adjusted) for k, p in enumerate(m.pairs) if p.better is not None}
-    for before, after in zip(itertools.chain(*p_values), (p for m in adjusted for p in m.pairs), strict=True):
-        assert (before is None) == (after.p_value is None)
-        assert before is None or before <= after.p_value <= 1
+    adjusted = step_down(largest, reached, extra=1)
+    assert claimed == {(t, k) for t, ps in enumerate(adjusted) for k, p in enumerate(ps) if p <= alpha}
+    for r, ps, own in zip(reached, adjusted, largest, strict=True):
+        for one, p in zip(r, ps, strict=True):
+            assert p == 1 if one is None else ((own >= one).sum() + 1) / 200 <= p <= 1
 
 
 def _null(rng: np.random.Generator, *, n: int, systems: int, metrics: int) -> np.ndarray:
@@ -175,10 +163,10 @@ def test_false_claims_are_as_rare_as_promised():
     for run in range(runs):
         x = _null(rng, n=40, systems=6, metrics=5)
         sources = {f"s{j}": experiment({name: x[:, j, k].tolist() for k, name in enumerate(names)}) for j in range(6)}
-        each = ragstone.compare(sources, n_permutations=199, seed=run)
+        each = ragstone.compare(sources, n_permutations=199, seed=run, across_metrics=False)
         any_each += sum(any(p.better for p in m.pairs) for m in each.metrics)
-        across = adjust_across_metrics(each.metrics, confidence_level=0.95)
-        any_across += any(p.better for m in across for p in m.pairs)
+        across = ragstone.compare(sources, n_permutations=199, seed=run)
+        any_across += any(p.better for m in across.metrics for p in m.pairs)
     # Within three standard errors of 5 %.
     for found, trials in ((any_across, runs), (any_each, 5 * runs)):
         assert 0.05 + 3 * math.sqrt(0.05 * 0.95 / trials) >= found / trials

@@ -200,37 +200,66 @@ def test_a_baseline_leaves_fewer_pairs_and_more_power() -> None:
         ragstone.compare(sources, baseline="F")
 
 
-def test_holm_across_metrics_is_holm_for_two_systems() -> None:
-    """Where each metric has one pair, its p-values are corrected as any hypotheses are."""
+def test_all_metrics_are_corrected_together_by_default() -> None:
+    """P-values are between those of each metric alone and Holm's, and `across_metrics=False` gives the former and says so."""
     shifts = {QR: 0.03, CC: 0.0, BAD: 0.06}
     sources = {
         "A": system({m: noisy(0, seed=5 * i) for i, m in enumerate(shifts)}),
         "B": system({m: noisy(s, seed=5 * i + 1) for i, (m, s) in enumerate(shifts.items())}),
     }
-    plain, across = ragstone.compare(sources), ragstone.compare(sources, across_metrics=True)
-    expected = holm([m.pairs[0].p_value for m in plain.metrics])
+    plain, across = ragstone.compare(sources, across_metrics=False), ragstone.compare(sources)
+    alone = [m.pairs[0].p_value for m in plain.metrics]
+    for p, expected, found in zip(alone, holm(alone).adjusted, across.metrics, strict=True):
+        assert p - 0.01 <= found.pairs[0].p_value <= expected + 0.02
+    assert "not corrected for 3 metrics" in str(plain)
+    assert "not corrected" not in str(across)
+    assert (across.across_metrics, plain.across_metrics) == (True, False)
+    for before, after in zip(plain.metrics, across.metrics, strict=True):
+        assert after.pairs[0].high - after.pairs[0].low > 1.1 * (before.pairs[0].high - before.pairs[0].low)
 
-    assert expected.adjusted == pytest.approx([m.pairs[0].p_value for m in across.metrics])
-    assert list(expected.rejected) == [m.pairs[0].better is not None for m in across.metrics]
-    assert [0.95] * 3 == [m.confidence_level for m in plain.metrics]
-    assert [1 - 0.05 / 3] * 3 == pytest.approx([m.confidence_level for m in across.metrics])
+
+def test_identical_metrics_cost_nothing_together() -> None:
+    """The correction uses the correlation of the metrics: copies of one metric have its p-value, where Holm's is larger."""
+    a, b = noisy(0), noisy(0.04, seed=1)
+    one = ragstone.compare({"A": system({QR: a}), "B": system({QR: b})})
+    both = ragstone.compare({"A": system({QR: a, CC: a, BAD: a}), "B": system({QR: b, CC: b, BAD: b})})
+    assert 0.001 < one.metrics[0].pairs[0].p_value < 0.5
+    for metric in both.metrics:
+        assert metric.pairs[0].p_value == pytest.approx(one.metrics[0].pairs[0].p_value, abs=0.01)
 
 
-def test_across_metrics_a_metric_passes_its_share_on_only_if_all_its_pairs_are_claimed() -> None:
+def test_a_metric_leaves_the_family_only_if_all_its_pairs_differ() -> None:
     """One clear pair of a metric does not make it easier to claim something about the next."""
     clear = {"A": noisy(0), "B": noisy(0.001, seed=1), "C": noisy(0.3, seed=2)}
     weak = {"A": noisy(0, seed=3), "B": noisy(0, seed=4), "C": noisy(0.03, seed=5)}
     sources = {name: system({QR: clear[name], CC: weak[name]}) for name in clear}
-    plain, across = ragstone.compare(sources), ragstone.compare(sources, across_metrics=True)
-
-    for before, after in zip(plain.metrics, across.metrics, strict=True):
-        for pair, adjusted in zip(before.pairs, after.pairs, strict=True):
-            assert min(1.0, 2 * pair.p_value) == pytest.approx(adjusted.p_value)
+    plain, across = ragstone.compare(sources, across_metrics=False), ragstone.compare(sources)
+    assert across.metrics[1].pairs[1].p_value > 1.3 * plain.metrics[1].pairs[1].p_value
     # All three pairs of one metric claimed: the other is then alone.
     apart = {"A": noisy(0), "B": noisy(0.2, seed=1), "C": noisy(0.4, seed=2)}
     sources = {name: system({QR: apart[name], CC: weak[name]}) for name in clear}
-    plain, across = ragstone.compare(sources), ragstone.compare(sources, across_metrics=True)
-    assert [p.p_value for p in plain.metrics[1].pairs] == pytest.approx([p.p_value for p in across.metrics[1].pairs])
+    plain, across = ragstone.compare(sources, across_metrics=False), ragstone.compare(sources)
+    assert [p.p_value for p in plain.metrics[1].pairs] == pytest.approx(
+        [p.p_value for p in across.metrics[1].pairs], abs=0.02
+    )
+
+
+def test_a_primary_metric_is_tested_alone() -> None:
+    """Its p-value is that of the metric alone, it comes first, and the others are exploratory."""
+    sources = {
+        "A": system({QR: noisy(0), CC: noisy(0, seed=2)}),
+        "B": system({QR: noisy(0.2, seed=1), CC: noisy(0.2, seed=3)}),
+    }
+    result = ragstone.compare(sources, primary=CC)
+    (alone,) = ragstone.compare(sources, metrics=[CC]).metrics
+    assert [CC, QR] == [m.metric for m in result.metrics]
+    assert result.metrics[0].pairs == alone.pairs
+    assert [False, True] == [m.exploratory for m in result.metrics]
+    assert result.verdict[0].startswith("B beats A on ccrs.cc")
+    assert result.verdict[1].startswith("exploratory: B beats A on ccrs.qr")
+    assert "exploratory, because ccrs.cc is the primary metric (not corrected for 1 metrics):" in str(result)
+    with pytest.raises(ConfigurationError, match=r"unknown primary metric 'ccrs\.ir'\. Compared: ccrs\.qr, ccrs\.cc"):
+        ragstone.compare(sources, primary="ccrs.ir")
 
 
 def test_hypotheses_hold_if_all_their_claims_do() -> None:
@@ -394,7 +423,7 @@ def test_the_table_holds_means_with_intervals_and_denominators() -> None:
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_what_a_later_step_of_holm_claims_has_no_interval_across_0(turned: bool) -> None:
+def test_what_a_later_step_claims_has_no_interval_across_0(turned: bool) -> None:
     """Its interval is made for all metrics at once, and would hold 0; "beats by 3.5 points [-0.1, 7]" is no sentence."""
     a = system({QR: noisy(0), CC: noisy(0, seed=5)})
     b = system({QR: noisy(0.2, seed=1), CC: noisy(0.01, seed=6)})

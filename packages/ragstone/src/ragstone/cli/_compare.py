@@ -9,6 +9,7 @@ import typer
 
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._options import (
+    ClusterOption,
     JsonOption,
     OnlyMetricsOption,
     SystemsArgument,
@@ -43,11 +44,21 @@ def compare_command(
     across_metrics: Annotated[
         bool,
         typer.Option(
-            "--across-metrics",
+            "--across-metrics/--no-across-metrics",
             rich_help_panel=STATISTICS,
-            help="Correct for all metrics together instead of for each metric separately.",
+            help="Correct for all metrics together, or for each metric separately.",
         ),
-    ] = False,
+    ] = True,
+    primary: Annotated[
+        str | None,
+        typer.Option(
+            "--primary",
+            metavar="METRIC",
+            rich_help_panel=STATISTICS,
+            help="The metric that decides, named before looking at the data. It is tested alone, the others are exploratory.",
+        ),
+    ] = None,
+    cluster: ClusterOption = "auto",
     min_effect: Annotated[
         float | None,
         typer.Option(
@@ -123,6 +134,8 @@ def compare_command(
             baseline=baseline,
             hypotheses=hypothesis or (),
             across_metrics=across_metrics,
+            primary=primary,
+            cluster=cluster,
             min_effect=min_effect,
             confidence_level=confidence_level,
             n_permutations=permutations,

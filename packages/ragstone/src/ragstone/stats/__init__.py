@@ -24,6 +24,7 @@ from ragstone.stats._correlation import kendall, pearson
 from ragstone.stats._flips import FlipRate as FlipRate
 from ragstone.stats._flips import flip_rate
 from ragstone.stats._independent import independent_tukey
+from ragstone.stats._independent import simultaneous_independent_tukey as simultaneous_independent_tukey
 from ragstone.stats._mean import Estimate, mean_interval, wilson_interval
 from ragstone.stats._mean import failure_bounds as failure_bounds
 from ragstone.stats._multiple import DiscriminativePower as DiscriminativePower
@@ -48,6 +49,7 @@ from ragstone.stats._stopped import stopped_proportion as stopped_proportion
 from ragstone.stats._stopped import stopping_paths as stopping_paths
 from ragstone.stats._tukey import TukeyPair as TukeyPair
 from ragstone.stats._tukey import randomized_tukey
+from ragstone.stats._tukey import simultaneous_tukey as simultaneous_tukey
 from ragstone.stats._weight import hajek_mean
 
 __all__ = [

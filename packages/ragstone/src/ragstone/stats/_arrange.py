@@ -12,41 +12,140 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Group", "distinct_choices", "enumerated_sums", "group_rows", "permuted_sums"]
+__all__ = ["Arrangement", "Group"]
 
 _TABLE_MAX = 7
 """Largest k for which all k! orders of k cells are stored in a table (7! = 5,040)."""
 
 _CELLS = 1 << 18
-"""Rows times permutations per batch (14 bytes each, 4 MB in total)."""
+"""Units times permutations per batch (14 bytes each, 4 MB in total)."""
 
 _BINS = 1 << 19
 """Maximum numbers in the sums by order of one chunk (4 MB)."""
 
 _MAX_UNITS = 1 << 14
-"""Maximum number of rows that are permuted separately. More rows are summed in this number of blocks."""
+"""Maximum number of units that are permuted separately. More units are joined to this number of blocks."""
+
+_ROUNDING = 1e-12
+"""Relative range of the sums of a unit below which they are equal."""
+
+ChunkSums = tuple[int, list[list["NDArray[np.float64]"]]]
+"""Number of permutations, and for each table and group the column sums, one row per permutation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Rows with values in the same columns, without rows whose values are all equal."""
+    """Units with values in the same columns of a table, without units whose values are all equal."""
 
     columns: tuple[int, ...]
     rows: NDArray[np.float64]
-    """Rows by present columns, each centered at its mean."""
+    """Units by present columns: sums over the rows of the unit, each row centered at its mean."""
+    units: NDArray[np.intp]
+    """Number of the unit of each row."""
 
 
-def group_rows(x: NDArray[np.float64], rng: np.random.Generator) -> list[Group]:
-    """Group rows by the columns in which they have values.
+class Arrangement:
+    """Permutations of the columns of tables, with the same order for all cells of a unit.
 
-    Rows with fewer than two values, or with equal values, do not contain information about differences of columns and
-    are omitted. More than 16,384 rows are summed in random blocks, and each block is permuted as one row. This bounds the
-    time and keeps the test exact, because the permutations of a block are a subgroup of those of its rows.
+    A unit is a row of all tables, or a cluster of rows that are not independent of each other. Rows with fewer than two
+    values, or with equal values, do not contain information about differences of columns and are omitted. If a cell is
+    missing, the order of the unit is that of its present cells. More than 16,384 units are joined to random blocks, and
+    each block is permuted as one unit. This bounds the time and keeps the test exact, because the permutations of a block
+    are a subgroup of those of its units.
 
     Args:
-        x: Rows by columns. NaN is a missing cell.
+        tables: Rows by columns, all of the same shape. NaN is a missing cell.
+        clusters: Number of the cluster of each row, or None for independent rows.
         rng: Random generator for the blocks.
     """
+
+    def __init__(
+        self, tables: Sequence[NDArray[np.float64]], clusters: NDArray[np.intp] | None, rng: np.random.Generator
+    ) -> None:
+        import numpy as np
+
+        n_rows, self._k = tables[0].shape
+        units = np.arange(n_rows) if clusters is None else clusters
+        varies = np.zeros(n_rows, dtype=bool)
+        for x in tables:
+            present = ~np.isnan(x)
+            high = np.where(present, x, -np.inf).max(axis=1)
+            low = np.where(present, x, np.inf).min(axis=1)
+            varies |= (present.sum(axis=1) > 1) & (low < high)
+        used, inverse = np.unique(units[varies], return_inverse=True)
+        if used.size > _MAX_UNITS:
+            inverse = (rng.permutation(used.size) % _MAX_UNITS)[inverse]
+        unit_of_row = np.full(n_rows, -1, dtype=np.intp)
+        unit_of_row[varies] = inverse.reshape(-1)
+        groups = [_group(x, unit_of_row) for x in tables]
+        self.tables, self.n_units = _sorted_units(groups)
+
+    def choices(self, limit: int) -> list[NDArray[np.intp]] | None:
+        """Return for each unit the orders that give distinct sums, or None if there are more than `limit` combinations."""
+        import numpy as np
+
+        if self._k > _TABLE_MAX:
+            return None
+        cells: list[list[NDArray[np.float64]]] = [[] for _ in range(self.n_units)]
+        total, by_unit = 1, []
+        for group in itertools.chain.from_iterable(self.tables):
+            table = _orders(len(group.columns))[_induced(self._k, group.columns)]
+            for unit, row in zip(group.units.tolist(), group.rows, strict=True):
+                cells[unit].append(row[table])
+            if len(group.rows) > limit.bit_length():
+                # Each unit has at least two distinct orders.
+                return None
+        for arranged in cells:
+            _, first = np.unique(np.concatenate(arranged, axis=1), axis=0, return_index=True)
+            total *= len(first)
+            if total > limit:
+                return None
+            by_unit.append(first.astype(np.intp))
+        return by_unit
+
+    def random(self, n_resamples: int, seed: np.random.SeedSequence) -> Iterator[ChunkSums]:
+        """Yield chunks of random permutations.
+
+        The chunks depend only on the shape of the data. Each chunk uses its own child of the seed.
+        """
+        import numpy as np
+
+        size = self._chunk_size()
+        sums = [[_Summer(group, self._k) for group in groups] for groups in self.tables]
+        for number, child in enumerate(seed.spawn(math.ceil(n_resamples / size))):
+            count = min(size, n_resamples - number * size)
+            rng = np.random.default_rng(child)
+            if self._k <= _TABLE_MAX:
+                orders = rng.integers(0, math.factorial(self._k), (self.n_units, count), dtype=np.uint16)
+                yield count, [[one.ordered(orders) for one in of_table] for of_table in sums]
+            else:
+                keys = rng.random((count, self.n_units, self._k))
+                yield count, [[one.by_keys(keys) for one in of_table] for of_table in sums]
+
+    def enumerated(self, choices: Sequence[NDArray[np.intp]]) -> Iterator[ChunkSums]:
+        """Yield chunks as `random` does, with each combination of `choices` once."""
+        import numpy as np
+
+        sizes = [len(options) for options in choices]
+        total, size = math.prod(sizes), self._chunk_size()
+        sums = [[_Summer(group, self._k) for group in groups] for groups in self.tables]
+        for start in range(0, total, size):
+            rest = np.arange(start, min(start + size, total))
+            orders = np.empty((self.n_units, rest.size), dtype=np.uint16)
+            for unit, options in enumerate(choices):
+                rest, digit = np.divmod(rest, len(options))
+                orders[unit] = options[digit]
+            yield orders.shape[1], [[one.ordered(orders) for one in of_table] for of_table in sums]
+
+    def _chunk_size(self) -> int:
+        is_table = self._k <= _TABLE_MAX
+        bins = math.factorial(self._k) * self._k if is_table else 1
+        cells = max(self.n_units, 1) * (1 if is_table else self._k)
+        return max(1, min(256, _CELLS // cells, _BINS // bins))
+
+
+def _group(x: NDArray[np.float64], unit_of_row: NDArray[np.intp]) -> list[Group]:
+    """Sum the rows of each unit, separately by the columns in which they have values."""
     import numpy as np
 
     present = ~np.isnan(x)
@@ -54,31 +153,45 @@ def group_rows(x: NDArray[np.float64], rng: np.random.Generator) -> list[Group]:
     inverse = inverse.reshape(-1)
     groups = []
     for pattern in range(len(patterns)):
-        members = np.flatnonzero(inverse == pattern)
-        columns = np.flatnonzero(present[members[0]])
-        if columns.size < 2:
+        members = np.flatnonzero((inverse == pattern) & (unit_of_row >= 0))
+        if not members.size or present[members[0]].sum() < 2:
             continue
-        rows = x[np.ix_(members, columns)] if len(patterns) > 1 else x[:, columns]
-        rows = rows[rows.min(axis=1) < rows.max(axis=1)]
-        if len(rows):
-            # Sorted rows make the result independent of the order of samples.
-            rows = rows[np.lexsort(rows.T)]
-            groups.append(Group(columns=tuple(columns.tolist()), rows=rows - rows.mean(axis=1, keepdims=True)))
-    total = sum(len(group.rows) for group in groups)
-    if total <= _MAX_UNITS:
-        return groups
-    return [
-        Group(columns=group.columns, rows=_blocks(group.rows, math.ceil(len(group.rows) * _MAX_UNITS / total), rng))
-        for group in groups
-    ]
+        columns = np.flatnonzero(present[members[0]])
+        rows = x[np.ix_(members, columns)]
+        rows = rows - rows.mean(axis=1, keepdims=True)
+        units, place = np.unique(unit_of_row[members], return_inverse=True)
+        place = place.reshape(-1)
+        sums = np.stack([np.bincount(place, weights=column, minlength=units.size) for column in rows.T], axis=1)
+        size = np.bincount(place, weights=np.abs(rows).sum(axis=1), minlength=units.size)
+        kept = np.ptp(sums, axis=1) > _ROUNDING * size
+        if kept.any():
+            groups.append(Group(columns=tuple(columns.tolist()), rows=sums[kept], units=units[kept]))
+    return groups
 
 
-def _blocks(rows: NDArray[np.float64], n_blocks: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Sum random rows in blocks whose sizes differ by at most one."""
+def _sorted_units(tables: list[list[Group]]) -> tuple[list[list[Group]], int]:
+    """Sort the units by their sums, so that the result does not depend on the order of samples."""
     import numpy as np
 
-    block = rng.permutation(len(rows)) % n_blocks
-    return np.stack([np.bincount(block, weights=column, minlength=n_blocks) for column in rows.T], axis=1)
+    groups = list(itertools.chain.from_iterable(tables))
+    if not groups:
+        return tables, 0
+    used = np.unique(np.concatenate([group.units for group in groups]))
+    contents = np.zeros((used.size, sum(len(group.columns) for group in groups)))
+    start = 0
+    for group in groups:
+        stop = start + len(group.columns)
+        contents[np.searchsorted(used, group.units), start:stop] = group.rows
+        start = stop
+    rank = np.empty(used.size, dtype=np.intp)
+    rank[np.lexsort(contents.T)] = np.arange(used.size)
+
+    def renumbered(group: Group) -> Group:
+        units = rank[np.searchsorted(used, group.units)]
+        order = np.argsort(units)
+        return Group(columns=group.columns, rows=group.rows[order], units=units[order])
+
+    return [[renumbered(group) for group in of_table] for of_table in tables], int(used.size)
 
 
 def _orders(k: int) -> NDArray[np.intp]:
@@ -88,110 +201,56 @@ def _orders(k: int) -> NDArray[np.intp]:
     return np.array(list(itertools.permutations(range(k))), dtype=np.intp)
 
 
-def distinct_choices(groups: Sequence[Group], limit: int) -> list[list[NDArray[np.intp]]] | None:
-    """Return for each row the orders that give distinct rows, or None if there are more than `limit` combinations."""
+def _induced(k: int, columns: Sequence[int]) -> NDArray[np.int32]:
+    """Return for each order of k cells the order of the cells of some columns that sorts them in the same way."""
     import numpy as np
 
-    total, choices = 1, []
-    for group in groups:
-        if len(group.columns) > _TABLE_MAX:
-            return None
-        table = _orders(len(group.columns))
-        by_row = []
-        for row in group.rows:
-            _, first = np.unique(row[table], axis=0, return_index=True)
-            total *= len(first)
-            if total > limit:
-                return None
-            by_row.append(first.astype(np.intp))
-        choices.append(by_row)
-    return choices
-
-
-def permuted_sums(
-    groups: Sequence[Group], n_resamples: int, seed: np.random.SeedSequence
-) -> Iterator[tuple[int, list[NDArray[np.float64]]]]:
-    """Yield chunks of permutations: their number, and for each group the column sums, one row per permutation.
-
-    The chunks depend only on the shape of the data. Each chunk uses its own child of the seed.
-    """
-    import numpy as np
-
-    size = _chunk_size(groups)
-    children = seed.spawn(math.ceil(n_resamples / size))
-    sums = [_Summer(group.rows) for group in groups]
-    for number, child in enumerate(children):
-        count = min(size, n_resamples - number * size)
-        rng = np.random.default_rng(child)
-        yield count, [one.random(count, rng) for one in sums]
-
-
-def enumerated_sums(
-    groups: Sequence[Group], choices: Sequence[Sequence[NDArray[np.intp]]]
-) -> Iterator[tuple[int, list[NDArray[np.float64]]]]:
-    """Yield chunks as `permuted_sums` does, with each combination of `distinct_choices` once."""
-    import numpy as np
-
-    sizes = [len(options) for by_row in choices for options in by_row]
-    total, size = math.prod(sizes), _chunk_size(groups)
-    sums = [_Summer(group.rows) for group in groups]
-    for start in range(0, total, size):
-        rest = np.arange(start, min(start + size, total))
-        count, chunk = rest.size, []
-        for one, by_row in zip(sums, choices, strict=True):
-            orders = np.empty((len(by_row), count), dtype=np.int32)
-            for row, options in enumerate(by_row):
-                rest, digit = np.divmod(rest, len(options))
-                orders[row] = options[digit]
-            chunk.append(one.ordered(orders))
-        yield count, chunk
-
-
-def _chunk_size(groups: Sequence[Group]) -> int:
-    rows = max((len(group.rows) for group in groups), default=1)
-    widths = [len(group.columns) for group in groups]
-    bins = max((math.factorial(k) * k for k in widths if k <= _TABLE_MAX), default=1)
-    cells = rows * max((k for k in widths if k > _TABLE_MAX), default=1)
-    return max(1, min(256, _CELLS // cells, _BINS // bins))
+    c = len(columns)
+    if c == k:
+        return np.arange(math.factorial(k), dtype=np.int32)
+    ranks = _orders(k)[:, list(columns)].argsort(axis=1).argsort(axis=1)
+    base = c ** np.arange(c)
+    number = {int(code): i for i, code in enumerate((_orders(c) * base).sum(axis=1))}
+    return np.array([number[int(code)] for code in (ranks * base).sum(axis=1)], dtype=np.int32)
 
 
 class _Summer:
-    """Column sums of rows after a separate permutation of each row.
+    """Column sums of the rows of a group after a permutation of each row.
 
     Rows with the same order are summed first, for all permutations at once, as the product of a sparse matrix of ones and
     the rows. The k! sums are then permuted and added. This takes a third of the time of gathering every cell.
     """
 
-    __slots__ = ("_n_orders", "_ones", "_place", "_rows")
+    __slots__ = ("_columns", "_induced", "_n_orders", "_ones", "_place", "_rows", "_units")
 
-    def __init__(self, rows: NDArray[np.float64]) -> None:
+    def __init__(self, group: Group, k: int) -> None:
         import numpy as np
 
-        self._rows = rows
-        k = rows.shape[1]
+        self._rows, self._units, self._columns = group.rows, group.units, list(group.columns)
         if k > _TABLE_MAX:
             return
-        table = _orders(k)
+        c = len(group.columns)
+        table = _orders(c)
+        self._induced = _induced(k, group.columns)
         self._n_orders = len(table)
         # Column j is the sum over all orders s of cell table[s, j].
-        self._place = (np.arange(self._n_orders) * k + table.T).astype(np.intp)
+        self._place = (np.arange(self._n_orders) * c + table.T).astype(np.intp)
         self._ones = np.ones(0)
 
-    def random(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    def by_keys(self, keys: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Compute the sums if each unit sorts its columns by random keys (permutations by units by columns)."""
         import numpy as np
 
-        n, k = self._rows.shape
-        if k > _TABLE_MAX:
-            copies = np.broadcast_to(self._rows, (count, n, k))
-            total: NDArray[np.float64] = rng.permuted(copies, axis=2).sum(axis=1)
-            return total
-        return self.ordered(rng.integers(0, self._n_orders, (n, count), dtype=np.uint16).astype(np.int32))
+        order = keys[:, self._units][:, :, self._columns].argsort(axis=2)
+        total: NDArray[np.float64] = np.take_along_axis(self._rows[None], order, axis=2).sum(axis=1)
+        return total
 
-    def ordered(self, orders: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Compute the sums for given orders (rows by permutations), which are overwritten."""
+    def ordered(self, of_units: NDArray[np.uint16]) -> NDArray[np.float64]:
+        """Compute the sums for the orders of all units (units by permutations)."""
         import numpy as np
         from scipy.sparse import csc_array
 
+        orders = self._induced[of_units[self._units]]
         n, count = orders.shape
         orders += np.arange(count, dtype=np.int32) * self._n_orders
         if self._ones.size < orders.size:

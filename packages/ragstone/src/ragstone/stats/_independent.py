@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from ragstone.stats._cluster import cluster_codes
 from ragstone.stats._mean import mean_interval
+from ragstone.stats._step_down import step_down
 from ragstone.stats._tukey import TukeyPair, TukeyResult
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["independent_tukey"]
+__all__ = ["independent_tukey", "simultaneous_independent_tukey"]
 
 _SAME: Final = 1e-9
 """Relative tolerance within which statistics are equal. Sums in a different order differ by rounding errors."""
+_ROUNDING: Final = 1e-14
+"""Distance of a score from its mean, relative to the scores, below which it is a rounding error."""
 _MANY: Final = 5000
-"""Minimum number of values per group for the normal approximation of means."""
+"""Minimum number of units per group for the normal approximation of means."""
 _CHUNK_NUMBERS: Final = 2_000_000
 """Maximum number of numbers in memory per chunk of permutations."""
 
@@ -28,6 +33,7 @@ def independent_tukey(
     groups: Sequence[Sequence[float] | NDArray[np.float64]],
     probabilities: Sequence[Sequence[float] | NDArray[np.float64]] | None = None,
     *,
+    clusters: Sequence[Sequence[Hashable]] | None = None,
     pairs: Sequence[tuple[int, int]] | None = None,
     low: float = 0.0,
     high: float = 1.0,
@@ -47,13 +53,14 @@ def independent_tukey(
     An interval is the difference plus and minus the critical value times its standard error. If the values of both groups
     are constant, that error is 0, and the interval combines the intervals of the two means.
 
-    The values of a group must be independent. If users or sessions contribute many values each, the true error is larger
-    than the estimated error.
+    If users or sessions contribute several values each, give them as `clusters`: whole clusters are permuted, and the
+    error is the variation between clusters. Otherwise the values of a group must be independent.
 
     Args:
         groups: Values of each group, in [low, high]. At least two groups. A comparison needs at least two values per
             group.
         probabilities: Sampling probability of each value, in (0, 1], for Hajek's means. None if nothing was sampled.
+        clusters: Label of the cluster of each value, by group. Each None is a cluster of its own. None: independent values.
         pairs: Pairs of groups to compare, (first, second). None: all pairs.
         low: Smallest possible value.
         high: Largest possible value.
@@ -75,58 +82,255 @@ def independent_tukey(
     """
     import numpy as np
 
-    x, w, ends = _checked(groups, probabilities, low, high, n_resamples, confidence_level)
-    family = [(j, i) for i, j in itertools.combinations(range(len(x)), 2)] if pairs is None else list(pairs)
-    if any(not (0 <= i < len(x) and 0 <= j < len(x) and i != j) for i, j in family) or not family:
-        raise ValueError(f"each of pairs must be two of the {len(x)} groups, counted from 0, got {family!r}")
-    compared = sorted({g for pair in family for g in pair if x[g].size > 1})
-    tested = [(i, j) for i, j in family if x[i].size > 1 and x[j].size > 1]
-    moments = {g: _moments(x[g], w[g]) for g in range(len(x)) if x[g].size}
-    is_large = bool(compared) and min(x[g].size for g in compared) >= _MANY
-    if not tested:
-        drawn = np.zeros(0)
-    elif is_large:
-        drawn = _normal_limit({g: moments[g][1] for g in compared}, tested, max(n_resamples, 100_000), seed)
-    else:
-        drawn = _permute_maxima([x[g] for g in compared], [w[g] for g in compared], tested, compared, n_resamples, seed)
-    drawn.sort()
-    allowed = math.floor((1 - confidence_level) * (drawn.size + 1) + _SAME) - 1
-    critical = float(drawn[-1 - allowed]) if 0 <= allowed < drawn.size else None
-    own_level = 1 - (1 - confidence_level) / (2 * len(family))
-    results = []
-    for i, j in family:
-        n = int(x[i].size + x[j].size)
-        if i not in moments or j not in moments:
-            results.append(_pair(i, j, n, None, None, None, None, None))
-            continue
-        difference = moments[i][0] - moments[j][0]
-        if (i, j) not in tested:
-            results.append(_pair(i, j, n, difference, None, None, None, None))
-            continue
-        error = math.sqrt(moments[i][1] + moments[j][1])
-        statistic = abs(difference) / error if error else (math.inf if difference else 0.0)
-        reached = drawn.size - int(np.searchsorted(drawn, statistic * (1 - _SAME)))
-        p = (reached + 1) / (drawn.size + 1)
-        lower: float | None = None
-        upper: float | None = None
-        if not error:
-            (a, b), (c, d) = (_own(x[g], ends, own_level) for g in (i, j))
-            lower, upper = a - d, b - c
-        elif critical is not None and math.isfinite(critical):
-            lower, upper = difference - critical * error, difference + critical * error
-        results.append(_pair(i, j, n, difference, p, math.sqrt(p * (1 - p) / drawn.size), lower, upper))
-    return TukeyResult(
-        pairs=tuple(results),
-        n_systems=len(x),
-        n_rows=int(sum(values.size for values in x)),
-        alternative="two-sided",
+    x, p = _checked(groups, probabilities, low, high)
+    if clusters is not None and [len(labels) for labels in clusters] != [values.size for values in x]:
+        raise ValueError(
+            f"clusters must contain one label for every value of every group, got {[len(c) for c in clusters]} labels for "
+            f"{[values.size for values in x]} values"
+        )
+    (result,) = simultaneous_independent_tukey(
+        np.concatenate(x)[:, None],
+        np.repeat(np.arange(len(x)), [values.size for values in x]),
+        np.concatenate(p),
+        n_groups=len(x),
+        clusters=None if clusters is None else [label for labels in clusters for label in labels],
+        pairs=pairs,
+        ends=[(low, high)],
+        n_resamples=n_resamples,
         confidence_level=confidence_level,
-        method="independent_normal" if is_large else "independent_permutation",
-        n_resamples=int(drawn.size),
-        exact=False,
-        n_units=int(sum(x[g].size for g in compared)),
         seed=seed,
     )
+    return result
+
+
+def simultaneous_independent_tukey(
+    values: NDArray[np.float64],
+    groups: NDArray[np.intp],
+    probabilities: NDArray[np.float64],
+    *,
+    n_groups: int,
+    ends: Sequence[tuple[float, float]],
+    clusters: Sequence[Hashable] | None = None,
+    pairs: Sequence[tuple[int, int]] | None = None,
+    n_resamples: int = 10_000,
+    confidence_level: float = 0.95,
+    seed: int = 0,
+) -> tuple[TukeyResult, ...]:
+    """Compare groups on several metrics, with p-values and intervals that hold for all pairs and metrics together.
+
+    As `independent_tukey`, with the largest standardized difference of all pairs on all metrics. All metrics use the same
+    permutation of the items.
+
+    Args:
+        values: Items by metrics. NaN is a missing score.
+        groups: Number of the group of each item.
+        probabilities: Sampling probability of each item, in (0, 1].
+        n_groups: Number of groups.
+        ends: Smallest and largest possible value of each metric.
+        clusters: Label of the cluster of each item. A cluster with items in several groups counts as one in each.
+        pairs: Pairs of groups to compare. None: all pairs.
+        n_resamples: Number of permutations.
+        confidence_level: Confidence level of the simultaneous intervals, in (0, 1).
+        seed: Seed of the random numbers.
+
+    Returns:
+        One result for each metric.
+
+    Raises:
+        ValueError: If an option is out of range.
+    """
+    import numpy as np
+
+    if n_resamples < 1 or not 0 < confidence_level < 1:
+        raise ValueError(
+            f"n_resamples must be at least 1 and confidence_level in (0, 1), got {n_resamples} and {confidence_level}"
+        )
+    family = [(j, i) for i, j in itertools.combinations(range(n_groups), 2)] if pairs is None else list(pairs)
+    if any(not (0 <= i < n_groups and 0 <= j < n_groups and i != j) for i, j in family) or not family:
+        raise ValueError(f"each of pairs must be two of the {n_groups} groups, counted from 0, got {family!r}")
+    codes = np.arange(len(values))
+    if clusters is not None:
+        codes = cluster_codes([None if c is None else (g, c) for g, c in zip(groups.tolist(), clusters, strict=True)])
+    units = _Units.of(values, 1 / probabilities, groups, codes, n_groups)
+    n_values = np.array([(~np.isnan(values[groups == g])).sum(axis=0) for g in range(n_groups)])
+    moments = [_moments(units, metric) for metric in range(values.shape[1])]
+    tested = [
+        [(i, j) for i, j in family if i in found and j in found and min(found[i].k, found[j].k) > 1]
+        for found in moments
+    ]
+    by_metric, is_large = _draw_maxima(units, moments, tested, n_resamples, seed)
+    drawn = np.sort(by_metric.max(axis=0))
+    reached = [
+        [_statistic(found, pair) if pair in of_metric else None for pair in family]
+        for found, of_metric in zip(moments, tested, strict=True)
+    ]
+    p_values = step_down(list(by_metric), reached, extra=1)
+    allowed = math.floor((1 - confidence_level) * (drawn.size + 1) + _SAME) - 1
+    critical = float(drawn[-1 - allowed]) if 0 <= allowed < drawn.size else None
+    own_level = 1 - (1 - confidence_level) / (2 * len(family) * values.shape[1])
+    return tuple(
+        TukeyResult(
+            pairs=tuple(
+                _compare(
+                    pair,
+                    moments[metric],
+                    n=int(n_values[list(pair), metric].sum()),
+                    p=p_values[metric][number] if pair in tested[metric] else None,
+                    n_resamples=drawn.size,
+                    critical=critical,
+                    ends=ends[metric],
+                    own_level=own_level,
+                )
+                for number, pair in enumerate(family)
+            ),
+            n_systems=n_groups,
+            n_rows=int(n_values[:, metric].sum()),
+            alternative="two-sided",
+            confidence_level=confidence_level,
+            method="independent_normal" if is_large else "independent_permutation",
+            n_resamples=int(drawn.size),
+            exact=False,
+            n_units=sum(found.k for g, found in moments[metric].items() if any(g in pair for pair in tested[metric])),
+            seed=seed,
+        )
+        for metric in range(values.shape[1])
+    )
+
+
+def _compare(
+    pair: tuple[int, int],
+    moments: dict[int, _Moments],
+    *,
+    n: int,
+    p: float | None,
+    n_resamples: int,
+    critical: float | None,
+    ends: tuple[float, float],
+    own_level: float,
+) -> TukeyPair:
+    """Compare one pair of groups on one metric."""
+    i, j = pair
+    if i not in moments or j not in moments:
+        return _pair(i, j, n, None, None, None, None, None)
+    first, second = moments[i], moments[j]
+    difference = first.mean - second.mean
+    if p is None:
+        return _pair(i, j, n, difference, None, None, None, None)
+    error = math.sqrt(first.variance + second.variance)
+    lower: float | None = None
+    upper: float | None = None
+    if not error:
+        (a, b), (c, d) = (_own(side, ends, own_level) for side in (first, second))
+        lower, upper = a - d, b - c
+    elif critical is not None and math.isfinite(critical):
+        lower, upper = difference - critical * error, difference + critical * error
+    return _pair(i, j, n, difference, p, math.sqrt(p * (1 - p) / n_resamples), lower, upper)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Units:
+    """Independent units, sorted by group: clusters of items, or single items."""
+
+    weights: NDArray[np.float64]
+    """Metrics by units: sum of the weights of the items with a score, 0 without one."""
+    totals: NDArray[np.float64]
+    """Metrics by units: weighted sum of the scores, each minus `centers`."""
+    centers: NDArray[np.float64]
+    """Mean score of each metric. Centering keeps the precision of sums of squares."""
+    bounds: NDArray[np.intp]
+    """Position of the first unit of each group, and the number of units."""
+
+    @classmethod
+    def of(
+        cls,
+        values: NDArray[np.float64],
+        w: NDArray[np.float64],
+        groups: NDArray[np.intp],
+        codes: NDArray[np.intp],
+        n_groups: int,
+    ) -> _Units:
+        import numpy as np
+
+        n = int(codes.max()) + 1 if codes.size else 0
+        group_of = np.zeros(n, dtype=np.intp)
+        group_of[codes] = groups
+        order = np.argsort(group_of, kind="stable")
+        centers, weights, totals = np.zeros(values.shape[1]), [], []
+        for metric, column in enumerate(values.T):
+            has = ~np.isnan(column)
+            centers[metric] = column[has].mean() if has.any() else 0.0
+            weights.append(np.bincount(codes[has], weights=w[has], minlength=n)[order])
+            totals.append(np.bincount(codes[has], weights=w[has] * (column[has] - centers[metric]), minlength=n)[order])
+        sizes = np.bincount(group_of, minlength=n_groups) if n else np.zeros(n_groups, dtype=np.intp)
+        return cls(
+            weights=np.array(weights, dtype=float),
+            totals=np.array(totals, dtype=float),
+            centers=centers,
+            bounds=np.concatenate([[0], np.cumsum(sizes)]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moments:
+    """Hajek's mean of one group on one metric."""
+
+    mean: float
+    variance: float
+    """Linearized variance over units. 0 for a single unit."""
+    k: int
+    """Number of units with a score."""
+    moved: NDArray[np.float64]
+    """Influence of each unit of the group on the mean. The sum of their squares is `variance`."""
+
+
+def _moments(units: _Units, metric: int) -> dict[int, _Moments]:
+    """Compute the means of the groups that have a score."""
+    import numpy as np
+
+    found = {}
+    for g in range(units.bounds.size - 1):
+        part = slice(units.bounds[g], units.bounds[g + 1])
+        w, t = units.weights[metric, part], units.totals[metric, part]
+        k, total = int((w > 0).sum()), float(w.sum())
+        if not k:
+            continue
+        mean = float(t.sum()) / total
+        moved = (t - mean * w) / total * (math.sqrt(k / (k - 1)) if k > 1 else 0.0)
+        # Set rounding errors of constant values to 0.
+        moved[np.abs(moved) * total < _ROUNDING * w * max(1.0, abs(float(units.centers[metric])))] = 0.0
+        found[g] = _Moments(
+            mean=mean + float(units.centers[metric]), variance=float((moved**2).sum()), k=k, moved=moved
+        )
+    return found
+
+
+def _statistic(moments: dict[int, _Moments], pair: tuple[int, int]) -> float:
+    """Return the standardized difference of a pair."""
+    first, second = moments[pair[0]], moments[pair[1]]
+    difference, error = first.mean - second.mean, math.sqrt(first.variance + second.variance)
+    return abs(difference) / error * (1 - _SAME) if error else (math.inf if difference else 0.0)
+
+
+def _draw_maxima(
+    units: _Units,
+    moments: Sequence[dict[int, _Moments]],
+    tested: Sequence[Sequence[tuple[int, int]]],
+    n_resamples: int,
+    seed: int,
+) -> tuple[NDArray[np.float64], bool]:
+    """Draw the largest standardized difference of each metric (metrics by draws), and return if the groups are large.
+
+    The draws are permutations, or the normal limit of large groups.
+    """
+    import numpy as np
+
+    compared = sorted({g for pairs in tested for pair in pairs for g in pair})
+    if not compared:
+        return np.zeros((len(tested), 0)), False
+    smallest = min(found[g].k for found, pairs in zip(moments, tested, strict=True) for pair in pairs for g in pair)
+    if smallest >= _MANY:
+        return _normal_limit(moments, tested, compared, max(n_resamples, 100_000), seed), True
+    return _permute_maxima(units, tested, compared, n_resamples, seed), False
 
 
 def _pair(
@@ -144,74 +348,100 @@ def _pair(
     )
 
 
-def _own(values: NDArray[np.float64], ends: tuple[float, float], confidence_level: float) -> tuple[float, float]:
-    estimate = mean_interval(values.tolist(), low=ends[0], high=ends[1], confidence_level=confidence_level)
+def _own(group: _Moments, ends: tuple[float, float], confidence_level: float) -> tuple[float, float]:
+    """Return the interval of the mean of a group whose units are all equal."""
+    mean = min(max(group.mean, ends[0]), ends[1])
+    estimate = mean_interval([mean] * group.k, low=ends[0], high=ends[1], confidence_level=confidence_level)
     return estimate.low, estimate.high
 
 
-def _moments(x: NDArray[np.float64], w: NDArray[np.float64]) -> tuple[float, float]:
-    """Compute Hajek's mean and its linearized variance, which is 0 for a single value."""
-    total = float(w.sum())
-    mean = float((w * x).sum()) / total
-    if x.size < 2:
-        return mean, 0.0
-    return mean, float(((w * (x - mean)) ** 2).sum()) / total**2 * x.size / (x.size - 1)
-
-
 def _permute_maxima(
-    x: Sequence[NDArray[np.float64]],
-    w: Sequence[NDArray[np.float64]],
-    tested: Sequence[tuple[int, int]],
+    units: _Units,
+    tested: Sequence[Sequence[tuple[int, int]]],
     compared: Sequence[int],
     n_resamples: int,
     seed: int,
 ) -> NDArray[np.float64]:
-    """Compute the largest standardized difference of each permutation. Values keep their weights."""
+    """Compute the largest standardized difference of each metric for permutations of whole units, which keep their weights."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
-    values, weights = np.concatenate(x), np.concatenate(w)
-    # Centering keeps the precision of the sums of squares below.
-    values = values - values.mean()
-    bounds = np.cumsum([0, *(group.size for group in x)])
+    kept = np.concatenate([np.arange(units.bounds[g], units.bounds[g + 1]) for g in compared])
+    sizes = np.array([units.bounds[g + 1] - units.bounds[g] for g in compared])
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     place = {g: k for k, g in enumerate(compared)}
-    first, second = (np.array([place[pair[side]] for pair in tested]) for side in (0, 1))
-    # Terms of the mean and its variance, per value.
-    parts = np.stack([weights, weights * values, weights**2, weights**2 * values, weights**2 * values**2])
-    sizes = np.diff(bounds)
-    largest = np.empty(n_resamples)
-    chunk = max(1, _CHUNK_NUMBERS // (values.size * len(parts)))
+    w, t = units.weights[:, kept], units.totals[:, kept]
+    is_complete = bool((w > 0).all())
+    # Terms of the mean and its variance, per unit: terms by metrics by units.
+    parts = np.stack([w, t, w**2, w * t, t**2, *([] if is_complete else [(w > 0).astype(float)])])
+    scale = np.maximum(1.0, np.abs(t / np.where(w > 0, w, 1.0)).max(axis=1))[None, :, None]
+    largest = np.zeros((len(tested), n_resamples))
+    chunk = max(1, _CHUNK_NUMBERS // (kept.size * parts.shape[0] * parts.shape[1]))
     for start in range(0, n_resamples, chunk):
         count = min(chunk, n_resamples - start)
-        orders = rng.permuted(np.tile(np.arange(values.size), (count, 1)), axis=1)
-        sums = np.add.reduceat(parts[:, orders], bounds[:-1], axis=2)
-        w0, w1, v0, v1, v2 = sums
-        means = w1 / w0
-        variances = np.maximum(v2 - 2 * means * v1 + means**2 * v0, 0.0) / w0**2 * (sizes / (sizes - 1))
-        differences = abs(means[:, first] - means[:, second])
-        # Set rounding errors of constant values to 0.
-        errors = np.sqrt(variances[:, first] + variances[:, second])
-        errors[errors < _SAME * max(1.0, float(abs(values).max()))] = 0.0
+        orders = rng.permuted(np.tile(np.arange(kept.size), (count, 1)), axis=1)
+        # Permutations by metrics by groups.
+        w0, w1, v0, v1, v2, *n = (np.add.reduceat(part[:, orders], starts, axis=2).transpose(1, 0, 2) for part in parts)
+        k = sizes.astype(float)[None, None, :] if is_complete else n[0]
         with np.errstate(divide="ignore", invalid="ignore"):
-            statistics = np.where(differences < _SAME, 0.0, differences / errors)
-        largest[start : start + count] = statistics.max(axis=1)
+            means = w1 / w0
+            variances = np.maximum(v2 - 2 * means * v1 + means**2 * v0, 0.0) / w0**2 * (k / (k - 1))
+        for metric, pairs in enumerate(tested):
+            if not pairs:
+                continue
+            first, second = (np.array([place[pair[side]] for pair in pairs]) for side in (0, 1))
+            of_metric = _standardized(means[:, metric], variances[:, metric], first, second, float(scale[0, metric, 0]))
+            largest[metric, start : start + count] = of_metric.max(axis=1)
     return largest
 
 
-def _normal_limit(
-    variances: dict[int, float], tested: Sequence[tuple[int, int]], n_draws: int, seed: int
+def _standardized(
+    means: NDArray[np.float64],
+    variances: NDArray[np.float64],
+    first: NDArray[np.intp],
+    second: NDArray[np.intp],
+    scale: float,
 ) -> NDArray[np.float64]:
-    """Draw the largest standardized difference of normal means with these variances."""
+    """Compute the standardized differences of pairs of groups (permutations by pairs)."""
+    import numpy as np
+
+    differences = abs(means[:, first] - means[:, second])
+    errors = np.sqrt(variances[:, first] + variances[:, second])
+    # Set rounding errors of constant values to 0.
+    errors[errors < _SAME * scale] = 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        statistics = np.where(differences < _SAME, 0.0, differences / errors)
+    # A group without two scores in this permutation does not have an error.
+    statistics[np.isnan(statistics)] = 0.0
+    return statistics
+
+
+def _normal_limit(
+    moments: Sequence[dict[int, _Moments]],
+    tested: Sequence[Sequence[tuple[int, int]]],
+    compared: Sequence[int],
+    n_draws: int,
+    seed: int,
+) -> NDArray[np.float64]:
+    """Draw the largest standardized difference of normal means with the covariance of the groups' means on all metrics."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
-    order = list(variances)
-    means = rng.standard_normal((n_draws, len(order))) * np.sqrt([variances[g] for g in order])
-    largest = np.zeros(n_draws)
-    for i, j in tested:
-        error = math.sqrt(variances[i] + variances[j])
-        if error:
-            np.maximum(largest, abs(means[:, order.index(i)] - means[:, order.index(j)]) / error, out=largest)
+    means = {}
+    for g in compared:
+        has = [metric for metric, found in enumerate(moments) if g in found]
+        moved = np.stack([moments[metric][g].moved for metric in has])
+        # The factor is a root of the covariance of the metrics.
+        values, vectors = np.linalg.eigh(moved @ moved.T)
+        factor = vectors * np.sqrt(np.maximum(values, 0.0))
+        drawn = rng.standard_normal((n_draws, len(has))) @ factor.T
+        means[g] = dict(zip(has, drawn.T, strict=True))
+    largest = np.zeros((len(tested), n_draws))
+    for metric, pairs in enumerate(tested):
+        for i, j in pairs:
+            error = math.sqrt(moments[metric][i].variance + moments[metric][j].variance)
+            if error:
+                np.maximum(largest[metric], abs(means[i][metric] - means[j][metric]) / error, out=largest[metric])
     return largest
 
 
@@ -220,15 +450,9 @@ def _checked(
     probabilities: Sequence[Sequence[float] | NDArray[np.float64]] | None,
     low: float,
     high: float,
-    n_resamples: int,
-    confidence_level: float,
-) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]], tuple[float, float]]:
+) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
     import numpy as np
 
-    if n_resamples < 1 or not 0 < confidence_level < 1:
-        raise ValueError(
-            f"n_resamples must be at least 1 and confidence_level in (0, 1), got {n_resamples} and {confidence_level}"
-        )
     x = [np.asarray(group, dtype=float) for group in groups]
     if len(x) < 2:
         raise ValueError(f"a comparison needs at least two groups, got {len(x)}")
@@ -242,4 +466,4 @@ def _checked(
             )
         if chances.size and not ((chances > 0) & (chances <= 1)).all():
             raise ValueError(f"probabilities must be in (0, 1], got values in [{chances.min()}, {chances.max()}]")
-    return x, [1 / q for q in p], (low, high)
+    return x, p

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ragstone.stats._arrange import distinct_choices, enumerated_sums, group_rows, permuted_sums
+from ragstone.stats._arrange import Arrangement, Group
+from ragstone.stats._cluster import cluster_codes
+from ragstone.stats._step_down import step_down
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Alternative", "TukeyPair", "TukeyResult", "randomized_tukey"]
+__all__ = ["Alternative", "TukeyPair", "TukeyResult", "randomized_tukey", "simultaneous_tukey"]
 
 Alternative = Literal["two-sided", "greater", "less"]
 
@@ -62,7 +64,7 @@ class TukeyResult:
     exact: bool
     """True if all existing permutations were enumerated."""
     n_units: int
-    """Number of permuted rows: rows whose scores are not all equal, or blocks of rows if there are more than 16,384."""
+    """Number of permuted units: rows or clusters whose scores are not all equal, or blocks if there are more than 16,384."""
     seed: int
 
 
@@ -70,6 +72,7 @@ def randomized_tukey(
     scores: Sequence[Sequence[float]] | NDArray[np.float64],
     *,
     pairs: Sequence[tuple[int, int]] | None = None,
+    clusters: Sequence[Hashable] | None = None,
     alternative: Alternative = "two-sided",
     n_resamples: int = 10_000,
     confidence_level: float = 0.95,
@@ -93,6 +96,9 @@ def randomized_tukey(
     Args:
         scores: Samples by systems. NaN is a missing score.
         pairs: Columns to compare, (first, second). None: all pairs. A smaller family has more power.
+        clusters: Label of the cluster of each sample, such as its session. Samples of one cluster are not independent, so
+            the columns of a whole cluster are permuted in the same way. Each None is a cluster of its own. None: the
+            samples are independent.
         alternative: "greater" for the hypothesis that the first system of each pair is better, "less" that it is worse.
             A one-sided alternative requires `pairs`, and uses the largest difference in its direction.
         n_resamples: Number of permutations drawn. If at most this number of distinct permutations exists, all are
@@ -113,70 +119,196 @@ def randomized_tukey(
         >>> result.exact, result.pairs[0].p_value
         (True, 0.03125)
     """
+    (result,) = simultaneous_tukey(
+        [scores],
+        pairs=pairs,
+        clusters=clusters,
+        alternative=alternative,
+        n_resamples=n_resamples,
+        confidence_level=confidence_level,
+        seed=seed,
+    )
+    return result
+
+
+def simultaneous_tukey(
+    tables: Sequence[Sequence[Sequence[float]] | NDArray[np.float64]],
+    *,
+    pairs: Sequence[tuple[int, int]] | None = None,
+    clusters: Sequence[Hashable] | None = None,
+    weights: Sequence[float] | NDArray[np.float64] | None = None,
+    alternative: Alternative = "two-sided",
+    n_resamples: int = 10_000,
+    confidence_level: float = 0.95,
+    seed: int = 0,
+) -> tuple[TukeyResult, ...]:
+    """Compare systems on several metrics, with p-values and intervals that hold for all pairs and metrics together.
+
+    As `randomized_tukey`, with the largest difference of all pairs of all tables, each in units of the standard deviation
+    of its table's permuted sums. All tables use the same permutation, so that correlated metrics cost less than a
+    Bonferroni correction. P-values also use that a metric whose pairs all differ no longer counts for the others. An interval
+    can therefore include 0 although the difference is significant: then only its sign is known.
+
+    Args:
+        tables: For each metric, the same samples by the same systems. NaN is a missing score.
+        pairs: Columns to compare in every table. None: all pairs.
+        clusters: As for `randomized_tukey`.
+        weights: Positive weight of each sample, such as 1 / sampling probability. None: all equal.
+        alternative: As for `randomized_tukey`.
+        n_resamples: Number of permutations drawn.
+        confidence_level: Confidence level of the simultaneous intervals, in (0, 1).
+        seed: Seed of the random numbers.
+
+    Returns:
+        One result for each table.
+
+    Raises:
+        ValueError: As for `randomized_tukey`, if the tables differ in shape, or a sample lacks a cluster or weight.
+
+    Source:
+        Westfall and Young 1993 (maximum of several statistics), and as `randomized_tukey`.
+    """
     import numpy as np
 
-    x, family = _checked(scores, pairs, alternative, confidence_level)
+    checked = [_checked(table, pairs, alternative, confidence_level) for table in tables]
+    family = checked[0][1]
+    x = [table for table, _ in checked]
+    codes, w = _units(x, clusters, weights)
     if n_resamples < 1:
         raise ValueError(f"n_resamples must be at least 1, got {n_resamples}")
     # The first child seeds the blocks, the second the permutations.
     for_blocks, for_orders = np.random.SeedSequence(seed).spawn(2)
-    groups = group_rows(x, np.random.default_rng(for_blocks))
-    choices = distinct_choices(groups, n_resamples)
-    chunks = permuted_sums(groups, n_resamples, for_orders) if choices is None else enumerated_sums(groups, choices)
+    arranged = Arrangement([table * w[:, None] for table in x], codes, np.random.default_rng(for_blocks))
+    choices = arranged.choices(n_resamples)
+    chunks = arranged.random(n_resamples, for_orders) if choices is None else arranged.enumerated(choices)
 
     first, second = np.array(family).T
-    sums, sizes, n = _paired_sums(x, family)
-    weight = np.sqrt(np.maximum(n, 1))
+    of_tables = [_Table.of(table, family, w) for table in x]
+    scales = [_scale(groups) if len(x) > 1 else 1.0 for groups in arranged.tables]
     sign = -1.0 if alternative == "less" else 1.0
-    largest = []
-    for count, totals in chunks:
-        permuted = np.zeros((count, len(family)))
-        for group, sums_of_group in zip(groups, totals, strict=True):
-            place = np.full(x.shape[1], -1)
-            place[list(group.columns)] = range(len(group.columns))
-            both = (place[first] >= 0) & (place[second] >= 0)
-            permuted[:, both] += sums_of_group[:, place[first[both]]] - sums_of_group[:, place[second[both]]]
-        permuted *= sign / weight
-        reached = abs(permuted) if alternative == "two-sided" else permuted
-        largest.append(reached.max(axis=1, where=n > 0, initial=-math.inf))
-    drawn = np.sort(np.concatenate(largest))
+    largest: list[list[NDArray[np.float64]]] = [[] for _ in x]
+    for count, of_groups in chunks:
+        for t, (groups, totals) in enumerate(zip(arranged.tables, of_groups, strict=True)):
+            permuted = np.zeros((count, len(family)))
+            for group, sums_of_group in zip(groups, totals, strict=True):
+                place = np.full(x[t].shape[1], -1)
+                place[list(group.columns)] = range(len(group.columns))
+                both = (place[first] >= 0) & (place[second] >= 0)
+                permuted[:, both] += sums_of_group[:, place[first[both]]] - sums_of_group[:, place[second[both]]]
+            permuted *= sign / (of_tables[t].weight * scales[t])
+            reached = abs(permuted) if alternative == "two-sided" else permuted
+            largest[t].append(reached.max(axis=1, where=of_tables[t].n > 0, initial=-math.inf))
+    by_table = [np.concatenate(parts) for parts in largest]
+    drawn = np.sort(np.max(by_table, axis=0))
 
-    tolerance = _SAME * float((sizes / weight).max())
-    observed = sign * sums / weight
-    reached = abs(observed) if alternative == "two-sided" else observed
+    tolerance = max(
+        _SAME * float((t.sizes / t.weight).max()) / scale for t, scale in zip(of_tables, scales, strict=True)
+    )
     exact, total = choices is not None, drawn.size
     # The data count as one additional permutation. An enumeration already includes them.
     extra = 0 if exact else 1
-    p = (total - np.searchsorted(drawn, reached - tolerance) + extra) / (total + extra)
     # Number of permutations that may reach the difference of a rejected hypothesis.
     allowed = math.floor((1 - confidence_level) * (total + extra) + _SAME) - extra
     critical = float(drawn[-1 - allowed]) + tolerance if allowed >= 0 else math.inf
-    # An enumeration includes the data, so no observed difference exceeds the largest permuted difference.
-    rejects = critical < (drawn[-1] if exact else math.inf)
-    half = critical / weight if rejects else None
-    return TukeyResult(
-        pairs=tuple(
-            _pair(
-                family[i],
-                int(n[i]),
-                float(sums[i]),
-                None if half is None else float(half[i]),
-                alternative,
-                p=float(p[i]),
-                mc_error=0.0 if exact else math.sqrt(p[i] * (1 - p[i]) / total),
-            )
-            for i in range(len(family))
-        ),
-        n_systems=x.shape[1],
-        n_rows=x.shape[0],
-        alternative=alternative,
-        confidence_level=confidence_level,
-        method="randomized_tukey",
-        n_resamples=total,
-        exact=exact,
-        n_units=sum(len(group.rows) for group in groups),
-        seed=seed,
+    p_values = step_down(
+        by_table,
+        [t.reached(sign, s, alternative, tolerance) for t, s in zip(of_tables, scales, strict=True)],
+        extra=extra,
     )
+    # A table whose differences cannot exceed the critical value does not restrict them. An enumeration includes the data, so
+    # no observed difference exceeds the largest permuted difference.
+    limits = [float(of_table.max()) if exact or len(x) > 1 else math.inf for of_table in by_table]
+    return tuple(
+        TukeyResult(
+            pairs=tuple(
+                _pair(
+                    pair,
+                    int(table.n[i]),
+                    float(table.sums[i] / table.total[i]),
+                    critical * scale / float(table.weight[i]) if critical < limit else None,
+                    alternative,
+                    p=ps[i],
+                    mc_error=0.0 if exact else math.sqrt(ps[i] * (1 - ps[i]) / total),
+                )
+                for i, pair in enumerate(family)
+            ),
+            n_systems=x[0].shape[1],
+            n_rows=x[0].shape[0],
+            alternative=alternative,
+            confidence_level=confidence_level,
+            method="randomized_tukey",
+            n_resamples=total,
+            exact=exact,
+            n_units=arranged.n_units,
+            seed=seed,
+        )
+        for table, scale, ps, limit in zip(of_tables, scales, p_values, limits, strict=True)
+    )
+
+
+def _units(
+    tables: Sequence[NDArray[np.float64]],
+    clusters: Sequence[Hashable] | None,
+    weights: Sequence[float] | NDArray[np.float64] | None,
+) -> tuple[NDArray[np.intp] | None, NDArray[np.float64]]:
+    """Return the number of the cluster of each row, and weights with mean 1."""
+    import numpy as np
+
+    n = len(tables[0])
+    if any(table.shape != tables[0].shape for table in tables):
+        raise ValueError(f"tables must have the same samples and systems, got shapes {[t.shape for t in tables]}")
+    w = np.ones(n) if weights is None else np.asarray(weights, dtype=float)
+    if w.shape != (n,) or not (np.isfinite(w) & (w > 0)).all():
+        raise ValueError(f"each of {n} samples needs a finite weight above 0, got {w.size} weights from {w.min()} on")
+    if clusters is not None and len(clusters) != n:
+        raise ValueError(f"each of {n} samples needs a cluster, got {len(clusters)} clusters")
+    return None if clusters is None else cluster_codes(clusters), w if weights is None or not n else w / w.mean()
+
+
+def _scale(groups: Sequence[Group]) -> float:
+    """Return the standard deviation of a permuted sum of a table, which no permutation changes."""
+    return math.sqrt(sum(float(group.rows.var(axis=1, ddof=1).sum()) for group in groups)) or 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """Differences of the pairs of one table, over rows with both scores."""
+
+    sums: NDArray[np.float64]
+    """Weighted sum of the differences of each pair."""
+    sizes: NDArray[np.float64]
+    """Weighted sum of absolute differences."""
+    n: NDArray[np.intp]
+    total: NDArray[np.float64]
+    """Sum of the weights, or 1 without rows."""
+
+    @property
+    def weight(self) -> NDArray[np.float64]:
+        """Square root of the sum of the weights. Sums divided by it have comparable spreads."""
+        import numpy as np
+
+        root: NDArray[np.float64] = np.sqrt(self.total)
+        return root
+
+    def reached(self, sign: float, scale: float, alternative: Alternative, tolerance: float) -> list[float | None]:
+        """Return the statistic of each pair, or None without rows."""
+        observed = sign * self.sums / (self.weight * scale)
+        statistics = abs(observed) if alternative == "two-sided" else observed
+        return [float(one) - tolerance if n else None for one, n in zip(statistics, self.n, strict=True)]
+
+    @classmethod
+    def of(cls, x: NDArray[np.float64], family: Sequence[tuple[int, int]], w: NDArray[np.float64]) -> _Table:
+        import numpy as np
+
+        sums, sizes, n = np.zeros(len(family)), np.zeros(len(family)), np.zeros(len(family), dtype=np.intp)
+        total = np.zeros(len(family))
+        for pair, (first, second) in enumerate(family):
+            difference = x[:, first] - x[:, second]
+            both = ~np.isnan(difference)
+            difference = difference[both] * w[both]
+            sums[pair], sizes[pair], n[pair] = difference.sum(), abs(difference).sum(), difference.size
+            total[pair] = w[both].sum()
+        return cls(sums=sums, sizes=sizes, n=n, total=np.where(n > 0, total, 1.0))
 
 
 def _checked(
@@ -218,24 +350,10 @@ def _checked(
     return x, family
 
 
-def _paired_sums(
-    x: NDArray[np.float64], family: Sequence[tuple[int, int]]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
-    """Compute for each pair, over rows with both scores: sum of differences, sum of absolute differences, row count."""
-    import numpy as np
-
-    sums, sizes, n = np.zeros(len(family)), np.zeros(len(family)), np.zeros(len(family), dtype=np.intp)
-    for pair, (first, second) in enumerate(family):
-        difference = x[:, first] - x[:, second]
-        difference = difference[~np.isnan(difference)]
-        sums[pair], sizes[pair], n[pair] = difference.sum(), abs(difference).sum(), difference.size
-    return sums, sizes, n
-
-
 def _pair(
     pair: tuple[int, int],
     n: int,
-    total: float,
+    mean: float,
     half: float | None,
     alternative: Alternative,
     *,
@@ -245,13 +363,13 @@ def _pair(
     """Make one comparison. `half` is the half-width of its interval."""
     low = high = None
     if n and half is not None:
-        low = total / n - half if alternative != "less" else None
-        high = total / n + half if alternative != "greater" else None
+        low = mean - half if alternative != "less" else None
+        high = mean + half if alternative != "greater" else None
     return TukeyPair(
         first=pair[0],
         second=pair[1],
         n=n,
-        difference=total / n if n else None,
+        difference=mean if n else None,
         p_value=p if n else None,
         mc_error=mc_error if n else None,
         low=low,

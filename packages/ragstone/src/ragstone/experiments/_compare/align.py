@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._cards import card_of
+from ragstone.experiments._clusters import AUTO_CLUSTER, choose_clusters, cluster_notes
 from ragstone.experiments._compare.names import names_of
 from ragstone.experiments._compare.scales import ScoreProvenance, judge_notes, query_notes
 from ragstone.experiments._evaluate import Experiment
@@ -75,6 +76,8 @@ class AlignedScores:
     """Sampling probability of each row's request."""
     paired: bool
     """Whether the comparison is paired by sample. Otherwise the systems have different samples."""
+    clusters: tuple[str | None, ...] | None = None
+    """Label of the cluster of each row, or None if rows are independent."""
     baseline_judged: frozenset[str] = frozenset()
     """Systems scored by a baseline, which is not a judge."""
     notes: tuple[str, ...] = ()
@@ -91,6 +94,7 @@ def align(
     metrics: Sequence[str] | str | None = None,
     allow_different_judges: bool = False,
     paired: bool | None = True,
+    cluster: str | None = AUTO_CLUSTER,
 ) -> AlignedScores:
     """Read systems and align their outcomes by sample id.
 
@@ -99,14 +103,15 @@ def align(
         metrics: Names or groups ("ccrs"). Default: all metrics of any system.
         allow_different_judges: Accept scores of different judges or metric versions, with a warning.
         paired: Whether the systems have the same samples. None detects it: stores without a common request are unpaired.
+        cluster: Key of the clusters of samples, "auto", or None or "none" for independent samples.
 
     Raises:
-        ConfigurationError: If there are fewer than two systems, a metric is missing in all systems, or scores are from
-            different judges.
-        DataError: If systems do not share samples, or the same ids belong to different queries.
+        ConfigurationError: If there are fewer than two systems, a metric is missing in all systems, scores are from
+            different judges, or no sample has the key of `cluster`.
+        DataError: If all samples are in one cluster, systems do not share samples, or the same ids belong to different queries.
     """
     selected = [metrics] if isinstance(metrics, str) else metrics
-    opened = _open_all(sources)
+    opened = _open_all(sources, cluster)
     rows: dict[str, int] = {}
     systems = [_read(system, rows, selected) for system in opened]
     for system in systems:
@@ -140,6 +145,7 @@ def align(
     elif not is_disjoint:
         notes.insert(0, "some samples are in several systems, although the test assumes independent samples")
     inclusion = _inclusion(opened, rows)
+    clusters, cluster_texts = _clusters(cluster, opened, ids, aligned, paired=paired)
     notes += [
         f"{s.name}: {s.repeated} outcomes repeat a sample and metric. The last one is used."
         for s in systems
@@ -153,6 +159,7 @@ def align(
     baseline_judged = frozenset(s.name for s in systems if s.is_baseline)
     if baseline_judged:
         notes.append(BASELINE_NOTE)
+    notes += cluster_texts
     return AlignedScores(
         systems=tuple(s.name for s in systems),
         sample_ids=ids,
@@ -161,6 +168,7 @@ def align(
         n_common=n_common,
         inclusion_probabilities=inclusion,
         paired=paired,
+        clusters=clusters,
         baseline_judged=baseline_judged,
         notes=tuple(notes),
     )
@@ -201,11 +209,11 @@ class _System:
     is_baseline: bool = False
 
 
-def _open_all(sources: Sources) -> list[OutcomeStream]:
+def _open_all(sources: Sources, cluster: str | None) -> list[OutcomeStream]:
     if isinstance(sources, (str, os.PathLike, Experiment, TimeRange)):
         sources = [sources]
     named = sources.items() if isinstance(sources, Mapping) else zip(names_of(sources), sources, strict=True)
-    opened = [stream_outcomes(source, name=name) for name, source in named]
+    opened = [stream_outcomes(source, name=name, cluster=cluster) for name, source in named]
     if len(opened) < 2:
         raise ConfigurationError(
             f"a comparison needs at least two systems, got {len(opened)}. For one system, use `ragstone evaluate`."
@@ -369,6 +377,35 @@ def _inclusion(opened: Sequence[OutcomeStream], rows: Mapping[str, int]) -> NDAr
             if id_ in rows:
                 probabilities[rows[id_]] = probability
     return probabilities
+
+
+def _clusters(
+    cluster: str | None,
+    opened: Sequence[OutcomeStream],
+    ids: Sequence[str],
+    metrics: Sequence[AlignedMetric],
+    *,
+    paired: bool,
+) -> tuple[tuple[str | None, ...] | None, list[str]]:
+    """Return the label of the cluster of each row, and notes about the clusters."""
+    import numpy as np
+
+    merged: dict[str, dict[str, str]] = {}
+    for source in opened:
+        for key, by_sample in source.labels.items():
+            merged.setdefault(key, {}).update(by_sample)
+    found = choose_clusters(cluster, merged, ids)
+    described = {}
+    for metric in metrics:
+        # The design effect of a comparison is that of the differences, which do not contain the samples' difficulty.
+        has = ~np.isnan(metric.values)
+        filled = np.where(has, metric.values, 0.0)
+        centered = np.where(has, filled - filled.sum(axis=0) / np.maximum(has.sum(axis=0), 1), 0.0)
+        rows = np.flatnonzero(has[:, 0] & has[:, -1] if paired else has.any(axis=1))
+        values = centered[rows, -1] - centered[rows, 0] if paired else centered[rows].sum(axis=1)
+        described[metric.name] = {ids[row]: value for row, value in zip(rows.tolist(), values.tolist(), strict=True)}
+    notes = cluster_notes(cluster, found, merged, ids, described)
+    return None if found is None else tuple(found.of(ids)), notes
 
 
 def _examples(ids: Sequence[str], chosen: NDArray[np.bool_]) -> str:

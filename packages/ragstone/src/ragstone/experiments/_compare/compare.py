@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ragstone.errors import ConfigurationError
-from ragstone.experiments._compare.align import AlignedScores, Sources, align
+from ragstone.experiments._clusters import AUTO_CLUSTER
+from ragstone.experiments._compare.align import AlignedMetric, AlignedScores, Sources, align
 from ragstone.experiments._compare.hypotheses import Hypotheses, Hypothesis, judge_hypotheses
 from ragstone.experiments._compare.overview import overview
-from ragstone.experiments._compare.pairs import Family, MetricComparison, adjust_across_metrics, compare_metric
+from ragstone.experiments._compare.pairs import Family, MetricComparison, compare_metrics
 from ragstone.experiments._compare.regression import RegressionCheck, check_regression
 from ragstone.experiments._compare.text import format_p_value, format_verdicts, means_table, pairs_table
 from ragstone.experiments._compare.unpaired import compare_unpaired
@@ -38,6 +39,8 @@ class Comparison:
     confidence_level: float
     """Probability of no false significant difference: for each metric, or for all metrics if `across_metrics`."""
     across_metrics: bool
+    primary: str | None
+    """The metric that is tested alone. The others are exploratory. None without one."""
     n_permutations: int
     seed: int
     notes: tuple[str, ...]
@@ -87,6 +90,7 @@ class Comparison:
             "paired": self.paired,
             "confidence_level": self.confidence_level,
             "across_metrics": self.across_metrics,
+            "primary": self.primary,
             "seed": self.seed,
             "verdict": list(self.verdict),
             "metrics": [_finite(asdict(m)) for m in self.metrics],
@@ -97,7 +101,11 @@ class Comparison:
 
     def __str__(self) -> str:
         lines = [
-            *overview(self.metrics, confidence_level=self.confidence_level, across_metrics=self.across_metrics),
+            *overview(
+                self.metrics,
+                confidence_level=self.confidence_level,
+                across_metrics=self.across_metrics or self.primary is not None,
+            ),
             "",
         ]
         for h in self.hypotheses:
@@ -120,7 +128,9 @@ def compare(
     metrics: Sequence[str] | str | None = None,
     baseline: str | None = None,
     hypotheses: Hypotheses = (),
-    across_metrics: bool = False,
+    across_metrics: bool = True,
+    primary: str | None = None,
+    cluster: str | None = AUTO_CLUSTER,
     min_effect: float | None = None,
     confidence_level: float = 0.95,
     n_permutations: int = 10_000,
@@ -130,9 +140,9 @@ def compare(
 ) -> Comparison:
     """Compare systems that were evaluated on the same samples, or traffic of different periods.
 
-    Samples are matched by their ids, never by their position. For each metric, all pairs of systems are compared with the
-    paired randomized Tukey test: for any number of systems, the probability of a false significant difference on a metric is
-    at most 1 - `confidence_level`, and the confidence intervals cover the differences of all pairs simultaneously. A sample
+    Samples are matched by their ids, never by their position. All pairs of systems are compared on all metrics with the
+    paired randomized Tukey test: for any number of systems and metrics, the probability of any false significant difference is
+    at most 1 - `confidence_level`, and the confidence intervals cover all differences simultaneously. A sample
     that failed or was not applicable in one system is excluded from that system's pairs and counted. Bounds show how much
     failed samples could change a difference.
 
@@ -147,7 +157,13 @@ def compare(
         baseline: Name of a system that all others are compared with, instead of all pairs: fewer pairs, more power.
         hypotheses: Hypotheses stated before looking at the data, by name: {"H1": ["e5 > bm25 on ccrs.qr, ccrs.ir"]}. A
             hypothesis is supported if all its terms are. P-values are corrected for the number of hypotheses (Holm).
-        across_metrics: Correct for all metrics together instead of for each metric.
+        across_metrics: Correct for all metrics together. False corrects for the pairs of each metric separately: without any
+            real difference, each metric then has a false one with a probability of up to 1 - `confidence_level`.
+        primary: The metric that decides, named before looking at the data. It is tested alone, with more power, and all
+            others are exploratory.
+        cluster: Key whose equal values make a cluster of samples, such as "session_id": the scores of whole clusters are
+            permuted. "auto" uses `session_id` if at least 5% of the samples share one. None or "none" treats samples as
+            independent.
         min_effect: Smallest difference of interest, in the metric's own units. The verdict estimates how many more
             samples would detect it. Default: 1% of the metric's range.
         confidence_level: Confidence level, in (0, 1).
@@ -158,9 +174,9 @@ def compare(
             request.
 
     Raises:
-        ConfigurationError: If there are fewer than two systems, a system, metric or hypothesis is unknown, or scores are
-            from different judges.
-        DataError: If systems do not share samples, or the same ids belong to different queries.
+        ConfigurationError: If there are fewer than two systems, a system, metric, hypothesis or cluster is unknown, or scores
+            are from different judges.
+        DataError: If all samples are in one cluster, systems do not share samples, or the same ids belong to different queries.
         ValueError: If an option is out of range.
 
     Source:
@@ -180,7 +196,9 @@ def compare(
         )
     if not 0 < confidence_level < 1:
         raise ConfigurationError(f"confidence_level must be between 0 and 1, got {confidence_level!r}")
-    scores = align(systems, metrics=metrics, allow_different_judges=allow_different_judges, paired=paired)
+    scores = align(
+        systems, metrics=metrics, allow_different_judges=allow_different_judges, paired=paired, cluster=cluster
+    )
     if hypotheses:
         _require_paired(scores, "a hypothesis")
     if baseline is not None and baseline not in scores.systems:
@@ -188,20 +206,28 @@ def compare(
     family = Family.of(
         len(scores.systems),
         baseline=None if baseline is None else scores.systems.index(baseline),
-        # Simultaneous intervals of all metrics: each metric gets an equal share of the error (Bonferroni).
-        confidence_level=1 - (1 - confidence_level) / len(scores.metrics) if across_metrics else confidence_level,
+        confidence_level=confidence_level,
         n_permutations=n_permutations,
         seed=seed,
     )
-    compared = tuple(
-        compare_metric(metric, scores.systems, family, min_effect=min_effect)
-        if scores.paired
-        else compare_unpaired(metric, scores.systems, family, scores.inclusion_probabilities, min_effect=min_effect)
-        for metric in scores.metrics
-    )
+    run = compare_metrics if scores.paired else compare_unpaired
+    by_name = {
+        one.metric: one
+        for together in _families(scores, across_metrics=across_metrics, primary=primary)
+        for one in run(
+            together,
+            scores,
+            family,
+            min_effect=min_effect,
+            exploratory=primary is not None and together[0].name != primary,
+        )
+    }
+    order = [m.name for m in scores.metrics]
+    if primary is not None:
+        order = [primary, *(name for name in order if name != primary)]
     return Comparison(
         systems=scores.systems,
-        metrics=adjust_across_metrics(compared, confidence_level=confidence_level) if across_metrics else compared,
+        metrics=tuple(by_name[name] for name in order),
         hypotheses=judge_hypotheses(
             scores, hypotheses, confidence_level=confidence_level, n_permutations=n_permutations, seed=seed
         ),
@@ -210,12 +236,24 @@ def compare(
         n_common=scores.n_common,
         paired=scores.paired,
         confidence_level=confidence_level,
-        across_metrics=across_metrics,
+        across_metrics=across_metrics and primary is None,
+        primary=primary,
         n_permutations=n_permutations,
         seed=seed,
         notes=scores.notes,
         scores=scores,
     )
+
+
+def _families(scores: AlignedScores, *, across_metrics: bool, primary: str | None) -> list[list[AlignedMetric]]:
+    """Return the metrics that are tested together."""
+    if primary is not None and primary not in {metric.name for metric in scores.metrics}:
+        raise ConfigurationError(
+            f"unknown primary metric {primary!r}. Compared: {', '.join(metric.name for metric in scores.metrics)}."
+        )
+    if across_metrics and primary is None:
+        return [list(scores.metrics)]
+    return [[metric] for metric in scores.metrics]
 
 
 def _method(comparison: Comparison) -> str:
@@ -234,7 +272,7 @@ def _method_unpaired(comparison: Comparison, family: str) -> str:
     return (
         "method: unpaired permutation test of the largest standardized difference (its normal limit from 5,000 samples per "
         f"system), simultaneous p-values and {100 * comparison.confidence_level:.4g}% confidence intervals for {family} "
-        f"(seed {comparison.seed}), effect size: Hedges' g of two groups. The test assumes independent requests."
+        f"(seed {comparison.seed}), effect size: Hedges' g of two groups. The test assumes independent {'requests' if comparison.scores.clusters is None else 'clusters'}."
     )
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._compare.align import AlignedMetric, AlignedScores
-from ragstone.stats import holm, randomized_tukey
+from ragstone.stats import holm, simultaneous_tukey
 
 __all__ = ["Hypotheses", "Hypothesis", "HypothesisTerm", "judge_hypotheses"]
 
@@ -71,7 +71,7 @@ def judge_hypotheses(
         if not parts:
             raise ConfigurationError(f"the hypothesis {name!r} is empty. Give it terms such as {_example(scores)!r}.")
         claims = tuple(
-            _test(metric, scores.systems, pair, directed=directed, n_permutations=n_permutations, seed=seed)
+            _test(metric, scores, pair, directed=directed, n_permutations=n_permutations, seed=seed)
             for pair, directed, metric in parts
         )
         tested.append((name, claims, max(1.0 if c.p_value is None else c.p_value for c in claims)))
@@ -123,7 +123,7 @@ def _example(scores: AlignedScores) -> str:
 
 def _test(
     metric: AlignedMetric,
-    systems: Sequence[str],
+    scores: AlignedScores,
     pair: tuple[int, int],
     *,
     directed: bool,
@@ -132,16 +132,21 @@ def _test(
 ) -> HypothesisTerm:
     # The sign makes higher values better for every metric.
     sign = 1 if metric.higher_is_better else -1
-    (result,) = randomized_tukey(
-        sign * metric.values[:, list(pair)],
-        pairs=[(0, 1)],
-        alternative="greater" if directed else "two-sided",
-        n_resamples=n_permutations,
-        seed=seed,
-    ).pairs
+    ((result,),) = (
+        table.pairs
+        for table in simultaneous_tukey(
+            [sign * metric.values[:, list(pair)]],
+            pairs=[(0, 1)],
+            clusters=scores.clusters,
+            weights=1 / scores.inclusion_probabilities,
+            alternative="greater" if directed else "two-sided",
+            n_resamples=n_permutations,
+            seed=seed,
+        )
+    )
     return HypothesisTerm(
-        system=systems[pair[0]],
-        other=systems[pair[1]],
+        system=scores.systems[pair[0]],
+        other=scores.systems[pair[1]],
         metric=metric.name,
         directed=directed,
         p_value=result.p_value,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from ragstone.experiments._compare.pairs import MetricComparison, PairDifference
@@ -26,8 +27,6 @@ _MOST_CLAIMS: Final = 40
 """Maximum number of significant differences printed with their sizes. The table has all."""
 _MOST_NAMES: Final = 10
 """Maximum number of metrics named for each of several pairs of systems. Otherwise only their number is printed."""
-_EXPECTED_FALSE_POSITIVES: Final = 0.5
-"""Expected number of false significant differences from which a note is printed."""
 _GROUPED: Final[dict[Kind, str]] = {
     "within": "differences below the minimum effect",
     "undecided": "no significant difference",
@@ -46,13 +45,20 @@ def overview(metrics: Sequence[MetricComparison], *, confidence_level: float, ac
         confidence_level: Confidence level.
         across_metrics: Whether the level holds for all metrics together.
     """
+    others = [metric for metric in metrics if metric.exploratory]
+    if others:
+        primary = [metric for metric in metrics if not metric.exploratory]
+        return [
+            *overview(primary, confidence_level=confidence_level, across_metrics=True),
+            "",
+            f"exploratory, because {primary[0].metric} is the primary metric (not corrected for {len(others)} metrics):",
+            *overview(
+                [replace(m, exploratory=False) for m in others], confidence_level=confidence_level, across_metrics=True
+            ),
+        ]
     sentences = format_verdicts(metrics)
     tested = sum(any(pair.n for pair in metric.pairs) for metric in metrics)
-    false_positives = (
-        []
-        if across_metrics or tested * (1 - confidence_level) < _EXPECTED_FALSE_POSITIVES
-        else [_count_expected_false_positives(tested, confidence_level)]
-    )
+    false_positives = [] if across_metrics or tested < 2 else [_describe_uncorrected(tested, confidence_level)]
     if len(sentences) <= _MOST_SENTENCES:
         return [*sentences, *false_positives]
     findings: dict[Kind, list[Finding]] = {kind: [] for kind in KINDS}
@@ -112,8 +118,8 @@ def _label(metric: MetricComparison, pair: PairDifference) -> str:
     return f"{metric.metric}{describe_failed_samples(metric, pair)}"
 
 
-def _count_expected_false_positives(tested: int, confidence_level: float) -> str:
+def _describe_uncorrected(tested: int, confidence_level: float) -> str:
     return (
-        f"(each of {tested} metrics is tested separately: without any real difference, up to {tested * (1 - confidence_level):.1f} of them "
-        "would be expected to show a significant difference by chance. --across-metrics (across_metrics=True) corrects for all metrics.)"
+        f"(not corrected for {tested} metrics: without any real difference, each of them shows a significant difference with a "
+        f"probability of up to {1 - confidence_level:.0%})"
     )

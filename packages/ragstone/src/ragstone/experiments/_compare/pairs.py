@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from ragstone.experiments._compare.align import FAILED, NOT_APPLICABLE, SCORED, AlignedMetric
+from ragstone.experiments._compare.align import FAILED, NOT_APPLICABLE, SCORED, AlignedMetric, AlignedScores
+from ragstone.experiments._means import estimate_mean
 from ragstone.stats import (
     DiscriminativePower,
     Estimate,
     TukeyPair,
+    cluster_codes,
     discriminative_power,
-    mean_interval,
     paired_effect,
-    randomized_tukey,
+    simultaneous_tukey,
 )
 
 if TYPE_CHECKING:
@@ -30,12 +31,13 @@ __all__ = [
     "MetricComparison",
     "PairDifference",
     "SystemMean",
-    "adjust_across_metrics",
-    "compare_metric",
-    "find_winner",
-    "has_no_test",
+    "compare_metrics",
+    "decide",
+    "default_effect",
     "possible_differences",
     "power_of",
+    "standard_error",
+    "system_mean",
     "worst_case",
 ]
 
@@ -116,6 +118,8 @@ class MetricComparison:
     """Number of permutations for the p-values."""
     exact: bool
     """Whether all possible permutations were used."""
+    exploratory: bool = False
+    """Whether another metric is primary, so that the differences on this one are not controlled together with it."""
 
     @property
     def in_points(self) -> bool:
@@ -153,118 +157,89 @@ class Family:
         )
 
 
-def compare_metric(
-    metric: AlignedMetric, systems: Sequence[str], family: Family, *, min_effect: float | None = None
-) -> MetricComparison:
-    """Compare systems on one metric. `family.confidence_level` holds for all pairs simultaneously."""
-    result = randomized_tukey(
-        metric.values,
+def compare_metrics(
+    metrics: Sequence[AlignedMetric],
+    scores: AlignedScores,
+    family: Family,
+    *,
+    min_effect: float | None = None,
+    exploratory: bool = False,
+) -> tuple[MetricComparison, ...]:
+    """Compare systems on metrics. `family.confidence_level` holds for all pairs of all these metrics simultaneously.
+
+    Args:
+        metrics: Some of the metrics of `scores`.
+        scores: All aligned scores.
+        family: Pairs and settings.
+        min_effect: Smallest difference of interest. Default: 1% of the metric's range.
+        exploratory: Whether the metrics are exploratory, because another one is primary.
+    """
+    results = simultaneous_tukey(
+        [metric.values for metric in metrics],
         pairs=family.pairs,
+        clusters=scores.clusters,
+        weights=1 / scores.inclusion_probabilities,
         n_resamples=family.n_permutations,
         confidence_level=family.confidence_level,
         seed=family.seed,
     )
-    if min_effect is None and math.isfinite(metric.high - metric.low):
-        min_effect = POINT * (metric.high - metric.low)
-    pairs = tuple(
-        _pair(metric, systems, pair, confidence_level=family.confidence_level, min_effect=min_effect)
-        for pair in result.pairs
-    )
-    return MetricComparison(
-        metric=metric.name,
-        higher_is_better=metric.higher_is_better,
-        low=metric.low,
-        high=metric.high,
-        systems=tuple(_mean(metric, i, name) for i, name in enumerate(systems)),
-        pairs=pairs,
-        confidence_level=family.confidence_level,
-        discriminative_power=power_of(pairs, family.confidence_level) if family.complete else None,
-        min_effect=min_effect,
-        n_permutations=result.n_resamples,
-        exact=result.exact,
-    )
-
-
-def has_no_test(metric: MetricComparison) -> bool:
-    """Return whether no pair was testable."""
-    return all(pair.p_value is None for pair in metric.pairs)
-
-
-def adjust_across_metrics(
-    metrics: Sequence[MetricComparison], *, confidence_level: float
-) -> tuple[MetricComparison, ...]:
-    """Adjust p-values for all metrics, so that the probability of any false positive is at most 1 - `confidence_level`.
-
-    This is Holm's procedure with whole metrics as hypotheses. P-values within a metric are already adjusted for its pairs, so
-    they are multiplied by the number of metrics. The factor decreases only after a metric whose pairs are all significant.
-    (Before the first false positive, no metric with a true null hypothesis has only significant pairs, so the factor is at
-    least the number of such metrics. Decreasing it after a metric with one significant pair would not be safe.) For two
-    systems this is Holm's correction.
-
-    Confidence intervals use an equal split of the error instead. If a difference is significant but its interval includes 0,
-    the interval is cut at 0: only the sign is known.
-
-    Source:
-        Holm 1979. Strassburger and Bretz 2008 (intervals that agree with the procedure).
-    """
-    largest = [max((1.0 if pair.p_value is None else pair.p_value) for pair in metric.pairs) for metric in metrics]
-    order = sorted(range(len(metrics)), key=lambda i: largest[i])
-    adjusted: dict[int, list[float | None]] = {}
-    # The largest adjusted p-value of the earlier metrics: it must be significant before a step's factor applies.
-    hurdles = [0.0]
-    for step, i in enumerate(order):
-        hurdles.append(max(hurdles[-1], min(1.0, (len(metrics) - step) * largest[i])))
-    for rank, i in enumerate(order):
-        adjusted[i] = [
-            None
-            if pair.p_value is None
-            else min(max(hurdles[step], min(1.0, (len(metrics) - step) * pair.p_value)) for step in range(rank + 1))
-            for pair in metrics[i].pairs
-        ]
-    return tuple(
-        replace(
-            metric,
-            pairs=tuple(
-                _cut_at_0(
-                    replace(
-                        pair,
-                        p_value=p,
-                        better=find_winner(pair, p, confidence_level=confidence_level, higher=metric.higher_is_better),
-                    )
-                )
-                for pair, p in zip(metric.pairs, adjusted[i], strict=True)
-            ),
-            discriminative_power=metric.discriminative_power and _power_of_values(adjusted[i], confidence_level),
+    compared = []
+    for metric, result in zip(metrics, results, strict=True):
+        effect = default_effect(metric, min_effect)
+        pairs = tuple(
+            _pair(metric, scores, pair, confidence_level=family.confidence_level, min_effect=effect)
+            for pair in result.pairs
         )
-        for i, metric in enumerate(metrics)
-    )
+        compared.append(
+            MetricComparison(
+                metric=metric.name,
+                higher_is_better=metric.higher_is_better,
+                low=metric.low,
+                high=metric.high,
+                systems=tuple(system_mean(metric, i, scores) for i in range(len(scores.systems))),
+                pairs=pairs,
+                confidence_level=family.confidence_level,
+                discriminative_power=power_of(pairs, family.confidence_level) if family.complete else None,
+                min_effect=effect,
+                n_permutations=result.n_resamples,
+                exact=result.exact,
+                exploratory=exploratory,
+            )
+        )
+    return tuple(compared)
 
 
-def _cut_at_0(pair: PairDifference) -> PairDifference:
-    """Cut the interval of a significant difference at 0."""
-    if pair.better is None or pair.low is None or pair.high is None:
-        return pair
-    above = (pair.difference or 0.0) > 0
-    return replace(pair, low=max(pair.low, 0.0)) if above else replace(pair, high=min(pair.high, 0.0))
+def default_effect(metric: AlignedMetric, min_effect: float | None) -> float | None:
+    """Return the smallest difference of interest: by default 1% of the metric's range."""
+    if min_effect is None and math.isfinite(metric.high - metric.low):
+        return POINT * (metric.high - metric.low)
+    return min_effect
 
 
-def worst_case(metric: AlignedMetric, first: int, second: int) -> tuple[int, tuple[float, float] | None]:
+def worst_case(
+    metric: AlignedMetric, first: int, second: int, inclusion: NDArray[np.float64]
+) -> tuple[int, tuple[float, float] | None]:
     """Bound a difference for any scores of failed samples, over the samples that both systems scored or failed on.
 
     Returns:
         Number of samples on which at least one system failed, and the bounds (None without such samples).
     """
-    n_failed, lowest, highest = possible_differences(metric, first, second)
-    return n_failed, (float(lowest.mean()), float(highest.mean())) if lowest.size else None
+    import numpy as np
+
+    n_failed, rows, lowest, highest = possible_differences(metric, first, second)
+    if not rows.size:
+        return n_failed, None
+    weights = 1 / inclusion[rows]
+    return n_failed, (float(np.average(lowest, weights=weights)), float(np.average(highest, weights=weights)))
 
 
 def possible_differences(
     metric: AlignedMetric, first: int, second: int
-) -> tuple[int, NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[int, NDArray[np.intp], NDArray[np.float64], NDArray[np.float64]]:
     """Bound each sample's difference, over the samples that both systems scored or failed on.
 
     Returns:
-        Number of samples on which at least one system failed, and the lowest and highest differences by sample, which are
+        Number of samples on which at least one system failed, the rows, and their lowest and highest differences, which are
         equal without failures.
 
     Source:
@@ -282,15 +257,24 @@ def possible_differences(
     for at, side in np.argwhere(failed).tolist() if metric.ends else ():
         if (ends := metric.ends.get((int(rows[at]), columns[side]))) is not None:
             low[at, side], high[at, side] = ends
-    return int(failed.any(axis=1).sum()), low[:, 0] - high[:, 1], high[:, 0] - low[:, 1]
+    return int(failed.any(axis=1).sum()), rows, low[:, 0] - high[:, 1], high[:, 0] - low[:, 1]
 
 
-def _mean(metric: AlignedMetric, column: int, system: str) -> SystemMean:
+def system_mean(metric: AlignedMetric, column: int, scores: AlignedScores) -> SystemMean:
+    """Return the mean of one system on one metric, weighted and over clusters if the scores have these."""
+    import numpy as np
+
     states = metric.states[:, column]
-    scored = metric.values[states == SCORED, column]
+    scored = np.flatnonzero(states == SCORED)
     return SystemMean(
-        system=system,
-        estimate=mean_interval(scored.tolist(), low=metric.low, high=metric.high) if scored.size else None,
+        system=scores.systems[column],
+        estimate=estimate_mean(
+            metric.values[scored, column],
+            low=metric.low,
+            high=metric.high,
+            probabilities=scores.inclusion_probabilities[scored],
+            clusters=None if scores.clusters is None else [scores.clusters[row] for row in scored],
+        ),
         n_scored=int(scored.size),
         n_failed=int((states == FAILED).sum()),
         n_not_applicable=int((states == NOT_APPLICABLE).sum()),
@@ -299,25 +283,25 @@ def _mean(metric: AlignedMetric, column: int, system: str) -> SystemMean:
 
 def _pair(
     metric: AlignedMetric,
-    systems: Sequence[str],
+    scores: AlignedScores,
     tukey: TukeyPair,
     *,
     confidence_level: float,
     min_effect: float | None,
 ) -> PairDifference:
     first, second = metric.values[:, tukey.first], metric.values[:, tukey.second]
-    n_failed, bounds = worst_case(metric, tukey.first, tukey.second)
+    n_failed, bounds = worst_case(metric, tukey.first, tukey.second, scores.inclusion_probabilities)
     effect = paired_effect(first, second) if tukey.n else None
     half = None if tukey.low is None or tukey.high is None else (tukey.high - tukey.low) / 2
-    detectable, n_more = _find_detectable_difference(first, second, half, min_effect)
+    detectable, n_more = _find_detectable_difference(first, second, half, min_effect, scores)
     width = metric.high - metric.low
     low, high = (None, None) if half is None else (tukey.low, tukey.high)
     if low is not None and high is not None and math.isfinite(width):
         # A difference cannot exceed the range.
         low, high = max(low, -width), min(high, width)
     pair = PairDifference(
-        system=systems[tukey.first],
-        other=systems[tukey.second],
+        system=scores.systems[tukey.first],
+        other=scores.systems[tukey.second],
         n=tukey.n,
         difference=tukey.difference,
         low=low,
@@ -333,12 +317,23 @@ def _pair(
         detectable=detectable,
         n_more=n_more,
     )
-    return replace(
-        pair, better=find_winner(pair, pair.p_value, confidence_level=confidence_level, higher=metric.higher_is_better)
-    )
+    return decide(pair, confidence_level=confidence_level, higher=metric.higher_is_better)
 
 
-def find_winner(pair: PairDifference, p: float | None, *, confidence_level: float, higher: bool) -> str | None:
+def decide(pair: PairDifference, *, confidence_level: float, higher: bool) -> PairDifference:
+    """Set the significantly better system.
+
+    If a difference is significant but its interval includes 0, the interval is cut at 0: only the sign is known.
+    """
+    better = _find_winner(pair, pair.p_value, confidence_level=confidence_level, higher=higher)
+    if better is None or pair.low is None or pair.high is None:
+        return replace(pair, better=better)
+    if (pair.difference or 0.0) > 0:
+        return replace(pair, better=better, low=max(pair.low, 0.0))
+    return replace(pair, better=better, high=min(pair.high, 0.0))
+
+
+def _find_winner(pair: PairDifference, p: float | None, *, confidence_level: float, higher: bool) -> str | None:
     """Return the significantly better system by an adjusted p-value, or None."""
     if p is None or not pair.difference or p > (1 - confidence_level) * (1 + _SAME):
         return None
@@ -346,30 +341,46 @@ def find_winner(pair: PairDifference, p: float | None, *, confidence_level: floa
 
 
 def _find_detectable_difference(
-    first: NDArray[np.float64], second: NDArray[np.float64], half: float | None, min_effect: float | None
+    first: NDArray[np.float64],
+    second: NDArray[np.float64],
+    half: float | None,
+    min_effect: float | None,
+    scores: AlignedScores,
 ) -> tuple[float | None, int | None]:
     """Return the detectable difference, and the number of additional samples that would detect the minimum effect.
 
     A mean difference is significant if it exceeds the half-width of its interval, which is proportional to
     1 / sqrt(n), like its standard error.
     """
+    import numpy as np
     from scipy.special import ndtri
 
     difference = first - second
-    difference = difference[(first == first) & (second == second)]  # noqa: PLR0124 - NaN is not equal to itself
-    n = difference.size
+    rows = np.flatnonzero(~np.isnan(difference))
+    n = rows.size
     if half is None or n < 2:
         return None, None
-    detectable = half + float(ndtri(POWER)) * float(difference.std(ddof=1)) / math.sqrt(n)
+    labels = None if scores.clusters is None else [scores.clusters[row] for row in rows]
+    error = standard_error(difference[rows], 1 / scores.inclusion_probabilities[rows], labels)
+    detectable = half + float(ndtri(POWER)) * error
     if min_effect is None:
         return detectable, None
     return detectable, max(0, math.ceil(n * (detectable / min_effect) ** 2 * (1 - _SAME)) - n)
 
 
+def standard_error(
+    values: NDArray[np.float64], weights: NDArray[np.float64], labels: Sequence[str | None] | None
+) -> float:
+    """Compute the standard error of a weighted mean, over clusters. It is 0 for a single cluster."""
+    import numpy as np
+
+    codes = np.arange(values.size) if labels is None else cluster_codes(labels)
+    total = float(weights.sum())
+    moved = np.bincount(codes, weights=weights * (values - float((weights * values).sum()) / total)) / total
+    k = moved.size
+    return math.sqrt(float((moved**2).sum()) * k / (k - 1)) if k > 1 else 0.0
+
+
 def power_of(pairs: Sequence[PairDifference], confidence_level: float) -> DiscriminativePower:
     """Return the share of pairs with a significant difference."""
-    return _power_of_values([pair.p_value for pair in pairs], confidence_level)
-
-
-def _power_of_values(p_values: Sequence[float | None], confidence_level: float) -> DiscriminativePower:
-    return discriminative_power(p_values, alpha=1 - confidence_level)
+    return discriminative_power([pair.p_value for pair in pairs], alpha=1 - confidence_level)

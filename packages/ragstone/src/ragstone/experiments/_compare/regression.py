@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from ragstone._util.table import text_table
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._cards import titles_of
+from ragstone.experiments._clusters import AUTO_CLUSTER
 from ragstone.experiments._compare.align import (
     FAILED,
     NOT_APPLICABLE,
@@ -21,8 +22,9 @@ from ragstone.experiments._compare.align import (
 )
 from ragstone.experiments._compare.pairs import possible_differences
 from ragstone.experiments._compare.text import format_difference, format_p_value
+from ragstone.experiments._means import estimate_mean
 from ragstone.experiments._outcomes import OutcomeSource
-from ragstone.stats import holm, mean_interval, randomized_tukey
+from ragstone.stats import cluster_codes, holm, simultaneous_tukey
 
 if TYPE_CHECKING:
     import numpy as np
@@ -171,7 +173,7 @@ def check_regression(
     gates = [
         _gate(
             metric,
-            scores.systems[i],
+            scores,
             (i, at),
             margin=margin[metric.name] if isinstance(margin, Mapping) else margin,
             confidence_level=confidence_level,
@@ -203,6 +205,7 @@ def assert_no_regression(
     n_permutations: int = 10_000,
     seed: int = 0,
     allow_different_judges: bool = False,
+    cluster: str | None = AUTO_CLUSTER,
 ) -> None:
     """Raise AssertionError if a candidate is worse than the baseline.
 
@@ -219,6 +222,7 @@ def assert_no_regression(
         n_permutations: Number of permutations.
         seed: Seed of the random numbers. The same seed gives the same result on any machine.
         allow_different_judges: Compare scores of different judges or metric versions.
+        cluster: Key of the clusters of samples, as for `compare`.
 
     Raises:
         AssertionError: If the candidate is worse, a loss is not excluded, or a metric is untestable. The message is a table.
@@ -232,7 +236,7 @@ def assert_no_regression(
         >>> ragstone.assert_no_regression(result, result)
     """
     sources: Sources = {"baseline": baseline, "candidate": candidate}
-    scores = align(sources, metrics=metrics, allow_different_judges=allow_different_judges)
+    scores = align(sources, metrics=metrics, allow_different_judges=allow_different_judges, cluster=cluster)
     check = check_regression(
         scores,
         baseline="baseline",
@@ -277,7 +281,7 @@ def _matches(name: str, metric: AlignedMetric) -> bool:
 
 def _gate(
     metric: AlignedMetric,
-    candidate: str,
+    scores: AlignedScores,
     pair: tuple[int, int],
     *,
     margin: float | None,
@@ -285,30 +289,37 @@ def _gate(
     n_permutations: int,
     seed: int,
 ) -> MetricGate:
+    import numpy as np
+
     if margin is not None and not (math.isfinite(margin) and margin > 0):
         raise ConfigurationError(f"margin must be a finite number above 0, in the metric's own units, got {margin!r}")
     sign = 1 if metric.higher_is_better else -1
     better = sign * metric.values[:, list(pair)]
-    (test,) = randomized_tukey(
-        better,
+    (result,) = simultaneous_tukey(
+        [better],
         pairs=[(0, 1)],
+        clusters=scores.clusters,
+        weights=1 / scores.inclusion_probabilities,
         alternative="less",
         n_resamples=n_permutations,
         confidence_level=confidence_level,
         seed=seed,
-    ).pairs
+    )
+    (test,) = result.pairs
     candidates, baselines = metric.states[:, list(pair)].T
     # The scores of failed samples are unknown, so a loss must be excluded for their worst possible scores.
-    n_failed, lowest, highest = possible_differences(metric, *pair)
+    n_failed, rows, lowest, highest = possible_differences(metric, *pair)
     worst = lowest if metric.higher_is_better else -highest
-    low = _at_least(worst, width=metric.high - metric.low, confidence_level=confidence_level)
+    inclusion = scores.inclusion_probabilities[rows]
+    labels = None if scores.clusters is None else [scores.clusters[row] for row in rows]
+    low = _at_least(worst, inclusion, labels, width=metric.high - metric.low, confidence_level=confidence_level)
     state: Literal["ok", "not shown", "untestable"] = "ok"
     if not test.n:
         state = "untestable"
     elif margin is not None and (low is None or low <= -margin):
         state = "not shown"
     return MetricGate(
-        candidate=candidate,
+        candidate=scores.systems[pair[0]],
         metric=metric.name,
         state=state,
         n=test.n,
@@ -318,25 +329,44 @@ def _gate(
         margin=margin,
         n_failed=n_failed,
         n_not_applicable=int(((candidates == NOT_APPLICABLE) & (baselines == SCORED)).sum()),
-        worst=float(worst.mean()) if worst.size else None,
+        worst=float(np.average(worst, weights=1 / inclusion)) if worst.size else None,
         in_points=(metric.low, metric.high) == (0.0, 1.0),
     )
 
 
-def _at_least(difference: NDArray[np.float64], *, width: float, confidence_level: float) -> float | None:
-    """Return a one-sided lower confidence bound of the mean difference.
+def _at_least(
+    difference: NDArray[np.float64],
+    inclusion: NDArray[np.float64],
+    labels: Sequence[str | None] | None,
+    *,
+    width: float,
+    confidence_level: float,
+) -> float | None:
+    """Return a one-sided lower confidence bound of the mean difference, weighted and over clusters.
 
     Most differences are often 0 and a few are large. Then neither permutations nor the normal approximation give a valid
     bound. The interval of a bounded mean does for any number of samples, with half of its error on each side. If no sample
     differs, the bound follows from the probability to observe no differing sample, each of which costs at most the range.
     """
-    n = difference.size
-    if not n or math.isinf(difference.min()):
+    if not difference.size or math.isinf(difference.min()):
         return None
+    codes = list(range(difference.size)) if labels is None else cluster_codes(labels).tolist()
+    weights: dict[int, float] = {}
+    for code, probability in zip(codes, inclusion.tolist(), strict=True):
+        weights[code] = weights.get(code, 0.0) + 1 / probability
+    # Effective number of independent clusters.
+    n = math.fsum(weights.values()) ** 2 / math.fsum(w * w for w in weights.values())
     if math.isfinite(width) and not difference.any():
         return -width * (1 - math.pow(1 - confidence_level, 1 / n))
-    low = mean_interval(difference.tolist(), low=-width, high=width, confidence_level=2 * confidence_level - 1).low
-    return low if math.isfinite(low) else None
+    estimate = estimate_mean(
+        difference,
+        low=-width,
+        high=width,
+        probabilities=inclusion,
+        clusters=labels,
+        confidence_level=2 * confidence_level - 1,
+    )
+    return estimate.low if estimate is not None and math.isfinite(estimate.low) else None
 
 
 def _verdict(gate: MetricGate) -> str:

@@ -98,7 +98,14 @@ def _titled_name(metric: MetricComparison) -> str:
 
 def format_verdicts(metrics: Sequence[MetricComparison]) -> tuple[str, ...]:
     """Format all findings as sentences, significant differences first."""
-    return tuple(sentence for kind in KINDS for metric in metrics for sentence in _format_pairs(metric, kind))
+    return tuple(
+        f"exploratory: {sentence}" if metric.exploratory else sentence
+        for exploratory in (False, True)
+        for kind in KINDS
+        for metric in metrics
+        if metric.exploratory == exploratory
+        for sentence in _format_pairs(metric, kind)
+    )
 
 
 def _format_pairs(metric: MetricComparison, kind: Kind) -> list[str]:

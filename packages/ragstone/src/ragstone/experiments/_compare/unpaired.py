@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from ragstone.experiments._compare.align import FAILED, NOT_APPLICABLE, SCORED, AlignedMetric
+from ragstone.experiments._compare.align import FAILED, SCORED, AlignedMetric, AlignedScores
 from ragstone.experiments._compare.pairs import (
-    POINT,
     POWER,
     Family,
     MetricComparison,
     PairDifference,
-    SystemMean,
-    find_winner,
+    decide,
+    default_effect,
     power_of,
+    standard_error,
+    system_mean,
 )
-from ragstone.stats import TukeyPair, hajek_mean, independent_tukey, mean_interval
+from ragstone.stats import TukeyPair, simultaneous_independent_tukey
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,110 +31,98 @@ _WIDE: Final = 1e9
 
 
 def compare_unpaired(
-    metric: AlignedMetric,
-    systems: Sequence[str],
+    metrics: Sequence[AlignedMetric],
+    scores: AlignedScores,
     family: Family,
-    inclusion: NDArray[np.float64],
     *,
     min_effect: float | None = None,
-) -> MetricComparison:
-    """Compare systems with different samples on one metric. `family.confidence_level` holds for all pairs simultaneously.
+    exploratory: bool = False,
+) -> tuple[MetricComparison, ...]:
+    """Compare systems with different samples on metrics. `family.confidence_level` holds for all pairs and metrics.
 
     Args:
-        metric: Aligned scores. Each sample belongs to one system.
-        systems: Names of the systems.
+        metrics: Some of the metrics of `scores`. Each sample belongs to one system, or to several as independent samples.
+        scores: All aligned scores.
         family: Pairs and settings.
-        inclusion: Sampling probability of each sample, by row.
         min_effect: Smallest difference of interest. Default: 1% of the metric's range.
+        exploratory: Whether the metrics are exploratory, because another one is primary.
     """
     import numpy as np
 
-    scored = [np.flatnonzero(metric.states[:, i] == SCORED) for i in range(len(systems))]
-    groups = [metric.values[rows, i] for i, rows in enumerate(scored)]
-    kept = [inclusion[rows] for rows in scored]
-    low, high = _ends(metric, groups)
-    result = independent_tukey(
-        groups,
-        kept,
+    n_systems = len(scores.systems)
+    # Rows by system and sample, so that a sample of two systems counts as two.
+    states = np.concatenate([np.stack([m.states[:, i] for m in metrics], axis=1) for i in range(n_systems)])
+    values = np.concatenate([np.stack([m.values[:, i] for m in metrics], axis=1) for i in range(n_systems)])
+    kept = np.flatnonzero((states == SCORED).any(axis=1))
+    samples = kept % len(scores.sample_ids)
+    results = simultaneous_independent_tukey(
+        np.where(states[kept] == SCORED, values[kept], np.nan),
+        kept // len(scores.sample_ids),
+        scores.inclusion_probabilities[samples],
+        n_groups=n_systems,
+        clusters=None if scores.clusters is None else [scores.clusters[row] for row in samples],
         pairs=family.pairs,
-        low=low,
-        high=high,
+        ends=[_ends(metric) for metric in metrics],
         n_resamples=family.n_permutations,
         confidence_level=family.confidence_level,
         seed=family.seed,
     )
-    if min_effect is None and math.isfinite(metric.high - metric.low):
-        min_effect = POINT * (metric.high - metric.low)
-    pairs = tuple(
-        _pair(
-            metric,
-            systems,
-            tukey,
-            groups,
-            inclusion,
-            kept,
-            confidence_level=family.confidence_level,
-            min_effect=min_effect,
+    compared = []
+    for metric, result in zip(metrics, results, strict=True):
+        effect = default_effect(metric, min_effect)
+        pairs = tuple(
+            _pair(metric, scores, tukey, confidence_level=family.confidence_level, min_effect=effect)
+            for tukey in result.pairs
         )
-        for tukey in result.pairs
-    )
-    return MetricComparison(
-        metric=metric.name,
-        higher_is_better=metric.higher_is_better,
-        low=metric.low,
-        high=metric.high,
-        systems=tuple(_mean(metric, i, name, groups[i], kept[i]) for i, name in enumerate(systems)),
-        pairs=pairs,
-        confidence_level=family.confidence_level,
-        discriminative_power=power_of(pairs, family.confidence_level) if family.complete else None,
-        min_effect=min_effect,
-        n_permutations=result.n_resamples,
-        exact=False,
-    )
+        compared.append(
+            MetricComparison(
+                metric=metric.name,
+                higher_is_better=metric.higher_is_better,
+                low=metric.low,
+                high=metric.high,
+                systems=tuple(system_mean(metric, i, scores) for i in range(n_systems)),
+                pairs=pairs,
+                confidence_level=family.confidence_level,
+                discriminative_power=power_of(pairs, family.confidence_level) if family.complete else None,
+                min_effect=effect,
+                n_permutations=result.n_resamples,
+                exact=False,
+                exploratory=exploratory,
+            )
+        )
+    return tuple(compared)
 
 
-def _ends(metric: AlignedMetric, groups: Sequence[NDArray[np.float64]]) -> tuple[float, float]:
-    largest = max((float(abs(group).max()) for group in groups if group.size), default=1.0)
-    low = metric.low if math.isfinite(metric.low) else -_WIDE * max(1.0, largest)
-    high = metric.high if math.isfinite(metric.high) else _WIDE * max(1.0, largest)
+def _ends(metric: AlignedMetric) -> tuple[float, float]:
+    import numpy as np
+
+    scored = metric.values[~np.isnan(metric.values)]
+    largest = max(1.0, float(abs(scored).max())) if scored.size else 1.0
+    low = metric.low if math.isfinite(metric.low) else -_WIDE * largest
+    high = metric.high if math.isfinite(metric.high) else _WIDE * largest
     return low, high
-
-
-def _mean(
-    metric: AlignedMetric, column: int, system: str, values: NDArray[np.float64], kept: NDArray[np.float64]
-) -> SystemMean:
-    states = metric.states[:, column]
-    estimate = None
-    if values.size > 1 and kept.min() < kept.max():
-        estimate = hajek_mean(values.tolist(), kept.tolist(), low=metric.low, high=metric.high)
-    elif values.size:
-        estimate = mean_interval(values.tolist(), low=metric.low, high=metric.high)
-    return SystemMean(
-        system=system,
-        estimate=estimate,
-        n_scored=int(values.size),
-        n_failed=int((states == FAILED).sum()),
-        n_not_applicable=int((states == NOT_APPLICABLE).sum()),
-    )
 
 
 def _pair(
     metric: AlignedMetric,
-    systems: Sequence[str],
+    scores: AlignedScores,
     tukey: TukeyPair,
-    groups: Sequence[NDArray[np.float64]],
-    inclusion: NDArray[np.float64],
-    kept: Sequence[NDArray[np.float64]],
     *,
     confidence_level: float,
     min_effect: float | None,
 ) -> PairDifference:
+    import numpy as np
     from scipy.special import ndtri
 
-    first, second = groups[tukey.first], groups[tukey.second]
-    error = math.sqrt(_variance(first, kept[tukey.first]) + _variance(second, kept[tukey.second]))
+    groups, errors = [], []
+    for column in (tukey.first, tukey.second):
+        rows = np.flatnonzero(metric.states[:, column] == SCORED)
+        groups.append(metric.values[rows, column])
+        labels = None if scores.clusters is None else [scores.clusters[row] for row in rows]
+        weights = 1 / scores.inclusion_probabilities[rows]
+        errors.append(standard_error(groups[-1], weights, labels) if rows.size else 0.0)
     half = None if tukey.low is None or tukey.high is None else (tukey.high - tukey.low) / 2
-    detectable = None if half is None else half + float(ndtri(POWER)) * error
+    detectable = None if half is None else half + float(ndtri(POWER)) * math.hypot(*errors)
     n_more = None
     if detectable is not None and min_effect is not None:
         n_more = max(0, math.ceil(tukey.n * (detectable / min_effect) ** 2 * (1 - 1e-12)) - tukey.n)
@@ -143,17 +131,17 @@ def _pair(
     if low is not None and high is not None and math.isfinite(width):
         # A difference cannot exceed the range.
         low, high = max(low, -width), min(high, width)
-    n_failed, bounds = _worst_case(metric, tukey, inclusion)
+    n_failed, bounds = _worst_case(metric, tukey, scores.inclusion_probabilities)
     pair = PairDifference(
-        system=systems[tukey.first],
-        other=systems[tukey.second],
+        system=scores.systems[tukey.first],
+        other=scores.systems[tukey.second],
         n=tukey.n if tukey.difference is not None else 0,
         difference=tukey.difference,
         low=low,
         high=high,
         p_value=tukey.p_value,
         better=None,
-        effect_size=_effect(first, second),
+        effect_size=_effect(*groups),
         n_higher=0,
         n_equal=0,
         n_lower=0,
@@ -162,17 +150,7 @@ def _pair(
         detectable=detectable,
         n_more=n_more,
     )
-    return replace(
-        pair, better=find_winner(pair, pair.p_value, confidence_level=confidence_level, higher=metric.higher_is_better)
-    )
-
-
-def _variance(x: NDArray[np.float64], kept: NDArray[np.float64]) -> float:
-    if x.size < 2:
-        return 0.0
-    w = 1 / kept
-    mean = float((w * x).sum() / w.sum())
-    return float(((w * (x - mean)) ** 2).sum()) / float(w.sum()) ** 2 * x.size / (x.size - 1)
+    return decide(pair, confidence_level=confidence_level, higher=metric.higher_is_better)
 
 
 def _effect(first: NDArray[np.float64], second: NDArray[np.float64]) -> float | None:

@@ -1,0 +1,415 @@
+"""Clusters of samples that resemble each other: means, tests, notes and errors."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+
+import ragstone
+from ragstone.cli import main
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments import TimeRange
+from ragstone.research import validate_metrics
+from ragstone.schema import Captured, Score, Trace
+from ragstone.stats import (
+    cluster_codes,
+    design_effect,
+    hajek_mean,
+    independent_tukey,
+    mean_interval,
+    randomized_tukey,
+    simultaneous_tukey,
+)
+from ragstone.store import PlannedMetric, SqliteStore
+
+QR = {"metric": "ccrs.qr", "metric_version": "1", "judge": "j", "judge_hash": "h"}
+
+
+def test_design_effect_by_hand():
+    """Analysis of variance of three clusters of two: between 0.5, within 0.125, so ICC 0.6 and an effect of 1.6."""
+    effect = design_effect([0.0, 0.5, 0.5, 1.0, 1.0, 1.5], ["a", "a", "b", "b", "c", "c"])
+    assert effect.icc == pytest.approx((0.5 - 0.125) / (0.5 + 0.125))
+    assert effect.value == pytest.approx(1 + effect.icc)
+    assert (effect.n, effect.n_clusters, effect.n_independent) == (6, 3, pytest.approx(6 / 1.6))
+
+
+def test_design_effect_of_unequal_clusters_counts_the_mean_size_of_an_item():
+    """Sizes 1 and 3 with ICC 1: an item is on average in a cluster of 2.5."""
+    effect = design_effect([0.0, 1.0, 1.0, 1.0, 2.0], ["a", "b", "b", "b", None])
+    assert (effect.icc, effect.n_clusters) == (1.0, 3)
+    assert effect.value == pytest.approx(1 + (1 + 9 + 1) / 5 - 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"), [([1.0, 0.0], ["a", "a"]), ([1.0, 0.0], ["a", "b"]), ([1.0, 0.0], [None, None]), ([], [])]
+)
+def test_design_effect_needs_two_clusters_and_two_items_of_one(values, labels):
+    """Otherwise the correlation within clusters is unknown."""
+    assert design_effect(values, labels) is None
+
+
+def test_opposite_items_of_a_cluster_count_as_independent():
+    """A negative estimate of the correlation is 0, so that an interval is never shorter than that of independent items."""
+    effect = design_effect([0.0, 1.0, 0.0, 1.0, 0.0, 1.0], ["a", "a", "b", "b", "c", "c"])
+    assert (effect.icc, effect.value) == (0.0, 1.0)
+
+
+def test_items_without_a_label_are_clusters_of_their_own():
+    """None is not a label."""
+    assert cluster_codes(["a", None, "a", None, "b"]).tolist() == [0, 1, 0, 2, 3]
+
+
+def test_copies_of_each_row_do_not_make_an_interval_shorter():
+    """Ten copies of each item are ten items per cluster, with the mean and interval of one each."""
+    x = np.random.default_rng(0).beta(2, 2, 40)
+    one = hajek_mean(x, clusters=range(40))
+    ten = hajek_mean(np.repeat(x, 10), clusters=np.repeat(np.arange(40), 10).tolist())
+    assert (one.low, one.high) == pytest.approx((ten.low, ten.high))
+    assert mean_interval(np.repeat(x, 10)).high - one.value < 0.5 * (one.high - one.value)
+
+
+def test_the_variance_of_clusters_is_the_jackknife():
+    """Unbounded values: Student's t for the spread of the means without each cluster."""
+    from scipy import stats
+
+    rng = np.random.default_rng(2)
+    labels = np.repeat(np.arange(8), rng.integers(2, 9, 8))
+    x, p = rng.normal(size=labels.size), rng.uniform(0.2, 1, labels.size)
+    found = hajek_mean(x, p, clusters=labels.tolist(), low=-math.inf, high=math.inf)
+    without = [np.average(x[labels != c], weights=1 / p[labels != c]) for c in range(8)]
+    error = math.sqrt(7 / 8 * sum((m - found.value) ** 2 for m in without))
+    share = np.array([(1 / p[labels == c]).sum() for c in range(8)]) / (1 / p).sum()
+    moved = np.array(without) - found.value
+    kurtosis = 8 * (moved**4).sum() / (moved**2).sum() ** 2
+    freedom = min(1 / (share**2).sum(), 16 / (kurtosis - 1)) - 1
+    assert (found.high - found.low) / 2 == pytest.approx(stats.t.ppf(0.975, freedom) * error)
+
+
+def test_bounded_means_have_the_interval_of_wilson():
+    """For yes/no items that are independent, it is Wilson's with Student's t instead of the normal quantile."""
+    from scipy import stats
+
+    x = [1.0] * 70 + [0.0] * 30
+    found = hajek_mean(x, clusters=range(100))
+    n, p, t = 99, 0.7, stats.t.ppf(0.975, 99)
+    center, half = (
+        (p + t**2 / (2 * n)) / (1 + t**2 / n),
+        t * math.sqrt(p * (1 - p) / n + (t / (2 * n)) ** 2) / (1 + t**2 / n),
+    )
+    assert (found.low, found.high) == pytest.approx((center - half, center + half), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"clusters": ["a"] * 4}, "at least two clusters, but all 4 values are in the cluster 'a'"),
+        ({"clusters": ["a", "b"]}, "got 4 values, 2 clusters"),
+        ({"clusters": ["a", "b", "c", "d"], "finite": True}, "finite=True does not have clusters"),
+    ],
+)
+def test_a_mean_over_clusters_names_what_is_wrong(options, message):
+    """One cluster only, missing labels, and an option that excludes clusters."""
+    with pytest.raises(ValueError, match=message):
+        hajek_mean([0.1, 0.2, 0.3, 0.4], **options)
+
+
+@pytest.mark.parametrize(("icc", "sizes"), [*itertools.product([0.0, 0.5], ["equal", "uneven"])])
+def test_means_over_clusters_cover(icc, sizes):
+    """Scores with a ceiling in 30 clusters: at least 94 in 100, less three standard errors of 300 runs."""
+    assert covered(icc, sizes, n_clusters=30, runs=300) >= 0.94 - 3 * math.sqrt(0.05 * 0.95 / 300)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("icc", "sizes"), [*itertools.product([0.0, 0.3, 0.5], ["equal", "uneven"])])
+@pytest.mark.parametrize("n_clusters", [30, 100])
+def test_means_over_clusters_cover_closely(icc, sizes, n_clusters):
+    """At least 94 in 100, less two standard errors of 2,000 runs."""
+    assert covered(icc, sizes, n_clusters=n_clusters, runs=2000) >= 0.93
+
+
+def covered(icc, sizes, *, n_clusters, runs):
+    """How often the interval contains the mean 0.925 of scores of which 85% are 1 and the others uniform."""
+    from scipy.stats import norm
+
+    hits = 0
+    rng = np.random.default_rng(n_clusters)
+    for _ in range(runs):
+        n = np.full(n_clusters, 5) if sizes == "equal" else rng.geometric(0.2, n_clusters)
+        codes = np.repeat(np.arange(n_clusters), n)
+        z = math.sqrt(icc) * rng.standard_normal(n_clusters)[codes]
+        u = norm.cdf(z + math.sqrt(1 - icc) * rng.standard_normal(codes.size))
+        found = hajek_mean(np.where(u > 0.15, 1.0, u / 0.15), clusters=codes.tolist())
+        hits += found.low <= 0.925 <= found.high
+    return hits / runs
+
+
+def test_a_paired_test_flips_whole_clusters():
+    """Three clusters have eight sign flips, counted by hand, however many rows they have."""
+    difference = {"a": [0.3, 0.4], "b": [0.2], "c": [-0.1, 0.2, 0.1]}
+    rows = [(label, d) for label, ds in difference.items() for d in ds]
+    (pair,) = randomized_tukey([[d, 0.0] for _, d in rows], clusters=[label for label, _ in rows]).pairs
+    sums = [sum(ds) for ds in difference.values()]
+    flipped = [
+        abs(sum(s * t for s, t in zip(signs, sums, strict=True))) for signs in itertools.product([1, -1], repeat=3)
+    ]
+    assert pair.p_value == pytest.approx(sum(f >= sum(sums) - 1e-9 for f in flipped) / 8)
+    assert (pair.n, pair.mc_error) == (6, 0.0)
+
+
+def test_clusters_keep_together_what_fails_in_one_system():
+    """Rows of a cluster with different missing cells are permuted together: all orders of three systems counted."""
+    x = np.array([[0.9, 0.4, 0.2], [0.8, np.nan, 0.3], [0.7, 0.5, 0.1], [0.6, 0.9, np.nan]])
+    labels = ["a", "a", "b", "b"]
+    result = randomized_tukey(x, clusters=labels)
+
+    def statistics(y):
+        found = []
+        for i, j in ((0, 1), (0, 2), (1, 2)):
+            d = y[:, i] - y[:, j]
+            found.append(abs(np.nansum(d)) / math.sqrt((~np.isnan(d)).sum()))
+        return found
+
+    def arranged(order):
+        """A row's present cells in the order in which the whole cluster is permuted."""
+        rows = []
+        for label, row in zip(labels, x, strict=True):
+            present = np.flatnonzero(~np.isnan(row))
+            ranks = np.argsort(np.argsort([order[label][j] for j in present]))
+            new = np.full(3, np.nan)
+            new[present] = row[present][ranks]
+            rows.append(new)
+        return np.array(rows)
+
+    orders = list(itertools.permutations(range(3)))
+    largest = [max(statistics(arranged({"a": a, "b": b}))) for a in orders for b in orders]
+    expected = [np.mean(np.array(largest) >= one - 1e-9) for one in statistics(x)]
+    assert [p.p_value for p in result.pairs] == pytest.approx(expected)
+
+
+def test_permuted_clusters_agree_for_eight_systems_and_more():
+    """Random keys beyond seven systems and tabled orders up to seven have the same distribution."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 8)) + np.array([0.35] + [0] * 7)
+    labels = np.repeat(np.arange(30), 2).tolist()
+    eight = randomized_tukey(x, clusters=labels, pairs=[(0, 1)], n_resamples=4000)
+    two = randomized_tukey(x[:, :2], clusters=labels, pairs=[(0, 1)], n_resamples=4000)
+    assert eight.n_units == two.n_units == 30
+    assert eight.pairs[0].difference == two.pairs[0].difference
+    assert eight.pairs[0].p_value == pytest.approx(two.pairs[0].p_value, abs=0.08)
+
+
+def test_weights_of_rows_move_differences():
+    """A row that stands for ten counts ten times, in the difference and in the permutations."""
+    d, w = [0.5, -0.2, 0.1, 0.3], [10, 1, 1, 1]
+    (result,) = simultaneous_tukey([[[one, 0.0] for one in d]], weights=w)
+    assert result.pairs[0].difference == pytest.approx(np.average(d, weights=w))
+    (copies,) = simultaneous_tukey([[[one, 0.0] for one in d]])
+    assert result.pairs[0].p_value <= copies.pairs[0].p_value
+    with pytest.raises(ValueError, match="finite weight above 0"):
+        simultaneous_tukey([[[1.0, 0.0]] * 2], weights=[1.0, -1.0])
+
+
+def test_an_unpaired_test_permutes_whole_clusters():
+    """Ten copies of each value are ten items per cluster, with the p-value and interval of one each."""
+    rng = np.random.default_rng(1)
+    groups = [rng.random(15).tolist(), (rng.random(12) + 0.2).clip(0, 1).tolist()]
+    one = independent_tukey(groups, n_resamples=2000).pairs[0]
+    ten = independent_tukey(
+        [[v for v in g for _ in range(10)] for g in groups],
+        clusters=[[i for i in range(len(g)) for _ in range(10)] for g in groups],
+        n_resamples=2000,
+    ).pairs[0]
+    assert ten.p_value == one.p_value
+    assert (ten.low, ten.high) == pytest.approx((one.low, one.high))
+    with pytest.raises(ValueError, match=r"got \[1, 2\] labels for \[2, 2\] values"):
+        independent_tukey([[0.1, 0.2], [0.3, 0.4]], clusters=[["a"], ["b", "b"]])
+
+
+@pytest.mark.parametrize("test", ["paired", "unpaired"])
+def test_dependent_data_have_few_false_claims(test):
+    """ICC 0.5: at most 6 in 100 plus three standard errors of 300 runs. As independent rows, many more."""
+    with_clusters, without = false_claims(test, runs=300)
+    assert with_clusters <= 0.06 + 3 * math.sqrt(0.06 * 0.94 / 300)
+    assert without > 0.12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("test", ["paired", "unpaired"])
+def test_dependent_data_have_few_false_claims_of_many(test):
+    """At most 6 in 100 plus one standard error of 2,000 runs."""
+    assert false_claims(test, runs=2000)[0] <= 0.06 + math.sqrt(0.06 * 0.94 / 2000)
+
+
+def false_claims(test, *, runs):
+    """Share of runs without a difference that claim one: with clusters, and as independent rows. 40 clusters of five."""
+    rng = np.random.default_rng(4)
+    codes = np.repeat(np.arange(40), 5)
+    found = np.zeros(2)
+    for seed in range(runs):
+        x = (rng.standard_normal((40, 2))[codes] + rng.standard_normal((200, 2))) * 0.1 + 0.5
+        for k, labels in enumerate((codes.tolist(), None)):
+            if test == "paired":
+                (pair,) = randomized_tukey(x, clusters=labels, n_resamples=199, seed=seed).pairs
+            else:
+                of_groups = None if labels is None else [labels[:100], labels[100:]]
+                groups = [x[:100, 0].clip(0, 1), x[100:, 0].clip(0, 1)]
+                (pair,) = independent_tukey(groups, clusters=of_groups, n_resamples=199, seed=seed).pairs
+            found[k] += pair.p_value <= 0.05
+    return found / runs
+
+
+def rows(n_sessions=20, size=5, **more):
+    """Sessions that are all right or all wrong."""
+    return [
+        {
+            "id": f"{s}-{i}",
+            "query": "Why?",
+            "contexts": ["Rain."],
+            "response": "Rain." if s % 3 else "The sun.",
+            "session_id": f"s{s}",
+            **more,
+        }
+        for s in range(n_sessions)
+        for i in range(size)
+    ]
+
+
+def test_evaluate_uses_sessions_if_rows_share_them():
+    """The interval is that of sessions, the note has the numbers, and `none` turns it off."""
+    found = ragstone.evaluate(rows(), ["ccrs.cc"], judge="lexical")
+    off = ragstone.evaluate(rows(), ["ccrs.cc"], judge="lexical", cluster="none")
+    (summary,), (independent,) = found.summary(), off.summary()
+    assert summary.estimate.method == "cluster"
+    assert summary.estimate.value == pytest.approx(independent.estimate.value)
+    assert summary.estimate.high - summary.estimate.low > 1.8 * (independent.estimate.high - independent.estimate.low)
+    assert found.notes()[0].startswith(
+        "100 rows in 20 sessions, ICC 1.00 (ccrs.cc): design effect 5.0, worth 20 independent rows. Intervals and tests treat "
+        "whole sessions as independent"
+    )
+    assert "20 clusters (session_id): with fewer than 30, intervals are a rough guide" in str(found)
+    assert off.notes() == ()
+
+
+def test_rare_sessions_and_other_keys_are_not_used_unasked():
+    """Below 5% of shared rows nothing changes; for users there is a note; a named key is used."""
+    few = [row | {"session_id": row["id"]} for row in rows()]
+    few[0]["session_id"] = few[1]["session_id"] = "shared"
+    assert ragstone.evaluate(few, ["ccrs.cc"], judge="lexical").summary()[0].estimate.method != "cluster"
+    users = [{k: v for k, v in row.items() if k != "session_id"} | {"user_id": row["session_id"]} for row in rows()]
+    asked, unasked = (ragstone.evaluate(users, ["ccrs.cc"], judge="lexical", cluster=c) for c in ("user_id", "auto"))
+    assert unasked.summary()[0].estimate.method != "cluster"
+    assert "in 20 users, ICC 1.00" in unasked.notes()[0]
+    assert "--cluster user_id" in unasked.notes()[0]
+    assert asked.summary()[0].estimate.method == "cluster"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "error", "message"),
+    [
+        (
+            "sesion_id",
+            ConfigurationError,
+            r"cluster 'sesion_id': no sample has this key. Keys of these samples: .*session_id",
+        ),
+        ("tenant", DataError, r"cluster 'tenant': all 10 samples are in one cluster \('t'\)"),
+    ],
+)
+def test_unknown_keys_and_single_clusters_are_refused_before_any_call(cluster, error, message, tmp_path):
+    """In every command: the message has the key, the rule and the way out."""
+    data = rows(2, tenant="t")
+    with pytest.raises(error, match=message):
+        ragstone.evaluate(data, ["ccrs.cc"], judge="lexical", cluster=cluster)
+    experiment = ragstone.evaluate(data, ["ccrs.cc"], judge="lexical")
+    for call in (ragstone.compare, validate_metrics):
+        sources = {"a": experiment, "b": experiment}
+        with pytest.raises(error, match="cluster"):
+            call(sources, cluster=cluster)
+
+
+def test_rows_without_a_label_are_counted():
+    """Each is a cluster of its own."""
+    data = rows()
+    del data[0]["session_id"]
+    assert "1 of 100 samples do not have a session_id. Each counts as a cluster of its own." in str(
+        ragstone.evaluate(data, ["ccrs.cc"], judge="lexical")
+    )
+
+
+def test_compare_and_gates_flip_whole_sessions(tmp_path):
+    """From experiments and from files: wider intervals, and a gate that no longer excludes the loss."""
+    old = ragstone.evaluate(rows(), ["ccrs.cc"], judge="lexical")
+    better = [row | {"response": "Rain."} if row["session_id"] in {"s0", "s3"} else row for row in rows()]
+    new = ragstone.evaluate(better, ["ccrs.cc"], judge="lexical")
+    result, off = (ragstone.compare({"old": old, "new": new}, cluster=c) for c in ("auto", "none"))
+    assert off.verdict == ("new beats old on ccrs.cc by 10 points [4, 16]",)
+    assert "no significant difference" in result.verdict[0]
+    assert result.metrics[0].pairs[0].difference == off.metrics[0].pairs[0].difference
+    assert "Intervals and tests treat whole sessions as independent" in str(result)
+    for name, one in (("old", old), ("new", new)):
+        one.to_jsonl(tmp_path / f"{name}.jsonl")
+    again = ragstone.compare([tmp_path / "old.jsonl", tmp_path / "new.jsonl"])
+    assert again.metrics == result.metrics
+
+
+def test_a_gate_does_not_count_the_rows_of_a_session_as_independent():
+    """One of 60 sessions is lost: as 300 independent rows the loss is small, as 60 sessions it may be large."""
+    old = ragstone.evaluate(rows(60), ["ccrs.cc"], judge="lexical")
+    worse = [row | {"response": "The sun."} if row["session_id"] == "s1" else row for row in rows(60)]
+    new = ragstone.evaluate(worse, ["ccrs.cc"], judge="lexical")
+    ragstone.assert_no_regression(old, new, margin=0.06, cluster="none")
+    with pytest.raises(AssertionError, match="NOT SHOWN"):
+        ragstone.assert_no_regression(old, new, margin=0.06)
+
+
+@pytest.fixture
+def traffic(tmp_path):
+    """Two weeks of 30 sessions of five requests with one score in each session."""
+    path = tmp_path / "app.db"
+    rng = np.random.default_rng(3)
+    with SqliteStore.open(path, mode="own") as store:
+        store.set_plan([PlannedMetric(name="ccrs.qr", version="1", judge_hash="h")], [])
+        for k, (week, session, i) in enumerate(itertools.product(range(2), range(30), range(5))):
+            if i == 0:
+                value = float(rng.uniform(0.4, 0.6) + 0.01 * week)
+            trace = Trace(
+                trace_id=f"t{k}",
+                query="q",
+                started_at=1e9 + 1e6 * week + k,
+                session_id=f"w{week}-s{session}",
+                metadata={"tenant": f"w{week}-{session // 2}"},
+            )
+            store.ingest("a", k + 1, [Captured(trace=trace)])
+            store.complete(f"t{k}", [Score(sample_id=f"t{k}", value=value, method="single_reply", **QR)])
+    return path
+
+
+def test_traffic_permutes_whole_sessions(traffic):
+    """By default from the store's sessions, by name from a key of the metadata; as independent requests it claims."""
+    weeks = {"before": TimeRange(traffic, until=1e9 + 9e5), "after": TimeRange(traffic, since=1e9 + 9e5)}
+    sessions, tenants, none = (ragstone.compare(weeks, cluster=c) for c in ("auto", "tenant", "none"))
+    assert none.metrics[0].pairs[0].better == "after"
+    assert sessions.metrics[0].pairs[0].better is None
+    assert "300 rows in 60 sessions, ICC 1.00 (ccrs.qr): design effect 5.0, worth 60 independent rows" in str(sessions)
+    assert "300 rows in 30 clusters of tenant" in str(tenants)
+    assert none.metrics[0].pairs[0].difference == pytest.approx(sessions.metrics[0].pairs[0].difference)
+    assert sessions.metrics[0].systems[0].estimate.method == "cluster"
+    users = validate_metrics(traffic).distributions[0].mean
+    assert users.method == "cluster"
+
+
+def test_the_command_takes_a_cluster(traffic, capsys):
+    """`--cluster` of validate-metrics and compare, with a usage error for an unknown key."""
+    for arguments, code in (
+        (["validate-metrics", str(traffic), "--cluster", "tenant", "--json"], 0),
+        (["compare", f"{traffic}@..2001-09-14", f"{traffic}@2001-09-14..", "--cluster", "session_id", "--json"], 0),
+        (["validate-metrics", str(traffic), "--cluster", "unknown"], 2),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert (ended.value.code or 0) == code, capsys.readouterr().err
+        if not code:
+            assert json.loads(capsys.readouterr().out)["notes"]
