@@ -365,6 +365,38 @@ def test_a_gate_does_not_count_the_rows_of_a_session_as_independent():
         ragstone.assert_no_regression(old, new, margin=0.06)
 
 
+def test_validate_metrics_permutes_whole_sessions(tmp_path):
+    """Discriminative power and correlations count sessions: less power, wider intervals, and a note where they do not."""
+    old = ragstone.evaluate(rows(), ["ccrs.cc", "ccrs.qr"], judge="lexical")
+    better = [row | {"response": "Rain."} if row["session_id"] in {"s0", "s3"} else row for row in rows()]
+    new = ragstone.evaluate(better, ["ccrs.cc", "ccrs.qr"], judge="lexical")
+    sessions, none = (validate_metrics({"old": old, "new": new}, cluster=c) for c in ("auto", "none"))
+    assert none.powers[0].power.n_significant == 1
+    assert sessions.powers[0].power.n_significant == 0
+    labels = [{"id": row["id"], "label": float(i % 2)} for i, row in enumerate(rows())]
+    assert "treat samples as independent, also within a cluster" in str(validate_metrics(old, labels=labels))
+
+
+@pytest.mark.parametrize("n_sessions", [8, 30])
+def test_correlations_count_sessions(n_sessions, tmp_path):
+    """Copies of rows within a session do not make the interval of a correlation shorter."""
+    rng = np.random.default_rng(0)
+    x = rng.random((n_sessions, 2))
+    for name, copies in (("one", 1), ("ten", 10)):
+        lines = [
+            Score(sample_id=f"{s}-{i}", value=float(x[s, k]), method="x", **QR | {"metric": metric}).model_dump(
+                mode="json"
+            )
+            | {"clusters": {"session_id": f"s{s}"}}
+            for s in range(n_sessions)
+            for i in range(copies)
+            for k, metric in enumerate(("ccrs.qr", "ccrs.cc"))
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    one, ten = (validate_metrics(tmp_path / f"{name}.jsonl").correlations[0].mean for name in ("one", "ten"))
+    assert (one.low, one.high) == pytest.approx((ten.low, ten.high))
+
+
 @pytest.fixture
 def traffic(tmp_path):
     """Two weeks of 30 sessions of five requests with one score in each session."""

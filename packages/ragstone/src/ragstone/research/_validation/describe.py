@@ -196,18 +196,31 @@ def correlations(
 
 
 def powers(
-    systems: Sequence[SystemOutcomes], metrics: Sequence[str], *, alpha: float, n_permutations: int, seed: int
+    systems: Sequence[SystemOutcomes],
+    metrics: Sequence[str],
+    *,
+    clusters: Clusters | None,
+    alpha: float,
+    n_permutations: int,
+    seed: int,
 ) -> list[MetricPower]:
-    """Test all pairs of systems with each metric, with samples aligned by id."""
+    """Test all pairs of systems with each metric, with samples aligned by id, and whole clusters permuted."""
     results = []
     for metric in metrics:
         columns = [(system.name, values) for system in systems if (values := scores_of(system, metric))]
         rows = sorted({id_ for _, values in columns for id_ in values})
         table = [[values.get(id_, math.nan) for _, values in columns] for id_ in rows]
-        shared = [row for row in table if sum(not math.isnan(v) for v in row) > 1]
+        kept = [i for i, row in enumerate(table) if sum(not math.isnan(v) for v in row) > 1]
+        shared = [table[i] for i in kept]
         if len(columns) < 2 or not shared:
             continue
-        result = randomized_tukey(shared, n_resamples=n_permutations, confidence_level=1 - alpha, seed=seed)
+        result = randomized_tukey(
+            shared,
+            clusters=None if clusters is None else clusters.of(rows[i] for i in kept),
+            n_resamples=n_permutations,
+            confidence_level=1 - alpha,
+            seed=seed,
+        )
         ps = [pair.p_value for pair in result.pairs]
         results.append(
             MetricPower(

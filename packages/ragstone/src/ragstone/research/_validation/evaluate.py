@@ -51,8 +51,8 @@ def validate_metrics(
         repeats: Outcomes of the same samples scored again. By system if there are several.
         flip_threshold: Two scores of a sample are a flip if they differ by more than this share of the metric's range.
         metrics: Names or groups. Default: all with outcomes.
-        cluster: Key whose equal values make a cluster of samples, such as "session_id": intervals and tests then treat whole
-            clusters as independent. "auto" uses `session_id` if at least 5% of the samples share one. None or "none" treats
+        cluster: Key whose equal values make a cluster of samples, such as "session_id": means, shares, correlations and
+            the discriminative power then treat whole clusters as independent. "auto" uses `session_id` if at least 5% of the samples share one. None or "none" treats
             samples as independent.
         alpha: Significance level for the discriminative power.
         confidence_level: Confidence level of all intervals.
@@ -109,17 +109,22 @@ def validate_metrics(
         systems=tuple(system.name for system in read),
         distributions=tuple(distributions(read, chosen, clusters=clusters, confidence_level=confidence_level)),
         correlations=tuple(correlations(read, chosen, clusters=clusters, confidence_level=confidence_level)),
-        powers=tuple(powers(read, chosen, alpha=alpha, n_permutations=n_permutations, seed=seed)),
+        powers=tuple(powers(read, chosen, clusters=clusters, alpha=alpha, n_permutations=n_permutations, seed=seed)),
         repeatability=tuple(flips(read, repeated, chosen, threshold=flip_threshold, confidence_level=confidence_level)),
         labels=() if human_labels is None else tuple(agreements(read, chosen, human_labels, options)),
-        notes=(*_notes(read, chosen), *cluster_notes(cluster, clusters, merged, ids, scores)),
+        notes=(
+            *_notes(read, chosen, has_clusters=clusters is not None, has_ratings=labels is not None or bool(repeats)),
+            *cluster_notes(cluster, clusters, merged, ids, scores),
+        ),
         alpha=alpha,
         confidence_level=confidence_level,
         seed=seed,
     )
 
 
-def _notes(systems: Sequence[SystemOutcomes], metrics: Sequence[str]) -> list[str]:
+def _notes(
+    systems: Sequence[SystemOutcomes], metrics: Sequence[str], *, has_clusters: bool, has_ratings: bool
+) -> list[str]:
     """Return notes that a reader needs to interpret the numbers."""
     notes = []
     for metric in metrics:
@@ -133,6 +138,8 @@ def _notes(systems: Sequence[SystemOutcomes], metrics: Sequence[str]) -> list[st
         all_ = frozenset.union(*(system.sample_ids for system in systems))
         if len(shared) < len(all_):
             notes.append(f"{len(shared)} of {len(all_)} samples are in all systems. Each number has its own n.")
+    if has_clusters and has_ratings:
+        notes.append("agreement with labels and flips of repeats treat samples as independent, also within a cluster")
     uneven = [system.name for system in systems if is_unevenly_sampled(system, system.sample_ids)]
     if uneven:
         notes.append(
