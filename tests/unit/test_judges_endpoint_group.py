@@ -94,6 +94,29 @@ def test_it_comes_back():
         assert two.calls >= 10
 
 
+def test_another_model_comes_back():
+    """An endpoint that comes back with another model gets no more requests. If no other is left, that is the error."""
+    with MortalServer() as one, MortalServer(dies_after=0) as two:
+        judge = OpenAICompatibleJudge(joined(one, two), model="fake-judge", backoff_s=0.05, max_outage_s=2)
+
+        async def session():
+            await asyncio.gather(*(judge.ask_number(prompt(n)) for n in range(20)))
+            two.dies_after, two._models = None, ("another",)
+            await asyncio.sleep(5)
+            await judge.ask_number(prompt(20))
+            await asyncio.sleep(5)
+            await asyncio.gather(*(judge.ask_number(prompt(n)) for n in range(21, 40)))
+            one.dies_after = 0
+            try:
+                with pytest.raises(JudgeUnavailableError, match="none of 2 endpoints replies"):
+                    await asyncio.gather(*(judge.ask_number(prompt(n)) for n in range(40, 60)))
+            finally:
+                await judge.aclose()
+
+        asyncio.run(session())
+        assert 0 == two.calls
+
+
 def test_one_is_dead_at_the_start():
     """A run starts with one of two endpoints."""
     with MortalServer(dies_after=0) as dead, MortalServer() as alive:

@@ -170,11 +170,11 @@ class EndpointGroup:
         """
         outages = [endpoint.outage() for endpoint in self._all if endpoint not in self._excluded]
         failures = [error for error in outages if error is not None]
-        if failures and len(failures) == len(outages):
-            reasons = "; ".join(map(str, failures))
-            raise JudgeUnavailableError(f"none of {len(self._all)} endpoints replies. {reasons}", kind=failures[0].kind)
-        with self._first.waiting_outside():
-            await asyncio.sleep(_POLL_S)
+        if len(failures) == len(outages):
+            reasons = "; ".join(map(str, failures)) or f"All of them serve other models than {self._model!r}"
+            kind = failures[0].kind if failures else None
+            raise JudgeUnavailableError(f"none of {len(self._all)} endpoints replies. {reasons}", kind=kind)
+        await asyncio.sleep(_POLL_S)
 
     # Models -------------------------------------------------------------------------------------------------------
 
