@@ -277,10 +277,10 @@ class App:
 
 
 def contexts_of(draft: TraceDraft) -> list[str] | None:
-    """The texts that reached the prompt, by the rule of `ragstone.schema.Trace.prompt_contexts`."""
+    """The contexts, or what was found if they are unknown: what a doubt hides is tested by the applications."""
     if draft.contexts is not None:
         return [passage.text for passage in draft.contexts]
-    if not draft.retrievals or (draft.evidence is not None and draft.evidence.contexts == "unknown"):
+    if not draft.retrievals:
         return None
     return [passage.text for search in draft.retrievals for passage in search.passages]
 
