@@ -111,6 +111,14 @@ def test_rare_values_do_not_have_students_interval():
     assert "student_t" == mean_interval(np.linspace(0.2, 1.0, 30)).method
 
 
+def test_two_sided_intervals_have_half_of_the_error_on_each_side():
+    """The limits are those of the two tails, and mirrored values have the mirrored interval."""
+    x = np.array([0.2, 0.9, 1.0, 0.7, 1.0, 0.4])
+    found, mirrored = mean_interval(x, confidence_level=0.8), mean_interval(1 - x, confidence_level=0.8)
+    assert (gaffke_limit(x, 0.1), gaffke_limit(x, 0.9)) == pytest.approx((found.low, found.high))
+    assert (found.low, found.high) == pytest.approx((1 - mirrored.high, 1 - mirrored.low), abs=1e-6)
+
+
 @pytest.mark.parametrize("side", ["lower", "upper"])
 def test_one_sided_intervals_have_the_whole_error_on_one_side(side):
     """A one-sided 95% limit is that of a two-sided 90% interval, and the other end is the bound of the range."""
