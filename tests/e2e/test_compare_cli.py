@@ -56,7 +56,7 @@ def test_the_verdict_comes_first_and_the_tables_below(files: dict[str, Path]) ->
         ("same", ["--fail-if-worse"], 0),
         ("worse", ["--fail-if-worse"], 1),
         ("worse", ["--fail-if-worse", "--gate-metrics", "ccrs.cc"], 0),
-        ("same", ["--margin", "0.05"], 0),
+        ("same", ["--margin", "0.1"], 0),
         ("same", ["--margin", "0.001"], 1),
         ("worse", ["--margin", "0.2"], 0),
     ],

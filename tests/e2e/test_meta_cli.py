@@ -116,7 +116,6 @@ def test_topicality(run: Callable[..., Done], outcomes: Callable[..., str]) -> N
         "SE of the mean",
         "SD of scores",
         "in minus out",
-        "12 scored queries",
         "serves in-domain queries",
     ):
         assert part in done.stdout

@@ -28,6 +28,8 @@ from ragstone.errors import JudgeRejectedError
 
 __all__ = ["WholePrompts", "least_tokens"]
 
+_LARGEST: Final = 10**9
+"""Largest number of tokens that a reply can state. A larger one is not a count."""
 _SHORTEST: Final = 256
 """Shorter prompts, in tokens, are not checked. No server has such a small limit."""
 _LONG_WORD: Final = 24
@@ -160,4 +162,4 @@ def _prompt_tokens(reply: Mapping[str, Any]) -> int | None:
     """Return the number of tokens of the prompt, or None if the reply does not contain it."""
     usage = reply.get("usage")
     n = usage.get("prompt_tokens") if isinstance(usage, Mapping) else None
-    return n if isinstance(n, int) and n > 0 else None
+    return n if isinstance(n, int) and 0 < n <= _LARGEST else None
