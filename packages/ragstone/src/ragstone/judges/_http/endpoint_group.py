@@ -174,7 +174,8 @@ class EndpointGroup:
             reasons = "; ".join(map(str, failures)) or f"All of them serve other models than {self._model!r}"
             kind = failures[0].kind if failures else None
             raise JudgeUnavailableError(f"none of {len(self._all)} endpoints replies. {reasons}", kind=kind)
-        await asyncio.sleep(_POLL_S)
+        with self._first.waiting_outside():
+            await asyncio.sleep(_POLL_S)
 
     # Models -------------------------------------------------------------------------------------------------------
 
