@@ -23,7 +23,7 @@ _FOUND: Final = r"(?:mentioned|stated|specified|found|given|provided|contained|i
 _NO: Final = r"no (?:information|answer|mention|relevant (?:information|passages?|documents?))"
 _PATTERNS: Final = (
     rf"\b(?:i|we) (?:do not|don't|did not|didn't) {_KNOW}",
-    rf"\b(?:i|we) {_CAN} (?:find|answer|determine|tell|provide|locate|say)\b",
+    rf"\b(?:i|we) {_CAN} (?:find|answer|determine|tell|provide|locate|say)\b",  # codespell:ignore
     r"\bi(?:'m| am) (?:not sure|sorry, but i)",
     r"\bi have no (?:information|idea)",
     rf"\b{_MEDIUM} (?:do not|does not|did not|don't|doesn't|didn't) {_SAY}",

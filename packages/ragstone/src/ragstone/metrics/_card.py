@@ -53,7 +53,7 @@ class MetricCard:
     high: float
     """Largest possible value, infinite if the metric is unbounded."""
     neutral: float | None = None
-    """The value of a sample on which what is rated has no effect, if the metric has such a value (UDCG: 0.5)."""
+    """The value without any effect of what is rated, if the metric has such a value (UDCG: 0.5)."""
     direction: Literal["higher", "lower"] = "higher"
     """Whether higher or lower values are better."""
     needs: tuple[str, ...]
