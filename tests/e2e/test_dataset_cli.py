@@ -79,7 +79,7 @@ def test_killed_again_and_again_a_build_asks_nothing_twice(folder):
     command = ["dataset", "build", "docs", "--concurrency", "1"]
     with FakeJudgeServer() as server:
         build_dataset("docs", "whole", judge=server.url)
-        n = server.stats.calls
+        n = len(questions(server))
     kills = 0
     with FakeJudgeServer(latency_s=0.05) as server:
         while True:

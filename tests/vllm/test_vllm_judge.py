@@ -127,7 +127,7 @@ def dead_engine_url(trainer, serving, model_folder, tmp_path_factory):
 
 def test_a_dead_engine_is_counted_and_explained(dead_engine_url, samples):
     """A server whose engine died gives failures with their reason: no score, no gap, no crash."""
-    judge = OpenAICompatibleJudge(dead_engine_url, max_retries=1, backoff_s=0.01, timeout_s=20)
+    judge = OpenAICompatibleJudge(dead_engine_url, max_retries=1, backoff_s=0.01, timeout_s=20, max_outage_s=10)
     experiment = evaluate(samples[:3], ["ccrs"], judge=judge)
     assert ["failure"] * 15 == [outcome.outcome for outcome in experiment.outcomes]
     # The request that killed it is answered, and so are later ones; those in between may hang.
