@@ -49,19 +49,24 @@ def test_scores_are_what_transformers_says(experiment, samples, trainer, transfo
     """A plain forward pass on the same chats gives the same tokens in, the same reply out, and so the same scores."""
     exercises = {(exercise.sample_id, exercise.construct): exercise for exercise in trainer.exercises(samples)}
     constructs = {metric.card.name: metric.construct for metric in resolve_metrics(["ccrs"])}
-    compared = 0
+    compared = counted = 0
     for outcome in experiment.outcomes:
         if not isinstance(outcome, Score) or outcome.method != "single_reply":
             continue
         exercise = exercises[outcome.sample_id, constructs[outcome.metric]]
         text, prompt_tokens = transformers_reply(exercise.messages, max_tokens=8)
-        assert (text, prompt_tokens) == (outcome.raw, outcome.usage.input_tokens)
+        assert text == outcome.raw
+        # One outcome pays for a second call, which measures that prompts arrive whole: to this tokenizer, a few words are one token.
+        if outcome.usage.calls == 1:
+            assert prompt_tokens == outcome.usage.input_tokens
+            counted += 1
         number = int(text) / 100
         if outcome.metric == "ccrs.ac":
             number = 0.7 * outcome.details["em"] + 0.3 * number
         assert outcome.value == pytest.approx(number, abs=1e-12)
         compared += 1
     assert compared >= 20
+    assert counted >= compared - 1
 
 
 def test_the_model_learned_something(experiment, samples):
@@ -127,8 +132,8 @@ def dead_engine_url(trainer, serving, model_folder, tmp_path_factory):
 
 def test_a_dead_engine_is_counted_and_explained(dead_engine_url, samples):
     """A server whose engine died gives failures with their reason: no score, no gap, no crash."""
-    judge = OpenAICompatibleJudge(dead_engine_url, max_retries=1, backoff_s=0.01, timeout_s=20, max_outage_s=10)
-    experiment = evaluate(samples[:3], ["ccrs"], judge=judge)
+    judge = OpenAICompatibleJudge(dead_engine_url, max_retries=1, backoff_s=0.01, timeout_s=20)
+    experiment = evaluate(samples[:3], ["ccrs"], judge=judge, max_outage_s=10)
     assert ["failure"] * 15 == [outcome.outcome for outcome in experiment.outcomes]
     # The request that killed it is answered, and so are later ones; those in between may hang.
     assert {outcome.kind for outcome in experiment.outcomes} <= {"unavailable", "timeout"}
