@@ -88,7 +88,8 @@ def passages_translated_one_by_one(config: Any) -> None:
         | translate.map()
         | "\n\n".join
     )
-    rag(context).invoke(Q, config)
+    # One after the other: calls that run together arrive in any order.
+    rag(context).invoke(Q, {**config, "max_concurrency": 1})
 
 
 @app(unknown=True, doubts=["not_in_prompt"])
