@@ -1,4 +1,7 @@
-"""Limiter of one endpoint, shared by all threads, event loops and models of this process that use it."""
+"""Limiter of one endpoint, shared by all threads, event loops and models of this process that use it.
+
+One lock protects window, waiters and outage together, so the file is not split although it has more than 600 lines.
+"""
 
 from __future__ import annotations
 
