@@ -15,10 +15,10 @@ from ragstone.views._model import Span as Span
 from ragstone.views._model import Statement as Statement
 from ragstone.views._notebook import Chart
 from ragstone.views._notebook import notebook_report as notebook_report
-from ragstone.views._terminal import Answers
-from ragstone.views._terminal import AnswersText as AnswersText
-from ragstone.views._terminal import AnswerText as AnswerText
 from ragstone.views._terminal import ReportText as ReportText
+from ragstone.views._terminal_answers import Answers
+from ragstone.views._terminal_answers import AnswersText as AnswersText
+from ragstone.views._terminal_answers import AnswerText as AnswerText
 from ragstone.views._words import count as count
 from ragstone.views._words import format_interval as format_interval
 from ragstone.views._words import format_mean as format_mean

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ragstone.views._html import answer_markup
+from ragstone.views._html_answer import answer_markup
 from ragstone.views._markup import Markup, join, tag
 from ragstone.views._model import AnswerView, MetricRow, ReportView
 from ragstone.views._svg import axis_chart, histogram_chart

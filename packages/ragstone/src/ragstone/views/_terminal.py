@@ -2,125 +2,27 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Final
 
-from typing_extensions import override
-
-from ragstone.views._model import AnswerView, MetricRow, PassageView, ReportView, ScoreView, Span, Stage
-from ragstone.views._notebook import notebook_answers
+from ragstone.views._canvas import Canvas, pad, wrap_cells
+from ragstone.views._model import MetricRow, ReportView, Stage
+from ragstone.views._terminal_answers import write_response
 from ragstone.views._words import bar, count, format_interval, format_mean, format_share, short_titles, sparkline
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["AnswerText", "Answers", "AnswersText", "ReportText"]
+__all__ = ["ReportText"]
 
 _STAGES: Final[dict[Stage, str]] = {"answer": "The answer", "support": "Its support", "passages": "The passages"}
-_MAX_WIDTH: Final = 100
 _MIN_AXIS: Final = 9
 _MAX_AXIS: Final = 25
 _HISTOGRAM: Final = 10
 _MAX_LABEL: Final = 26
 _GAP: Final = 2
-_PASSAGE_CHARS: Final = 600
-_EQUAL: Final = 0.005
-"""Intervals narrower than this are not written."""
 _KINDS: Final = {"significant": "bold", "not_significant": "", "count": "bold", "action": "", "warning": "yellow"}
-
-
-class _Canvas:
-    """Lines of styled text of a limited width."""
-
-    def __init__(self, width: int, *, ascii_only: bool) -> None:
-        self.width = min(width, _MAX_WIDTH)
-        self.ascii_only = ascii_only
-        self.lines: list[Text] = []
-
-    def add(self, *parts: str | tuple[str, str]) -> None:
-        """Add a line of texts and (text, style) pairs."""
-        from rich.text import Text
-
-        clean = [
-            (self._clean(part), "") if isinstance(part, str) else (self._clean(part[0]), part[1]) for part in parts
-        ]
-        line = Text.assemble(*clean)
-        line.rstrip()
-        self.lines.append(line)
-
-    def wrap(
-        self, text: str, style: str = "", *, indent: int = 0, hanging: int = 0, max_lines: int | None = None
-    ) -> None:
-        """Add a paragraph, broken between words, and in words that are longer than a line."""
-        width = max(self.width - indent - hanging, 20)
-        cells = _wrap_cells(" ".join(self._clean(text).split()), width)
-        if max_lines is not None and len(cells) > max_lines:
-            cells = [*cells[: max_lines - 1], _cut(cells[max_lines - 1] + self.more, width, self.more)]
-        for n, line in enumerate(cells or [""]):
-            self.add(" " * (indent + (hanging if n else 0)), (line, style))
-
-    @property
-    def more(self) -> str:
-        """The mark of a text that was cut."""
-        return "..." if self.ascii_only else "…"
-
-    def _clean(self, text: str) -> str:
-        """Remove control characters, and in ASCII mode everything else that is not ASCII."""
-        shown = "".join(c if c.isprintable() else " " for c in text)
-        if not self.ascii_only:
-            return shown
-        for mark, replacement in _ASCII.items():
-            shown = shown.replace(mark, replacement)
-        return shown.encode("ascii", errors="replace").decode()
-
-
-_ASCII: Final = {
-    "\u2026": "...",
-    "\u2013": "-",
-    "\u2018": "'",
-    "\u2019": "'",
-    "\u201c": '"',
-    "\u201d": '"',
-    "\u00b7": "-",
-    "\u25b8": ">",
-    "\u221e": "inf",
-    "\u00b1": "+-",
-}
-
-
-def _wrap_cells(text: str, width: int) -> list[str]:
-    """Wrap a text by terminal columns, of which some characters take two."""
-    if text.isascii():
-        return textwrap.wrap(text, width)
-    from rich.cells import cell_len
-
-    lines: list[str] = []
-    for word in text.split(" "):
-        if lines and cell_len(lines[-1]) + 1 + cell_len(word) <= width:
-            lines[-1] += f" {word}"
-            continue
-        rest = word
-        while cell_len(rest) > width:
-            end = len(rest)
-            while cell_len(rest[:end]) > width:
-                end -= 1
-            lines.append(rest[:end])
-            rest = rest[end:]
-        lines.append(rest)
-    return lines
-
-
-def _cut(text: str, width: int, more: str) -> str:
-    from rich.cells import cell_len
-
-    if cell_len(text) <= width:
-        return text
-    text = text.removesuffix(more)
-    while text and cell_len(text + more) > width:
-        text = text[:-1]
-    return text + more
 
 
 class ReportText:
@@ -134,7 +36,7 @@ class ReportText:
 
     def __init__(self, view: ReportView, *, width: int = 80, ascii_only: bool = False) -> None:
         self._view = view
-        self._canvas = _Canvas(width, ascii_only=ascii_only)
+        self._canvas = Canvas(width, ascii_only=ascii_only)
 
     def lines(self, *, next_steps: Sequence[tuple[str, str]] = ()) -> list[Text]:
         """Return the lines.
@@ -203,11 +105,11 @@ class ReportText:
 
     def _metric(self, row: MetricRow, title: str, layout: _Layout) -> None:
         canvas = self._canvas
-        names = _wrap_cells(title, layout.label)
+        names = wrap_cells(title, layout.label)
         estimate = row.estimate
         mean = "no score" if estimate is None else f"{format_mean(estimate)} "
         interval = "" if estimate is None else format_interval(estimate)
-        parts: list[str | tuple[str, str]] = [(f"  {_pad(names[0], layout.label)}", "")]
+        parts: list[str | tuple[str, str]] = [(f"  {pad(names[0], layout.label)}", "")]
         if layout.axis:
             parts += ["  ", *_axis_line(row, layout.axis, ascii_only=canvas.ascii_only)]
         parts += ["  ", (mean, "bold"), (f"{interval:<{layout.mean - len(mean)}}", "")]
@@ -238,7 +140,7 @@ class ReportText:
             if len(row.title) + len(share) <= room:
                 canvas.add(*left, row.title, (share, "dim"))
                 continue
-            titles = _wrap_cells(row.title, room)
+            titles = wrap_cells(row.title, room)
             canvas.add(*left, titles[0])
             for line in [*titles[1:], share.strip()]:
                 canvas.add(" " * (digits + width + 4), line)
@@ -250,12 +152,12 @@ class ReportText:
         for table in self._view.slices:
             canvas.add()
             canvas.add((f"By {table.key}", "bold"), (", wrong answers (intervals hold together)", "dim"))
-            values = [_wrap_cells(" ".join(row.value.split()) or "(empty)", _MAX_LABEL)[0] for row in table.rows]
+            values = [wrap_cells(" ".join(row.value.split()) or "(empty)", _MAX_LABEL)[0] for row in table.rows]
             label = max(map(len, values), default=0)
             digits = max((len(f"{row.n:,}") for row in table.rows), default=1)
             for row, value in zip(table.rows, values, strict=True):
                 numbers = f"{row.n_wrong:>{digits},} of {row.n:>{digits},}"
-                canvas.add(f"  {_pad(value, label)}  ", numbers, "  ", (format_share(row.share), "dim"))
+                canvas.add(f"  {pad(value, label)}  ", numbers, "  ", (format_share(row.share), "dim"))
             if table.n_without:
                 canvas.wrap(f"{count(table.n_without, 'other answer')} without one of these values", "dim", indent=2)
 
@@ -267,7 +169,7 @@ class ReportText:
         canvas.add(("Worst answer of each cause" if self._view.causes else "Worst answers", "bold"))
         for answer in answers:
             canvas.wrap(f"▸ {answer.query or '(no question)'}", "bold", indent=2, hanging=2, max_lines=2)
-            _response(canvas, answer.response, indent=4, max_lines=2)
+            write_response(canvas, answer.response, indent=4, max_lines=2)
             if answer.why:
                 canvas.wrap(answer.why, "red" if answer.cause else "dim", indent=4)
             canvas.add("    ", (answer.id, "dim"))
@@ -345,210 +247,6 @@ def _axis_line(row: MetricRow, width: int, *, ascii_only: bool) -> Iterator[tupl
     yield (right, "dim")
 
 
-class AnswerText:
-    """One answer with its evidence as lines of styled text.
-
-    Args:
-        view: The answer.
-        width: Columns of the terminal. At most 100 are used.
-        ascii_only: Use ASCII characters only.
-    """
-
-    def __init__(self, view: AnswerView, *, width: int = 80, ascii_only: bool = False) -> None:
-        self._view = view
-        self._canvas = _Canvas(width, ascii_only=ascii_only)
-
-    def lines(self) -> list[Text]:
-        """Return the lines."""
-        view, canvas = self._view, self._canvas
-        canvas.wrap(view.query or "(no question)", "bold")
-        about = view.id if view.time is None else f"{view.id}, {_minute(view.time)}"
-        canvas.add((about, "dim"))
-        if view.why:
-            canvas.wrap(view.why, "red" if view.cause else "green")
-        canvas.add()
-        canvas.add(("The answer", "bold"))
-        _response(canvas, view.response, indent=2)
-        for claim in view.unsupported:
-            canvas.wrap(f"unsupported claim: {claim}", "red", indent=2, hanging=2)
-        for reference in view.reference:
-            canvas.add(("The reference", "bold"))
-            canvas.wrap(reference, indent=2)
-        self._scores()
-        self._passages()
-        if view.metadata:
-            canvas.add()
-            canvas.add(("Metadata", "bold"))
-            for key, value in view.metadata.items():
-                canvas.wrap(f"{key}: {_short(value)}", "dim", indent=2, hanging=2)
-        return canvas.lines
-
-    def _scores(self) -> None:
-        scores, canvas = self._view.scores, self._canvas
-        canvas.add()
-        canvas.add(("The scores, and why", "bold"))
-        if not scores:
-            canvas.add("  no outcomes")
-            return
-        titles = short_titles({score.metric: score.title for score in scores})
-        label = min(max(len(title) for title in titles.values()), _MAX_LABEL)
-        for score in scores:
-            self._score(score, titles[score.metric], label)
-
-    def _score(self, score: ScoreView, title: str, label: int) -> None:
-        canvas = self._canvas
-        names = _wrap_cells(title, label)
-        value = {"failure": "failed", "not_applicable": "n.a."}.get(score.outcome) or f"{score.value:.2f}"
-        if score.low is not None and score.high is not None and score.high - score.low > _EQUAL:
-            value += f" [{score.low:.2f}, {score.high:.2f}]"
-        style = "yellow" if score.outcome == "failure" else "red" if score.is_low else ""
-        indent = 2 + label + 2 + 19 + 1
-        reasons = _wrap_cells(" ".join((score.reason or "").split()), max(canvas.width - indent, 24))
-        if len(value) > 19 or canvas.width - indent < 24:
-            canvas.add(f"  {_pad(names[0], label)}  ", (value, style))
-            for name in names[1:]:
-                canvas.add(f"    {name}")
-            canvas.wrap(score.reason or "", "dim", indent=4)
-            return
-        for n in range(max(len(names), len(reasons), 1)):
-            name = names[n] if n < len(names) else ""
-            reason = reasons[n] if n < len(reasons) else ""
-            canvas.add(f"  {_pad(name, label)}  ", (f"{value if n == 0 else '':<19} ", style), (reason, "dim"))
-
-    def _passages(self) -> None:
-        passages, canvas = self._view.passages, self._canvas
-        canvas.add()
-        if passages is None:
-            canvas.add(("The passages are not known", "bold"))
-            return
-        if not passages:
-            canvas.add(("No passages were retrieved", "bold"))
-            return
-        canvas.add(("The passages, in the order of the prompt", "bold"))
-        for passage in passages:
-            self._passage(passage)
-        if any(passage.p_answer is not None for passage in passages):
-            canvas.wrap("p(answer): probability that the reader answers from this passage alone", "dim")
-
-    def _passage(self, passage: PassageView) -> None:
-        canvas = self._canvas
-        parts: list[str | tuple[str, str]] = [(f"  {passage.position:>2}  ", "dim")]
-        parts += [
-            (f"{mark} ", {"relevant": "green", "used": "cyan", "distracting": "red"}[mark]) for mark in passage.marks
-        ]
-        if passage.label_source is not None and "relevant" not in passage.marks:
-            parts.append(("not relevant ", "dim"))
-        facts = [passage.id] if passage.id else []
-        if passage.p_answer is not None:
-            interval = ""
-            if passage.p_answer_interval is not None:
-                low, high = passage.p_answer_interval
-                interval = f" [{low:.2f}, {high:.2f}]" if high - low > _EQUAL else ""
-            facts.append(f"p(answer) {passage.p_answer:.2f}{interval}")
-        parts.append((", ".join(facts), "dim"))
-        canvas.add(*parts)
-        text = passage.text if len(passage.text) <= _PASSAGE_CHARS else f"{passage.text[:_PASSAGE_CHARS]}…"
-        canvas.wrap(text, indent=6)
-
-
-class AnswersText:
-    """A list of answers as lines of styled text.
-
-    Args:
-        views: The answers.
-        metric: The metric that orders them. None for the mean of all scores.
-        width: Columns of the terminal. At most 100 are used.
-        ascii_only: Use ASCII characters only.
-    """
-
-    def __init__(
-        self, views: Sequence[AnswerView], *, metric: str | None = None, width: int = 80, ascii_only: bool = False
-    ) -> None:
-        self._views = views
-        self._metric = metric
-        self._canvas = _Canvas(width, ascii_only=ascii_only)
-
-    def lines(self) -> list[Text]:
-        """Return the lines: for each answer its rating or score, the question, the cause and the id."""
-        canvas = self._canvas
-        for view in self._views:
-            rating = self._rating(view)
-            number = " n.a." if rating is None else f"{rating:5.2f}"
-            cells = _wrap_cells(" ".join((view.query or "(no question)").split()), canvas.width - 7)
-            canvas.add((f"{number}  ", "bold"), cells[0] + (canvas.more if len(cells) > 1 else ""))
-            if view.cause_title is not None:
-                canvas.wrap(view.cause_title, "red", indent=7)
-            canvas.add(" " * 7, (view.id, "dim"))
-        canvas.add()
-        what = f"the score of {self._metric}" if self._metric else "the mean of the scores, 0 is worst and 1 is best"
-        canvas.wrap(f"{count(len(self._views), 'answer')}. The number is {what}.", "dim")
-        return canvas.lines
-
-    def _rating(self, view: AnswerView) -> float | None:
-        if self._metric is None:
-            return view.rating
-        return next((score.value for score in view.scores if score.metric == self._metric), None)
-
-
-class Answers(Sequence[AnswerView]):
-    """Answers in order. Printing them shows each with its evidence.
-
-    Args:
-        views: The answers.
-    """
-
-    def __init__(self, views: Sequence[AnswerView]) -> None:
-        self._views = tuple(views)
-
-    @overload
-    def __getitem__(self, index: int) -> AnswerView: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Answers: ...
-
-    @override
-    def __getitem__(self, index: int | slice) -> AnswerView | Answers:
-        if isinstance(index, slice):
-            return Answers(self._views[index])
-        return self._views[index]
-
-    @override
-    def __len__(self) -> int:
-        return len(self._views)
-
-    def __str__(self) -> str:
-        line = "-" * 80
-        texts = ("\n".join(line.plain for line in AnswerText(view).lines()) for view in self._views)
-        return f"\n{line}\n".join(texts) or "no answers"
-
-    def _repr_html_(self) -> str:
-        return notebook_answers(self._views)
-
-    def __repr__(self) -> str:
-        return f"<{count(len(self), 'answer')}. print() shows them with their evidence>"
-
-
-def _response(canvas: _Canvas, response: Sequence[Span] | None, *, indent: int, max_lines: int | None = None) -> None:
-    if response is None:
-        canvas.add(" " * indent, ("(the answer is not known)", "dim"))
-        return
-    text = " ".join(
-        f"{span.text.strip()} [unsupported]" if span.unsupported else span.text.strip() for span in response
-    )
-    canvas.wrap(text or "(empty answer)", "" if text else "dim", indent=indent, max_lines=max_lines)
-
-
-def _pad(text: str, width: int) -> str:
-    from rich.cells import cell_len
-
-    return text + " " * (width - cell_len(text))
-
-
-def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    return text if len(text) <= 200 else f"{text[:200]}…"
-
-
 def _period(since: float | None, until: float | None) -> str:
     if since is None or until is None:
         return ""
@@ -556,7 +254,3 @@ def _period(since: float | None, until: float | None) -> str:
     if first.date() == last.date():
         return f"{first:%d %b %Y}"
     return f"{first:%d %b} to {last:%d %b %Y}" if first.year == last.year else f"{first:%d %b %Y} to {last:%d %b %Y}"
-
-
-def _minute(time: float) -> str:
-    return f"{datetime.fromtimestamp(time, tz=UTC):%Y-%m-%d %H:%M} UTC"

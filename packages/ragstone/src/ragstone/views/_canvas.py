@@ -1,0 +1,111 @@
+"""Lines of styled text that fit a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+__all__ = ["Canvas", "pad", "wrap_cells"]
+
+_MAX_WIDTH: Final = 100
+
+
+class Canvas:
+    """Lines of styled text of a limited width."""
+
+    def __init__(self, width: int, *, ascii_only: bool) -> None:
+        self.width = min(width, _MAX_WIDTH)
+        self.ascii_only = ascii_only
+        self.lines: list[Text] = []
+
+    def add(self, *parts: str | tuple[str, str]) -> None:
+        """Add a line of texts and (text, style) pairs."""
+        from rich.text import Text
+
+        clean = [
+            (self._clean(part), "") if isinstance(part, str) else (self._clean(part[0]), part[1]) for part in parts
+        ]
+        line = Text.assemble(*clean)
+        line.rstrip()
+        self.lines.append(line)
+
+    def wrap(
+        self, text: str, style: str = "", *, indent: int = 0, hanging: int = 0, max_lines: int | None = None
+    ) -> None:
+        """Add a paragraph, broken between words, and in words that are longer than a line."""
+        width = max(self.width - indent - hanging, 20)
+        cells = wrap_cells(" ".join(self._clean(text).split()), width)
+        if max_lines is not None and len(cells) > max_lines:
+            cells = [*cells[: max_lines - 1], _cut(cells[max_lines - 1] + self.more, width, self.more)]
+        for n, line in enumerate(cells or [""]):
+            self.add(" " * (indent + (hanging if n else 0)), (line, style))
+
+    @property
+    def more(self) -> str:
+        """The mark of a text that was cut."""
+        return "..." if self.ascii_only else "…"
+
+    def _clean(self, text: str) -> str:
+        """Remove control characters, and in ASCII mode everything else that is not ASCII."""
+        shown = "".join(c if c.isprintable() else " " for c in text)
+        if not self.ascii_only:
+            return shown
+        for mark, replacement in _ASCII.items():
+            shown = shown.replace(mark, replacement)
+        return shown.encode("ascii", errors="replace").decode()
+
+
+_ASCII: Final = {
+    "\u2026": "...",
+    "\u2013": "-",
+    "\u2018": "'",
+    "\u2019": "'",
+    "\u201c": '"',
+    "\u201d": '"',
+    "\u00b7": "-",
+    "\u25b8": ">",
+    "\u221e": "inf",
+    "\u00b1": "+-",
+}
+
+
+def wrap_cells(text: str, width: int) -> list[str]:
+    """Wrap a text by terminal columns, of which some characters take two."""
+    if text.isascii():
+        return textwrap.wrap(text, width)
+    from rich.cells import cell_len
+
+    lines: list[str] = []
+    for word in text.split(" "):
+        if lines and cell_len(lines[-1]) + 1 + cell_len(word) <= width:
+            lines[-1] += f" {word}"
+            continue
+        rest = word
+        while cell_len(rest) > width:
+            end = len(rest)
+            while cell_len(rest[:end]) > width:
+                end -= 1
+            lines.append(rest[:end])
+            rest = rest[end:]
+        lines.append(rest)
+    return lines
+
+
+def _cut(text: str, width: int, more: str) -> str:
+    from rich.cells import cell_len
+
+    if cell_len(text) <= width:
+        return text
+    text = text.removesuffix(more)
+    while text and cell_len(text + more) > width:
+        text = text[:-1]
+    return text + more
+
+
+def pad(text: str, width: int) -> str:
+    from rich.cells import cell_len
+
+    return text + " " * (width - cell_len(text))

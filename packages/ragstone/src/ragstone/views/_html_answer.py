@@ -1,0 +1,100 @@
+"""One answer with its evidence as HTML, and as the data that the script of the page reads."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ragstone.views._markup import Markup, join, tag
+from ragstone.views._model import AnswerView, PassageView, ScoreView, Span
+
+__all__ = ["answer_data", "answer_markup", "cut"]
+
+_TEXT_CHARS: Final = 6000
+"""Texts are cut after this number of characters."""
+
+
+def answer_markup(view: AnswerView) -> Markup:
+    """Return one answer with its evidence."""
+    response = view.response
+    left = join(
+        tag("h4", "The answer"),
+        tag("p", join(*map(_span, response)) if response is not None else "(the answer is not known)", class_="text"),
+        *(join(tag("h4", "Unsupported claim"), tag("p", cut(claim), class_="text")) for claim in view.unsupported),
+        *(join(tag("h4", "The reference"), tag("p", cut(text), class_="text")) for text in view.reference),
+        tag("h4", "The scores, and why"),
+        tag("table", tag("tbody", *map(_score_row, view.scores)), class_="scores"),
+    )
+    if view.passages is None:
+        title = "The passages are not known"
+    else:
+        title = "The passages, in the order of the prompt" if view.passages else "No passages were retrieved"
+    right = join(
+        tag("h4", title), tag("ol", *map(_passage, view.passages or ()), class_="passages") if view.passages else None
+    )
+    return join(
+        tag("h3", cut(view.query or "(no question)")),
+        tag("p", view.why, class_="why" if view.cause else "why fine") if view.why else None,
+        tag("div", tag("div", left), tag("div", right), class_="columns"),
+        tag("p", view.id, class_="id"),
+    )
+
+
+def _span(span: Span) -> Markup:
+    if not span.unsupported:
+        return join(cut(span.text))
+    return join(tag("mark", cut(span.text.rstrip())), " ", tag("span", "unsupported", class_="chip unsupported"), " ")
+
+
+def _score_text(score: ScoreView) -> str:
+    if score.value is None:
+        return "failed" if score.outcome == "failure" else "n.a."
+    return f"{score.value:.2f}"
+
+
+def _score_row(score: ScoreView) -> Markup:
+    return tag(
+        "tr",
+        tag("td", score.title),
+        tag("td", _score_text(score), class_="number bad" if score.is_low else "number"),
+        tag("td", cut(score.reason or ""), class_="reason soft"),
+    )
+
+
+def _passage(view: PassageView) -> Markup:
+    return tag(
+        "li",
+        tag("span", f"{view.position}. ", class_="soft"),
+        *(tag("span", mark, class_=f"chip {mark}") for mark in view.marks),
+        tag("span", cut(view.text), class_="text"),
+        tag("small", ", ".join(filter(None, _passage_facts(view)))),
+    )
+
+
+def _passage_facts(view: PassageView) -> list[str]:
+    p_answer = "" if view.p_answer is None else f"alone it draws an answer with probability {view.p_answer:.2f}"
+    return [view.id or "", p_answer]
+
+
+def answer_data(view: AnswerView, passages: dict[str, int]) -> list[Any]:
+    """Return an answer as the script of the page reads it."""
+    listed = None
+    if view.passages is not None:
+        listed = [
+            [p.position, p.marks, passages.setdefault(cut(p.text), len(passages)), *_passage_facts(p)]
+            for p in view.passages
+        ]
+    return [
+        view.query,
+        view.why,
+        view.cause is not None,
+        None if view.response is None else [[cut(span.text), span.unsupported] for span in view.response],
+        [cut(claim) for claim in view.unsupported],
+        [cut(text) for text in view.reference],
+        [[score.title, _score_text(score), cut(score.reason or ""), score.is_low] for score in view.scores],
+        listed,
+        [[key, cut(value if isinstance(value, str) else repr(value))] for key, value in view.metadata.items()],
+    ]
+
+
+def cut(text: str) -> str:
+    return text if len(text) <= _TEXT_CHARS else f"{text[:_TEXT_CHARS]}… (cut, {len(text):,} characters)"

@@ -1,0 +1,269 @@
+"""The sections of the page as HTML. Each can be rendered without the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from ragstone.views._html_answer import answer_markup, cut
+from ragstone.views._markup import Markup, join, tag
+from ragstone.views._model import CauseRow, MetricRow, ReportView, SliceTable, Stage
+from ragstone.views._svg import axis_chart, bar_chart, histogram_chart, share_chart
+from ragstone.views._words import count, format_interval, format_mean, format_share
+
+__all__ = ["header", "sections"]
+
+_STAGES: Final[dict[Stage, str]] = {
+    "answer": "The answer, against the reference",
+    "support": "The answer, against passages and question",
+    "passages": "The passages",
+}
+
+
+def sections(view: ReportView, *, has_texts: bool = True, command: str | None = None) -> Mapping[str, Markup]:
+    """Return the sections by name, in the order of the page. Those without content are left out.
+
+    Args:
+        view: The report.
+        has_texts: Whether texts of questions, answers and passages are included.
+        command: The command that made the report.
+    """
+    made = {
+        "verdict": verdict_section(view),
+        "scores": metrics_section(view),
+        "causes": causes_section(view),
+        "slices": join(*(slice_section(view, table) for table in view.slices)),
+        "worst": worst_section(view) if has_texts else None,
+        "all": questions_section(view),
+        "made": provenance_section(view, has_texts=has_texts, command=command),
+    }
+    return {name: section for name, section in made.items() if section}
+
+
+def header(view: ReportView, *, has_texts: bool = True) -> Markup:
+    """Return the title and the links to the sections."""
+    links = [
+        ("Scores", "scores"),
+        ("Where it fails", "causes"),
+        ("Worst answers", "worst"),
+        ("All questions", "all"),
+    ]
+    shown = [
+        tag("a", name, href=f"#{target}")
+        for name, target in links
+        if (target != "causes" or view.causes) and (target != "worst" or (has_texts and view.worst))
+    ]
+    return tag("header", tag("span", tag("b", "Ragstone"), " ", view.title, class_="about"), tag("nav", *shown))
+
+
+def verdict_section(view: ReportView) -> Markup:
+    """Return the verdict, what to work on next, and the notices."""
+    first, *others = view.verdict
+    about = [count(view.n_samples, "sample")]
+    if view.provenance.since is not None and view.provenance.until is not None:
+        about.append(" to ".join(dict.fromkeys(_day(t) for t in (view.provenance.since, view.provenance.until))))
+    if view.provenance.judges:
+        about.append("judge " + ", ".join(view.provenance.judges))
+    headline, _, rest = first.text.partition(". ")
+    return tag(
+        "section",
+        tag("h1", headline if headline.endswith(".") else f"{headline}."),
+        tag("p", rest) if rest else None,
+        *(tag("p", statement.text) for statement in others),
+        tag("p", tag("b", "Next: "), view.next.text, class_="next") if view.next else None,
+        *(tag("div", notice.text, class_="notice") for notice in view.notices),
+        tag("p", ", ".join(about), class_="soft"),
+        class_="verdict",
+    )
+
+
+def metrics_section(view: ReportView) -> Markup:
+    """Return the table of metrics."""
+    has_histogram = any(row.histogram for row in view.metrics)
+    names = [
+        "What it asks",
+        "Mean and interval on the range",
+        "Scores" if has_histogram else None,
+        "Mean and interval",
+    ]
+    head = tag("tr", *(tag("th", name, scope="col") for name in names if name))
+    bodies: list[Markup] = []
+    for stage, title in _STAGES.items():
+        rows = [row for row in view.metrics if row.stage == stage]
+        if rows:
+            heading = tag("tr", tag("th", title, scope="rowgroup", colspan=3 + has_histogram))
+            bodies.append(tag("tbody", heading, *(_metric(row, has_histogram=has_histogram) for row in rows)))
+    return tag(
+        "section",
+        tag("h2", "The scores"),
+        tag("p", "Each metric on its own range. The dot is the mean, the bar its interval.", class_="lead"),
+        tag("table", tag("thead", head), *bodies, class_="metrics"),
+        id="scores",
+    )
+
+
+def causes_section(view: ReportView) -> Markup | None:
+    """Return the causes of wrong answers with their counts."""
+    rows = view.causes
+    if not rows:
+        return None
+    most = max(row.n for row in rows)
+    signals = f"Known from {'; '.join(view.signals)}." if view.signals else None
+    return tag(
+        "section",
+        tag("h2", "Where it fails"),
+        tag("p", "Each wrong answer is counted once, at the first step that failed.", class_="lead"),
+        tag("table", tag("tbody", *(_cause(row, most) for row in rows)), class_="causes"),
+        tag("p", signals, class_="soft") if signals else None,
+        id="causes",
+    )
+
+
+def slice_section(view: ReportView, table: SliceTable) -> Markup:
+    """Return the shares of wrong answers by the values of one label."""
+    overall = next((statement.numbers.get("share") for statement in view.verdict), None)
+    rows = [
+        tag(
+            "tr",
+            tag("td", tag("b", cut(row.value) or "(empty)")),
+            tag("td", share_chart(row.share, all_share=overall), class_="place"),
+            tag("td", f"{row.n_wrong:,} of {row.n:,}", tag("small", format_share(row.share)), class_="number"),
+        )
+        for row in table.rows
+    ]
+    without = f" {count(table.n_without, 'other answer')} without one of these values." if table.n_without else ""
+    return tag(
+        "section",
+        tag("h2", f"By {table.key}"),
+        tag(
+            "p",
+            f"Wrong answers. The intervals hold together. The dashed line is all answers.{without}",
+            class_="lead",
+        ),
+        tag("table", tag("tbody", *rows), class_="slices"),
+    )
+
+
+def worst_section(view: ReportView) -> Markup | None:
+    """Return the worst answers with their evidence."""
+    if not view.worst:
+        return None
+    lead = (
+        "The lowest of each cause in turn, the most frequent cause first."
+        if view.causes
+        else "The answers with the lowest mean of all scores."
+    )
+    answers = (tag("article", answer_markup(answer), class_="answer") for answer in view.worst)
+    return tag("section", tag("h2", "The worst answers"), tag("p", lead, class_="lead"), *answers, id="worst")
+
+
+def questions_section(view: ReportView) -> Markup | None:
+    """Return the controls of the table of all questions, which the script of the page fills."""
+    if not view.questions:
+        return None
+    causes = tag(
+        "select",
+        tag("option", "all causes", value=""),
+        tag("option", "all wrong answers", value="wrong"),
+        id="cause",
+        aria_label="Cause",
+    )
+    order = tag("select", tag("option", "lowest mean of all scores", value=""), id="order", aria_label="Order")
+    search = tag("input", type="search", id="search", placeholder="Search ( / )", aria_label="Search")
+    head = tag("tr", *(tag("th", name, scope="col") for name in ("Score", "Question", "Id")))
+    return tag(
+        "section",
+        tag("h2", "All questions"),
+        tag("div", search, causes, order, class_="controls"),
+        tag("p", id="found", class_="soft", role="status"),
+        tag("table", tag("thead", head), tag("tbody", id="rows")),
+        tag("p", tag("button", "Show 200 more", id="more", type="button", hidden=True)),
+        tag(
+            "dialog",
+            tag("button", "Close", id="close", class_="close", type="button"),
+            tag("div", id="content"),
+            id="details",
+            aria_labelledby="heading",
+        ),
+        id="all",
+        hidden=True,
+    )
+
+
+def provenance_section(view: ReportView, *, has_texts: bool = True, command: str | None = None) -> Markup:
+    """Return judges, versions, calls and the command."""
+    made = view.provenance
+    facts: list[tuple[str, str]] = [("source", made.source)]
+    facts += [("judge", judge) for judge in made.judges]
+    level = f"{100 * made.confidence_level:g}%"
+    facts.append(("intervals", f"{level}, weighted by 1 / sampling probability" if made.is_weighted else level))
+    facts += [(f"version of {metric}", ", ".join(found)) for metric, found in made.metric_versions.items()]
+    cost = "" if made.cost_usd is None else f", {made.cost_usd:.4f} USD"
+    facts.append(
+        (
+            "judge calls",
+            f"{made.n_calls:,}, {made.input_tokens:,} + {made.output_tokens:,} tokens (input + output){cost}",
+        )
+    )
+    unscored = f", {view.n_unscored:,} of them without a score" if view.n_unscored else ""
+    facts.append(("samples", f"{view.n_samples:,}{unscored}"))
+    if command:
+        facts.append(("command", command))
+    facts.append(("ragstone", made.version))
+    texts = (
+        "This file contains the texts of questions, answers and passages."
+        if has_texts
+        else "This file contains ids and scores, and no texts of questions, answers or passages."
+    )
+    return tag(
+        "section",
+        tag("h2", "How these numbers were made"),
+        tag("dl", *(join(tag("dt", name), tag("dd", value)) for name, value in facts)),
+        tag("p", texts, class_="soft"),
+        id="made",
+    )
+
+
+def _metric(row: MetricRow, *, has_histogram: bool) -> Markup:
+    estimate = row.estimate
+    counts = [f"{row.n_scored:,} scored"]
+    if row.n_not_applicable:
+        counts.append(f"{row.n_not_applicable:,} n.a.")
+    failed = tag("span", f", {row.n_failed:,} failed", class_="failed") if row.n_failed else None
+    if estimate is None:
+        numbers = join(tag("strong", "no score"), tag("small", ", ".join(counts), failed))
+    else:
+        numbers = join(
+            tag("strong", format_mean(estimate)),
+            tag("small", format_interval(estimate)),
+            tag("small", ", ".join(counts), failed),
+        )
+    hint = row.advice or None
+    return tag(
+        "tr",
+        tag(
+            "td",
+            tag("b", row.title, title=hint),
+            tag("span", row.question, class_="question"),
+            tag("span", row.name, class_="id"),
+        ),
+        tag("td", axis_chart(row), class_="place"),
+        tag("td", histogram_chart(row), class_="distribution") if has_histogram else None,
+        tag("td", numbers),
+    )
+
+
+def _cause(row: CauseRow, most: int) -> Markup:
+    share = tag("small", format_share(row.share)) if row.share else None
+    return tag(
+        "tr",
+        tag("td", f"{row.n:,}"),
+        tag("td", tag("b", row.title), share),
+        tag("td", bar_chart(row.n, most, is_wrong=row.is_wrong), class_="place"),
+        tag("td", row.next, class_="advice soft"),
+    )
+
+
+def _day(time: float) -> str:
+    return f"{datetime.fromtimestamp(time, tz=UTC):%d %b %Y}"

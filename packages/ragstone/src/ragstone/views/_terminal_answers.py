@@ -1,0 +1,229 @@
+"""Answers with their evidence in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, overload
+
+from typing_extensions import override
+
+from ragstone.views._canvas import Canvas, pad, wrap_cells
+from ragstone.views._model import AnswerView, PassageView, ScoreView, Span
+from ragstone.views._notebook import notebook_answers
+from ragstone.views._words import count, short_titles
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+__all__ = ["AnswerText", "Answers", "AnswersText", "write_response"]
+
+_MAX_LABEL: Final = 26
+_PASSAGE_CHARS: Final = 600
+_EQUAL: Final = 0.005
+"""Intervals narrower than this are not written."""
+
+
+class AnswerText:
+    """One answer with its evidence as lines of styled text.
+
+    Args:
+        view: The answer.
+        width: Columns of the terminal. At most 100 are used.
+        ascii_only: Use ASCII characters only.
+    """
+
+    def __init__(self, view: AnswerView, *, width: int = 80, ascii_only: bool = False) -> None:
+        self._view = view
+        self._canvas = Canvas(width, ascii_only=ascii_only)
+
+    def lines(self) -> list[Text]:
+        """Return the lines."""
+        view, canvas = self._view, self._canvas
+        canvas.wrap(view.query or "(no question)", "bold")
+        about = view.id if view.time is None else f"{view.id}, {_minute(view.time)}"
+        canvas.add((about, "dim"))
+        if view.why:
+            canvas.wrap(view.why, "red" if view.cause else "green")
+        canvas.add()
+        canvas.add(("The answer", "bold"))
+        write_response(canvas, view.response, indent=2)
+        for claim in view.unsupported:
+            canvas.wrap(f"unsupported claim: {claim}", "red", indent=2, hanging=2)
+        for reference in view.reference:
+            canvas.add(("The reference", "bold"))
+            canvas.wrap(reference, indent=2)
+        self._scores()
+        self._passages()
+        if view.metadata:
+            canvas.add()
+            canvas.add(("Metadata", "bold"))
+            for key, value in view.metadata.items():
+                canvas.wrap(f"{key}: {_short(value)}", "dim", indent=2, hanging=2)
+        return canvas.lines
+
+    def _scores(self) -> None:
+        scores, canvas = self._view.scores, self._canvas
+        canvas.add()
+        canvas.add(("The scores, and why", "bold"))
+        if not scores:
+            canvas.add("  no outcomes")
+            return
+        titles = short_titles({score.metric: score.title for score in scores})
+        label = min(max(len(title) for title in titles.values()), _MAX_LABEL)
+        for score in scores:
+            self._score(score, titles[score.metric], label)
+
+    def _score(self, score: ScoreView, title: str, label: int) -> None:
+        canvas = self._canvas
+        names = wrap_cells(title, label)
+        value = {"failure": "failed", "not_applicable": "n.a."}.get(score.outcome) or f"{score.value:.2f}"
+        if score.low is not None and score.high is not None and score.high - score.low > _EQUAL:
+            value += f" [{score.low:.2f}, {score.high:.2f}]"
+        style = "yellow" if score.outcome == "failure" else "red" if score.is_low else ""
+        indent = 2 + label + 2 + 19 + 1
+        reasons = wrap_cells(" ".join((score.reason or "").split()), max(canvas.width - indent, 24))
+        if len(value) > 19 or canvas.width - indent < 24:
+            canvas.add(f"  {pad(names[0], label)}  ", (value, style))
+            for name in names[1:]:
+                canvas.add(f"    {name}")
+            canvas.wrap(score.reason or "", "dim", indent=4)
+            return
+        for n in range(max(len(names), len(reasons), 1)):
+            name = names[n] if n < len(names) else ""
+            reason = reasons[n] if n < len(reasons) else ""
+            canvas.add(f"  {pad(name, label)}  ", (f"{value if n == 0 else '':<19} ", style), (reason, "dim"))
+
+    def _passages(self) -> None:
+        passages, canvas = self._view.passages, self._canvas
+        canvas.add()
+        if passages is None:
+            canvas.add(("The passages are not known", "bold"))
+            return
+        if not passages:
+            canvas.add(("No passages were retrieved", "bold"))
+            return
+        canvas.add(("The passages, in the order of the prompt", "bold"))
+        for passage in passages:
+            self._passage(passage)
+        if any(passage.p_answer is not None for passage in passages):
+            canvas.wrap("p(answer): probability that the reader answers from this passage alone", "dim")
+
+    def _passage(self, passage: PassageView) -> None:
+        canvas = self._canvas
+        parts: list[str | tuple[str, str]] = [(f"  {passage.position:>2}  ", "dim")]
+        parts += [
+            (f"{mark} ", {"relevant": "green", "used": "cyan", "distracting": "red"}[mark]) for mark in passage.marks
+        ]
+        if passage.label_source is not None and "relevant" not in passage.marks:
+            parts.append(("not relevant ", "dim"))
+        facts = [passage.id] if passage.id else []
+        if passage.p_answer is not None:
+            interval = ""
+            if passage.p_answer_interval is not None:
+                low, high = passage.p_answer_interval
+                interval = f" [{low:.2f}, {high:.2f}]" if high - low > _EQUAL else ""
+            facts.append(f"p(answer) {passage.p_answer:.2f}{interval}")
+        parts.append((", ".join(facts), "dim"))
+        canvas.add(*parts)
+        text = passage.text if len(passage.text) <= _PASSAGE_CHARS else f"{passage.text[:_PASSAGE_CHARS]}…"
+        canvas.wrap(text, indent=6)
+
+
+class AnswersText:
+    """A list of answers as lines of styled text.
+
+    Args:
+        views: The answers.
+        metric: The metric that orders them. None for the mean of all scores.
+        width: Columns of the terminal. At most 100 are used.
+        ascii_only: Use ASCII characters only.
+    """
+
+    def __init__(
+        self, views: Sequence[AnswerView], *, metric: str | None = None, width: int = 80, ascii_only: bool = False
+    ) -> None:
+        self._views = views
+        self._metric = metric
+        self._canvas = Canvas(width, ascii_only=ascii_only)
+
+    def lines(self) -> list[Text]:
+        """Return the lines: for each answer its rating or score, the question, the cause and the id."""
+        canvas = self._canvas
+        for view in self._views:
+            rating = self._rating(view)
+            number = " n.a." if rating is None else f"{rating:5.2f}"
+            cells = wrap_cells(" ".join((view.query or "(no question)").split()), canvas.width - 7)
+            canvas.add((f"{number}  ", "bold"), cells[0] + (canvas.more if len(cells) > 1 else ""))
+            if view.cause_title is not None:
+                canvas.wrap(view.cause_title, "red", indent=7)
+            canvas.add(" " * 7, (view.id, "dim"))
+        canvas.add()
+        what = f"the score of {self._metric}" if self._metric else "the mean of the scores, 0 is worst and 1 is best"
+        canvas.wrap(f"{count(len(self._views), 'answer')}. The number is {what}.", "dim")
+        return canvas.lines
+
+    def _rating(self, view: AnswerView) -> float | None:
+        if self._metric is None:
+            return view.rating
+        return next((score.value for score in view.scores if score.metric == self._metric), None)
+
+
+class Answers(Sequence[AnswerView]):
+    """Answers in order. Printing them shows each with its evidence.
+
+    Args:
+        views: The answers.
+    """
+
+    def __init__(self, views: Sequence[AnswerView]) -> None:
+        self._views = tuple(views)
+
+    @overload
+    def __getitem__(self, index: int) -> AnswerView: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Answers: ...
+
+    @override
+    def __getitem__(self, index: int | slice) -> AnswerView | Answers:
+        if isinstance(index, slice):
+            return Answers(self._views[index])
+        return self._views[index]
+
+    @override
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def __str__(self) -> str:
+        line = "-" * 80
+        texts = ("\n".join(line.plain for line in AnswerText(view).lines()) for view in self._views)
+        return f"\n{line}\n".join(texts) or "no answers"
+
+    def _repr_html_(self) -> str:
+        return notebook_answers(self._views)
+
+    def __repr__(self) -> str:
+        return f"<{count(len(self), 'answer')}. print() shows them with their evidence>"
+
+
+def write_response(
+    canvas: Canvas, response: Sequence[Span] | None, *, indent: int, max_lines: int | None = None
+) -> None:
+    """Write an answer with its unsupported parts marked."""
+    if response is None:
+        canvas.add(" " * indent, ("(the answer is not known)", "dim"))
+        return
+    text = " ".join(
+        f"{span.text.strip()} [unsupported]" if span.unsupported else span.text.strip() for span in response
+    )
+    canvas.wrap(text or "(empty answer)", "" if text else "dim", indent=indent, max_lines=max_lines)
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
+
+def _minute(time: float) -> str:
+    return f"{datetime.fromtimestamp(time, tz=UTC):%Y-%m-%d %H:%M} UTC"
