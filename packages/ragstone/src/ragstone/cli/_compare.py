@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,10 +19,11 @@ from ragstone.cli._options import (
     parse_time_range,
 )
 from ragstone.cli._output import print_json, print_text
-from ragstone.cli._panels import STATISTICS
+from ragstone.cli._panels import OUTPUT, STATISTICS
+from ragstone.cli._report import read_texts
 from ragstone.cli._stdin import stdin_as_file
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import OutcomeSource, TimeRange, compare
+from ragstone.experiments import Comparison, OutcomeSource, TimeRange, compare
 
 __all__ = ["compare_command"]
 
@@ -119,6 +121,24 @@ def compare_command(
             "otherwise paired.",
         ),
     ] = None,
+    changed: Annotated[
+        int,
+        typer.Option(
+            "--changed",
+            min=0,
+            metavar="N",
+            rich_help_panel=OUTPUT,
+            help="List the N samples of each metric whose scores changed most.",
+        ),
+    ] = 0,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data",
+            rich_help_panel=OUTPUT,
+            help="The evaluated file of each system, in the same order, for the texts of --changed. Repeat it for each system.",
+        ),
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Compare systems on the same samples, or traffic of two periods, and print the significant differences."""
@@ -126,6 +146,12 @@ def compare_command(
     if gate_metrics is not None and not gated:
         raise ConfigurationError(
             "--gate-metrics requires a gate. Add --fail-if-worse, or --margin for the stricter gate."
+        )
+    if data is not None and (not changed or len(data) != len(systems)):
+        raise ConfigurationError(
+            f"--data is given {len(data)} times for {len(systems)} systems"
+            if changed
+            else "--data belongs to --changed N, which shows texts"
         )
     with stdin_as_file(systems) as named:
         result = compare(
@@ -148,14 +174,28 @@ def compare_command(
             if gated
             else None
         )
+        samples = {} if data is None else dict(zip(result.systems, map(read_texts, data), strict=True))
+        listing = result.describe_changed(changed, samples) if changed and not json_output else None
     if json_output:
-        print_json(result.to_dict() | {"gate": check and check.to_dict()})
+        found = {"changed": _changed(result, changed)} if changed else {}
+        print_json(result.to_dict() | {"gate": check and check.to_dict()} | found)
     else:
         print_text(result)
+        if listing is not None:
+            print_text(f"\n{listing}")
         if check is not None:
             print_text(f"\n{check}")
     if check is not None and not check.ok:
         raise typer.Exit(ExitCode.GATE)
+
+
+def _changed(result: Comparison, n: int) -> list[dict[str, Any]]:
+    return [
+        asdict(each) | {"change": each.change}
+        for metric in result.metrics
+        for pair in metric.pairs
+        for each in result.changed(metric.metric, system=pair.system, baseline=pair.other, n=n)
+    ]
 
 
 def _sources(systems: list[str]) -> dict[str, OutcomeSource] | list[OutcomeSource]:

@@ -25,7 +25,17 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["ABSENT", "FAILED", "NOT_APPLICABLE", "SCORED", "AlignedMetric", "AlignedScores", "Sources", "align"]
+__all__ = [
+    "ABSENT",
+    "FAILED",
+    "NOT_APPLICABLE",
+    "SCORED",
+    "AlignedMetric",
+    "AlignedScores",
+    "Sources",
+    "align",
+    "listed",
+]
 
 Sources = Mapping[str, OutcomeSource] | Sequence[OutcomeSource]
 """Systems by name, or a sequence of systems. In a sequence, names come from the files, and experiments are "A", "B", ..."""
@@ -133,7 +143,7 @@ def align(
     ids = tuple(rows)
     aligned = tuple(_metric(name, systems, ids) for name in names)
     n_samples, n_common, is_disjoint = _overlap(systems, ids, notes, paired=paired)
-    if paired is None and not is_disjoint and any(isinstance(source, TimeRange) for source in _listed(sources)):
+    if paired is None and not is_disjoint and any(isinstance(source, TimeRange) for source in listed(sources)):
         raise DataError(
             "the periods overlap, so that some requests are in several of them. Choose separate periods, or set "
             "paired=True to compare only the common requests."
@@ -221,7 +231,8 @@ def _open_all(sources: Sources, cluster: str | None) -> list[OutcomeStream]:
     return opened
 
 
-def _listed(sources: Sources) -> list[OutcomeSource]:
+def listed(sources: Sources) -> list[OutcomeSource]:
+    """Return the sources in order."""
     return list(sources.values()) if isinstance(sources, Mapping) else list(sources)
 
 

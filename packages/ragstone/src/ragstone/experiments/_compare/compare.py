@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._clusters import AUTO_CLUSTER
-from ragstone.experiments._compare.align import AlignedMetric, AlignedScores, Sources, align
+from ragstone.experiments._compare.align import AlignedMetric, AlignedScores, Sources, align, listed
+from ragstone.experiments._compare.changed import ChangedSample, changed_lines, find_changed, read_texts
 from ragstone.experiments._compare.hypotheses import Hypotheses, Hypothesis, judge_hypotheses
 from ragstone.experiments._compare.overview import overview
 from ragstone.experiments._compare.pairs import Family, MetricComparison, compare_metrics
 from ragstone.experiments._compare.regression import RegressionCheck, check_regression
 from ragstone.experiments._compare.text import format_p_value, format_verdicts, means_table, pairs_table
 from ragstone.experiments._compare.unpaired import compare_unpaired
+from ragstone.experiments._outcomes import OutcomeSource
 from ragstone.judges import BASELINE_NOTE
+from ragstone.schema import Sample
 
 __all__ = ["Comparison", "compare"]
 
@@ -46,6 +49,8 @@ class Comparison:
     notes: tuple[str, ...]
     scores: AlignedScores = field(repr=False, compare=False)
     """The compared scores, aligned by sample."""
+    sources: Mapping[str, OutcomeSource] = field(repr=False, compare=False)
+    """Where the outcomes come from, by system."""
 
     @property
     def verdict(self) -> tuple[str, ...]:
@@ -79,6 +84,59 @@ class Comparison:
             n_permutations=self.n_permutations,
             seed=self.seed,
         )
+
+    def changed(
+        self,
+        metric: str,
+        *,
+        system: str | None = None,
+        baseline: str | None = None,
+        min_change: float = 0.0,
+        n: int | None = None,
+    ) -> tuple[ChangedSample, ...]:
+        """Return the samples whose scores differ between two systems, the largest change first, losses before gains.
+
+        A sample without a score of both systems is not included.
+
+        Args:
+            metric: Name of the metric.
+            system: The later system. Default: the only one other than the baseline.
+            baseline: The earlier system. Default: the comparison's baseline, or the first system.
+            min_change: Smallest absolute change, in the metric's own units. 0: every change.
+            n: Maximum number of samples. None: all.
+
+        Raises:
+            ConfigurationError: If the systems do not share samples, a system or the metric is unknown, `system` is missing
+                although there are several, `min_change` is negative or not finite, or `n` is below 1.
+        """
+        return find_changed(
+            self.scores, metric, system=system, baseline=baseline or self.baseline, min_change=min_change, n=n
+        )
+
+    def describe_changed(self, n: int, data: Mapping[str, Iterable[Sample]] | None = None) -> str:
+        """Describe the samples with the largest changes, for each metric and each compared pair.
+
+        Args:
+            n: Number of samples of each metric and pair, with question and answers if the source has them.
+            data: The evaluated samples by system, for files of outcomes, which do not contain texts.
+
+        Raises:
+            ConfigurationError: If the systems do not share samples, or `n` is below 1.
+        """
+        found = [
+            (metric, pair, self.changed(metric.metric, system=pair.system, baseline=pair.other))
+            for metric in self.metrics
+            for pair in metric.pairs
+        ]
+        shown = dict.fromkeys(each.sample_id for _, _, changed in found for each in changed[:n])
+        texts = read_texts(self.sources, list(shown), data or {})
+        lines = []
+        for metric, pair, changed in found:
+            if changed:
+                lines += changed_lines(self.scores, changed, n, texts)
+            else:
+                lines.append(f"{metric.metric}: no sample changed from {pair.other} to {pair.system}")
+        return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -242,6 +300,7 @@ def compare(
         seed=seed,
         notes=scores.notes,
         scores=scores,
+        sources=dict(zip(scores.systems, listed(systems), strict=True)),
     )
 
 
