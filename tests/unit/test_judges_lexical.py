@@ -29,7 +29,6 @@ def ask(construct, **fields):
         ("information_density", {"response": "blue blue blue blue"}, 100 * 1 / 4 * 1 / 5),
         ("answer_correctness", {"response": "blue whales", "reference": ("red cats", "blue cats")}, 50),
         ("information_recall", {"response": "blue whales", "reference": ("blue whales sing softly",)}, 50),
-        ("answer_grade", {"response": "The blue whale is long.", "reference": ("A blue whale",)}, 100),
         ("information_recall", {"response": "Straße", "reference": "STRASSE"}, 100),
         ("information_recall", {"response": "灯塔高三十一米", "reference": ("灯塔",)}, 100),
         ("information_recall", {"response": "маяк высокий", "reference": ("Маяк",)}, 100),
@@ -60,6 +59,10 @@ def test_refuses_what_it_cannot_compare(construct, fields):
 @pytest.mark.parametrize(
     ("construct", "fields", "expected"),
     [
+        ("answer_grade", {"response": "The blue whale.", "reference": ("A blue whale",)}, {"grade": "correct"}),
+        ("answer_grade", {"response": "A shrimp.", "reference": ("A blue whale",)}, {"grade": "wrong"}),
+        ("answer_grade", {"response": "?", "reference": ("?",)}, {"grade": "wrong"}),
+        ("answer_grade", {"response": "I don't know.", "reference": ("A blue whale",)}, {"grade": "abstain"}),
         ("claims", {"text": "It is tall. It is red!"}, {"items": ["It is tall.", "It is red!"]}),
         ("claims", {"text": "x" * 1500}, {"items": ["x" * 1000]}),
         ("entailment", {"evidence": "A tall tower", "claims": ("tall tower", "red tower roof")}, {"1": 1, "2": 0}),

@@ -43,7 +43,7 @@ def test_correlations_worked_out_by_hand():
         assert 1 - tied == pytest.approx(metrics[name].difference.value), name
     assert metrics["udcg"].difference is None
     assert "erag" not in metrics
-    assert {"correct": 1, "abstained": 1, "wrong": 1} == found.grades
+    assert {"correct": 1, "partial": 0, "abstained": 1, "wrong": 1} == found.grades
 
 
 def test_questions_with_one_grade_and_constant_metrics_are_counted():
@@ -118,17 +118,18 @@ def test_what_is_missing_is_asked_once_for_each_passage_of_a_question():
         answer=lambda query, texts: "31" if "good" in texts else "NO-RESPONSE" if "bad" not in texts else "7",
     )
     judge = FakeJudge(
-        lambda prompt: float(prompt.fields.get("passage") == "good" or prompt.fields.get("response") == "31")
+        lambda prompt: float(prompt.fields["passage"] == "good"), json={"answer_grade": {"grade": "wrong"}}
     )
     contexts = [["good", "dull"], ["dull", "good"], ["dull", "dull"], ["bad", "dull"], ["bad", "good"]]
     rows = [{"query": "How tall?", "contexts": texts, "reference": "31"} for texts in contexts]
     found = correlate_udcg(rows, reader=reader, judge=judge, erag=True)
-    assert {"correct": 3, "abstained": 1, "wrong": 1} == found.grades
+    assert {"correct": 3, "partial": 0, "abstained": 1, "wrong": 1} == found.grades
     single = [texts for _, texts in reader.asked if len(texts) == 1]
     assert sorted([("good",), ("dull",), ("bad",)] * 2) == sorted(single)
     assert 5 == len([texts for _, texts in reader.asked if len(texts) == 2])
     constructs = [prompt.construct for prompt in judge.prompts]
-    assert (3, 4) == (constructs.count("passage_relevance"), constructs.count("answer_grade"))
+    # The reference answers itself, so the judge sees the other answer only.
+    assert (3, 1) == (constructs.count("passage_relevance"), constructs.count("answer_grade"))
     assert by_name(found)["erag"].defined.value > 0.5
 
 
@@ -207,7 +208,7 @@ def test_annotations_are_read_back_and_not_asked_again(tmp_path):
     asked = (len(reader.asked), len(judge.prompts))
     found = correlate_udcg(tmp_path / "a.jsonl", erag=True, reader=reader, judge=judge)
     assert asked == (len(reader.asked), len(judge.prompts))
-    assert {"correct": 3, "abstained": 0, "wrong": 3} == found.grades
+    assert {"correct": 3, "partial": 0, "abstained": 0, "wrong": 3} == found.grades
     assert found.to_dict()["metrics"] == correlate_udcg(tmp_path / "a.jsonl").to_dict()["metrics"]
     assert 2 == fit_udcg(tmp_path / "a.jsonl", n_resamples=20).theta.k
     other = FakeReader(0.5, name="another reader")

@@ -42,7 +42,7 @@ def rated(question, utilities, grade):
         PassageRating(text=str(i), relevant=u > 0, gain=float(u > 0), utility=u, annotation={})
         for i, u in enumerate(utilities)
     )
-    return RatedContext(question=question, id="x", ratings=ratings, grade=grade)
+    return RatedContext(question=question, id="x", ratings=ratings, grade=("wrong", "abstain", "correct")[grade])
 
 
 def test_weights_that_made_the_grades_are_found():
@@ -96,7 +96,7 @@ def test_held_out_questions_teach_nothing():
     contexts = [
         c if c.question != "7" else rated("7", [r.utility for r in c.ratings], i % 3) for i, c in enumerate(contexts)
     ]
-    turned = [c if c.question != "7" else rated("7", [r.utility for r in c.ratings], 2 - c.grade) for c in contexts]
+    turned = [c if c.question != "7" else rated("7", [r.utility for r in c.ratings], 2 - c.rank) for c in contexts]
     own = [i for i, c in enumerate(contexts) if c.question == "7"]
     before, after = cross_validated(design_of(contexts)), cross_validated(design_of(turned))
     assert before[own].tolist() == after[own].tolist()

@@ -24,8 +24,12 @@ _NO: Final = r"no (?:information|answer|mention|relevant (?:information|passages
 _PATTERNS: Final = (
     rf"\b(?:i|we) (?:do not|don't|did not|didn't) {_KNOW}",
     rf"\b(?:i|we) {_CAN} (?:find|answer|determine|tell|provide|locate|say)\b",  # codespell:ignore
-    r"\bi(?:'m| am) (?:not sure|sorry, but i)",
-    r"\bi have no (?:information|idea)",
+    r"\bi(?:'m| am) (?:not sure|not certain|unsure|uncertain|sorry, but i)",
+    r"\bi have no (?:information|idea|answer)",
+    r"^(?:it is|it's|this is|the answer is) (?:unclear|unknown|not (?:clear|known|stated|specified|mentioned))\b",
+    r"^(?:sorry, (?:but )?)?unable to (?:answer|determine|find|tell|say)\b",
+    r"\b(?:insufficient|not enough) (?:information|context|data)\b",
+    rf"\bn(?:one|either) of the {_MEDIUM} {_SAY}",
     rf"\b{_MEDIUM} (?:do not|does not|did not|don't|doesn't|didn't) {_SAY}",
     rf"\bnot {_FOUND} in (?:the |this |these |my )?(?:provided |given |available )?{_MEDIUM}",
     rf"\b{_NO} (?:is|was|were|are|can|could|about|on|available|found|in)\b",
@@ -41,20 +45,35 @@ _PATTERNS: Final = (
     r"\bweet (?:ik )?het niet\b",
 )
 _ABSTENTIONS: Final = re.compile("|".join(_PATTERNS))
+_CONTRAST: Final = re.compile(r"\b(?:but|however|though|although|aber|mais|pero|ma|mas|maar)\b")
 
 
-def answer_abstains(answer: str) -> bool:
+def answer_abstains(answer: str, *, whole: bool = False) -> bool:
     """Return whether an answer declines to answer.
 
-    The rule reads typical phrases in English and some other European languages, in the first sentence of a short answer.
-    It is a heuristic for diagnosis: no score depends on it.
+    The rule reads typical phrases in English and some other European languages, in a short answer. A phrase before a
+    contrast does not count, because an answer may follow ("I am not sure, but it is Oslo").
+
+    Args:
+        answer: The answer.
+        whole: Whether each sentence must decline. Otherwise the first sentence decides, as in a diagnosis.
 
     Example:
         >>> answer_abstains("I could not find this in the handbook."), answer_abstains("She carries 24 cars.")
         (True, False)
+        >>> answer_abstains("I don't know the year. It was spring.", whole=True)
+        False
     """
     text = unicodedata.normalize("NFKC", answer).casefold().replace("\u2019", "'").strip()
     if not text or len(text) > _LONGEST:
         return not text
-    first = re.split(r"(?<=[.!?])\s", text, maxsplit=1)[0]
-    return _ABSTENTIONS.search(first.strip(" \"'*_")) is not None
+    sentences = re.split(r"(?<=[.!?])\s+", text)
+    return all(_declines(sentence.strip(" \"'*_")) for sentence in (sentences if whole else sentences[:1]))
+
+
+def _declines(sentence: str) -> bool:
+    found = _ABSTENTIONS.search(sentence)
+    if found is None:
+        return False
+    contrast = _CONTRAST.search(sentence, found.end())
+    return contrast is None or _declines(sentence[contrast.end() :].strip())

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from ragstone._util.abstains import answer_abstains
 from ragstone._util.words import split_sentences, split_words
 from ragstone.errors import JudgeError
 from ragstone.judges._protocol import AbstentionEstimate, JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply
@@ -53,13 +54,13 @@ class LexicalJudge:
     | answer_correctness | F1 of the words of the response and of the reference, best reference |
     | passage_relevance | share of the query's words that occur in the passage |
     | information_recall | share of the reference's words that occur in the response, best reference |
-    | answer_grade | same as information_recall |
 
     JSON values: `ccrs_fused` has the values of the CCRS constructs. `claims` are the sentences of a text. `entailment` is 1 for claims that share at least half of their
     words with the evidence. `sub_questions` are the first sentences of the reference or query. `answerability` is five
     times the share of the question's words in the evidence, rounded. `answer_questions` is the first sentence of the
     response, and `question_equivalence` the share of the query's words in each question. `sentence_relevance` is 1 for
-    sentences with at least half of the query's words.
+    sentences with at least half of the query's words. `answer_grade` is abstain for an answer that declines, and correct
+    for one with at least half of the reference's words.
 
     Example:
         ```python
@@ -245,7 +246,6 @@ _MEASURES: Final[Mapping[str, Callable[[Fields], float]]] = {
     "answer_correctness": lambda fields: _best(fields, _f1),
     "passage_relevance": lambda fields: _share_found(_words(fields, "query"), _words(fields, "passage")),
     "information_recall": lambda fields: _best(fields, _share_found),
-    "answer_grade": lambda fields: _best(fields, _share_found),
 }
 
 
@@ -291,7 +291,18 @@ def _ratings(fields: Fields) -> dict[str, Any]:
     return ratings
 
 
+def _grade(fields: Fields) -> dict[str, str]:
+    if answer_abstains(str(fields["response"])):
+        return {"grade": "abstain"}
+    try:
+        share = _best(fields, _share_found)
+    except ZeroDivisionError:
+        share = 0.0
+    return {"grade": "correct" if share >= 0.5 else "wrong"}
+
+
 _VALUES: Final[Mapping[str, Callable[[Fields], dict[str, Any]]]] = {
+    "answer_grade": _grade,
     "ccrs_fused": _ratings,
     "claims": _claims,
     "entailment": lambda fields: _marks(fields, "claims", lambda share: int(share >= 0.5)),

@@ -6,13 +6,18 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
+
+from ragstone._util.abstains import answer_abstains
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import JudgeError
 from ragstone.judges import Judge, Preparable, Prompt, Reader, UsageMeter, judge_from, metered, reader_from
 from ragstone.metrics import LabelMode, passage_utilities, rouge_l
-from ragstone.research._udcg.rows import GRADES, PassageRating, rating_from, rating_of
+from ragstone.metrics.text import exact_match
+from ragstone.research._udcg.rows import Grade, PassageRating, rating_from, rating_of
 from ragstone.schema import Passage, Sample
 
 __all__ = ["CachedModels", "erag_scores", "is_model_configured", "open_models"]
@@ -21,14 +26,22 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 _GRADE_TASK: Final = (
-    "Your assignment: decide whether the response answers the query correctly. Where the reference has several parts, "
-    "each is a correct answer by itself, and one is enough.\n"
-    "1: the response states what the reference states, in whatever words, and nothing that contradicts it.\n"
-    "0: it states something else, or only a part of what is needed, or contradicts the reference somewhere.\n"
-    "Spelling, case and order are not the matter, and neither is what you know yourself: the reference decides. Only a "
-    "response of which you cannot tell lies between."
+    "Your assignment: decide how the response answers the query. Where the reference has several parts, each is a correct "
+    "answer by itself, and one is enough.\n"
+    '"correct": the response states what the reference states, in whatever words, and nothing that contradicts it, also '
+    'if it adds that it is not certain.\n"abstain": the response states no answer. It declines, or says that it does not '
+    'know or that the passages do not say.\n"wrong": it states something else, or only a part of what is needed, or '
+    "contradicts the reference somewhere, also if it adds that it is not certain.\n"
+    "Spelling, case and order are not the matter, and neither is what you know yourself: the reference decides."
 )
-_CORRECT_FROM: Final = 0.5
+_GRADE_TOKENS: Final = 64
+
+
+class _GradeReply(TypedDict):
+    grade: Literal["correct", "abstain", "wrong"]
+
+
+_GRADE_SHAPE: Final = TypeAdapter(_GradeReply)
 
 
 def is_model_configured(reader: str | Reader | None, judge: str | Judge | None) -> bool:
@@ -227,8 +240,15 @@ class CachedModels:
 
         return await self._cached(key, ask)
 
-    async def grade(self, sample: Sample) -> int:
-        """Grade a sample's response (or the reader's answer without one): 2 correct, 1 abstained, 0 wrong.
+    async def grade(self, sample: Sample, *, has_relevant: bool) -> Grade:
+        """Grade a sample's response (or the reader's answer without one).
+
+        An answer that equals a reference is correct, and one that only declines is an abstention. The judge decides about
+        the others.
+
+        Args:
+            sample: The sample.
+            has_relevant: Whether its contexts contain a relevant passage. Without one, a correct answer is "partial".
 
         Raises:
             JudgeError: If a reply is unusable. Kind "unsupported" if the sample does not have a reference.
@@ -238,21 +258,30 @@ class CachedModels:
             texts = [passage.text for passage in sample.contexts or ()]
             response = (await self.reader.answer(sample.query or "", texts)).text
         if not response.strip() or self.reader.is_abstention(response):
-            return GRADES["abstain"]
-        if not any(reference.strip() for reference in sample.reference):
+            return "abstain"
+        references = tuple(reference for reference in sample.reference if reference.strip())
+        # First, because "unknown" or "none" may be what the reference states.
+        if not (references and exact_match(response, references)):
+            if answer_abstains(response, whole=True):
+                return "abstain"
+            grade = await self._judged_grade(sample.query or "", references, response)
+            if grade != "correct":
+                return grade
+        return "correct" if has_relevant else "partial"
+
+    async def _judged_grade(
+        self, query: str, references: tuple[str, ...], response: str
+    ) -> Literal["correct", "abstain", "wrong"]:
+        if not references:
             raise JudgeError(
                 "the sample does not have a reference to grade the answer. Set `reference` or `grade`.",
                 kind="unsupported",
             )
-        fields: dict[str, str | tuple[str, ...]] = {
-            "query": sample.query or "",
-            "reference": sample.reference,
-            "response": response,
-        }
+        fields: dict[str, str | tuple[str, ...]] = {"query": query, "reference": references, "response": response}
         prompt = Prompt(construct="answer_grade", task=_GRADE_TASK, fields=fields)
         self._judged = True
-        reply = await self.judge.ask_number(prompt, low=0, high=1)
-        return GRADES["correct" if reply.value >= _CORRECT_FROM else "wrong"]
+        reply = await self.judge.ask_json(prompt, _GRADE_SHAPE, max_tokens=_GRADE_TOKENS)
+        return reply.value["grade"]
 
     async def _cached(self, key: object, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
         task = self._memory.get(key)

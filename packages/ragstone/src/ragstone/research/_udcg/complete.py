@@ -12,7 +12,7 @@ from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode
 from ragstone.research._udcg.ask import CachedModels, is_model_configured, open_models
-from ragstone.research._udcg.rows import ContextRow, PassageRating, rating_from, read_contexts
+from ragstone.research._udcg.rows import RANKS, ContextRow, Grade, PassageRating, rating_from, read_contexts
 from ragstone.schema import Usage
 
 __all__ = ["RatedContext", "RatedContexts", "complete", "warn_small_sample"]
@@ -28,8 +28,13 @@ class RatedContext:
     id: str
     ratings: tuple[PassageRating, ...]
     """Ratings of the passages, in prompt order."""
-    grade: int
-    """Grade of the answer from this context: 2 correct, 1 abstained, 0 wrong."""
+    grade: Grade
+    """Grade of the answer from this context."""
+
+    @property
+    def rank(self) -> int:
+        """Position of the grade in their order: 2 correct, 1 abstained or partially correct, 0 wrong."""
+        return RANKS[self.grade]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +167,7 @@ async def _complete_row(row: ContextRow, asker: CachedModels, *, erag: bool) -> 
     grade = row.grade
     if grade is None:
         try:
-            grade = await asker.grade(sample)
+            grade = await asker.grade(sample, has_relevant=any(rating.relevant for rating in ratings))
         except JudgeError as error:
             return _IncompleteRow("no grade", error)
     return RatedContext(question=row.question, id=sample.id, ratings=tuple(ratings), grade=grade)

@@ -54,7 +54,7 @@ class UdcgCorrelation:
     """Number of questions whose contexts all have the same grade. Their correlation is undefined and excluded."""
     n_contexts: int
     grades: Mapping[str, int]
-    """Numbers of correct, abstained and wrong answers."""
+    """Numbers of correct, partially correct (without a relevant passage), abstained and wrong answers."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Number of excluded rows, by reason."""
     errors: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class UdcgCorrelation:
                 for m in self.metrics
             ),
         ]
-        answers = ", ".join(f"{n} {grade}" for grade, n in self.grades.items())
+        answers = ", ".join(f"{n} {grade}" for grade, n in self.grades.items() if n or grade != "partial")
         lines = [text_table(rows), "", f"{self.n_questions} questions, {self.n_contexts} contexts; answers: {answers}"]
         if self.n_one_grade:
             lines.append(f"questions with only one grade, undefined and excluded: {self.n_one_grade}")
@@ -162,7 +162,7 @@ def correlate_udcg(
     notes = list(rated.notes)
     columns = _columns(contexts, gamma)
     columns = {"udcg": columns["udcg"]} | _theta(contexts, weights, seed, notes) | columns
-    grades = np.array([float(context.grade) for context in contexts])
+    grades = np.array([float(context.rank) for context in contexts])
     numbers = {question: i for i, question in enumerate(dict.fromkeys(c.question for c in contexts))}
     clusters = np.array([numbers[context.question] for context in contexts])
     names = list(columns)
@@ -195,7 +195,13 @@ def correlate_udcg(
         n_one_grade=len(numbers) - per_question.shape[0],
         n_contexts=len(contexts),
         grades={
-            grade: int((grades == value).sum()) for grade, value in (("correct", 2), ("abstained", 1), ("wrong", 0))
+            name: sum(context.grade == grade for context in contexts)
+            for name, grade in (
+                ("correct", "correct"),
+                ("partial", "partial"),
+                ("abstained", "abstain"),
+                ("wrong", "wrong"),
+            )
         },
         left_out=rated.left_out,
         errors=rated.errors,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 from ragstone.data import SampleSource, build_rows_error, iter_rows, read_samples
 from ragstone.errors import DataError
@@ -13,8 +13,9 @@ from ragstone.metrics import LabelMode, PassageUtility
 from ragstone.schema import FIELD_ALIASES, Passage, Sample
 
 __all__ = [
-    "GRADES",
+    "RANKS",
     "ContextRow",
+    "Grade",
     "PassageRating",
     "annotation_of",
     "rating_from",
@@ -23,8 +24,10 @@ __all__ = [
     "row_of",
 ]
 
-GRADES: Final[Mapping[str, int]] = {"correct": 2, "abstain": 1, "wrong": 0}
-"""Grades of answers: correct is better than abstaining, which is better than wrong."""
+Grade = Literal["correct", "partial", "abstain", "wrong"]
+"""Class of an answer. "partial" is a correct answer from a context without a relevant passage."""
+RANKS: Final[Mapping[Grade, int]] = {"correct": 2, "partial": 1, "abstain": 1, "wrong": 0}
+"""Order of the grades. A partially correct answer does not show that its context helped, or that it misled."""
 
 _QUESTION: Final = "question_id"
 _IDS: Final = frozenset(FIELD_ALIASES["id"]) - {_QUESTION}
@@ -37,7 +40,7 @@ class ContextRow:
 
     question: str
     sample: Sample
-    grade: int | None
+    grade: Grade | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,22 +99,20 @@ def read_contexts(data: SampleSource) -> list[ContextRow]:
     return contexts
 
 
-def _grade(sample: Sample, position: int) -> int | None:
+def _grade(sample: Sample, position: int) -> Grade | None:
     value = sample.metadata.get("grade")
     if value is None or value == "":
         return None
-    if isinstance(value, str) and value.strip().casefold() in GRADES:
-        return GRADES[value.strip().casefold()]
-    try:
-        number = None if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        number = None
-    if number is None or number not in GRADES.values():
-        raise DataError(
-            f"row {position} (id {sample.id!r}) has the invalid grade {value!r}. "
-            "Grades are 'correct' (2), 'abstain' (1) and 'wrong' (0)."
-        )
-    return int(number)
+    numbers = {"2": "correct", "1": "abstain", "0": "wrong"}
+    text = f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+    text = numbers.get(text.strip().removesuffix(".0"), text.strip().casefold())
+    for grade in get_args(Grade):
+        if text == grade:
+            return grade  # type: ignore[no-any-return]
+    raise DataError(
+        f"row {position} (id {sample.id!r}) has the invalid grade {value!r}. Grades are 'correct' (2), 'abstain' (1), "
+        "'wrong' (0) and 'partial' (correct without a relevant passage)."
+    )
 
 
 def annotation_of(passage: Passage) -> Mapping[str, Any]:

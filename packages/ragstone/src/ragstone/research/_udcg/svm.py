@@ -74,7 +74,7 @@ def design_of(contexts: Sequence[RatedContext]) -> Design:
 
     u = np.array([[rating.utility for rating in context.ratings] for context in contexts])
     x = np.concatenate([np.maximum(u, 0), np.minimum(u, 0)], axis=1)
-    y = np.array([float(context.grade) for context in contexts])
+    y = np.array([float(context.rank) for context in contexts])
     indices: dict[str, list[int]] = {}
     for i, context in enumerate(contexts):
         indices.setdefault(context.question, []).append(i)
