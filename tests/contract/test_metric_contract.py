@@ -129,7 +129,8 @@ def asking(metric):
     """A sample about which a metric asks all it can ask: unrated passages, and what it needs besides from its example."""
     known = sample_from_row(metric.card.example.row, position=1)
     lacks = ("sub_questions", "qrels", "ratings", "metadata")
-    needed = {name: getattr(known, name) for name in lacks if name in (*metric.card.needs, "metadata")}
+    cites = {"response": "It is tall [1]. It is old [2]."} if metric.card.group == "citation" else {}
+    needed = {name: getattr(known, name) for name in lacks if name in (*metric.card.needs, "metadata")} | cites
     return make_sample().model_copy(update=needed)
 
 

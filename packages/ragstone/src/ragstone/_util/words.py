@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from functools import cache
 from typing import Final
 
-__all__ = ["normalize_case", "split_sentences", "split_tokens", "split_words"]
+__all__ = ["find_sentences", "normalize_case", "split_sentences", "split_tokens", "split_words"]
 
 # Chinese, Japanese, Korean, Thai, Lao, Burmese and Khmer do not separate words (or clitics) with spaces. Each character
 # is one token.
@@ -33,7 +34,18 @@ def split_tokens(text: str) -> list[str]:
 
 def split_sentences(text: str) -> list[str]:
     """Return the sentences of `text` in order, if they contain a word. An abbreviation with a period ends one as well."""
-    return [sentence for part in _SENTENCE_END.split(text) if split_words(sentence := part.strip())]
+    return [text[start:end] for start, end in find_sentences(text)]
+
+
+def find_sentences(text: str) -> list[tuple[int, int]]:
+    """Return where each sentence of `split_sentences` starts and ends in `text`."""
+    breaks = [(0, 0), *(match.span() for match in _SENTENCE_END.finditer(text)), (len(text), len(text))]
+    parts = ((start, end) for (_, start), (end, _) in itertools.pairwise(breaks))
+    return [
+        (end - len(part.lstrip()), start + len(part.rstrip()))
+        for start, end in parts
+        if split_words(part := text[start:end])
+    ]
 
 
 def normalize_case(text: str) -> str:

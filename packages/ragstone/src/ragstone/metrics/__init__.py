@@ -12,6 +12,7 @@ from ragstone.metrics._shared import share_work as share_work
 from ragstone.metrics._utility import PassageUtility as PassageUtility
 from ragstone.metrics._utility import passage_utilities as passage_utilities
 from ragstone.metrics.ccrs import CCRS, AnswerCorrectness
+from ragstone.metrics.citation import CITATION
 from ragstone.metrics.criterion import Criterion, read_criteria
 from ragstone.metrics.crux import CRUX
 from ragstone.metrics.ragas import RAGAS
@@ -25,6 +26,7 @@ from ragstone.metrics.vera import VERA, VeraComposite
 
 __all__ = [
     "CCRS",
+    "CITATION",
     "CRUX",
     "RAGAS",
     "RAGCHECKER",

@@ -78,13 +78,22 @@ def _verdicts(claim: Mapping[str, Any], passages: Sequence[str]) -> str:
         numbers = ", ".join(map(str, claim["passages"]))
         several = "s" if len(claim["passages"]) > 1 else ""
         words.append(f"supported by passage{several} {numbers}" if numbers else "supported by no passage")
-    if claim.get("supported") and (closest := _closest(claim["claim"], passages)):
+    if "cited" in claim:
+        words.append(_citations(claim))
+    elif claim.get("supported") and (closest := _closest(claim["claim"], passages)):
         words[-1] += f" (closest: passage {closest})"
     return ", ".join(words)
 
 
 def _word(mark: Mark, yes: str, no: str) -> str:
     return "no verdict" if mark is None else yes if mark else no
+
+
+def _citations(claim: Mapping[str, Any]) -> str:
+    cited, not_needed = (", ".join(map(str, claim.get(name, ()))) for name in ("cited", "not_needed"))
+    words = [f"cites {cited}{f' ({not_needed} not needed)' if not_needed else ''}"] if cited else []
+    words += [f"cites {label}, which is not a passage" for label in claim.get("unknown", ())]
+    return ", ".join(words) or "without a citation"
 
 
 def _closest(claim: str, passages: Sequence[str]) -> int | None:

@@ -14,6 +14,7 @@ from ragstone.metrics._card import Metric, ReaderMetric
 from ragstone.metrics._local import check_installed
 from ragstone.metrics.ccrs import CCRS
 from ragstone.metrics.ccrs_fused import CCRS_FUSED
+from ragstone.metrics.citation import CITATION
 from ragstone.metrics.criterion import Criterion, read_criteria
 from ragstone.metrics.crux import CRUX
 from ragstone.metrics.ragas import RAGAS
@@ -40,6 +41,7 @@ _BUILT_IN: Final[tuple[Metric, ...]] = (
     *VERA,
     *RAGAS,
     *RAGCHECKER,
+    *CITATION,
 )
 _WITH_ARGUMENT: Final[Mapping[str, tuple[str, Callable[[str], Metric | Sequence[Metric]]]]] = {
     "udcg": ("FILE", UdcgTheta.load),

@@ -1,0 +1,218 @@
+"""Reads the citations of an answer: markers in its text, or a list of the model's provider, by sentence.
+
+| shape | written by |
+|---|---|
+| `[1]`, `[1, 2]`, `[1][2]`, `[1-3]`, `[^1]`, `[Source 1]`, `(Source 1)` | models that are asked to cite, LlamaIndex's `CitationQueryEngine` |
+| `[doc-3]`, `[handbook.pdf]`, `[text](https://...)` | the same, by id, file or URL |
+| `【1】`, `【4:0†handbook.pdf】`, `【1†L3-L5】` | OpenAI's file search and search models |
+| a list `citations` or `annotations` in the metadata of the sample | LangChain, Anthropic, Cohere, OpenAI |
+
+A marker belongs to the sentence that it is in. After the end of a sentence it belongs to that sentence, and at the beginning
+of a line to the sentence that follows. A list of sources at the end of the answer is not part of its sentences.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ragstone._util.words import find_sentences
+from ragstone.metrics.citation._listed import read_list
+from ragstone.metrics.citation._passages import Citation, CitedPassages
+from ragstone.schema import Sample
+
+__all__ = ["CitedSentence", "read_cited_sentences"]
+
+_MARKER: Final = re.compile(
+    r"(?P<space>[ \t]*)(?:"
+    r"【(?P<wide>[^【】\n]{1,200})】"
+    r"|(?:\(\s*)?\[(?P<label>[^\[\]\n]{1,200})\]\((?P<url>[^()\s]{1,2000})\)(?:\s*\))?"
+    r"|\[(?P<square>[^\[\]\n]{1,200})\](?!\()"
+    r"|\((?P<round>(?:see\s+)?(?:sources?|documents?|docs?|passages?)\s*#?\d[^()\n]{0,40})\)"
+    r")",
+    re.IGNORECASE,
+)
+_KIND: Final = re.compile(
+    r"^(?:see\s+)?(?:sources?|documents?|docs?|passages?|refs?|references?|citations?)?\s*[#^:]?\s*(?=\d)",
+    re.IGNORECASE,
+)
+"""A word before a number: "Source 1". Also the caret of a footnote."""
+_NUMBER: Final = re.compile(r"(\d{1,3})(?:\s*[-\u2013]\s*(\d{1,3}))?")
+_WIDE: Final = re.compile(r"(?:(?P<message>\d{1,4}):)?(?P<number>\d{1,4})\u2020(?P<name>.*)")
+_CODE: Final = re.compile(r"```.*?(?:```|\Z)|`[^`\n]+`", re.DOTALL)
+_LONGEST_RANGE: Final = 20
+_SOURCES: Final = (
+    r"(?:sources?|references?|citations?|bibliography|works cited|footnotes?|quellen|quellenangaben|referenzen|"
+    r"r\u00e9f\u00e9rences|fuentes|referencias|fonti|riferimenti|fontes|refer\u00eancias|bronnen|"
+    r"\u51fa\u5178|\u53c2\u8003\u6587\u732e|\u53c2\u8003\u8cc7\u6599|\u6765\u6e90|\u0627\u0644\u0645\u0635\u0627\u062f\u0631|\u0627\u0644\u0645\u0631\u0627\u062c\u0639)"
+)
+_SOURCE_LIST: Final = re.compile(
+    # A heading and all that follows, a line with nothing but citations after the word, or definitions of footnotes.
+    rf"^[#*_ \t]*{_SOURCES}[*_ \t]*[:\uff1a]?[*_ \t]*\n(?:[ \t]*(?:[-*\u2022]|\d{{1,3}}[.)]|\[|\u3010|https?:).*(?:\n|\Z)|[ \t]*\n)+\Z"
+    rf"|^[#*_ \t]*{_SOURCES}[*_ \t]*[:\uff1a][*_ \t]*(?:[\[\u3010][^\[\]\n]*[\]\u3011][,; \t]*)+$"
+    r"|^\[\^\w{1,20}\]:.*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+_Target = tuple[str, int | tuple[int, ...]]
+"""What a marker cites: its label, and a number or the positions of passages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CitedSentence:
+    """A sentence of the answer, without markers, and what it cites."""
+
+    text: str
+    cited: tuple[int, ...] = ()
+    """Positions of the cited passages, from 1, ascending and without duplicates."""
+    unknown: tuple[str, ...] = ()
+    """Citations that do not refer to a passage of the sample, as written."""
+
+
+def read_cited_sentences(sample: Sample) -> list[CitedSentence]:
+    """Return the sentences of the response with their citations.
+
+    If `sample.metadata` has a list `citations` or `annotations` of the model's provider, only this list counts, and markers
+    are removed from the text. If entries of the list do not say where they belong, the response is one statement that cites
+    all of them.
+    """
+    response = sample.response or ""
+    passages = CitedPassages(sample.contexts or ())
+    markers = _find_markers(response, passages)
+    listed = read_list(sample, passages)
+    sources = [match.span() for match in _SOURCE_LIST.finditer(response)]
+    text = _Removal(response, [*((marker.start, marker.end) for marker in markers), *sources])
+    if listed is None:
+        in_text = [marker for marker in markers if not any(a <= marker.start < b for a, b in sources)]
+        return _assign(text, in_text)
+    if any(citation.whole for citation in listed):
+        return [_sentence(" ".join(text.kept.split()), listed)] if find_sentences(text.kept) else []
+    return _assign(text, listed)
+
+
+class _Removal:
+    """A text without some of its parts, and where its characters are afterwards."""
+
+    def __init__(self, text: str, parts: Sequence[tuple[int, int]]) -> None:
+        self._starts: list[int] = []
+        self._offsets: list[int] = []
+        kept: list[str] = []
+        length = at = 0
+        for start, end in sorted(parts):
+            if end <= at:
+                continue
+            kept.append(text[at : max(start, at)])
+            if text[end : end + 1].isalnum() and kept[-1][-1:].strip():
+                kept[-1] += " "  # "tall.[1]It" must not become "tall.It"
+            length += len(kept[-1])
+            self._starts.append(end)
+            self._offsets.append(length - end)
+            at = end
+        self.kept = "".join([*kept, text[at:]])
+
+    def find(self, position: int) -> int:
+        """Return where a position of the text is in the kept text."""
+        index = bisect.bisect_right(self._starts, position) - 1
+        moved = position + (self._offsets[index] if index >= 0 else 0)
+        following = index + 1
+        if following < len(self._starts):  # inside of a removed part
+            moved = min(moved, self._starts[following] + self._offsets[following])
+        return moved
+
+
+def _assign(text: _Removal, citations: Sequence[Citation]) -> list[CitedSentence]:
+    """Assign citations to sentences of the kept text."""
+    spans = find_sentences(text.kept)
+    of: list[list[Citation]] = [[] for _ in spans]
+    for citation in citations:
+        for n in _sentences_of(citation, text, spans):
+            of[n].append(citation)
+    return [_sentence(text.kept[start:end], each) for (start, end), each in zip(spans, of, strict=True)]
+
+
+def _sentences_of(citation: Citation, text: _Removal, spans: Sequence[tuple[int, int]]) -> list[int]:
+    start, end = text.find(citation.start), text.find(citation.end)
+    covered = [n for n, (first, last) in enumerate(spans) if first < end and start < last]
+    if covered or not spans:
+        return covered
+    before = bisect.bisect_right([first for first, _ in spans], max(0, start - 1)) - 1
+    line = text.kept.rfind("\n", 0, start) + 1
+    if before < 0 or not text.kept[line:start].strip(" \t-*\u2022>"):
+        # At the beginning of a line: the sentence that follows on this line, if there is one.
+        following = next((n for n, (first, _) in enumerate(spans) if first >= line), None)
+        if following is not None and "\n" not in text.kept[start : spans[following][0]]:
+            return [following]
+    return [max(0, before)]
+
+
+def _sentence(text: str, citations: Sequence[Citation]) -> CitedSentence:
+    cited = sorted({position for citation in citations for position in citation.cited})
+    unknown = dict.fromkeys(citation.label for citation in citations if not citation.cited)
+    return CitedSentence(text=re.sub(r"[ \t]{2,}", " ", text), cited=tuple(cited), unknown=tuple(unknown))
+
+
+def _find_markers(response: str, passages: CitedPassages) -> list[Citation]:
+    code = [match.span() for match in _CODE.finditer(response)]
+    found: list[tuple[re.Match[str], list[_Target]]] = []
+    for match in _MARKER.finditer(response):
+        if any(start < match.end() and match.start() < end for start, end in code):
+            continue
+        if targets := _targets(match, passages):
+            found.append((match, targets))
+    numbers = [target for _, targets in found for _, target in targets if isinstance(target, int)]
+    return [
+        Citation(
+            start=match.start(),
+            end=match.end(),
+            cited=passages.by_number(target, numbers) if isinstance(target, int) else target,
+            label=label,
+        )
+        for match, targets in found
+        for label, target in targets
+    ]
+
+
+def _targets(match: re.Match[str], passages: CitedPassages) -> list[_Target]:
+    """Return what a marker cites, as (label, number or positions), or nothing if the text is not a citation."""
+    if (wide := match["wide"]) is not None:
+        if special := _WIDE.fullmatch(wide.strip()):
+            label = f"\u3010{wide}\u3011"
+            if named := passages.by_name(special["name"]):
+                return [(label, named)]
+            # OpenAI writes message:index, and the index counts from 0.
+            number = int(special["number"])
+            return [(label, passages.by_index(number) if special["message"] else number)]
+        return _named_or_numbered(wide, passages)
+    if match["url"] is not None:
+        named = passages.by_name(match["url"]) or passages.by_name(match["label"])
+        return [(match["url"], named)] if named else _numbered(match["label"])
+    return _named_or_numbered(match["square"] or match["round"], passages)
+
+
+def _named_or_numbered(content: str, passages: CitedPassages) -> list[_Target]:
+    if (named := passages.by_name(content)) and not content.strip().isdigit():
+        return [(content.strip(), named)]
+    targets: list[_Target] = []
+    for item in re.split(r"\s*(?:[,;\u3001\uff0c]|&|\band\b|\bund\b)\s*", content.strip()):
+        if not item:
+            continue
+        if numbered := _numbered(item):
+            targets += numbered
+        elif (named := passages.by_name(item)) or passages.looks_like_id(item):
+            targets.append((item, named))
+        else:
+            return []
+    return targets
+
+
+def _numbered(item: str) -> list[_Target]:
+    match = _NUMBER.fullmatch(_KIND.sub("", item.strip()))
+    if match is None:
+        return []
+    first, last = int(match[1]), int(match[2] or match[1])
+    if not 0 <= last - first < _LONGEST_RANGE:
+        return []
+    return [(f"[{number}]", number) for number in range(first, last + 1)]
