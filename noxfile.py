@@ -40,6 +40,7 @@ OTHER_SESSIONS = tuple(
         "models",
         "replay",
         "servers",
+        "simulate",
         "vllm",
     )
 )
@@ -97,6 +98,13 @@ def slow(session: nox.Session) -> None:
     marks = "(slow or hypothesis) and not (bench or vllm or models or servers)"
     selected = ("-m", marks, "--hypothesis-profile=thorough", "--timeout=600")
     session.run("pytest", junit(session), *PARALLEL, *selected, *OTHER_SESSIONS, *session.posargs)
+
+
+@nox.session
+def simulate(session: nox.Session) -> None:
+    """Simulate alarms over thousands of quarters, and print the tables of docs/explanation/alarms.md (minutes to an hour)."""
+    session.install("-e", "packages/ragstone", *group("test"))
+    session.run("pytest", junit(session), *PARALLEL, "--timeout=3600", "-rP", "tests/simulate", *session.posargs)
 
 
 @nox.session

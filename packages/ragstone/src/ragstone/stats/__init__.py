@@ -30,6 +30,7 @@ from ragstone.stats._mean import failure_bounds as failure_bounds
 from ragstone.stats._multiple import DiscriminativePower as DiscriminativePower
 from ragstone.stats._multiple import discriminative_power as discriminative_power
 from ragstone.stats._multiple import holm
+from ragstone.stats._online.alarms import AlarmBudget, CalendarDetector
 from ragstone.stats._online.bernstein import BernsteinSequence
 from ragstone.stats._online.betting import BettingSequence
 from ragstone.stats._online.detector import ShiryaevRobertsDetector
@@ -54,8 +55,10 @@ from ragstone.stats._weight import hajek_mean
 
 __all__ = [
     "Agreement",
+    "AlarmBudget",
     "BernsteinSequence",
     "BettingSequence",
+    "CalendarDetector",
     "DifferenceSequence",
     "Estimate",
     "ManskiSequence",
