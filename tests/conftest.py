@@ -18,7 +18,7 @@ settings.register_profile("ragstone", COMMON, max_examples=30)
 settings.register_profile("thorough", COMMON, max_examples=200)
 settings.load_profile("ragstone")
 
-_ENVIRONMENT = ("RAGSTONE_CACHE", "RAGSTONE_JUDGE", "RAGSTONE_READER", "RAGSTONE_WEBHOOK_SECRET")
+_ENVIRONMENT = ("RAGSTONE_CACHE", "RAGSTONE_EMBEDDER", "RAGSTONE_JUDGE", "RAGSTONE_READER", "RAGSTONE_WEBHOOK_SECRET")
 _ENVIRONMENT_PREFIXES = ("OPENAI_", "LANGSMITH_", "LANGCHAIN_", "LANGFUSE_", "MLFLOW_", "OTEL_", "PHOENIX_")
 # Printed tables fit the terminal; here they have one line a row, whatever terminal the tests run in.
 os.environ["COLUMNS"] = "250"

@@ -13,17 +13,19 @@ from ragstone.errors import JudgeError
 from ragstone.judges import Prompt
 from ragstone.metrics import (
     Criterion,
+    EmbedderMetric,
     Metric,
     MetricBase,
     ReaderMetric,
     UdcgTheta,
     WorkedExample,
     all_metrics,
+    bind_embedder,
     bind_reader,
 )
 from ragstone.schema import Failure, NotApplicable, Score, sample_from_row
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeJudge, FakeReader, make_sample
+from ragstone.testing import FakeEmbedder, FakeJudge, FakeReader, make_sample
 
 CRITERIA = (
     Criterion("Does the answer name its source?", needs=("query", "response")),
@@ -34,6 +36,7 @@ CRITERIA = (
     Criterion("Do the passages cover it?", needs=("contexts", "sub_questions"), direction="lower", name="acme.covered"),
 )
 ALL = bind_reader([*all_metrics(), *CRITERIA, UdcgTheta([0.6, 0.4], [0.3, -0.1])], FakeReader)[0]
+ALL = bind_embedder(ALL, FakeEmbedder)[0]
 CARDS = pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.card.name)
 
 
@@ -121,6 +124,8 @@ def worked(metric, **fields):
     if isinstance(metric, ReaderMetric):
         p_abstain = iter(example.abstentions)
         metric = metric.with_reader(FakeReader(lambda query, passages: next(p_abstain)))
+    if isinstance(metric, EmbedderMetric):
+        metric = metric.with_embedder(FakeEmbedder(example.cosines))
     sample = sample_from_row(example.row, position=1).model_copy(update=fields)
     return score(metric, sample, replying(example.replies))
 

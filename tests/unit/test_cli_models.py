@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from ragstone.cli._models import JudgeOptions, ModelOptions, takes_models
+from ragstone.cli._models import JudgeOptions, ModelOptions, ScoringModelOptions, takes_models
 from ragstone.judges import OpenAICompatibleJudge, OptionNames
 
 VALUES = {
@@ -99,6 +99,33 @@ def test_no_option_is_dropped(monkeypatch, tmp_path):
             "option_names": OptionNames(role, "command line"),
         } == connection
     assert "kept" == os.environ["RAGSTONE_CACHE"]
+
+
+def test_options_of_the_embedder(monkeypatch):
+    """They reach it with the limits of the other models, but not with the prices of chat models."""
+    seen = []
+    monkeypatch.setattr(
+        "ragstone.judges._endpoint_options.embedder_from",
+        lambda spec, **options: seen.append((spec, options)) or "made",
+    )
+    monkeypatch.setenv("EMBEDDER_KEY", "key of the embedder")
+    own = {"embedder": "http://127.0.0.1:3/v1", "embedder_model": "e", "embedder_api_key_env": "EMBEDDER_KEY"}
+    assert {field.name for field in fields(ScoringModelOptions)} == {*VALUES, *own, "tables"}
+    assert "made" == ScoringModelOptions(**VALUES | own).build_embedder()
+    ((spec, options),) = seen
+    connection = options.pop("connection")
+    assert ("http://127.0.0.1:3/v1", {}) == (spec, options)
+    assert "Budget(calls=15, tokens=16, usd=17.0)" == repr(connection.pop("budget"))
+    assert {
+        "model": "e",
+        "api_key": "key of the embedder",
+        "max_concurrent_requests": 12,
+        "requests_per_minute": 13.0,
+        "tokens_per_minute": 14.0,
+        "affinity_header": "x-session-id",
+        "option_names": OptionNames("embedder", "command line"),
+    } == connection
+    assert ScoringModelOptions().build_embedder() is None
 
 
 def test_a_reader_alone_judges_where_nobody_else_is_named(monkeypatch):

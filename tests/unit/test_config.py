@@ -63,7 +63,10 @@ def test_a_monitor_by_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("metricss = 1", "sets 'metricss', which is not an argument of Monitor. Arguments: judge, reader, metrics"),
+        (
+            "metricss = 1",
+            "sets 'metricss', which is not an argument of Monitor. Arguments: judge, reader, embedder, metrics",
+        ),
         ("store = ", "cannot be read: Invalid value"),
         (None, "cannot be read: .*No such file"),
     ],

@@ -11,9 +11,9 @@ import threading
 
 import pytest
 
+from ragstone._util.local_model import LocalModel
 from ragstone.errors import ConfigurationError, MissingExtraError
 from ragstone.metrics import SEMANTIC, AnswerCorrectness, BertScore, EmbeddingSimilarity, VeraComposite, resolve_metrics
-from ragstone.metrics._local import LocalModel
 from ragstone.metrics.semantic._bertscore import f1_of
 from ragstone.metrics.vera.composite import enriched
 from ragstone.scoring import Scorer

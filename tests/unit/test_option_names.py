@@ -11,7 +11,7 @@ import typer
 
 import ragstone
 from command_line import app
-from ragstone.judges import ChatReader, ConnectionOptions, judge_from
+from ragstone.judges import ChatReader, ConnectionOptions, embedder_from, judge_from
 from ragstone.replay import areplay_traces
 from ragstone.research import build_dataset, correlate_udcg, fit_udcg, rank_udcg, topicality, validate_metrics
 from ragstone.worker import ScoringSetup, Worker
@@ -61,6 +61,7 @@ def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
 COMMANDS = dict(commands(typer.main.get_command(app)))
 OF_OBJECTS = {
     "judge-": {*inspect.signature(judge_from).parameters, "model", "api_key_env"},
+    "embedder-": {*inspect.signature(embedder_from).parameters, "model", "api_key_env"},
     "reader-": {*inspect.signature(ChatReader.__init__).parameters, "api_key_env"},
 }
 

@@ -41,14 +41,14 @@ PUBLIC = {
     """,
     "ragstone.judges": """
         AbstentionEstimate Budget Capabilities ChatModel ChatReader ChatRequest ClientSettings Completion
-        ConstrainedModel ExactModel FunctionModel JsonReply Judge JudgeIdentity LexicalJudge Message ModelJudge
+        ConstrainedModel Embedder EndpointEmbedder ExactModel FunctionModel JsonReply Judge JudgeIdentity LexicalJudge LocalEmbedder Message ModelJudge
         NumberReply OpenAICompatibleJudge OpenAICompatibleModel Prompt Reader ReplyCache ReplyLogprobs TextReply
         TokenLogprobs VllmModel is_baseline parse_number record_usage
     """,
     "ragstone.metrics": """
-        CCRS CITATION CRUX RAGAS RAGCHECKER RANKING SEMANTIC TEXT VERA AnswerCorrectness BertScore Bleu ChrF
-        Criterion EmbeddingSimilarity ExactMatch Metric MetricBase MetricCard RougeL RougeN TokenF1 Udcg UdcgTheta
-        VeraComposite WorkedExample all_metrics compute_once corpus_bleu corpus_chrf read_criteria resolve_metrics
+        CCRS CITATION COSINE CRUX RAGAS RAGCHECKER RANKING SEMANTIC TEXT VERA AnswerCorrectness BertScore Bleu ChrF
+        Criterion EmbeddingSimilarity ExactMatch Metric MetricBase MetricCard RagasAnswerRelevancyCosine RougeL RougeN TokenF1 Udcg UdcgTheta
+        VeraAnswerRelevanceCosine VeraComposite WorkedExample all_metrics compute_once corpus_bleu corpus_chrf read_criteria resolve_metrics
     """,
     "ragstone.metrics.ranking": """
         AlphaNdcg JudgedRankingMetric RankingMetric alpha_ndcg average_precision f1 hit_rate ndcg precision
@@ -79,7 +79,7 @@ PUBLIC = {
         SqliteStore
     """,
     "ragstone.testing": """
-        FakeJudge FakeReader JudgeContract MemoryRecorder MemorySink ScriptedModel SinkContract SinkOutageContract
+        FakeEmbedder FakeJudge FakeReader JudgeContract MemoryRecorder MemorySink ScriptedModel SinkContract SinkOutageContract
         make_sample make_trace
     """,
     "ragstone.monitor": """

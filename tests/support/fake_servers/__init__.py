@@ -3,6 +3,7 @@
 from fake_servers.capture_server import RecordingServer
 from fake_servers.dialect_server import FakeDialectServer
 from fake_servers.dialects import DIALECTS
+from fake_servers.embedding_server import FakeEmbeddingServer
 from fake_servers.judge_dialects import JUDGE_DIALECTS
 from fake_servers.judge_server import FakeJudgeServer
 from fake_servers.loopback import Reply, Request
@@ -12,6 +13,7 @@ __all__ = [
     "DIALECTS",
     "JUDGE_DIALECTS",
     "FakeDialectServer",
+    "FakeEmbeddingServer",
     "FakeJudgeServer",
     "FakeModelServer",
     "RecordingServer",

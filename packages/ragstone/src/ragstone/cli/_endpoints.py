@@ -1,4 +1,4 @@
-"""Options that name the endpoints of judge and reader, and the tables `[judge]` and `[reader]` of `--config`."""
+"""Options that name the endpoints of judge, reader and embedder, and their tables in the file of `--config`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from ragstone.cli._panels import JUDGE, READER
+from ragstone.cli._panels import EMBEDDER, JUDGE, READER
 from ragstone.judges import ROLES, ConnectionOptions, EndpointOptions, OptionNames, Role
 
 __all__ = [
+    "EmbedderKeyOption",
+    "EmbedderModelOption",
+    "EmbedderOption",
     "JudgeKeyOption",
     "JudgeModelOption",
     "JudgeOption",
@@ -77,10 +80,36 @@ ReaderKeyOption = Annotated[
         help="Environment variable with the reader's API key. Default: as for the judge.",
     ),
 ]
+EmbedderOption = Annotated[
+    str | None,
+    typer.Option(
+        "--embedder",
+        rich_help_panel=EMBEDDER,
+        help="The embedding model, for cosine: http://host:port/v1, openai:MODEL, local:MODEL or lexical. Default: "
+        "$RAGSTONE_EMBEDDER, otherwise lexical.",
+    ),
+]
+EmbedderModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--embedder-model",
+        rich_help_panel=EMBEDDER,
+        help="Name of the model at the URL of --embedder. Default: the only model that the server serves.",
+    ),
+]
+EmbedderKeyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--embedder-api-key-env",
+        metavar="VARIABLE",
+        rich_help_panel=EMBEDDER,
+        help="Environment variable with the embedder's API key. Default: as for the judge.",
+    ),
+]
 
 
 def read_tables(values: Mapping[str, Any], source: str) -> Tables:
-    """Read the tables `[judge]` and `[reader]` of a configuration.
+    """Read the tables `[judge]`, `[reader]` and `[embedder]` of a configuration.
 
     Raises:
         ConfigurationError: If a table has an unknown key or an invalid value.

@@ -27,7 +27,7 @@ from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._estimate import CallLatencyOption, DryRunOption, print_estimate
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._failed_share import MAX_FAILED_SHARE, FailedShareOption, describe_excess
-from ragstone.cli._models import ModelOptions, takes_models
+from ragstone.cli._models import ScoringModelOptions, takes_models
 from ragstone.cli._options import (
     ClusterOption,
     ConcurrencyOption,
@@ -108,7 +108,7 @@ def evaluate_command(
     cluster: ClusterOption = "auto",
     json_output: JsonOption = False,
     *,
-    models: ModelOptions,
+    models: ScoringModelOptions,
 ) -> None:
     """Score a file of samples, and print each metric's mean, 95% confidence interval and counts."""
     if output is not None and not output.absolute().parent.is_dir():
@@ -157,6 +157,7 @@ def evaluate_command(
                 stop_early=stop_early,
                 judge=judge,
                 reader=reader,
+                embedder=models.build_embedder(),
                 sinks=sink or (),
                 fields=fields,
                 references=_references(references),
@@ -231,7 +232,7 @@ def _print_dry_run(
     samples: Sequence[Sample],
     rejected: Sequence[str],
     metrics: Sequence[str],
-    models: ModelOptions,
+    models: ScoringModelOptions,
     call_latency_s: float,
     *,
     reasons: int,

@@ -12,7 +12,7 @@ import typer
 
 from ragstone.capture import redact_secrets
 from ragstone.cli._criterion import CriterionOption, parse_metrics
-from ragstone.cli._models import ModelOptions, takes_models
+from ragstone.cli._models import ScoringModelOptions, takes_models
 from ragstone.cli._options import (
     ConcurrencyOption,
     DeadlineOption,
@@ -67,7 +67,7 @@ def ingest_command(
     no_redact: NoRedactOption = False,
     retriever_tool: RetrieverToolOption = None,
     *,
-    models: ModelOptions,
+    models: ScoringModelOptions,
 ) -> None:
     """Receive OTLP from instrumented applications, and score their requests. SIGTERM or Ctrl-C stops it cleanly."""
     # Imported here, because no other command needs the server.
@@ -80,6 +80,7 @@ def ingest_command(
         parse_metrics(metrics, criterion),
         judge=judge,
         reader=reader,
+        embedder=models.build_embedder(),
         sinks=sink or (),
         concurrency=concurrency,
         deadline_s=deadline_s,

@@ -74,6 +74,8 @@ def _cost(card: MetricCard) -> str:
     cost = [f"judge {' + '.join(judge)}"] if judge else []
     if card.reader_calls_per_passage:
         cost.append(f"reader {card.reader_calls_per_passage} per passage")
+    if card.embedder_calls:
+        cost.append(f"embedder {card.embedder_calls} per sample")
     if card.extra is not None:
         cost.append(f"needs {card.extra.extra}")
     return ", ".join(cost) or "none"
@@ -102,6 +104,8 @@ def _worked(example: WorkedExample) -> list[str]:
     lines = ["example", text_table(fields, header=False, indent=2)]
     for construct, reply in example.replies.items():
         lines.append(f"  judge reply for {construct}: {_plain(reply)}")
+    if example.cosines:
+        lines.append(f"  cosines of the query's embedding: {', '.join(f'{c:g}' for c in example.cosines)}")
     if example.abstentions:
         lines.append(f"  reader's p(abstain) for each passage: {', '.join(f'{p:g}' for p in example.abstentions)}")
     value = "depends on the model" if example.value is None else f"{example.value:.4g}"

@@ -1,6 +1,7 @@
 """Options of every command that calls models: models, their settings and limits.
 
-A command takes `models: ModelOptions` (`JudgeOptions` if it does not use a reader, `EndpointsOptions` if it only probes) and
+A command takes `models: ModelOptions` (`JudgeOptions` if it does not use a reader, `ScoringModelOptions` if it
+scores with any metric, `EndpointsOptions` if it only probes) and
 is decorated with `@takes_models`.
 Typer then offers all of these options, and the command receives them as one object.
 """
@@ -30,6 +31,9 @@ from ragstone.cli._connection import (
     build_connection,
 )
 from ragstone.cli._endpoints import (
+    EmbedderKeyOption,
+    EmbedderModelOption,
+    EmbedderOption,
     JudgeKeyOption,
     JudgeModelOption,
     JudgeOption,
@@ -42,9 +46,9 @@ from ragstone.cli._endpoints import (
 from ragstone.cli._panels import LIMITS
 from ragstone.cli._reader import AbstentionOption, DrawsOption, EstimatorOption, ReaderPromptOption
 from ragstone.cli._score import NumberTokensOption, ScoreDrawsOption, ScoreModeOption
-from ragstone.judges import ConnectionOptions, EndpointOptions, Judge, Reader
+from ragstone.judges import ConnectionOptions, Embedder, EndpointOptions, Judge, Reader
 
-__all__ = ["EndpointsOptions", "JudgeOptions", "ModelOptions", "takes_models"]
+__all__ = ["EndpointsOptions", "JudgeOptions", "ModelOptions", "ScoringModelOptions", "takes_models"]
 
 CacheOption = Annotated[
     Path | None,
@@ -229,6 +233,33 @@ class ModelOptions(JudgeOptions):
 
     def _judge_options(self) -> dict[str, Any]:
         return {"score_mode": self.judge_score_mode, "draws": self.judge_draws}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringModelOptions(ModelOptions):
+    """Options of the judge, of its ratings, of the reader and of the embedder."""
+
+    embedder: EmbedderOption = None
+    embedder_model: EmbedderModelOption = None
+    embedder_api_key_env: EmbedderKeyOption = None
+
+    def build_embedder(self) -> Embedder | None:
+        """Build the embedder, or return None if no option names one.
+
+        Raises:
+            ConfigurationError: If a value is invalid.
+        """
+        # `--usd-per-million-tokens` has the prices of chat models. Those of the embedder are in its table.
+        limits = ConnectionOptions(**self._limits)
+        limits.pop("usd_per_million_tokens", None)
+        return merge_endpoint(
+            "embedder",
+            self.tables,
+            url=self.embedder,
+            model=self.embedder_model,
+            api_key_env=self.embedder_api_key_env,
+            limits=limits,
+        ).build_embedder()
 
 
 def takes_models(command: Callable[..., None]) -> Callable[..., None]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["APPLICATION", "JUDGE", "LIMITS", "OUTPUT", "READER", "STATISTICS"]
+__all__ = ["APPLICATION", "EMBEDDER", "JUDGE", "LIMITS", "OUTPUT", "READER", "STATISTICS"]
 
 APPLICATION: Final = "Application"
 JUDGE: Final = "Judge"
 READER: Final = "Reader"
+EMBEDDER: Final = "Embedder"
 LIMITS: Final = "Limits and budget"
 STATISTICS: Final = "Statistics"
 OUTPUT: Final = "Output"

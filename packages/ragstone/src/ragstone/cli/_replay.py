@@ -18,7 +18,7 @@ from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._estimate import CallLatencyOption, DryRunOption, print_estimate
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._failed_share import MAX_FAILED_SHARE, FailedShareOption, describe_excess
-from ragstone.cli._models import ModelOptions, takes_models
+from ragstone.cli._models import ScoringModelOptions, takes_models
 from ragstone.cli._options import (
     ConcurrencyOption,
     DeadlineOption,
@@ -84,7 +84,7 @@ def replay_command(
     retriever_tool: RetrieverToolOption = None,
     json_output: JsonOption = False,
     *,
-    models: ModelOptions,
+    models: ScoringModelOptions,
 ) -> None:
     """Score exported traces of other tools, and deliver the scores. The same command resumes an interrupted run."""
     tools = parse_retriever_tools(retriever_tool)
@@ -114,6 +114,7 @@ def replay_command(
                 store=store,
                 judge=judge,
                 reader=reader,
+                embedder=models.build_embedder(),
                 sinks=sink or (),
                 format=format,
                 retriever_tools=tools,
@@ -299,7 +300,7 @@ def _skipped_lines(skipped: Sequence[RejectedRecord]) -> Iterator[str]:
 
 
 def _print_plan(
-    plan: ReplayPlan, models: ModelOptions, call_latency_s: float, *, reasons: int, json_output: bool
+    plan: ReplayPlan, models: ScoringModelOptions, call_latency_s: float, *, reasons: int, json_output: bool
 ) -> None:
     if not json_output:
         print_text("\n".join([*_file_lines(plan.files, planned=True), *_skipped_lines(plan.skipped)]))

@@ -12,7 +12,7 @@ import typer
 from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._failed_share import MAX_FAILED_SHARE, FailedShareOption, describe_excess
-from ragstone.cli._models import ModelOptions, takes_models
+from ragstone.cli._models import ScoringModelOptions, takes_models
 from ragstone.cli._options import ConcurrencyOption, DeadlineOption, MaxOutageOption, MetricsOption, SinkOption
 from ragstone.cli._output import print_text
 from ragstone.cli._reasons import ReasonsOption
@@ -39,7 +39,7 @@ def worker_command(
     ] = False,
     max_failed_share: FailedShareOption = MAX_FAILED_SHARE,
     *,
-    models: ModelOptions,
+    models: ScoringModelOptions,
 ) -> None:
     """Own a store: score captured requests and deliver the outcomes. SIGTERM or Ctrl-C stops it cleanly."""
     if not is_database_url(store) and not Path(store).absolute().parent.is_dir():
@@ -49,6 +49,7 @@ def worker_command(
         parse_metrics(metrics, criterion),
         judge=judge,
         reader=reader,
+        embedder=models.build_embedder(),
         sinks=sink or (),
         concurrency=concurrency,
         deadline_s=deadline_s,

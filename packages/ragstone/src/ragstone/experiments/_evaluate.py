@@ -26,7 +26,7 @@ from ragstone.experiments._summary import MetricSummary, format_table, summarize
 from ragstone.experiments._views.build import build_report, find_worst
 from ragstone.experiments._views.source import Dependence, Rows
 from ragstone.experiments._views.write import write_report
-from ragstone.judges import Judge, JudgeIdentity, Reader, is_any_endpoint_down, is_baseline, wait_for_outages
+from ragstone.judges import Embedder, Judge, JudgeIdentity, Reader, is_any_endpoint_down, is_baseline, wait_for_outages
 from ragstone.metrics import Metric, MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, Usage
 from ragstone.scoring import JudgedCounts, Scorer, explain_worst
@@ -301,6 +301,7 @@ async def aevaluate(
     app: object | None = None,
     judge: str | Judge | None = None,
     reader: str | Reader | None = None,
+    embedder: str | Embedder | None = None,
     sinks: Sequence[str | Sink] = (),
     fields: Mapping[str, str] | None = None,
     references: Mapping[str, Sequence[str]] | None = None,
@@ -332,6 +333,8 @@ async def aevaluate(
         judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`. Default: `RAGSTONE_JUDGE`, otherwise "lexical".
         reader: The application's generator, for metrics that need it ("udcg"): the forms of `judge`, or a `Reader`
             (a `ChatReader` with the application's own prompt). Default: `RAGSTONE_READER`, otherwise the judge's model.
+        embedder: The embedding model, for metrics that need it ("cosine"): "http://host:port/v1", "openai:MODEL",
+            "local:MODEL" or an `Embedder`. Default: `RAGSTONE_EMBEDDER`, otherwise "lexical".
         sinks: Destinations for the outcomes, in addition to the returned `Experiment`.
         fields: The data's column names by Ragstone's field names, for unknown column names.
         references: References by sample id, for samples without a reference.
@@ -387,6 +390,7 @@ async def aevaluate(
         metrics,
         judge=judge,
         reader=reader,
+        embedder=embedder,
         sinks=sinks,
         concurrency=concurrency,
         deadline_s=deadline_s,
@@ -493,6 +497,7 @@ def evaluate(
     app: object | None = None,
     judge: str | Judge | None = None,
     reader: str | Reader | None = None,
+    embedder: str | Embedder | None = None,
     sinks: Sequence[str | Sink] = (),
     fields: Mapping[str, str] | None = None,
     references: Mapping[str, Sequence[str]] | None = None,
@@ -523,6 +528,7 @@ def evaluate(
             app=app,
             judge=judge,
             reader=reader,
+            embedder=embedder,
             sinks=sinks,
             fields=fields,
             references=references,

@@ -6,6 +6,7 @@ from ragstone.judges._client_settings import ClientSettings
 from ragstone.judges._endpoint_options import ROLES as ROLES
 from ragstone.judges._endpoint_options import EndpointOptions as EndpointOptions
 from ragstone.judges._factory import OpenAICompatibleJudge
+from ragstone.judges._factory import embedder_from as embedder_from
 from ragstone.judges._factory import judge_from as judge_from
 from ragstone.judges._factory import reader_from as reader_from
 from ragstone.judges._limits.gate import OutageTimer as OutageTimer
@@ -32,6 +33,7 @@ from ragstone.judges._option_names import Role as Role
 from ragstone.judges._parse import parse_number
 from ragstone.judges._protocol import (
     AbstentionEstimate,
+    Embedder,
     JsonReply,
     Judge,
     JudgeIdentity,
@@ -43,8 +45,10 @@ from ragstone.judges._protocol import (
 )
 from ragstone.judges._protocol import Preparable as Preparable
 from ragstone.judges._render import Message
+from ragstone.judges.dry_run import DryRunEmbedder as DryRunEmbedder
 from ragstone.judges.dry_run import DryRunJudge as DryRunJudge
 from ragstone.judges.dry_run import DryRunReader as DryRunReader
+from ragstone.judges.embedder import EndpointEmbedder, LocalEmbedder
 from ragstone.judges.function_model import FunctionModel
 from ragstone.judges.lexical import BASELINE_NOTE as BASELINE_NOTE
 from ragstone.judges.lexical import LexicalJudge
@@ -63,12 +67,15 @@ __all__ = [
     "ClientSettings",
     "Completion",
     "ConstrainedModel",
+    "Embedder",
+    "EndpointEmbedder",
     "ExactModel",
     "FunctionModel",
     "JsonReply",
     "Judge",
     "JudgeIdentity",
     "LexicalJudge",
+    "LocalEmbedder",
     "Message",
     "ModelJudge",
     "NumberReply",

@@ -1,4 +1,4 @@
-"""Options of the endpoints of judge and reader: the TOML tables `[judge]` and `[reader]`, and command-line options."""
+"""Options of the endpoints of judge, reader and embedder: the TOML tables of these names, and command-line options."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final, Self, cast, get_args
 
 from ragstone.errors import ConfigurationError
-from ragstone.judges._factory import judge_from, reader_from
+from ragstone.judges._factory import embedder_from, judge_from, reader_from
 from ragstone.judges._option_names import OptionNames, Role
-from ragstone.judges._protocol import Judge, Reader
+from ragstone.judges._protocol import Embedder, Judge, Reader
 from ragstone.judges.openai_model import ConnectionOptions
 
 __all__ = ["ROLES", "EndpointOptions"]
@@ -117,7 +117,7 @@ _CONNECTION: Final[dict[str, Convert]] = {
     "tokens_per_minute": _number(0),
     "affinity_header": _text,
 }
-"""Keys that both roles have, and that `OpenAICompatibleModel` takes."""
+"""Keys that all roles have, and that `OpenAICompatibleModel` takes."""
 _OF_ROLE: Final[dict[Role, dict[str, Convert]]] = {
     "judge": {
         "score_mode": _one_of("single", "expected", "sampled", "reasoned"),
@@ -131,13 +131,17 @@ _OF_ROLE: Final[dict[Role, dict[str, Convert]]] = {
         "max_draws": _integer(1),
         "max_tokens": _integer(1),
     },
+    "embedder": {
+        "batch_size": _integer(1),
+        "device": _text,
+    },
 }
-"""Keys of one role, which `judge_from` or `ChatReader` takes."""
+"""Keys of one role, which `judge_from`, `ChatReader` or `embedder_from` takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointOptions:
-    """Options of the judge or of the reader."""
+    """Options of the judge, of the reader or of the embedder."""
 
     names: OptionNames
     url: str | None = None
@@ -147,7 +151,7 @@ class EndpointOptions:
     connection: ConnectionOptions = field(default_factory=ConnectionOptions)
     """Arguments of the model."""
     own: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of the judge (score mode, draws) or of the reader (prompt, abstention)."""
+    """Arguments of the judge (score mode, draws), the reader (prompt, abstention) or the embedder (batch size)."""
 
     @classmethod
     def from_table(cls, role: Role, table: Mapping[str, Any], *, source: str, names: OptionNames) -> Self:
@@ -251,6 +255,29 @@ class EndpointOptions:
         if isinstance(prompt := own.get("prompt"), Path):
             own["prompt"] = _read_prompt(prompt, self.names)
         return reader_from(options.url, judge=judge_from(judge), connection=options.resolve(), **own)
+
+    def build_embedder(self) -> Embedder | None:
+        """Create the embedder.
+
+        Returns:
+            The embedder, or None if neither an option nor the environment names one.
+
+        Raises:
+            ConfigurationError: If a value is invalid, or options of an embedder are given without naming one.
+        """
+        if not (self.url or os.environ.get("RAGSTONE_EMBEDDER")):
+            if (key := self._given_key()) is not None:
+                raise ConfigurationError(
+                    f"{self.names.option(key)} is an option of an embedder, and none is named. Name it with "
+                    f"{self.names.option('url')}"
+                )
+            return None
+        return embedder_from(self.url, connection=self.resolve(), **self.own)
+
+    def _given_key(self) -> str | None:
+        """Return an option of the embedder that is given, or None. Limits apply to all models, so they do not count."""
+        own = next(iter(self.own), None)
+        return own or self._endpoint_key() or ("model" if self.connection.get("model") else None)
 
     def _endpoint_key(self) -> str | None:
         """Return an option that is given and describes an endpoint, or None."""

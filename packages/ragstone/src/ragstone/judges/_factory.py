@@ -1,4 +1,4 @@
-"""Creation of judges and readers from strings (`judge=`, `reader=`)."""
+"""Creation of judges, readers and embedders from strings (`judge=`, `reader=`, `embedder=`)."""
 
 from __future__ import annotations
 
@@ -9,21 +9,28 @@ import re
 from typing import Any, Final, TypedDict, Unpack
 from urllib.parse import parse_qsl
 
+from ragstone._util.local_model import MODELS, check_installed
 from ragstone.errors import ConfigurationError
 from ragstone.judges._model_judge import ModelJudge, ScoreMode
 from ragstone.judges._option_names import OptionNames
-from ragstone.judges._protocol import Judge, Reader
-from ragstone.judges.lexical import LexicalJudge, LexicalReader
+from ragstone.judges._protocol import Embedder, Judge, Reader
+from ragstone.judges.embedder import EndpointEmbedder, LocalEmbedder
+from ragstone.judges.lexical import LexicalEmbedder, LexicalJudge, LexicalReader
 from ragstone.judges.openai_model import ConnectionOptions, OpenAICompatibleModel
 from ragstone.judges.reader import ChatReader, ReaderOptions
 from ragstone.judges.vllm_engine import VllmModel
 
-__all__ = ["OpenAICompatibleJudge", "judge_from", "reader_from"]
+__all__ = ["OpenAICompatibleJudge", "embedder_from", "judge_from", "reader_from"]
 
 _OPENAI_URL: Final = "https://api.openai.com/v1"
 _FORMS: Final = (
     "'http://host:8000/v1' (the model is read from the server), 'openai:MODEL' (with OPENAI_API_KEY, and OPENAI_BASE_URL for "
     "another endpoint), 'vllm:MODEL' (vLLM in this process), 'lexical' (the baseline without a model)"
+)
+_EMBEDDER_FORMS: Final = (
+    "'http://host:8000/v1' (an endpoint with /v1/embeddings), 'openai:MODEL' (with OPENAI_API_KEY, and OPENAI_BASE_URL for "
+    "another endpoint), 'local:MODEL' (a sentence-transformers model: a directory, or a name on the hub), 'lexical' (the "
+    "baseline without a model)"
 )
 
 
@@ -136,7 +143,8 @@ def judge_from(
     if kind in ("http", "https"):
         return OpenAICompatibleJudge(spec, **options, **connection)
     if kind == "openai" and model:
-        return _openai(model, options, connection, names)
+        base_url, connection = _at_openai(model, connection, names)
+        return OpenAICompatibleJudge(base_url, **options, **connection)
     if kind == "vllm" and model:
         _check_no_endpoint_options(spec, connection, names)
         return ModelJudge(_vllm(model), **options)
@@ -227,9 +235,60 @@ def reader_from(
     raise ConfigurationError(f"judge={judge!r} does not have a model that could read passages. Name one with reader=")
 
 
-def _openai(
-    model: str, options: _ScoringOptions, connection: ConnectionOptions, names: OptionNames
-) -> OpenAICompatibleJudge:
+def embedder_from(
+    spec: str | Embedder | None = None,
+    *,
+    connection: ConnectionOptions | None = None,
+    batch_size: int = 64,
+    device: str | None = None,
+) -> Embedder:
+    """Create the embedder that `spec` names. None uses `RAGSTONE_EMBEDDER` from the environment, else the lexical baseline.
+
+    Args:
+        spec: "http://host:8000/v1" (without credentials), "openai:MODEL", "local:MODEL" (a sentence-transformers model:
+            a directory, or a name on the hub), "lexical", or an `Embedder` object.
+        connection: Options of `OpenAICompatibleModel` (a key, limits, a budget), for an embedder that is an endpoint.
+        batch_size: Maximum number of texts in one request, or that a local model encodes at once.
+        device: Device of a local model ("cpu", "cuda"). None: sentence-transformers chooses.
+
+    Raises:
+        ConfigurationError: If `spec` is not the name of an embedder.
+        MissingExtraError: If a local model is named, and sentence-transformers is not installed.
+
+    Example:
+        ```python
+        embedder = embedder_from("local:/models/all-MiniLM-L6-v2")
+        ```
+    """
+    names = (connection or {}).get("option_names") or OptionNames("embedder")
+    connection = {**(connection or {}), "option_names": names}
+    shown: str | None = None
+    if spec is None:
+        spec = os.environ.get("RAGSTONE_EMBEDDER") or "lexical"
+        shown = f"RAGSTONE_EMBEDDER={spec!r}"
+    if not isinstance(spec, str):
+        candidate: object = spec
+        if isinstance(candidate, Embedder) and not isinstance(candidate, type):
+            return candidate
+        raise ConfigurationError(f"{spec!r} is not an embedder. Known forms: {_EMBEDDER_FORMS}, or an Embedder object")
+    spec = spec.strip()
+    kind, _, model = spec.partition(":")
+    if kind in ("http", "https"):
+        return EndpointEmbedder(spec, batch_size=batch_size, **connection)
+    if kind == "openai" and model:
+        base_url, connection = _at_openai(model, connection, names)
+        return EndpointEmbedder(base_url, batch_size=batch_size, **connection)
+    if spec == "lexical" or (kind == "local" and model):
+        _check_no_endpoint_options(spec, connection, names)
+        if spec == "lexical":
+            return LexicalEmbedder()
+        check_installed(MODELS, f"The embedder {spec!r}")
+        return LocalEmbedder(model, device=device, batch_size=batch_size)
+    raise ConfigurationError(f"{shown or names.value('url', spec)} is unknown. Known forms: {_EMBEDDER_FORMS}")
+
+
+def _at_openai(model: str, connection: ConnectionOptions, names: OptionNames) -> tuple[str, ConnectionOptions]:
+    """Return the base URL and the options for "openai:MODEL"."""
     base_url = os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL
     api_key = connection.get("api_key") or os.environ.get("OPENAI_API_KEY")
     spec = f"openai:{model}"
@@ -241,8 +300,7 @@ def _openai(
         raise ConfigurationError(
             f"{names.value('url', spec)} and {names.value('model', other)} name two models. Omit one"
         )
-    client: ConnectionOptions = {**connection, "model": model, "api_key": api_key}
-    return OpenAICompatibleJudge(base_url, **options, **client)
+    return base_url, {**connection, "model": model, "api_key": api_key}
 
 
 def _vllm(model: str) -> VllmModel:

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 __all__ = ["OptionNames", "Role"]
 
-Role = Literal["judge", "reader"]
+Role = Literal["judge", "reader", "embedder"]
 
 _FLAGS: Final = {
     "url": "--{role}",
@@ -21,11 +21,13 @@ _FLAGS: Final = {
     "prompt": "--{role}-prompt",
 }
 """Options that are flags of the commands. All others are keys of a table only."""
+_NO_FLAGS: Final[frozenset[tuple[str, str]]] = frozenset({("embedder", "usd_per_million_tokens")})
+"""Flags that do not apply to a role: embedders have other prices than chat models."""
 
 
 @dataclass(frozen=True, slots=True)
 class OptionNames:
-    """Names of the options of a judge or a reader: arguments, command-line options, or keys of a TOML table."""
+    """Names of the options of a judge, a reader or an embedder: arguments, command-line options, or keys of a TOML table."""
 
     role: Role = "judge"
     interface: Literal["python", "command line", "file"] = "python"
@@ -41,7 +43,7 @@ class OptionNames:
         Args:
             key: Name of the argument, such as "model".
         """
-        if self.interface == "command line" and key in _FLAGS:
+        if self._has_flag(key):
             return _FLAGS[key].format(role=self.role)
         if self.interface == "python":
             return f"{key}=..."
@@ -50,8 +52,11 @@ class OptionNames:
 
     def value(self, key: str, value: object) -> str:
         """Return an option with its value, as the user wrote it."""
-        if self.interface == "command line" and key in _FLAGS:
+        if self._has_flag(key):
             return f"{_FLAGS[key].format(role=self.role)} {value!r}"
         if self.interface == "python":
             return f"{self.role if key == 'url' else key}={value!r}"
         return f"{key} = {value!r} in the table {self.table}"
+
+    def _has_flag(self, key: str) -> bool:
+        return self.interface == "command line" and key in _FLAGS and (self.role, key) not in _NO_FLAGS

@@ -1,18 +1,23 @@
-"""Interface between metrics and models: prompts as data, replies, and the Protocols `Judge` and `Reader`."""
+"""Interface between metrics and models: prompts as data, replies, and the Protocols `Judge`, `Reader` and `Embedder`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Generic, Literal, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Final, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from pydantic import TypeAdapter
 
 from ragstone.schema import Interval, Usage
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 __all__ = [
     "AbstentionEstimate",
+    "Embedder",
     "JsonReply",
     "Judge",
     "JudgeIdentity",
@@ -197,8 +202,33 @@ class Reader(Protocol):
 
 
 @runtime_checkable
+class Embedder(Protocol):
+    """A model that maps texts to vectors. Texts with similar meanings have vectors with a high cosine."""
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """Identity of the embedder. The hash also depends on the dimension of the vectors."""
+        ...
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """Return one vector of length 1 per text: an array of shape (number of texts, dimension).
+
+        Args:
+            texts: At least one text, none of them blank.
+
+        Raises:
+            JudgeError: If no usable reply is received. `kind` is the reason.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close connections. Further calls have no effect."""
+        ...
+
+
+@runtime_checkable
 class Preparable(Protocol):
-    """A judge, reader or metric that must load or detect something before its first use."""
+    """A judge, reader, embedder or metric that must load or detect something before its first use."""
 
     async def prepare(self) -> None:
         """Load or detect it. The `identity` of a judge is final afterwards."""

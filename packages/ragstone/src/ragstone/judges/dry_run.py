@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -12,10 +12,14 @@ from ragstone.errors import JudgeError
 from ragstone.judges._model import record_usage
 from ragstone.judges._protocol import AbstentionEstimate, JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply
 from ragstone.judges._render import number_request, render
-from ragstone.judges.lexical import LexicalJudge, LexicalReader
+from ragstone.judges.lexical import LexicalEmbedder, LexicalJudge, LexicalReader
 from ragstone.schema import Usage
 
-__all__ = ["DryRunJudge", "DryRunReader"]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["DryRunEmbedder", "DryRunJudge", "DryRunReader"]
 
 T = TypeVar("T")
 
@@ -119,6 +123,32 @@ class DryRunReader:
     def is_abstention(self, reply: str) -> bool:
         """Return whether a reply is an abstention."""
         return self._stand_in.is_abstention(reply)
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+class DryRunEmbedder:
+    """Embeds as the lexical baseline does, and records each call in the meters."""
+
+    def __init__(self) -> None:
+        self._stand_in = LexicalEmbedder()
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """Identity of a stand-in. Its vectors must not be stored."""
+        digest = hashlib.sha256(b"rehearsal embedder").hexdigest()[:16]
+        return JudgeIdentity(name="rehearsal", hash=digest, is_baseline=True)
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """Count the call, and embed by word counts.
+
+        Raises:
+            JudgeError: With kind "unsupported", if a text contains no words.
+        """
+        n_tokens = max(1, sum(map(len, texts)) // _CHARS_PER_TOKEN)
+        record_usage(Usage(calls=1, input_tokens=n_tokens))
+        return await self._stand_in.embed(texts)
 
     async def aclose(self) -> None:
         """Do nothing."""

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -16,7 +16,11 @@ from ragstone.errors import JudgeError
 from ragstone.judges._protocol import AbstentionEstimate, JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply
 from ragstone.schema import Interval
 
-__all__ = ["BASELINE_NOTE", "LexicalJudge", "LexicalReader"]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["BASELINE_NOTE", "LexicalEmbedder", "LexicalJudge", "LexicalReader"]
 
 T = TypeVar("T")
 
@@ -183,6 +187,49 @@ class LexicalReader:
     def is_abstention(self, reply: str) -> bool:
         """Return whether a reply is the marker."""
         return reply.strip() == self.marker
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+class LexicalEmbedder:
+    """Stand-in for an embedding model: a vector of word counts, so that the cosine measures common words.
+
+    Each distinct content word (each word, if a text has none) adds its count at a place that its hash determines. Like the
+    lexical judge it is for tests only.
+
+    Example:
+        ```python
+        vectors = await LexicalEmbedder().embed(["How tall is it?", "How high is it?"])
+        ```
+    """
+
+    dimension: Final = 4096
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """Name and version of the baseline."""
+        digest = hashlib.sha256(f"lexical embedder/{_VERSION}".encode()).hexdigest()[:16]
+        return JudgeIdentity(name=_NAME, hash=digest, is_baseline=True)
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """Return an array of shape (number of texts, 4096) with rows of length 1.
+
+        Raises:
+            JudgeError: With kind "unsupported", if a text contains no words.
+        """
+        import numpy as np
+
+        rows = np.zeros((len(texts), self.dimension))
+        for row, text in zip(rows, texts, strict=True):
+            words = split_words(text)
+            for word, count in Counter(_content(words) or words).items():
+                row[int.from_bytes(hashlib.sha256(word.encode(errors="replace")).digest()[:2]) % self.dimension] += (
+                    count
+                )
+            if not row.any():
+                raise JudgeError(f"the text {text[:80]!r} contains no words to compare", kind="unsupported")
+        return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=np.float64)
 
     async def aclose(self) -> None:
         """Do nothing."""

@@ -2,9 +2,11 @@
 
 from ragstone.metrics._base import MetricBase
 from ragstone.metrics._base import check_sample as check_sample
+from ragstone.metrics._card import EmbedderMetric as EmbedderMetric
 from ragstone.metrics._card import Metric, MetricCard, WorkedExample
 from ragstone.metrics._card import ReaderMetric as ReaderMetric
 from ragstone.metrics._registry import all_metrics, resolve_metrics
+from ragstone.metrics._registry import bind_embedder as bind_embedder
 from ragstone.metrics._registry import bind_reader as bind_reader
 from ragstone.metrics._relevance import LabelMode as LabelMode
 from ragstone.metrics._shared import compute_once
@@ -13,6 +15,7 @@ from ragstone.metrics._utility import PassageUtility as PassageUtility
 from ragstone.metrics._utility import passage_utilities as passage_utilities
 from ragstone.metrics.ccrs import CCRS, AnswerCorrectness
 from ragstone.metrics.citation import CITATION
+from ragstone.metrics.cosine import COSINE, RagasAnswerRelevancyCosine, VeraAnswerRelevanceCosine
 from ragstone.metrics.criterion import Criterion, read_criteria
 from ragstone.metrics.crux import CRUX
 from ragstone.metrics.ragas import RAGAS
@@ -27,6 +30,7 @@ from ragstone.metrics.vera import VERA, VeraComposite
 __all__ = [
     "CCRS",
     "CITATION",
+    "COSINE",
     "CRUX",
     "RAGAS",
     "RAGCHECKER",
@@ -44,11 +48,13 @@ __all__ = [
     "Metric",
     "MetricBase",
     "MetricCard",
+    "RagasAnswerRelevancyCosine",
     "RougeL",
     "RougeN",
     "TokenF1",
     "Udcg",
     "UdcgTheta",
+    "VeraAnswerRelevanceCosine",
     "VeraComposite",
     "WorkedExample",
     "all_metrics",

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Final, Literal, get_args
 
+from ragstone._util.local_model import OptionalDependency
 from ragstone.errors import JudgeError
 from ragstone.judges import Judge
-from ragstone.metrics._card import Metric, MetricCard, OptionalDependency, WorkedExample
+from ragstone.metrics._card import Metric, MetricCard, WorkedExample
 from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score
 
 __all__ = ["TEXTLESS", "MetricBase", "check_sample", "find_missing_fields", "hash_tasks", "have_no_text"]
@@ -123,6 +124,7 @@ class MetricBase(ABC):
     """Version of the definition. The hash of the prompts is appended to it in the card."""
     judge_calls: int = 0
     judge_calls_per_passage: int = 0
+    embedder_calls: int = 0
     example: WorkedExample | None = None
     extra: OptionalDependency | None = None
     reads_passages: bool = True
@@ -155,6 +157,7 @@ class MetricBase(ABC):
             group=self.group or self.name.partition(".")[0],
             judge_calls=self.judge_calls,
             judge_calls_per_passage=self.judge_calls_per_passage,
+            embedder_calls=self.embedder_calls,
             formula=self.formula,
             example=self.example,
             extra=self.extra,

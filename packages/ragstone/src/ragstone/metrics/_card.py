@@ -6,22 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from ragstone.judges import Judge, Reader
+from ragstone._util.local_model import OptionalDependency
+from ragstone.judges import Embedder, Judge, Reader
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 
-__all__ = ["Metric", "MetricCard", "OptionalDependency", "ReaderMetric", "WorkedExample"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptionalDependency:
-    """A package that a metric uses and that is not always installed."""
-
-    module: str
-    """Name of the module to import ("sacrebleu")."""
-    package: str
-    """Name of the package to install ("sacrebleu")."""
-    extra: str
-    """Extra of Ragstone that installs it ("ragstone[text]")."""
+__all__ = ["EmbedderMetric", "Metric", "MetricCard", "ReaderMetric", "WorkedExample"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +25,8 @@ class WorkedExample:
     """The calculation, in text and numbers."""
     replies: Mapping[str, Any] = field(default_factory=dict)
     """Judge replies by construct: a number or a JSON value, or a tuple of these for consecutive judge calls."""
+    cosines: tuple[float, ...] = ()
+    """Cosine of the query with each text that the metric compares with it, for metrics with an embedder."""
     abstentions: tuple[float, ...] = ()
     """The reader's probability of abstaining with each passage alone, in passage order, for metrics with a reader."""
 
@@ -72,6 +63,8 @@ class MetricCard:
     """Additional judge calls per passage."""
     reader_calls_per_passage: int = 0
     """Reader calls per passage. Depending on the estimator, a call is one or several HTTP requests."""
+    embedder_calls: int = 0
+    """Calls of the embedder per sample."""
     formula: str = ""
     """The definition in one line."""
     example: WorkedExample | None = None
@@ -121,4 +114,18 @@ class ReaderMetric(Metric, Protocol):
 
     def with_reader(self, reader: Reader) -> Metric:
         """Return the same metric with this reader."""
+        ...
+
+
+@runtime_checkable
+class EmbedderMetric(Metric, Protocol):
+    """A metric that also calls an embedding model. The embedder is set at construction or bound later."""
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """The embedder, or None before it is bound."""
+        ...
+
+    def with_embedder(self, embedder: Embedder) -> Metric:
+        """Return the same metric with this embedder."""
         ...

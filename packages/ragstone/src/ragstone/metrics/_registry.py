@@ -8,13 +8,14 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from ragstone._util.local_model import check_installed
 from ragstone.errors import ConfigurationError
-from ragstone.judges import Reader
-from ragstone.metrics._card import Metric, ReaderMetric
-from ragstone.metrics._local import check_installed
+from ragstone.judges import Embedder, Reader
+from ragstone.metrics._card import EmbedderMetric, Metric, ReaderMetric
 from ragstone.metrics.ccrs import CCRS
 from ragstone.metrics.ccrs_fused import CCRS_FUSED
 from ragstone.metrics.citation import CITATION
+from ragstone.metrics.cosine import COSINE, RagasAnswerRelevancyCosine
 from ragstone.metrics.criterion import Criterion, read_criteria
 from ragstone.metrics.crux import CRUX
 from ragstone.metrics.ragas import RAGAS
@@ -25,7 +26,7 @@ from ragstone.metrics.text import TEXT, TEXT_AT
 from ragstone.metrics.udcg import Udcg, UdcgTheta
 from ragstone.metrics.vera import VERA, VERA_AT
 
-__all__ = ["ENTRY_POINT_GROUP", "all_metrics", "bind_reader", "resolve_metrics"]
+__all__ = ["ENTRY_POINT_GROUP", "all_metrics", "bind_embedder", "bind_reader", "resolve_metrics"]
 
 ENTRY_POINT_GROUP: Final = "ragstone.metrics"
 """An entry point of this group is a `Metric`, a sequence of metrics, or a function without arguments that returns these."""
@@ -42,10 +43,12 @@ _BUILT_IN: Final[tuple[Metric, ...]] = (
     *RAGAS,
     *RAGCHECKER,
     *CITATION,
+    *COSINE,
 )
 _WITH_ARGUMENT: Final[Mapping[str, tuple[str, Callable[[str], Metric | Sequence[Metric]]]]] = {
     "udcg": ("FILE", UdcgTheta.load),
     "criterion": ("FILE", read_criteria),
+    RagasAnswerRelevancyCosine.name: ("N", RagasAnswerRelevancyCosine.from_argument),
     **{name: ("K", make) for name, make in RANKING_AT.items()},
     **TEXT_AT,
     **{name: ("MODEL", make) for name, make in {**SEMANTIC_AT, **VERA_AT}.items()},
@@ -200,5 +203,26 @@ def bind_reader(metrics: Sequence[Metric], reader: Callable[[], Reader]) -> tupl
     bound = reader()
     return tuple(
         metric.with_reader(bound) if isinstance(metric, ReaderMetric) and metric.reader is None else metric
+        for metric in metrics
+    ), bound
+
+
+def bind_embedder(
+    metrics: Sequence[Metric], embedder: Callable[[], Embedder]
+) -> tuple[tuple[Metric, ...], Embedder | None]:
+    """Bind the embedder to the metrics that need one and do not have one yet.
+
+    Args:
+        metrics: Metrics from `resolve_metrics`.
+        embedder: Function that makes the embedder, called only if a metric needs it.
+
+    Returns:
+        The metrics in their order, and the embedder if one was made, else None.
+    """
+    if not any(isinstance(metric, EmbedderMetric) and metric.embedder is None for metric in metrics):
+        return tuple(metrics), None
+    bound = embedder()
+    return tuple(
+        metric.with_embedder(bound) if isinstance(metric, EmbedderMetric) and metric.embedder is None else metric
         for metric in metrics
     ), bound

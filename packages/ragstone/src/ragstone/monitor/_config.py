@@ -16,6 +16,7 @@ __all__ = ["CONFIGURABLE", "build_models", "read_config"]
 CONFIGURABLE: Final = (
     "judge",
     "reader",
+    "embedder",
     "metrics",
     "store",
     "sinks",
@@ -63,7 +64,7 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def build_models(values: Mapping[str, Any], path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the arguments `judge` and `reader` of `Monitor`, made from the tables of a configuration, if it has them.
+    """Return the arguments `judge`, `reader` and `embedder` of `Monitor`, made from the tables of a configuration, if it has them.
 
     Args:
         values: The configuration.
@@ -82,4 +83,8 @@ def build_models(values: Mapping[str, Any], path: str | os.PathLike[str]) -> dic
         return {}
     of_judge, of_reader = read("judge"), read("reader")
     judge = of_judge.build_judge()
-    return {"judge": judge, "reader": of_reader.build_reader(judge, of_judge)}
+    return {
+        "judge": judge,
+        "reader": of_reader.build_reader(judge, of_judge),
+        "embedder": read("embedder").build_embedder(),
+    }

@@ -19,7 +19,7 @@ from ragstone._util.exit import run_exit_hooks
 from ragstone._util.fork import after_fork_in_child
 from ragstone.capture import Capture, CaptureCounters, CaptureLimits, Guard, redact_secrets
 from ragstone.errors import ConfigurationError, RagstoneError, StoreError, StoreOwnedError
-from ragstone.judges import Judge, Reader
+from ragstone.judges import Embedder, Judge, Reader
 from ragstone.metrics import Metric
 from ragstone.monitor._config import CONFIGURABLE, build_models, read_config
 from ragstone.monitor._finish import Progress, State, is_script, pauses
@@ -55,6 +55,8 @@ class Monitor(RequestBlocks):
         judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`. Default: `RAGSTONE_JUDGE`, otherwise "lexical".
         reader: The application's generator, for metrics that need it ("udcg"): the forms of `judge`, or a `Reader`.
             Default: `RAGSTONE_READER`, otherwise the judge's model.
+        embedder: The embedding model, for metrics that need it ("cosine"): "http://host:port/v1", "openai:MODEL",
+            "local:MODEL" or an `Embedder`. Default: `RAGSTONE_EMBEDDER`, otherwise "lexical".
         metrics: Names, groups or metric objects.
         store: Path of the SQLite store, with its spool in `<store>.spool`. Or the URL of a PostgreSQL database, which
             monitors and workers of several hosts can share. Its spool is in `RAGSTONE_SPOOL`.
@@ -85,6 +87,7 @@ class Monitor(RequestBlocks):
         *,
         judge: str | Judge | None = None,
         reader: str | Reader | None = None,
+        embedder: str | Embedder | None = None,
         metrics: Sequence[str | Metric] | str = ("ccrs",),
         store: str | os.PathLike[str] = "ragstone.db",
         sinks: Sequence[str | Sink] = (),
@@ -115,6 +118,7 @@ class Monitor(RequestBlocks):
             metrics,
             judge=judge,
             reader=reader,
+            embedder=embedder,
             sinks=sinks,
             concurrency=concurrency,
             deadline_s=deadline_s,
@@ -145,7 +149,8 @@ class Monitor(RequestBlocks):
         """Create a monitor from a TOML file, which `ragstone --config` also accepts.
 
         Args:
-            path: The file. Its keys are arguments of `Monitor`. The tables `[judge]` and `[reader]` describe endpoints. Other
+            path: The file. Its keys are arguments of `Monitor`. The tables `[judge]`, `[reader]` and `[embedder]`
+                describe endpoints. Other
                 tables, which are for commands, are ignored.
             arguments: Arguments of `Monitor` that override the file's.
 

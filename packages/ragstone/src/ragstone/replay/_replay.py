@@ -10,7 +10,7 @@ from typing import Final
 from ragstone._util.run_async import run_async
 from ragstone.capture import Redactor, redact_secrets, redact_trace
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.judges import Judge, Reader
+from ragstone.judges import Embedder, Judge, Reader
 from ragstone.metrics import Metric, resolve_metrics
 from ragstone.replay._formats import DetectedFormat, RejectedRecord, TraceFormat, detect
 from ragstone.replay._intake import FileReport, ReplayTraceSource
@@ -125,6 +125,7 @@ async def areplay_traces(
     store: str | os.PathLike[str],
     judge: str | Judge | None = None,
     reader: str | Reader | None = None,
+    embedder: str | Embedder | None = None,
     sinks: Sequence[str | Sink] = (),
     format: str = "auto",  # noqa: A002
     retriever_tools: Iterable[str] | Mapping[str, str | None] = (),
@@ -147,6 +148,8 @@ async def areplay_traces(
         store: Path of the store, which may be the one that an application captures into, or URL of a database.
         judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`; None reads `RAGSTONE_JUDGE`, else "lexical".
         reader: The application's generator, for metrics that need it: the forms of `judge`, or a `Reader`.
+        embedder: The embedding model, for metrics that need it: "http://host:port/v1", "openai:MODEL", "local:MODEL" or an
+            `Embedder`; None reads `RAGSTONE_EMBEDDER`, else "lexical".
         sinks: Where outcomes go besides the store.
         format: Name of the format, or "auto" to detect it from the file.
         retriever_tools: Names of tools that retrieve and return text, or a mapping from such names to the separator
@@ -172,6 +175,7 @@ async def areplay_traces(
         metrics,
         judge=judge,
         reader=reader,
+        embedder=embedder,
         sinks=sinks,
         concurrency=concurrency,
         deadline_s=deadline_s,
@@ -205,6 +209,7 @@ def replay_traces(
     store: str | os.PathLike[str],
     judge: str | Judge | None = None,
     reader: str | Reader | None = None,
+    embedder: str | Embedder | None = None,
     sinks: Sequence[str | Sink] = (),
     format: str = "auto",  # noqa: A002
     retriever_tools: Iterable[str] | Mapping[str, str | None] = (),
@@ -231,6 +236,7 @@ def replay_traces(
             store=store,
             judge=judge,
             reader=reader,
+            embedder=embedder,
             sinks=sinks,
             format=format,
             retriever_tools=retriever_tools,

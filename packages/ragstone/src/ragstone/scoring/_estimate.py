@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import AsyncIterable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ragstone.judges import DryRunJudge, DryRunReader
-from ragstone.metrics import Metric, ReaderMetric, check_sample
+from ragstone.judges import DryRunEmbedder, DryRunJudge, DryRunReader
+from ragstone.metrics import EmbedderMetric, Metric, ReaderMetric, check_sample
 from ragstone.schema import NotApplicable, Sample, Usage
 from ragstone.scoring._scorer import Scorer
 
@@ -57,12 +57,14 @@ async def estimate_run(
 
     Args:
         samples: The samples to score.
-        metrics: The metrics. Their readers are not called.
+        metrics: The metrics. Their readers and embedders are not called.
         calls_per_reading: Requests for one p(abstain): 1 if the endpoint returns probabilities, else the number of
             draws.
     """
     reader = DryRunReader(calls_per_reading=calls_per_reading)
+    embedder = DryRunEmbedder()
     bound = [metric.with_reader(reader) if isinstance(metric, ReaderMetric) else metric for metric in metrics]
+    bound = [metric.with_embedder(embedder) if isinstance(metric, EmbedderMetric) else metric for metric in bound]
     # A metric with its own model does not call the judge, and an estimate must not load that model.
     local = [metric for metric in bound if metric.card.extra is not None]
     scorer = Scorer([metric for metric in bound if metric.card.extra is None], DryRunJudge(), concurrency=1)

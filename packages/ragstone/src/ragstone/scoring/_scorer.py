@@ -13,8 +13,8 @@ from typing import Any, Final, get_args
 
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError, JudgeError
-from ragstone.judges import Judge, JudgeIdentity, Preparable, UsageMeter, metered
-from ragstone.metrics import Metric, ReaderMetric, check_sample, share_work
+from ragstone.judges import Embedder, Judge, JudgeIdentity, Preparable, Reader, UsageMeter, metered
+from ragstone.metrics import EmbedderMetric, Metric, ReaderMetric, check_sample, share_work
 from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score, Usage
 from ragstone.scoring._deadline import SampleDeadline
 
@@ -88,24 +88,24 @@ class Scorer:
         self._clock = clock
         self._spent = UsageMeter()
         # Looked up once: `isinstance` with a Protocol for each outcome costs more than most metrics.
-        self._readers = {m.card.name: m.reader for m in metrics if isinstance(m, ReaderMetric)}
-        models: list[object] = [judge, *self._readers.values()]
+        self._others = {metric.card.name: _models_other_than_judge(metric) for metric in metrics}
+        models: list[object] = [judge, *(model for used in self._others.values() for _, model in used)]
         self._models = [model for model in models if isinstance(model, Preparable)]
         self._buggy: set[str] = set()
         """Metrics that have failed with an unexpected exception, whose traceback has been logged."""
 
     def judged_by(self, metric: Metric) -> JudgeIdentity | None:
         """Return the identity of the models that a metric uses, or None if it uses none. Final after `prepare`."""
-        reader = self._readers.get(metric.card.name)
-        if reader is None:
-            return self.judge.identity if metric.card.asks_judge else None
-        if not metric.card.asks_judge:
-            return reader.identity
-        judge, read = self.judge.identity, reader.identity
+        used = [("", self.judge.identity)] if metric.card.asks_judge else []
+        used += [(verb, model.identity) for verb, model in self._others[metric.card.name]]
+        if len(used) < 2:
+            return used[0][1] if used else None
+        (_, first), *others = used
         return JudgeIdentity(
-            name=judge.name if judge.name == read.name else f"{judge.name}, read by {read.name}",
-            hash=hashlib.sha256(f"{judge.hash}/{read.hash}".encode()).hexdigest()[:16],
-            is_baseline=judge.is_baseline or read.is_baseline,
+            name=first.name
+            + "".join(f", {verb} by {other.name}" for verb, other in others if other.name != first.name),
+            hash=hashlib.sha256("/".join(identity.hash for _, identity in used).encode()).hexdigest()[:16],
+            is_baseline=any(identity.is_baseline for _, identity in used),
         )
 
     @property
@@ -114,7 +114,7 @@ class Scorer:
         return self._spent.total
 
     async def prepare(self) -> None:
-        """Prepare the judge, the readers and the metrics, so that a wrong address is found before the first sample.
+        """Prepare the judge, the readers, the embedders and the metrics, so that a wrong address is found before the first sample.
 
         Metrics with their own model load it. If the budget is reached during preparation, no exception is raised, and
         each outcome fails with kind "budget".
@@ -307,6 +307,14 @@ class Scorer:
         else:
             self._buggy.add(name)
             logger.error("metric %s failed on sample %r", name, sample.id, exc_info=error)
+
+
+def _models_other_than_judge(metric: Metric) -> tuple[tuple[str, Reader | Embedder], ...]:
+    """Return the reader and the embedder of a metric, each with what it does."""
+    reader = metric.reader if isinstance(metric, ReaderMetric) else None
+    embedder = metric.embedder if isinstance(metric, EmbedderMetric) else None
+    read: tuple[tuple[str, Reader | Embedder], ...] = () if reader is None else (("read", reader),)
+    return read if embedder is None else (*read, ("embedded", embedder))
 
 
 def _checked(metric: Metric, outcome: object) -> AnyOutcome:

@@ -1,12 +1,13 @@
-"""In-memory, deterministic fakes: a judge, a reader, a sink and a recorder."""
+"""In-memory, deterministic fakes: a judge, a reader, an embedder, a sink and a recorder."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from json import dumps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -18,7 +19,11 @@ from ragstone.schema import Interval, Usage
 from ragstone.sinks import Delivery
 from ragstone.testing._json_values import schema_value
 
-__all__ = ["FakeJudge", "FakeReader", "MemoryRecorder", "MemorySink"]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["FakeEmbedder", "FakeJudge", "FakeReader", "MemoryRecorder", "MemorySink"]
 
 T = TypeVar("T")
 
@@ -193,6 +198,60 @@ class FakeReader:
     def is_abstention(self, reply: str) -> bool:
         """Return whether a reply equals "NO-RESPONSE"."""
         return reply.strip() == "NO-RESPONSE"
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+class FakeEmbedder:
+    """An embedder whose cosines a test defines.
+
+    Args:
+        cosines: Cosine of the first text of a call with each other one, in order, or a function of the first and another
+            text that returns it or an exception.
+        name: Name of the embedder.
+
+    Attributes:
+        asked: Texts of all calls, in order.
+
+    Example:
+        ```python
+        (metric,) = resolve_metrics("vera.answer_relevance_cosine")
+        metric = metric.with_embedder(FakeEmbedder([0.8]))
+        ```
+    """
+
+    def __init__(
+        self, cosines: Sequence[float] | Callable[[str, str], float | Exception] = (), *, name: str = "fake embedder"
+    ) -> None:
+        self._cosines = cosines
+        self._name = name
+        self.asked: list[tuple[str, ...]] = []
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """The name, and its hash."""
+        return JudgeIdentity(name=self._name, hash=hashlib.sha256(self._name.encode()).hexdigest()[:16])
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """Return vectors with these cosines. Without enough of them, the cosine is 0.5."""
+        import numpy as np
+
+        self.asked.append(tuple(texts))
+        record_usage(Usage(calls=1, input_tokens=len("".join(texts)) // 4))
+        rows = np.zeros((len(texts), len(texts)))
+        rows[0, 0] = 1.0
+        for place, text in enumerate(texts[1:], start=1):
+            cosine = self._cosine(place - 1, texts[0], text)
+            if isinstance(cosine, Exception):
+                raise cosine
+            rows[place, 0], rows[place, place] = cosine, math.sqrt(1 - cosine**2)
+        return rows
+
+    def _cosine(self, place: int, first: str, other: str) -> float | Exception:
+        if callable(self._cosines):
+            return self._cosines(first, other)
+        return self._cosines[place] if place < len(self._cosines) else 0.5
 
     async def aclose(self) -> None:
         """Do nothing."""

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Self
 
 from ragstone.errors import ConfigurationError
-from ragstone.judges import Judge, Reader, judge_from, reader_from
-from ragstone.metrics import Metric, bind_reader, resolve_metrics
+from ragstone.judges import Embedder, Judge, Reader, embedder_from, judge_from, reader_from
+from ragstone.metrics import Metric, bind_embedder, bind_reader, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import Scorer, WorstAnswers, explain_lowest
 from ragstone.sinks import Sink, sink_from
@@ -27,14 +27,15 @@ class ScoringSetup:
         metrics: Names, groups, `Metric` objects, or one of them alone.
         judge: The forms of `judge_from`.
         reader: The forms of `reader_from`. A reader is made only if a metric needs one.
+        embedder: The forms of `embedder_from`. An embedder is made only if a metric needs one.
         sinks: The forms of `sink_from`.
         concurrency: Number of samples scored concurrently.
         deadline_s: Seconds after which a sample's unfinished metrics fail with kind "timeout".
         reasons: Number of the worst answers whose lowest judged score gets a reason from the judge.
-        closes_models: Also close a judge and a reader that were passed as objects.
+        closes_models: Also close models that were passed as objects.
 
     Raises:
-        ConfigurationError: If a metric, judge, reader or sink does not exist, a limit is out of range, or reasons are
+        ConfigurationError: If a metric, model or sink does not exist, a limit is out of range, or reasons are
             requested from the lexical baseline.
         MissingExtraError: If one of them needs a package that is not installed.
 
@@ -51,28 +52,32 @@ class ScoringSetup:
         *,
         judge: str | Judge | None = None,
         reader: str | Reader | None = None,
+        embedder: str | Embedder | None = None,
         sinks: Sequence[str | Sink] = (),
         concurrency: int = 16,
         deadline_s: float = 120.0,
         reasons: int = 0,
         closes_models: bool = False,
     ) -> None:
-        self._arguments = (metrics, judge, reader, tuple(sinks))
+        self._arguments = (metrics, judge, reader, embedder, tuple(sinks))
         resolved = resolve_metrics(metrics)
         self.sinks = tuple(sink_from(sink) for sink in sinks)
         self.judge = judge_from(judge)
-        self.metrics, self.reader = bind_reader(resolved, lambda: reader_from(reader, judge=self.judge))
+        bound, self.reader = bind_reader(resolved, lambda: reader_from(reader, judge=self.judge))
+        self.metrics, self.embedder = bind_embedder(bound, lambda: embedder_from(embedder))
         self.concurrency = concurrency
         self.deadline_s = deadline_s
         self.reasons = self._check_reasons(reasons)
         self._worst = WorstAnswers(reasons)
         self.scorer = self.scorer_of(self.metrics)
         """Scorer for all metrics."""
-        self._to_close: list[Judge | Reader] = []
+        self._to_close: list[Judge | Reader | Embedder] = []
         if closes_models or not isinstance(judge, Judge):
             self._to_close.append(self.judge)
         if self.reader is not None and (closes_models or not isinstance(reader, Reader)):
             self._to_close.append(self.reader)
+        if self.embedder is not None and (closes_models or not isinstance(embedder, Embedder)):
+            self._to_close.append(self.embedder)
 
     def scorer_of(self, metrics: Sequence[Metric]) -> Scorer:
         """Create a scorer for some of the metrics, with the same judge and limits."""
@@ -109,13 +114,14 @@ class ScoringSetup:
 
         Objects, and URLs that may contain credentials, are replaced by placeholders: `--judge JUDGE`, `--sink otlp:...`.
         """
-        metrics, judge, reader, sinks = self._arguments
+        metrics, judge, reader, embedder, sinks = self._arguments
         specs = [metrics] if isinstance(metrics, str | Metric) else metrics
         names = [spec if isinstance(spec, str) else spec.card.name for spec in specs]
         return [
             f"--metrics={','.join(names)}",
             *_model_option("judge", judge),
             *(_model_option("reader", reader) if self.reader is not None else ()),
+            *(_model_option("embedder", embedder) if self.embedder is not None else ()),
             *(f"--sink={_sink_option(sink)}" for sink in sinks),
             *((f"--reasons={self.reasons}",) if self.reasons else ()),
         ]
@@ -142,7 +148,7 @@ class ScoringSetup:
         await self.aclose()
 
 
-def _model_option(role: str, spec: str | Judge | Reader | None) -> Iterator[str]:
+def _model_option(role: str, spec: str | Judge | Reader | Embedder | None) -> Iterator[str]:
     if spec is not None:
         yield f"--{role}={role.upper() if not isinstance(spec, str) or '@' in spec else spec}"
 

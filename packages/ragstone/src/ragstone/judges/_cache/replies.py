@@ -49,8 +49,10 @@ def cache_bypassed() -> Iterator[None]:
 def is_repeatable(body: Mapping[str, Any]) -> bool:
     """Return whether a request always has the same reply, as far as a client can know, and one without the prompt.
 
-    This is the case at temperature 0 or with a seed. Without a temperature the server may sample.
+    This is the case at temperature 0 or with a seed, and for embeddings. Without a temperature the server may sample.
     """
+    if "input" in body:
+        return True
     # Zero is not "off": `prompt_logprobs=0` requests the log-probabilities of the prompt's own tokens.
     if any(body.get(name) is not None and body[name] is not False for name in _SHOWS_PROMPT):
         return False
@@ -58,8 +60,11 @@ def is_repeatable(body: Mapping[str, Any]) -> bool:
     return body.get("seed") is not None or (isinstance(temperature, int | float) and temperature == 0)
 
 
-def _is_worth_keeping(reply: Mapping[str, Any]) -> bool:
+def _is_worth_keeping(body: Mapping[str, Any], reply: Mapping[str, Any]) -> bool:
     """Return whether a reply would be the same again: also one that was cut, but not one that was filtered."""
+    if "input" in body:
+        vectors = reply.get("data")
+        return isinstance(vectors, list) and len(vectors) == len(body["input"])
     choices = reply.get("choices")
     if not isinstance(choices, list) or not choices:
         return False
@@ -141,7 +146,7 @@ class CachedReplies:
                 cached = await self._read(key) if waits else None
                 if cached is None:
                     reply = await ask()
-                    if _is_worth_keeping(reply):
+                    if _is_worth_keeping(body, reply):
                         await self._write(key, str(body.get("model")), reply)
                     return reply
         record_usage(Usage(cached=1))

@@ -52,6 +52,7 @@ _NAMED_BY_ENVIRONMENT: Final = (
 _CHARACTERS_PER_TOKEN: Final = 4
 _AFFINITY_CHARACTERS: Final = 1024
 _CHAT: Final = "/chat/completions"
+_EMBEDDINGS: Final = "/embeddings"
 
 
 class RequestRefusedError(JudgeRejectedError):
@@ -357,10 +358,15 @@ class Endpoint:
             # The client's own timeout limits each read. This one limits the whole reply.
             async with asyncio.timeout(self._timeout_s):
                 if sending.method == "GET":
-                    reply = await connection.client.get(sending.path, cast_to=object)
+                    reply = await connection.client.get(
+                        sending.path, cast_to=object, options={"follow_redirects": False}
+                    )
                 else:
                     reply = await connection.client.post(
-                        sending.path, cast_to=object, body=sending.body, options={"headers": sending.headers}
+                        sending.path,
+                        cast_to=object,
+                        body=sending.body,
+                        options={"headers": sending.headers, "follow_redirects": False},
                     )
         except openai.APIStatusError as error:
             return self._failure_from_status(error)
@@ -384,7 +390,9 @@ class Endpoint:
         if (failed := reply.get("error")) and not (reply.get("choices") or reply.get("data")):
             # Gateways may send status 200 before the model behind them fails.
             return _RetryableError(f"HTTP 200 with an error: {self._redacted(extract_error_message(failed))[:500]}")
-        if sending.counted and not reply.get("choices"):
+        if sending.path == _EMBEDDINGS and not reply.get("data"):
+            return _RetryableError(f"the reply does not contain embeddings, only {sorted(reply)}", kind="unparseable")
+        if sending.counted and sending.path != _EMBEDDINGS and not reply.get("choices"):
             return _RetryableError(
                 f"the completion does not contain a message, only {sorted(reply)}", kind="unparseable"
             )
@@ -405,6 +413,13 @@ class Endpoint:
                 unreachable=status in (502, 503, 504),
             )
         msg = f"{self.public_url}: {reason}"
+        if 300 <= status < 400:
+            # A redirect would send the key and the texts to a server that the user did not name.
+            target = error.response.headers.get("location", "")
+            msg = (
+                f"{self.public_url}: HTTP {status}, a redirect to {_without_secrets(target) or 'an unnamed address'}, which is "
+                f"not followed. Name the final URL with {self.how_to_set('url')}"
+            )
         if status == 401 and not (self._api_key or "@" in urlsplit(self.base_url).netloc):
             msg += f". No key was given. Set {self.how_to_set('api_key')}"
         raise RequestRefusedError(msg, status=status, param=error.param, text=text) from None
@@ -475,6 +490,15 @@ async def _get_client_for_loop(client: openai.AsyncOpenAI) -> AsyncGenerator[Non
         await client.close()
 
 
+def _without_secrets(url: str) -> str:
+    """Return an address without credentials and query."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
 def reply_length(body: Mapping[str, Any]) -> int:
     """Return the maximum number of tokens of one reply, or 0 if the request does not contain it."""
     for name in ("max_tokens", "max_completion_tokens"):
@@ -502,6 +526,7 @@ def _texts(body: Mapping[str, Any]) -> Iterator[object]:
     for message in body.get("messages") or ():
         yield message.get("content")
     yield body.get("prompt")
+    yield body.get("input")
 
 
 def hash_prefix(body: Mapping[str, Any]) -> str:
@@ -523,6 +548,8 @@ def hash_prefix(body: Mapping[str, Any]) -> str:
     elif isinstance(prompt, list) and prompt:
         tokens = prompt[0] if isinstance(prompt[0], list) else prompt
         parts.append(repr(tokens[: _AFFINITY_CHARACTERS // _CHARACTERS_PER_TOKEN]))
+    if body.get("input"):
+        parts.append(repr(body["input"])[:_AFFINITY_CHARACTERS])
     # The length before each part makes the combination of parts unique.
     digest = hashlib.sha256("".join(f"{len(part)}:{part}" for part in parts).encode(errors="replace"))
     return digest.hexdigest()[:16]

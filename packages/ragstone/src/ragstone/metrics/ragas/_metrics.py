@@ -23,23 +23,17 @@ from ragstone.metrics._card import Metric
 from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_claims
 from ragstone.metrics._claims import EXTRACTION, IN_PASSAGES, ClaimCheck, gather_or_cancel
 from ragstone.metrics._equivalence import EQUIVALENCE, asked_equivalence
+from ragstone.metrics._questions import QUESTIONS, write_questions
 from ragstone.metrics._shares import Mark, ShareBounds, best_share, distinct, share
 from ragstone.metrics.ragas import _examples as examples
 
 __all__ = ["RAGAS", "average_precision_bounds"]
 
-_QUESTIONS: Final = 3
-"""Number of questions, as in the library's default."""
 _MOST_UNKNOWN: Final = 8
 """Maximum number of unknown passages for which all combinations are tried. With more, the bounds are 0 and 1."""
 
-_WRITE_QUESTIONS: Final = (
-    f"Your assignment: write {_QUESTIONS} questions to which the response, just as it stands, would be the answer. Each "
-    "asks for what the response is mainly about, in another way than the others, and contains nothing but what can be "
-    "known from the response.\n"
-    "A response that commits to nothing (it evades, says that it does not know or cannot find it, or asks back) answers "
-    "no question: then there is no item."
-)
+
+_WRITE_QUESTIONS: Final = write_questions(QUESTIONS)
 _USEFUL_FOR: Final = {
     "reference": (
         "Your assignment: decide whether this passage helps to arrive at the reference, which is the answer to the query. "
@@ -113,7 +107,7 @@ class AnswerRelevancy(ClaimMetric):
         if not response.strip():
             return ClaimShare(share=ShareBounds(0.0, 0.0), method="empty_response")
         prompt = Prompt(construct="answer_questions", task=_WRITE_QUESTIONS, fields={"response": response})
-        questions = (await check.ask_texts_once(prompt, most=_QUESTIONS)).texts
+        questions = (await check.ask_texts_once(prompt, most=QUESTIONS)).texts
         if not questions:
             return ClaimShare(share=ShareBounds(0.0, 0.0), details={"questions": [], "noncommittal": True})
         return await asked_equivalence(check, questions)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ragstone.metrics._local import check_installed
+from ragstone._util.local_model import check_installed
 from ragstone.metrics.text._sacrebleu import SACREBLEU, Bleu, ChrF, Smoothing, Tokenizer
 
 __all__ = ["CorpusScore", "corpus_bleu", "corpus_chrf"]

@@ -26,8 +26,9 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Literal, get_args
 
+from ragstone._util.local_model import OptionalDependency
 from ragstone.errors import ConfigurationError
-from ragstone.metrics._card import OptionalDependency, WorkedExample
+from ragstone.metrics._card import WorkedExample
 from ragstone.metrics.text._base import TextMetric
 
 __all__ = ["SACREBLEU", "Bleu", "ChrF", "Smoothing", "Tokenizer"]

@@ -25,18 +25,12 @@ from ragstone.metrics._card import Metric
 from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_claims
 from ragstone.metrics._claims import IN_PASSAGES, ClaimCheck, gather_or_cancel
 from ragstone.metrics._equivalence import EQUIVALENCE, asked_equivalence
+from ragstone.metrics._questions import WRITE_QUESTION
 from ragstone.metrics._shares import ShareBounds, best_share, distinct, share
 from ragstone.metrics.vera import _examples as examples
 
 __all__ = ["JUDGED"]
 
-_WRITE_QUESTION: Final = (
-    "Your assignment: write the one question to which the whole response, just as it stands, is the answer. Look for what "
-    "the response is about (who, what, when, where, how many), and ask for all of it, so that nothing of the response "
-    "would be beside the point and nothing would be missing. Put nothing into the question that cannot be known from the "
-    "response.\n"
-    "A response that tells nothing (it evades, or says that it does not know) answers no question: then there is no item."
-)
 _RELEVANT: Final = (
     "Your assignment: the numbered sentences are a passage, in its order. For each sentence decide whether it helps to "
     "answer the query.\n"
@@ -167,14 +161,14 @@ class AnswerRelevance(_Vera):
     formula = "equivalence(query, the question that the whole response answers) / 100"
     needs = ("query", "response")
     judge_calls = 2
-    tasks = (_WRITE_QUESTION, EQUIVALENCE)
+    tasks = (WRITE_QUESTION, EQUIVALENCE)
     example = examples.ANSWER_RELEVANCE
 
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         response = check.sample.response or ""
         if not response.strip():
             return ClaimShare(share=ShareBounds(0.0, 0.0), method="empty_response")
-        prompt = Prompt(construct="answer_questions", task=_WRITE_QUESTION, fields={"response": response})
+        prompt = Prompt(construct="answer_questions", task=WRITE_QUESTION, fields={"response": response})
         questions = (await check.ask_texts_once(prompt, most=1)).texts
         if not questions:
             return ClaimShare(share=ShareBounds(0.0, 0.0), details={"questions": [], "noncommittal": True})

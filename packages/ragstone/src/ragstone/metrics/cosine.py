@@ -1,0 +1,204 @@
+"""Answer relevance by embeddings: the cosine of the query and questions that the judge writes from the response.
+
+The judged metrics `vera.answer_relevance` and `ragas.answer_relevancy` ask the judge how far these questions are equivalent
+to the query. Here an embedding model compares them. Both kinds share the judge call that writes the questions.
+
+    value = mean over the questions of cos(e(query), e(question))
+
+| metric | questions | source |
+|---|---|---|
+| `vera.answer_relevance_cosine` | the one question that the whole response answers | VERA, section 3.1 |
+| `ragas.answer_relevancy_cosine` | 3, or `@N` | RAGAS, section 3 |
+
+The sources do not define the following cases. Ragstone's decisions:
+
+- The range is that of a cosine, from -1 to 1. (Some sources print 0 to 1.) The value of unrelated texts depends on the model, and
+  is often far above 0. Compare systems with one model only. The embedder is part of the judge's identity, so that scores of
+  two embedders are not compared by accident.
+- A blank response, and one that answers no question, scores 0 without a call to the embedder.
+- With several questions, the score has an interval for their mean. The judge writes them in one reply, so they vary less
+  than questions from independent calls. The interval of the mean over samples contains this variation.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final
+
+from ragstone.errors import ConfigurationError
+from ragstone.judges import Embedder, Judge, Prompt
+from ragstone.metrics._base import MetricBase, hash_tasks
+from ragstone.metrics._card import Metric, WorkedExample
+from ragstone.metrics._claim_reason import EMPTY_RESPONSE
+from ragstone.metrics._claims import ClaimCheck
+from ragstone.metrics._questions import QUESTIONS, WRITE_QUESTION, write_questions
+from ragstone.schema import Interval, Sample, Score
+from ragstone.stats import mean_interval
+
+__all__ = ["COSINE", "RagasAnswerRelevancyCosine", "VeraAnswerRelevanceCosine"]
+
+_MOST_QUESTIONS: Final = 20
+
+
+class _QuestionCosine(MetricBase):
+    """Mean cosine of the query and questions written from the response."""
+
+    group = "cosine"
+    needs = ("query", "response")
+    low = -1.0
+    judge_calls = 1
+    embedder_calls = 1
+    n_questions: int
+    task: str
+
+    def __init__(self, embedder: Embedder | None = None) -> None:
+        self._embedder = embedder
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """The embedder, or None before it is bound."""
+        return self._embedder
+
+    @cached_property
+    def prompt_hash(self) -> str | None:
+        """Hash of the task text."""
+        return hash_tasks((self.task,))
+
+    async def compute(self, sample: Sample, judge: Judge) -> Score:
+        """Score `sample` between -1 and 1.
+
+        Raises:
+            ConfigurationError: If no embedder is bound.
+            JudgeError: If the judge or the embedder does not return a usable reply.
+        """
+        if self._embedder is None:
+            raise ConfigurationError(f"{self!r} does not have an embedder. Pass one with embedder=")
+        response = sample.response or ""
+        if not response.strip():
+            return self.make_score(sample, 0.0, method="empty_response", explanation=EMPTY_RESPONSE)
+        prompt = Prompt(construct="answer_questions", task=self.task, fields={"response": response})
+        reply = await ClaimCheck(sample, judge).ask_texts_once(prompt, most=self.n_questions)
+        if not reply.texts:
+            return self.make_score(sample, 0.0, method=reply.method, details={"questions": [], "noncommittal": True})
+        query, *questions = await self._embedder.embed([sample.query or "", *reply.texts])
+        # A cosine may exceed 1 by a rounding error.
+        cosines = [min(1.0, max(-1.0, float(query @ question))) for question in questions]
+        mean = mean_interval(cosines, low=-1, high=1)
+        several = Interval(low=mean.low, high=mean.high, confidence_level=mean.confidence_level, method=mean.method)
+        listed = [{"question": text, "cosine": cosine} for text, cosine in zip(reply.texts, cosines, strict=True)]
+        return self.make_score(
+            sample,
+            mean.value,
+            method="cosine",
+            n=len(cosines),
+            interval=several if len(cosines) > 1 else None,
+            details={"embedder": self._embedder.identity.name, "questions": listed},
+        )
+
+
+class VeraAnswerRelevanceCosine(_QuestionCosine):
+    """Cosine of the query and the question that the whole response answers.
+
+    Args:
+        embedder: The embedding model. None: the one that is bound later (`embedder=`).
+    """
+
+    name = "vera.answer_relevance_cosine"
+    title = "Answer relevance (whole answer, cosine)"
+    advice = (
+        "Low means that the answer addresses another question, to this embedder. "
+        "Next: Compare systems; read the question in details."
+    )
+    description = "How similar is the one question that the whole response answers to the query, to an embedding model?"
+    source = "VERA, section 3.1, answer relevance. Similarity by embeddings"
+    formula = "cos(e(query), e(the question that the whole response answers))"
+    task = WRITE_QUESTION
+    n_questions = 1
+    example = WorkedExample(
+        row={
+            "query": "How tall is the lighthouse of Northport?",
+            "response": "It is 31 meters tall, and was built in 1884.",
+        },
+        replies={"answer_questions": {"items": ["How tall is the lighthouse, and when was it built?"]}},
+        cosines=(0.8,),
+        value=0.8,
+        steps="The response answers a question that asks for more than the query. Their embeddings have the cosine 0.8.",
+    )
+
+    def with_embedder(self, embedder: Embedder) -> VeraAnswerRelevanceCosine:
+        """Return the same metric with this embedder."""
+        return VeraAnswerRelevanceCosine(embedder)
+
+
+class RagasAnswerRelevancyCosine(_QuestionCosine):
+    """Mean cosine of the query and several questions that the response answers.
+
+    Args:
+        n_questions: Number of questions, from 1 to 20. Another number than 3 is part of the metric's name
+            (`ragas.answer_relevancy_cosine@5`).
+        embedder: The embedding model. None: the one that is bound later (`embedder=`).
+
+    Raises:
+        ConfigurationError: If `n_questions` is out of range.
+    """
+
+    name = "ragas.answer_relevancy_cosine"
+    title = "Answer relevancy (generated questions, cosine)"
+    advice = (
+        "Low means that the answer fits other questions than the one asked, or is evasive. "
+        "Next: Separate refusals; compare systems."
+    )
+    description = "How similar are the questions that the response answers to the query, to an embedding model?"
+    source = "RAGAS, section 3 (answer relevance)"
+    formula = "mean of cos(e(query), e(question)) over 3 questions written from the response"
+    # The example of the guide. Its third question is close to the query in words, but not in meaning.
+    example = WorkedExample(
+        row={
+            "query": "How do I tune a PID controller?",
+            "response": "By the rules of Ziegler and Nichols, from the gain at which the loop starts to swing.",
+        },
+        replies={
+            "answer_questions": {
+                "items": [
+                    "How is a PID controller tuned by Ziegler and Nichols?",
+                    "From what do Ziegler and Nichols find the parameters?",
+                    "Who wrote tuning rules for controllers?",
+                ]
+            }
+        },
+        cosines=(0.92, 0.68, 0.25),
+        value=0.6167,
+        steps="The cosines of the query and the three questions are 0.92, 0.68 and 0.25: (0.92 + 0.68 + 0.25) / 3 = 0.617.",
+    )
+
+    def __init__(self, n_questions: int = QUESTIONS, *, embedder: Embedder | None = None) -> None:
+        if not 1 <= n_questions <= _MOST_QUESTIONS:
+            raise ConfigurationError(f"n_questions must be between 1 and {_MOST_QUESTIONS}, got {n_questions!r}")
+        super().__init__(embedder)
+        self.n_questions = n_questions
+        self.task = write_questions(n_questions)
+        if n_questions != QUESTIONS:
+            self.name = f"{type(self).name}@{n_questions}"
+            self.title = f"{type(self).title}, {n_questions} questions"
+            self.formula = type(self).formula.replace("3 questions", f"{n_questions} questions")
+
+    def with_embedder(self, embedder: Embedder) -> RagasAnswerRelevancyCosine:
+        """Return the same metric with this embedder."""
+        return RagasAnswerRelevancyCosine(self.n_questions, embedder=embedder)
+
+    @classmethod
+    def from_argument(cls, argument: str) -> RagasAnswerRelevancyCosine:
+        """Make the metric `ragas.answer_relevancy_cosine@N`.
+
+        Raises:
+            ConfigurationError: If N is not an integer from 1 to 20.
+        """
+        if not (argument.isascii() and argument.isdecimal()):
+            raise ConfigurationError(
+                f"{cls.name}@{argument}: N must be the number of questions, from 1 to {_MOST_QUESTIONS} ({cls.name}@5)"
+            )
+        return cls(int(argument))
+
+
+COSINE: Final[tuple[Metric, ...]] = (VeraAnswerRelevanceCosine(), RagasAnswerRelevancyCosine())
+"""Answer relevance by embeddings, with the definitions of both sources."""
