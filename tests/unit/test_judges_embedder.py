@@ -109,7 +109,7 @@ def test_the_identity_depends_on_model_endpoint_and_dimension():
 def test_temporary_failures_are_retried():
     """Every vector arrives, and the attempts are counted."""
     with FakeEmbeddingServer(error_rate=0.5, seed=1) as server:
-        rows, _, usage = embed(server.url, max_retries=20)
+        rows, _, usage = embed(server.url, max_retries=20, batch_size=1)
     assert np.allclose(rows, [unit(text) for text in TEXTS])
     assert server.stats.replies["500"] > 0
     assert usage.calls == server.calls

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from ragstone.errors import ConfigurationError
-from ragstone.metrics import share_work
+from ragstone.metrics import resolve_metrics, share_work
 from ragstone.metrics.crux import (
     CRUX,
     Coverage,
@@ -286,3 +286,49 @@ def test_all_metrics_of_a_sample_share_what_is_asked():
     assert 2 + 3 == len(judge.prompts)
     assert {"ratings"} == {name for o in outcomes if isinstance(o, NotApplicable) for name in o.missing}
     assert 8 == sum(isinstance(outcome, Score) for outcome in outcomes)
+
+
+@pytest.mark.parametrize("name", [metric.name for metric in CRUX])
+def test_another_threshold(name):
+    """It is part of name, title, version and formula; the default has the name without it."""
+    (strict,) = resolve_metrics(f"{name}@4")
+    (default,) = resolve_metrics(name)
+    assert type(default) is type(strict)
+    assert (f"{name}@4", "1(eta=4)", 4) == (strict.card.name, strict.version, strict.rating_threshold)
+    assert strict.card.title != default.card.title
+    assert "rating >= 3" not in strict.card.formula
+    assert default is resolve_metrics(f"{name}@3")[0]
+    assert 3 == default.rating_threshold
+
+
+def test_the_threshold_decides_what_is_answered():
+    """Ratings of 3, 4 and 5: with a higher threshold fewer sub-questions are answerable, and fewer of them answered."""
+    ratings = {"a?": {"p": 3.0, "q": 0.0}, "b?": {"p": 4.0, "q": 5.0}, "c?": {"p": 0.0, "q": 5.0}}
+    known = {"sub_questions": tuple(ratings), "ratings": ratings, "contexts": retrieved("p")}
+    values = {
+        name: score(resolve_metrics(name)[0], **known)
+        for name in ("crux.coverage@4", "crux.coverage", "crux.coverage@4.5")
+    }
+    assert [1 / 2, 2 / 3, 0.0] == [outcome.value for outcome in values.values()]
+    assert [4, 3, 4.5] == [outcome.details["eta"] for outcome in values.values()]
+
+
+def test_thresholds_share_the_ratings():
+    """The judge rates each passage once, whatever the number of thresholds."""
+    judge = FakeJudge(4)
+
+    async def both():
+        async with share_work():
+            sample = Sample(id="s", sub_questions=("a?",), contexts=retrieved("p"))
+            metrics = resolve_metrics(["crux.coverage", "crux.coverage@5"])
+            return await asyncio.gather(*(metric.score(sample, judge) for metric in metrics))
+
+    asyncio.run(both())
+    assert 1 == len(judge.prompts)
+
+
+@pytest.mark.parametrize("argument", ["0", "6", "-1", "x", "nan", "inf"])
+def test_impossible_thresholds(argument):
+    """The message names the metric, the rule and an example."""
+    with pytest.raises(ConfigurationError, match=rf"crux.coverage@{argument}: .* at most 5 \(crux.coverage@4\)"):
+        resolve_metrics(f"crux.coverage@{argument}")

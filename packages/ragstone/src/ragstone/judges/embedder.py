@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EndpointEmbedder", "LocalEmbedder"]
 
-_PROBE: Final = "A text to learn the dimension of the vectors."
+_PROBE: Final = "text"
+"""Text whose vector shows the dimension. Each model reads it completely."""
 
 
 class EndpointEmbedder:

@@ -17,7 +17,7 @@ from ragstone.metrics.ccrs_fused import CCRS_FUSED
 from ragstone.metrics.citation import CITATION
 from ragstone.metrics.cosine import COSINE, RagasAnswerRelevancyCosine
 from ragstone.metrics.criterion import Criterion, read_criteria
-from ragstone.metrics.crux import CRUX
+from ragstone.metrics.crux import CRUX, CRUX_AT
 from ragstone.metrics.ragas import RAGAS
 from ragstone.metrics.ragchecker import RAGCHECKER
 from ragstone.metrics.ranking import RANKING, RANKING_AT
@@ -50,6 +50,7 @@ _WITH_ARGUMENT: Final[Mapping[str, tuple[str, Callable[[str], Metric | Sequence[
     "criterion": ("FILE", read_criteria),
     RagasAnswerRelevancyCosine.name: ("N", RagasAnswerRelevancyCosine.from_argument),
     **{name: ("K", make) for name, make in RANKING_AT.items()},
+    **{name: ("ETA", make) for name, make in CRUX_AT.items()},
     **TEXT_AT,
     **{name: ("MODEL", make) for name, make in {**SEMANTIC_AT, **VERA_AT}.items()},
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from ragstone.judges import Judge
 from ragstone.metrics._base import TEXTLESS, MetricBase, find_missing_fields, have_no_text
@@ -36,7 +36,8 @@ class CruxMetric(MetricBase):
     """
 
     group = "crux"
-    rating_threshold: ClassVar[float] = ETA
+    rating_threshold: float = ETA
+    """Smallest rating that means that a text answers a sub-question (η)."""
     tasks = (TASK_FROM_REFERENCE, RATING_TASK)
 
     def check_sample(self, sample: Sample) -> NotApplicable | None:
