@@ -821,7 +821,7 @@ class TestOutbox:
         assert [two] == [item.outcome.id for item in store.due_deliveries("jsonl", limit=9)]
         assert (1, 1) == (store.ledger().outbox["jsonl"].pending, store.ledger().outbox["jsonl"].skipped)
         (row,) = store.deliveries(sink="jsonl", state="skipped")
-        assert (one, "t1", "no span") == (row.outcome_id, row.trace_id, row.last_error)
+        assert (one, "t1", "no span") == (row.item_id, row.trace_id, row.last_error)
         assert 4 == len(store.deliveries())
         assert 3 == len(store.deliveries(limit=3))
 

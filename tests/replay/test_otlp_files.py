@@ -13,6 +13,8 @@ from ragstone.errors import DataError
 from ragstone.replay import InputFile
 from ragstone.replay.otlp import OtlpFormat, spans_of_request
 from ragstone.replay.otlp import _files as files
+from ragstone.replay.otlp._json_messages import spans_of
+from ragstone.replay.otlp._span import OtelSpan
 
 DATA = Path(__file__).parent / "data"
 TRACE, ROOT, SEARCH = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "00f067aa0ba902b7"
@@ -120,6 +122,23 @@ def test_a_torn_last_line_costs_that_line(read):
     assert [ANSWERED] == told(traces)
     assert ["line 2"] == [r.place for r in rejected]
     assert "the file ends inside it" in rejected[0].reason
+
+
+def test_a_resource_names_the_application(read):
+    """Of each resource its own, and a stage keeps it; stages of an older version do not have it."""
+    sent = message(root(), search())
+    sent["resourceSpans"][0]["resource"] = {
+        "attributes": [
+            attribute("service.name", "bot"), attribute("service.version", "2.4"),
+            attribute("deployment.environment.name", "eu"), attribute("host.name", "h"),
+        ]
+    }  # fmt: skip
+    traces, _ = read(OtlpFormat(), lines(sent))
+    staged = next(span for span in spans_of(sent) if isinstance(span, OtelSpan)).staged().body
+
+    assert [("bot", "2.4", "eu")] == [(t.app, t.release, t.environment) for t in traces]
+    assert {"app": "bot", "release": "2.4", "environment": "eu"} == OtelSpan.from_staged(staged).resource
+    assert {} == OtelSpan.from_staged(json.dumps(json.loads(staged)[:10]).encode()).resource
 
 
 def test_bad_records_are_counted_one_by_one(read):

@@ -175,6 +175,8 @@ def test_a_trace_record_counts_for_what_it_says(read):
         "input": {"query": "Why?"},
         "output": "So.",
         "session_id": "s",
+        "release": "2.4",
+        "environment": "staging",
     }
     tops = [observation("a", kind="RETRIEVER", input="why", output='[{"page_content": "Because."}]'),
             observation("b", kind="GENERATION", output="Draft.", usage={"promptTokens": 3, "completionTokens": 4})]  # fmt: skip
@@ -185,6 +187,7 @@ def test_a_trace_record_counts_for_what_it_says(read):
         trace.query, trace.response, trace.session_id, [p.text for p in trace.prompt_contexts],
     )  # fmt: skip
     assert (3, 4) == (trace.usage.input_tokens, trace.usage.output_tokens)
+    assert (None, "2.4", "staging", {}) == (trace.app, trace.release, trace.environment, trace.metadata)
 
 
 def test_scores_among_observations_are_passed_over_and_strangers_rejected(read):

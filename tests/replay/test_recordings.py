@@ -117,6 +117,8 @@ def test_a_recording_says_what_the_application_did(read, name):
     assert len(requests) == len(traces)
     assert {source} == {trace.source for trace in traces}
     assert [about] * len(traces) == [(t.session_id, t.user_id, t.tags, t.metadata) for t in traces]
+    expected = (None if format_name == "phoenix" or source == "langfuse" else "lighthouse", None, None)
+    assert [expected] * len(traces) == [(t.app, t.release, t.environment) for t in traces]
     # A health check of the server.
     assert (1 if name.startswith("genai") else 0) == len(rejected)
 

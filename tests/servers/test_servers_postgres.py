@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -341,6 +342,40 @@ class TestOpening:
         ):
             reader.ingest("a", 1, captured("t"))
 
+    @pytest.mark.parametrize("version", [1, 2])
+    def test_an_older_store_is_upgraded(self, own, database, version):
+        """No outcome and no delivery changes, and the tables are those of a new store."""
+        script = (Path(__file__).parent / "data" / "store-version-2.sql").read_text(encoding="utf-8")
+        if version == 1:
+            # A state had another name.
+            script = script.replace("'failed'::text])))", "'dead'::text])))", 1).replace(
+                " 'failed', 1, ", " 'dead', 1, "
+            )
+            script = script.replace("('version', '2')", "('version', '1')")
+        sql(database, script)
+        columns = "outcome_id, sink, attempts, next_try, last_error FROM ragstone.outbox ORDER BY seq"
+        queued = sql(database, f"SELECT {columns}")
+        states = sql(database, "SELECT state FROM ragstone.outbox ORDER BY seq")
+        bodies = sql(database, "SELECT body FROM ragstone.outcome_bodies ORDER BY seq")
+        with pytest.raises(StoreError, match=f"older version {version}"):
+            open_store(database, mode="read")
+
+        store = own()
+
+        rows = store.deliveries()
+        assert len(rows) == len(queued) == 14
+        assert ("dead" if version == 1 else "failed",) in states
+        assert queued == [(r.item_id, r.sink, r.attempts, r.next_try, r.last_error) for r in rows]
+        assert ["failed" if state == "dead" else state for (state,) in states] == [row.state for row in rows]
+        assert [body for (body,) in bodies] == [outcome.model_dump_json() for outcome in store.outcomes()]
+        assert 1 == store.ingest("new", 1, captured("new", app="bot"))
+        assert {"new": "bot"} == store.request_labels("app")
+        store.close()
+        shape = _shape(database)
+        sql(database, "DROP SCHEMA ragstone CASCADE")
+        own().close()
+        assert _shape(database) == shape
+
     def test_a_newer_store_is_left_alone(self, own, database):
         """An old worker must not write into tables it does not know."""
         own()
@@ -516,3 +551,20 @@ class TestWorkers:
         missing = command("traces", "no such trace")
         assert "no such trace" in missing.stderr
         assert urlsplit(database).password not in missing.stderr + missing.stdout
+
+
+def _shape(database):
+    """Columns, constraints and indexes of a store's tables."""
+    columns = sql(
+        database,
+        "SELECT table_name, column_name, data_type, is_nullable, column_default, collation_name "
+        "FROM information_schema.columns WHERE table_schema = 'ragstone'",
+    )
+    constraints = sql(
+        database,
+        "SELECT conrelid::regclass::text, contype::text, pg_get_constraintdef(oid) FROM pg_constraint "
+        "WHERE connamespace = 'ragstone'::regnamespace",
+    )
+    indexes = sql(database, "SELECT tablename, indexdef FROM pg_indexes WHERE schemaname = 'ragstone'")
+    # Names of unique constraints' indexes follow the first names of their columns.
+    return sorted(columns, key=str), sorted(constraints), sorted(i for i in indexes if "UNIQUE" not in i[1])

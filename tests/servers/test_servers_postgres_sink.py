@@ -106,7 +106,7 @@ class TestRows:
         )  # fmt: skip
         delivery = Delivery(
             outcome=outcome, trace_id="t", run_id="r", otel_trace_id="ab" * 16, otel_span_id="cd" * 8,
-            session_id="s", user_id="u", name="app", requested_at=1_600_000_000.5, inclusion_probability=0.5,
+            session_id="s", user_id="u", app="app", release="2.4", environment="test", name="chain", requested_at=1_600_000_000.5, inclusion_probability=0.5,
         )  # fmt: skip
 
         asyncio.run(sink.write([delivery]))
@@ -114,7 +114,7 @@ class TestRows:
         ((first, *rest),) = rows(database)
         assert outcome.id == str(first)
         assert [
-            "t", "r", "ab" * 16, "cd" * 8, "s", "u", "app", "m", "2", "score", 0.25, 0.1, 0.4, 0.95, "draws", 7, None,
+            "t", "r", "ab" * 16, "cd" * 8, "s", "u", "app", "2.4", "test", "chain", "m", "2", "score", 0.25, 0.1, 0.4, 0.95, "draws", 7, None,
             "somebody", "j", "p", 3, 4, 0.5, 1.5, 0.5, datetime.fromtimestamp(1_600_000_000.5, UTC),
             datetime.fromtimestamp(1_700_000_000, UTC), None, None,
         ] == rest  # fmt: skip
@@ -172,7 +172,7 @@ class TestRows:
 
     def test_text_that_the_server_does_not_take_is_written(self, sink, database):
         """Captured names may hold NUL or half characters."""
-        delivery = Delivery(outcome=score().outcome, trace_id="t", name="a\0b\udc80'; DROP TABLE x; --")
+        delivery = Delivery(outcome=score().outcome, trace_id="t", app="a\0b\udc80'; DROP TABLE x; --")
 
         asyncio.run(sink.write([delivery]))
 

@@ -141,4 +141,4 @@ def delivery(trace_id, value):
     """A score of a trace that a tracing tool has."""
     outcome = Score(sample_id=trace_id, metric="exact_match", metric_version="1", value=value, method="exact")
     otel = f"{abs(hash(trace_id)):032x}"
-    return Delivery(outcome=outcome, trace_id=trace_id, name="app", otel_trace_id=otel, otel_sampled=True)
+    return Delivery(outcome=outcome, trace_id=trace_id, app="app", otel_trace_id=otel, otel_sampled=True)

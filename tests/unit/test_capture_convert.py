@@ -44,6 +44,9 @@ def full_draft(text: str) -> TraceDraft:
         run_id="r",
         session_id="s",
         user_id="u",
+        app="qa-bot",
+        release="2.4",
+        environment="test",
         query=text,
         standalone_query=text,
         retrievals=[
@@ -95,6 +98,9 @@ def test_every_field_arrives():
         "otel_sampled": None,
         "session_id": "s",
         "user_id": "u",
+        "app": "qa-bot",
+        "release": "2.4",
+        "environment": "test",
         "query": "text",
         "standalone_query": "text",
         "retrievals": [

@@ -80,6 +80,15 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path, text, words):
         read_config(path)
 
 
+def test_the_name_of_the_application_is_no_option_of_a_command(tmp_path, capsys):
+    """`app` of the file is the captured application, and `evaluate --app` is the function to run."""
+    rows = write(tmp_path / "rows.jsonl", json.dumps({"query": "How tall?", "response": "31 m tall.", "contexts": []}))
+    config = write(tmp_path / "r.toml", 'judge = "lexical"\nmetrics = ["ccrs.qr"]\napp = "qa-bot"\ntags = ["beta"]\n')
+
+    code, out, _ = run(capsys, "--config", str(config), "evaluate", str(rows), "--json")
+    assert (0, ["ccrs.qr"]) == (code, [metric["metric"] for metric in json.loads(out)["metrics"]])
+
+
 def test_commands_take_what_they_share_and_their_own(tmp_path, capsys):
     """Top-level keys for all, a table for one; the command line counts before both."""
     rows = write(tmp_path / "rows.jsonl", json.dumps({"query": "How tall?", "response": "31 m tall.", "contexts": []}))

@@ -14,6 +14,8 @@ from ragstone.schema import SCHEMA_VERSION, Captured, Score, Trace, migrate, out
 from ragstone.store import SqliteStore
 
 DATA = Path(__file__).parent / "data" / "version_1"
+NEW_FIELDS = ("evidence", "standalone_query", "app", "release", "environment")
+"""Fields of a trace that records of version 2 do not have."""
 
 
 def lines(name: str) -> list[dict]:
@@ -53,7 +55,7 @@ def test_traces_of_version_2_have_no_evidence():
 
         assert (2, SCHEMA_VERSION) == (old["schema_version"], trace.schema_version)
         assert trace.evidence is None
-        assert old == trace.model_dump(mode="json", exclude={"evidence": True, "standalone_query": True}) | {
+        assert old == trace.model_dump(mode="json", exclude=set(NEW_FIELDS)) | {
             "schema_version": 2,
             "retrievals": [r.model_dump(mode="json", exclude={"stages"}) for r in trace.retrievals],
         }
@@ -93,6 +95,34 @@ def test_a_store_upgrades_records_when_it_reads_them(store: Path):
     # 0.9 would be lost if the field were read as an unknown one.
     assert 0.9 in [o.interval.confidence_level for o in outcomes if isinstance(o, Score) and o.interval]
     assert {"jsonl:a": 1, "otlp": 2} == {sink: counts.failed for sink, counts in ledger.outbox.items()}
+
+
+def test_a_store_of_version_3_keeps_outcomes_and_deliveries(tmp_path: Path):
+    """Deliveries of outcomes stay what they are, and requests have no application."""
+    path = tmp_path / "store.db"
+    db = sqlite3.connect(path, isolation_level=None)
+    db.executescript((DATA.parent / "version_2" / "store-version-3.sql").read_text(encoding="utf-8"))
+    queued = db.execute("SELECT outcome_id, sink, state, attempts, next_try, last_error FROM outbox").fetchall()
+    bodies = db.execute("SELECT body FROM outcome_bodies ORDER BY seq").fetchall()
+    db.close()
+
+    with SqliteStore.open(path, mode="own") as opened:
+        rows = opened.deliveries()
+        due = opened.due_deliveries("jsonl:a", limit=10, now=2e9)
+        ledger = opened.ledger()
+        outcomes = [outcome.model_dump_json() for outcome in opened.outcomes()]
+
+    assert len(rows) == len(queued) == 14
+    assert {"outcome"} == {row.kind for row in rows}
+    assert sorted(queued, key=str) == sorted(
+        ((r.item_id, r.sink, r.state, r.attempts, r.next_try, r.last_error) for r in rows), key=str
+    )
+    assert [body for (body,) in bodies] == outcomes
+    assert 3 == len(due)
+    assert {None} == {delivery.app for delivery in due}
+    counts = ledger.outbox["jsonl:a"]
+    assert (3, 2, 1, 1) == (counts.pending, counts.sent, counts.skipped, counts.failed)
+    assert "401" == ledger.outbox["otlp"].stopped
 
 
 def test_failed_deliveries_can_be_tried_again(store: Path):

@@ -20,11 +20,11 @@ from ragstone.schema import DeliveryCounts, Failure, IgnoredTraces, Ledger, Ledg
 from ragstone.sinks import Delivery, PrometheusSink, Sink, StatusSink, sink_from
 
 
-def score(trace_id="t", value=0.5, metric="exact_match", *, name="app", **fields):
+def score(trace_id="t", value=0.5, metric="exact_match", *, app="app", **fields):
     """A delivery of a score."""
     of_delivery = {key: fields.pop(key) for key in ("otel_trace_id", "otel_sampled") if key in fields}
     outcome = Score(sample_id=trace_id, metric=metric, metric_version="1", value=value, method="exact", **fields)
-    return Delivery(outcome=outcome, trace_id=trace_id, name=name, **of_delivery)
+    return Delivery(outcome=outcome, trace_id=trace_id, app=app, **of_delivery)
 
 
 class Registry(prometheus_client.CollectorRegistry):
@@ -98,7 +98,7 @@ class TestCounting:
         """What failed is no low score, and is seen."""
         failure = Failure(sample_id="f", metric="exact_match", metric_version="1", kind="timeout", reason="slow")
         nothing = NotApplicable(sample_id="n", metric="exact_match", metric_version="1", reason="no reference")
-        others = [Delivery(outcome=outcome, trace_id="x", name="app") for outcome in (failure, nothing)]
+        others = [Delivery(outcome=outcome, trace_id="x", app="app") for outcome in (failure, nothing)]
         write(sink, score(), *others)
 
         kinds = ("score", "failure", "not_applicable")
@@ -142,12 +142,22 @@ class TestLabels:
     def test_apps_are_bounded(self, registry):
         """A name that holds a user id must not grow the memory of every Prometheus."""
         sink = PrometheusSink(None, registry=registry, max_apps=3)
-        write(sink, *(score(f"t{i}", name=f"app{i}") for i in range(50)), score("again", name="app0"))
+        write(sink, *(score(f"t{i}", app=f"app{i}") for i in range(50)), score("again", app="app0"))
 
         apps = {
             s.labels["app"]: s.value for f in registry.collect() for s in f.samples if s.name == "ragstone_score_count"
         }
         assert {"app0": 2, "app1": 1, "app2": 1, "other": 47} == apps
+
+    def test_operations_are_a_label_on_request(self, registry):
+        """The name of a trace is no application: it is a label only if that is asked for, and bounded too."""
+        sink = PrometheusSink(None, registry=registry, max_apps=2, operations=True)
+        outcomes = [score(f"t{i}").outcome for i in range(4)]
+        write(sink, *(Delivery(outcome=o, trace_id=f"t{i}", name=f"op{i}", app="a") for i, o in enumerate(outcomes)))
+
+        for name in ("ragstone_score_count", "ragstone_outcomes_total"):
+            labels = [s.labels for f in registry.collect() for s in f.samples if s.name == name]
+            assert [("a", "op0"), ("a", "op1"), ("a", "other")] == sorted((x["app"], x["operation"]) for x in labels)
 
     def test_metrics_and_models_are_bounded(self, sink, registry):
         """Both could be made up by a program."""
@@ -162,7 +172,7 @@ class TestLabels:
         """Quotes, newlines, half characters, endless ones: a parser reads all of it back."""
         sink = PrometheusSink(port=0)
         names = ['"} 1\nevil_total 1', "a\\", "\udc80\0\x1b[31m", "x" * 10_000, "ő\u202e"]
-        write(sink, *(score(f"t{i}\n" + "y" * 500 * i, name=name) for i, name in enumerate(names)))
+        write(sink, *(score(f"t{i}\n" + "y" * 500 * i, app=name) for i, name in enumerate(names)))
         text, plain = page(sink), page(sink, accept="text/plain")
         asyncio.run(sink.aclose())
 
@@ -406,7 +416,7 @@ class TestProcesses:
             sink = PrometheusSink(None, registry=CollectorRegistry())
             for i in range(int(sys.argv[1])):
                 outcome = Score(sample_id=f"{sys.argv[1]}-{i}", metric="m", metric_version="1", value=0.5, method="x")
-                asyncio.run(sink.write([Delivery(outcome=outcome, trace_id="t", name="app")]))
+                asyncio.run(sink.write([Delivery(outcome=outcome, trace_id="t", app="app")]))
         """)
         environment = os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
         for n in ("2", "3"):

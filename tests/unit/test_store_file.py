@@ -432,6 +432,10 @@ def _as_version_1(path: Path) -> None:
     db.executescript(
         """
         ALTER TABLE sinks DROP COLUMN stopped;
+        DROP INDEX traces_by_app;
+        ALTER TABLE traces DROP COLUMN app;
+        ALTER TABLE traces DROP COLUMN release;
+        ALTER TABLE traces DROP COLUMN environment;
         ALTER TABLE traces DROP COLUMN otel_sampled;
         DROP INDEX traces_by_time;
         DROP TABLE outbox;

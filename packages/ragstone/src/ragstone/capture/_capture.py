@@ -15,6 +15,7 @@ from ragstone._util.exit import run_exit_hooks
 from ragstone._util.fork import after_fork_in_child
 from ragstone._util.guard import Guard
 from ragstone._util.suppress import capture_suppressed
+from ragstone.capture._application import Application
 from ragstone.capture._convert import CaptureLimits, Converter
 from ragstone.capture._groups import SpoolLike
 from ragstone.capture._redaction import Redactor, redact_secrets
@@ -81,6 +82,7 @@ class Capture:
         batch_size: Maximum number of drafts in one write.
         clock: Function that returns Unix seconds, for `Dropped` entries.
         guard: Counter of the errors that `record` catches. By default a new one.
+        application: Name, release, environment and tags that all requests get.
 
     Raises:
         ConfigurationError: If a value is outside its range.
@@ -106,6 +108,7 @@ class Capture:
         batch_size: int = 50,
         clock: Callable[[], float] = time.time,
         guard: Guard | None = None,
+        application: Application | None = None,
     ) -> None:
         if not 0 <= sample_rate <= 1:
             raise ConfigurationError(
@@ -121,7 +124,9 @@ class Capture:
                 raise ConfigurationError(
                     f"{name} must be 0 or more seconds, got {seconds!r}; leave it out for the default"
                 )
-        converter = Converter(sample_rate=sample_rate, redact=redact, limits=limits or CaptureLimits())
+        converter = Converter(
+            sample_rate=sample_rate, redact=redact, limits=limits or CaptureLimits(), application=application
+        )
         self._is_sampled = converter.is_sampled
         self._new_writer = functools.partial(
             CaptureWriter,

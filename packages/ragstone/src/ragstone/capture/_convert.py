@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TypeVar
 from uuid import UUID
 
 from ragstone._util.suppress import suppress_capture
+from ragstone.capture._application import Application
 from ragstone.capture._redaction import Redactor, redact_secrets
 from ragstone.errors import ConfigurationError, RagstoneError
 from ragstone.requests import PassageDraft, Request, RetrievalDraft, TraceDraft, assemble
@@ -165,7 +166,15 @@ class RedactionError(RagstoneError):
 class Converter:
     """Converter from drafts to spool lines. It holds settings, but no state."""
 
-    def __init__(self, *, sample_rate: float, redact: Redactor | None, limits: CaptureLimits) -> None:
+    def __init__(
+        self,
+        *,
+        sample_rate: float,
+        redact: Redactor | None,
+        limits: CaptureLimits,
+        application: Application | None = None,
+    ) -> None:
+        self._application = application or Application()
         self._sample_rate = sample_rate
         self._redact = redact
         self._limits = limits
@@ -189,15 +198,17 @@ class Converter:
             return "sampled_out", spool_entry_adapter.dump_json(out)
         if isinstance(draft, Request):
             draft = assemble(draft)
-        trace = _Conversion(self._redact, self._limits).trace(draft, inclusion_probability=self._sample_rate)
+        conversion = _Conversion(self._redact, self._limits, self._application)
+        trace = conversion.trace(draft, inclusion_probability=self._sample_rate)
         return "captured", spool_entry_adapter.dump_json(Captured(trace=trace))
 
 
 class _Conversion:
     """The conversion of one draft, which records the truncated fields."""
 
-    def __init__(self, redact: Redactor | None, limits: CaptureLimits) -> None:
+    def __init__(self, redact: Redactor | None, limits: CaptureLimits, application: Application) -> None:
         self._redactor = redact
+        self._application = application
         self._limits = limits
         self._cut: dict[str, None] = {}  # an ordered set
 
@@ -218,6 +229,7 @@ class _Conversion:
             "otel_sampled": None if draft.otel_sampled is None else bool(draft.otel_sampled),
             "session_id": _label(draft.session_id),
             "user_id": _label(draft.user_id),
+            **{name: _label(value) for name, value in self._application.label(draft).items()},
             "query": self._text(draft.query, "query"),
             "standalone_query": self._text(draft.standalone_query, "standalone_query"),
             "retrievals": tuple(
@@ -235,7 +247,7 @@ class _Conversion:
             "first_token_s": to_finite_number(draft.first_token_s),
             "model": _label(draft.model),
             "usage": Usage(**tokens) if tokens else None,
-            "tags": self._texts(draft.tags, "tags"),
+            "tags": self._texts(dict.fromkeys((*self._application.tags, *draft.tags)), "tags"),
             "metadata": self._metadata(draft.metadata, "metadata"),
             "evidence": draft.evidence,
         }

@@ -22,6 +22,8 @@ ConfigOption = Annotated[
 
 _NAMES: Final = {"sinks": "sink"}
 """Option names by the parameter names of `Monitor` that differ from them."""
+_CAPTURED: Final = frozenset({"app", "release", "environment", "tags"})
+"""Keys that describe the application that a `Monitor` captures. Options with these names mean something else."""
 _LISTED: Final = frozenset({"metrics"})
 """Keys whose lists become one comma-separated string."""
 
@@ -42,8 +44,8 @@ def apply_config(context: typer.Context, path: Path | None) -> None:
     group = context.command
     # `takes_models` reads them from there.
     context.obj = read_tables(values, str(path))
-    shared = {key: value for key, value in values.items() if not isinstance(value, Mapping)}
-    for table in sorted(values.keys() - shared.keys() - {*ROLES}):
+    shared = {key: value for key, value in values.items() if not isinstance(value, Mapping) and key not in _CAPTURED}
+    for table in sorted(values.keys() - shared.keys() - {*ROLES} - _CAPTURED):
         if table not in _inner(group):
             raise ConfigurationError(
                 f"{str(path)!r} has a table [{table}], but no command has this name. Commands: {', '.join(_inner(group))}. "

@@ -56,8 +56,8 @@ def deliveries_command(
         table += [
             (
                 sanitize_for_terminal(r.sink),
-                sanitize_for_terminal(r.metric),
-                sanitize_for_terminal(r.trace_id),
+                sanitize_for_terminal(r.metric or r.kind),
+                sanitize_for_terminal(r.trace_id or r.item_id),
                 str(r.attempts),
                 sanitize_for_terminal(r.last_error) if r.last_error else "",
             )

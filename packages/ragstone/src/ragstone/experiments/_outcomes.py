@@ -306,7 +306,7 @@ def _of_store(period: TimeRange, name: str, keys: Sequence[str]) -> OutcomeStrea
 def _labels_of_store(store: Store, key: str, period: TimeRange) -> dict[str, str]:
     """Return the labels of a store's requests. Only a key that the caller names is read from the traces' bodies."""
     match key:
-        case "session_id" | "user_id":
+        case "session_id" | "user_id" | "app" | "release" | "environment":
             return store.request_labels(key, since=period.since, until=period.until)
         case _ if key in CLUSTER_KEYS:
             return {}

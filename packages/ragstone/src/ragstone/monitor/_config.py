@@ -20,6 +20,10 @@ CONFIGURABLE: Final = (
     "metrics",
     "store",
     "sinks",
+    "app",
+    "release",
+    "environment",
+    "tags",
     "sample_rate",
     "durability",
     "flush_interval_s",
@@ -30,7 +34,7 @@ CONFIGURABLE: Final = (
     "reasons",
     "role",
 )
-"""The arguments of `Monitor` that a file can set: numbers and strings."""
+"""The arguments of `Monitor` that a file can set: numbers, strings and lists of strings."""
 
 
 def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 
 from ragstone._util.exit import run_exit_hooks
 from ragstone._util.fork import after_fork_in_child
-from ragstone.capture import Capture, CaptureCounters, CaptureLimits, Guard, redact_secrets
+from ragstone.capture import Application, Capture, CaptureCounters, CaptureLimits, Guard, redact_secrets
 from ragstone.errors import ConfigurationError, RagstoneError, StoreError, StoreOwnedError
 from ragstone.judges import Embedder, Judge, Reader
 from ragstone.metrics import Metric
@@ -61,6 +61,12 @@ class Monitor(RequestBlocks):
         store: Path of the SQLite store, with its spool in `<store>.spool`. Or the URL of a PostgreSQL database, which
             monitors and workers of several hosts can share. Its spool is in `RAGSTONE_SPOOL`.
         sinks: Destinations of outcomes in addition to the store ("jsonl:PATH", "otlp", a `Sink`).
+        app: Name of the application, the label that separates services in reports and in Prometheus. Default: `RAGSTONE_APP`,
+            otherwise OpenTelemetry's `service.name` (of the current span or of `OTEL_SERVICE_NAME`).
+        release: Version of the application. Default: `RAGSTONE_RELEASE`, otherwise `service.version`.
+        environment: Where it runs, such as "production". Default: `RAGSTONE_ENVIRONMENT`, otherwise
+            `deployment.environment.name`.
+        tags: Tags that all requests get, in addition to their own. Default: `RAGSTONE_TAGS`, separated by commas.
         sample_rate: Probability in [0, 1] that a request is captured. A hash of the trace id decides, so that every
             process and every retry makes the same decision. The probability is stored with the trace.
         redact: Function from text to text, applied to all captured text before it is written. None keeps text unchanged.
@@ -91,6 +97,10 @@ class Monitor(RequestBlocks):
         metrics: Sequence[str | Metric] | str = ("ccrs",),
         store: str | os.PathLike[str] = "ragstone.db",
         sinks: Sequence[str | Sink] = (),
+        app: str | None = None,
+        release: str | None = None,
+        environment: str | None = None,
+        tags: Sequence[str] | None = None,
         sample_rate: float = 1.0,
         redact: Callable[[str], str] | None = redact_secrets,
         limits: CaptureLimits | None = None,
@@ -139,6 +149,7 @@ class Monitor(RequestBlocks):
             flush_interval_s=flush_interval_s,
             clock=clock,
             guard=self._guard,
+            application=Application.from_settings(app=app, release=release, environment=environment, tags=tags),
         )
         self._reset()
         _live.add(self)

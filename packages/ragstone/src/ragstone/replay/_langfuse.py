@@ -119,6 +119,7 @@ def _merge_trace_fields(top: Step, root: Step) -> None:
     top.inputs, top.outputs = root.inputs or top.inputs, root.outputs or top.outputs
     top.name, top.started_at = root.name or top.name, root.started_at or top.started_at
     top.session_id, top.user_id = root.session_id or top.session_id, root.user_id or top.user_id
+    top.release, top.environment = root.release or top.release, root.environment or top.environment
     top.tags, top.metadata = root.tags or top.tags, {**top.metadata, **root.metadata}
 
 
@@ -163,10 +164,11 @@ def _identity(row: Mapping[str, Any]) -> dict[str, Any]:
     tags = inner_json(row.get("tags"))
     said = mapping(inner_json(row.get("metadata")))
     kept = request_metadata({name: inner_json(value) for name, value in said.items() if name not in _ADDED})
-    for name in ("environment", "release", "version"):
-        if (value := text_or_none(row.get(name))) not in (None, "default"):
-            kept.setdefault(name, value)
+    environment = text_or_none(row.get("environment"))
     return {
+        # `version` is that of the observation. Applications set one of the two.
+        "release": text_or_none(row.get("release")) or text_or_none(row.get("version")),
+        "environment": None if environment == "default" else environment,
         "name": text_or_none(row.get("name")) or text_or_none(row.get("trace_name")),
         "session_id": text_or_none(row.get("session_id")),
         "user_id": text_or_none(row.get("user_id")),

@@ -51,6 +51,9 @@ class TraceDraft:
     otel_sampled: bool | None = None
     session_id: str | None = None
     user_id: str | None = None
+    app: str | None = None
+    release: str | None = None
+    environment: str | None = None
     query: str | None = None
     standalone_query: str | None = None
     retrievals: list[RetrievalDraft] = field(default_factory=list)

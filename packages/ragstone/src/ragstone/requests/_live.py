@@ -80,6 +80,9 @@ class LiveRequest:
             stated.response = request.statements.response
         draft.session_id = draft.session_id or inner.session_id
         draft.user_id = draft.user_id or inner.user_id
+        draft.app = draft.app or inner.app
+        draft.release = draft.release or inner.release
+        draft.environment = draft.environment or inner.environment
         draft.reference = draft.reference or inner.reference
         draft.metadata = {**inner.metadata, **draft.metadata}
         draft.tags = [*draft.tags, *(tag for tag in inner.tags if tag not in draft.tags)]

@@ -92,6 +92,10 @@ class Step:
 
     session_id: str | None = None
     user_id: str | None = None
+    app: str | None = None
+    """Name, version and environment of the application, if the source states them."""
+    release: str | None = None
+    environment: str | None = None
     run_id: str | None = None
     """The id that a tracing tool uses for the request, if it differs from the trace id."""
     otel_trace_id: str | None = None

@@ -139,6 +139,9 @@ class Delivery:
     """False if the span of the request is not exported, so tracing tools do not have it. None if that is unknown."""
     session_id: str | None = None
     user_id: str | None = None
+    app: str | None = None
+    release: str | None = None
+    environment: str | None = None
     name: str | None = None
     requested_at: float | None = None
     """Start of the request, Unix seconds."""

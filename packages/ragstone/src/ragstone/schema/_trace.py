@@ -78,6 +78,12 @@ class Trace(Record):
     """False if the span is not exported, so that tracing tools do not have it. None if that is unknown."""
     session_id: str | None = None
     user_id: str | None = None
+    app: str | None = None
+    """Name of the application (OpenTelemetry's `service.name`)."""
+    release: str | None = None
+    """Version of the application (`service.version`)."""
+    environment: str | None = None
+    """Where the application runs, such as "production" (`deployment.environment.name`)."""
 
     query: str | None = None
     standalone_query: str | None = None

@@ -34,20 +34,23 @@ class Families:
     Args:
         registry: The registry.
         buckets: Upper bounds of the buckets of scores.
-        max_apps: Maximum number of trace names used as values of the label `app`. Further names share "other".
+        max_apps: Maximum number of values of the labels `app` and `operation`, each. Further values share "other".
+        operations: Whether scores and outcomes have the label `operation`.
     """
 
-    def __init__(self, registry: CollectorRegistry, *, buckets: Sequence[float], max_apps: int) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, *, buckets: Sequence[float], max_apps: int, operations: bool
+    ) -> None:
         self._lock = threading.Lock()
         self._seen: dict[str, None] = {}
         self._metric = _Bounded(_METRICS_MAX)
         self._app = _Bounded(max_apps)
+        self._operation = _Bounded(max_apps) if operations else None
+        labels = ["metric", "app", *(["operation"] if operations else [])]
         self._model = _Bounded(_MODELS_MAX)
-        self._score = Histogram(
-            "ragstone_score", "Scores, by metric.", ["metric", "app"], buckets=buckets, registry=registry
-        )
+        self._score = Histogram("ragstone_score", "Scores, by metric.", labels, buckets=buckets, registry=registry)
         self._outcomes = Counter(
-            "ragstone_outcomes", "Outcomes: score, not_applicable or failure.", ["metric", "app", "outcome"],
+            "ragstone_outcomes", "Outcomes: score, not_applicable or failure.", [*labels, "outcome"],
             registry=registry,
         )  # fmt: skip
         self._seconds = Histogram(
@@ -70,11 +73,14 @@ class Families:
             self._seen[outcome.id] = None
             if len(self._seen) > _SEEN_MAX_IDS:
                 del self._seen[next(iter(self._seen))]
-            metric, app = self._metric(outcome.metric), self._app(delivery.name or "")
+            metric = self._metric(outcome.metric)
+            labels = [metric, self._app(delivery.app or "")]
+            if self._operation is not None:
+                labels.append(self._operation(delivery.name or ""))
             model = self._model(outcome.judge or "")
-        self._outcomes.labels(metric, app, outcome.outcome).inc()
+        self._outcomes.labels(*labels, outcome.outcome).inc()
         if isinstance(outcome, Score):
-            self._score.labels(metric, app).observe(outcome.value, _exemplar(delivery))
+            self._score.labels(*labels).observe(outcome.value, _exemplar(delivery))
         if outcome.duration_s is not None:
             self._seconds.labels(metric, outcome.outcome).observe(outcome.duration_s)
         if outcome.usage is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import ConfigurationError, MissingExtraError, SinkUnavailableError
@@ -42,7 +42,9 @@ class PrometheusSink:
         registry: Registry for the metrics, such as the application's. Default: a separate registry.
         buckets: Upper bounds of the buckets of `ragstone_score`. Default: tenths up to 1. Values above the last bound
             count in the sum, but quantiles show only that they exceed it.
-        max_apps: Maximum number of trace names used as values of the label `app`. Further names share "other".
+        max_apps: Maximum number of values of the labels `app` and `operation`, each. Further values share "other".
+        operations: Add the label `operation`, the name of the trace (of a chain, a query engine or a block), to scores and
+            outcomes.
 
     Raises:
         ConfigurationError: If the port or the buckets are invalid.
@@ -57,6 +59,7 @@ class PrometheusSink:
         registry: CollectorRegistry | None = None,
         buckets: Sequence[float] = _BUCKETS,
         max_apps: int = 20,
+        operations: bool = False,
     ) -> None:
         if port is None and registry is None:
             raise ConfigurationError(
@@ -67,7 +70,7 @@ class PrometheusSink:
         if not buckets or list(buckets) != sorted(set(buckets)):
             raise ConfigurationError(f"buckets must be increasing numbers, got {list(buckets)!r}")
         self._name = "prometheus" if port is None else f"prometheus:{_in_address(host)}:{port}"
-        self._page = _page(port, host, registry, buckets=tuple(buckets), max_apps=max_apps)
+        self._page = _page(port, host, registry, buckets=tuple(buckets), max_apps=max_apps, operations=operations)
         self._page.users.add(id(self))
         self._closed = False
 
@@ -143,9 +146,10 @@ class _Page:
         *,
         buckets: tuple[float, ...],
         max_apps: int,
+        operations: bool,
     ) -> None:
         self.requested_port, self.host, self._external_registry = port, host, registry
-        self._buckets, self._max_apps = buckets, max_apps
+        self._buckets, self._max_apps, self._operations = buckets, max_apps, operations
         self.users: set[int] = set()
         self._reset()
         after_fork_in_child(self._after_fork)
@@ -195,7 +199,9 @@ class _Page:
         self._lock = threading.Lock()
         self._server = self._thread = None
         self._registry = CollectorRegistry() if self._external_registry is None else self._external_registry
-        self.families: Families = Families(self._registry, buckets=self._buckets, max_apps=self._max_apps)
+        self.families: Families = Families(
+            self._registry, buckets=self._buckets, max_apps=self._max_apps, operations=self._operations
+        )
 
     def _after_fork(self) -> None:
         """Reset the child process: it does not have the server's thread, and the parent may have held locks."""
@@ -213,9 +219,7 @@ _pages: Final[dict[object, _Page]] = {}
 """Pages of this process, by address or by the application's registry."""
 
 
-def _page(
-    port: int | None, host: str, registry: CollectorRegistry | None, *, buckets: tuple[float, ...], max_apps: int
-) -> _Page:
+def _page(port: int | None, host: str, registry: CollectorRegistry | None, **settings: Any) -> _Page:
     try:
         import prometheus_client  # noqa: F401
     except ImportError as error:
@@ -225,7 +229,7 @@ def _page(
     key: object = (host, port) if registry is None else registry
     page = _pages.get(key)
     if page is None:
-        page = _Page(port, host, registry, buckets=buckets, max_apps=max_apps)
+        page = _Page(port, host, registry, **settings)
         if port != 0:  # sinks with a free port do not share it
             _pages[key] = page
     elif (page.requested_port, page.host) != (port, host):

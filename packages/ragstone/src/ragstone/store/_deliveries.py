@@ -1,4 +1,4 @@
-"""The outbox: one row for each outcome and sink, from the transaction that stores the outcome to its delivery."""
+"""The outbox: one row for each outcome or alarm and sink, from the transaction that stores it to its delivery."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from typing_extensions import override
 
 from ragstone.schema import Delivery, DeliveryCounts
-from ragstone.store._protocol import DeliveryState, OutboxRow
+from ragstone.store._protocol import DeliveryKind, DeliveryState, OutboxRow
 from ragstone.store._sql import Sql, SqlStore, to_outcome
 
 __all__ = ["SqlDeliveries", "count_deliveries", "deliveries"]
@@ -20,6 +20,9 @@ _COLUMNS: Final = {
     "otel_span_id": "t.otel_span_id",
     "session_id": "t.session_id",
     "user_id": "t.user_id",
+    "app": "t.app",
+    "release": "t.release",
+    "environment": "t.environment",
     "name": "t.name",
     "requested_at": "t.started_at",
     "inclusion_probability": "t.inclusion_probability",
@@ -39,10 +42,10 @@ class SqlDeliveries(SqlStore):
                 f"""
                 SELECT b.body, t.otel_sampled, {", ".join(_COLUMNS.values())}
                 FROM outbox AS x
-                JOIN outcomes AS o USING (outcome_id)
+                JOIN outcomes AS o ON o.outcome_id = x.item_id
                 JOIN outcome_bodies AS b ON b.seq = o.seq
                 JOIN traces AS t ON t.trace_id = o.sample_id
-                WHERE x.sink = ? AND x.state = 'pending' AND x.next_try <= ?
+                WHERE x.kind = 'outcome' AND x.sink = ? AND x.state = 'pending' AND x.next_try <= ?
                 ORDER BY x.next_try, x.seq LIMIT ?
                 """,  # noqa: S608 - constant columns
                 (sink, self._clock() if now is None else now, max(limit, 0)),
@@ -57,43 +60,47 @@ class SqlDeliveries(SqlStore):
             ]
 
     @override
-    def mark_sent(self, sink: str, outcome_ids: Sequence[str]) -> None:
+    def mark_sent(self, sink: str, ids: Sequence[str], *, kind: DeliveryKind = "outcome") -> None:
         with self._database.write() as db:
             db.executemany(
                 """
                 UPDATE outbox SET state = 'sent', attempts = attempts + 1, last_error = NULL
-                WHERE outcome_id = ? AND sink = ? AND state <> 'sent'
+                WHERE kind = ? AND item_id = ? AND sink = ? AND state <> 'sent'
                 """,
-                [(outcome_id, sink) for outcome_id in outcome_ids],
+                [(kind, id_, sink) for id_ in ids],
             )
 
     @override
-    def mark_retry(self, sink: str, outcome_ids: Sequence[str], *, next_try: float, error: str) -> None:
+    def mark_retry(
+        self, sink: str, ids: Sequence[str], *, next_try: float, error: str, kind: DeliveryKind = "outcome"
+    ) -> None:
         with self._database.write() as db:
             db.executemany(
                 """
                 UPDATE outbox SET attempts = attempts + 1, next_try = ?, last_error = ?
-                WHERE outcome_id = ? AND sink = ? AND state = 'pending'
+                WHERE kind = ? AND item_id = ? AND sink = ? AND state = 'pending'
                 """,
-                [(next_try, error, outcome_id, sink) for outcome_id in outcome_ids],
+                [(next_try, error, kind, id_, sink) for id_ in ids],
             )
 
     @override
-    def mark_skipped(self, sink: str, outcome_ids: Sequence[str], *, reason: str) -> None:
-        self._end_deliveries(sink, outcome_ids, "skipped", reason)
+    def mark_skipped(self, sink: str, ids: Sequence[str], *, reason: str, kind: DeliveryKind = "outcome") -> None:
+        self._end_deliveries(sink, ids, "skipped", reason, kind)
 
     @override
-    def mark_failed(self, sink: str, outcome_ids: Sequence[str], *, error: str) -> None:
-        self._end_deliveries(sink, outcome_ids, "failed", error)
+    def mark_failed(self, sink: str, ids: Sequence[str], *, error: str, kind: DeliveryKind = "outcome") -> None:
+        self._end_deliveries(sink, ids, "failed", error, kind)
 
-    def _end_deliveries(self, sink: str, outcome_ids: Sequence[str], state: DeliveryState, reason: str) -> None:
+    def _end_deliveries(
+        self, sink: str, ids: Sequence[str], state: DeliveryState, reason: str, kind: DeliveryKind
+    ) -> None:
         with self._database.write() as db:
             db.executemany(
                 """
                 UPDATE outbox SET state = ?, attempts = attempts + 1, last_error = ?
-                WHERE outcome_id = ? AND sink = ? AND state = 'pending'
+                WHERE kind = ? AND item_id = ? AND sink = ? AND state = 'pending'
                 """,
-                [(state, reason, outcome_id, sink) for outcome_id in outcome_ids],
+                [(state, reason, kind, id_, sink) for id_ in ids],
             )
 
     @override
@@ -131,8 +138,8 @@ def deliveries(
     """Return single deliveries, in the order in which they were queued."""
     rows = db.execute(
         """
-        SELECT x.outcome_id, o.sample_id, o.metric, x.sink, x.state, x.attempts, x.next_try, x.last_error
-        FROM outbox AS x JOIN outcomes AS o USING (outcome_id)
+        SELECT x.kind, x.item_id, o.sample_id, o.metric, x.sink, x.state, x.attempts, x.next_try, x.last_error
+        FROM outbox AS x LEFT JOIN outcomes AS o ON x.kind = 'outcome' AND o.outcome_id = x.item_id
         WHERE (o.sample_id = ?1 OR ?1 IS NULL) AND (x.sink = ?2 OR ?2 IS NULL) AND (x.state = ?3 OR ?3 IS NULL)
         ORDER BY x.seq LIMIT ?4
         """,
@@ -140,7 +147,8 @@ def deliveries(
     )
     return [
         OutboxRow(
-            outcome_id=outcome_id,
+            kind=kind,
+            item_id=item_id,
             trace_id=sample_id,
             metric=metric,
             sink=name,
@@ -149,7 +157,7 @@ def deliveries(
             next_try=next_try,
             last_error=last_error,
         )
-        for outcome_id, sample_id, metric, name, where, attempts, next_try, last_error in rows
+        for kind, item_id, sample_id, metric, name, where, attempts, next_try, last_error in rows
     ]
 
 

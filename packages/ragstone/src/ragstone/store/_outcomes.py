@@ -270,7 +270,8 @@ def _insert(db: Sql, new: Mapping[str, Score | NotApplicable | Failure], *, now:
         [(to_body(outcome), key) for key, outcome in new.items()],
     )
     db.executemany(
-        "INSERT INTO outbox (outcome_id, sink, since, next_try) SELECT ?, name, ?, ? FROM sinks ORDER BY name",
+        "INSERT INTO outbox (kind, item_id, sink, since, next_try) "
+        "SELECT 'outcome', ?, name, ?, ? FROM sinks ORDER BY name",
         [(key, now, now) for key in new],
     )
 

@@ -21,10 +21,12 @@ from ragstone.schema import (
 )
 
 __all__ = [
+    "DeliveryKind",
     "DeliveryState",
     "MetricCounts",
     "OutboxRow",
     "PlannedMetric",
+    "RequestLabel",
     "ScoredTrace",
     "Store",
     "TraceReport",
@@ -36,6 +38,12 @@ TraceState = Literal["pending", "scored", "not_applicable", "failed", "sampled_o
 
 DeliveryState = Literal["pending", "sent", "skipped", "failed"]
 """State of a delivery. `skipped`: the sink does not store such outcomes. `failed`: it is not retried automatically."""
+
+DeliveryKind = Literal["outcome", "alarm"]
+"""What is delivered."""
+
+RequestLabel = Literal["session_id", "user_id", "app", "release", "environment"]
+"""Labels of requests that have a column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +58,15 @@ class PlannedMetric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxRow:
-    """The state of one outcome's delivery to one sink."""
+    """The state of the delivery of one outcome or alarm to one sink."""
 
-    outcome_id: str
-    trace_id: str
-    metric: str
+    kind: DeliveryKind
+    item_id: str
+    """Id of the outcome or the alarm."""
+    trace_id: str | None
+    """Trace of the outcome. None for an alarm."""
+    metric: str | None
+    """Metric of the outcome. None for an alarm."""
     sink: str
     state: DeliveryState
     attempts: int
@@ -261,12 +273,12 @@ class Store(Protocol):
 
     def request_labels(
         self,
-        key: Literal["session_id", "user_id"],
+        key: RequestLabel,
         *,
         since: float | None = None,
         until: float | None = None,
     ) -> dict[str, str]:
-        """Return the sessions or users of requests that have one, by trace id. `since` and `until` select as in `outcomes`."""
+        """Return the value of a label of requests that have one, by trace id. `since` and `until` select as in `outcomes`."""
         ...
 
     def worst_scores(
@@ -285,19 +297,21 @@ class Store(Protocol):
         """Return up to `limit` deliveries to `sink` that are due at `now` (Unix seconds, default: the current time)."""
         ...
 
-    def mark_sent(self, sink: str, outcome_ids: Sequence[str]) -> None:
+    def mark_sent(self, sink: str, ids: Sequence[str], *, kind: DeliveryKind = "outcome") -> None:
         """Mark these deliveries as sent."""
         ...
 
-    def mark_retry(self, sink: str, outcome_ids: Sequence[str], *, next_try: float, error: str) -> None:
+    def mark_retry(
+        self, sink: str, ids: Sequence[str], *, next_try: float, error: str, kind: DeliveryKind = "outcome"
+    ) -> None:
         """Record that these deliveries failed, and are due again at `next_try` (Unix seconds)."""
         ...
 
-    def mark_skipped(self, sink: str, outcome_ids: Sequence[str], *, reason: str) -> None:
+    def mark_skipped(self, sink: str, ids: Sequence[str], *, reason: str, kind: DeliveryKind = "outcome") -> None:
         """Mark these deliveries as skipped, because the sink does not store such outcomes."""
         ...
 
-    def mark_failed(self, sink: str, outcome_ids: Sequence[str], *, error: str) -> None:
+    def mark_failed(self, sink: str, ids: Sequence[str], *, error: str, kind: DeliveryKind = "outcome") -> None:
         """Mark these deliveries as failed. They are not retried, except after `requeue_deliveries`."""
         ...
 

@@ -26,7 +26,7 @@ __all__ = [
 APPLICATION_ID: Final = 0x52475354
 """The letters RGST, in the header of every store file and as the first key of Ragstone's advisory locks."""
 
-SQLITE_VERSION: Final = 3
+SQLITE_VERSION: Final = 4
 """Version of the tables of a file, stored in its `user_version`. Records have their own version."""
 
 # `seq` is the order of arrival, and pages of long reads use it. Bodies are separate, so that counting never reads text.
@@ -76,6 +76,9 @@ SQLITE_TABLES: Final[dict[str, str]] = {
             otel_sampled INTEGER,
             session_id TEXT,
             user_id TEXT,
+            app TEXT,
+            release TEXT,
+            environment TEXT,
             attempts INTEGER NOT NULL DEFAULT 0,
             lease_owner TEXT,
             lease_until REAL NOT NULL DEFAULT 0
@@ -104,14 +107,15 @@ SQLITE_TABLES: Final[dict[str, str]] = {
     "outbox": """
         CREATE TABLE outbox (
             seq INTEGER PRIMARY KEY,
-            outcome_id TEXT NOT NULL REFERENCES outcomes (outcome_id),
+            kind TEXT NOT NULL CHECK (kind IN ('outcome', 'alarm')),
+            item_id TEXT NOT NULL,  -- of the outcome or the alarm
             sink TEXT NOT NULL,
             state TEXT NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'sent', 'skipped', 'failed')),
             attempts INTEGER NOT NULL DEFAULT 0,
             since REAL NOT NULL,  -- when it was put in line, last
             next_try REAL NOT NULL,
             last_error TEXT,
-            UNIQUE (outcome_id, sink)
+            UNIQUE (kind, item_id, sink)
         )
     """,
 }
@@ -126,41 +130,74 @@ _SQLITE_INDEXES: Final = (
     "CREATE INDEX outbox_by_state ON outbox (sink, state)",
     # Reports and comparisons select by the time of the request.
     "CREATE INDEX traces_by_time ON traces (started_at)",
+    "CREATE INDEX traces_by_app ON traces (app, started_at)",
 )
+
+
+_OUTBOX_OF_VERSION_3: Final = """
+    CREATE TABLE outbox (
+        seq INTEGER PRIMARY KEY,
+        outcome_id TEXT NOT NULL REFERENCES outcomes (outcome_id),
+        sink TEXT NOT NULL,
+        state TEXT NOT NULL DEFAULT 'pending',
+        attempts INTEGER NOT NULL DEFAULT 0,
+        since REAL NOT NULL,
+        next_try REAL NOT NULL,
+        last_error TEXT
+    )
+"""
 
 
 def _sqlite_to_version_2(db: sqlite3.Connection) -> None:
     """Add skipped deliveries, stopped sinks, and whether the span of a request was exported."""
     db.execute("ALTER TABLE sinks ADD COLUMN stopped TEXT")
     db.execute("ALTER TABLE traces ADD COLUMN otel_sampled INTEGER")
-    db.execute("ALTER TABLE outbox RENAME TO outbox_1")
-    db.execute(SQLITE_TABLES["outbox"])
-    db.execute(
+    _replace_outbox(
+        db,
+        _OUTBOX_OF_VERSION_3,
         """
         INSERT INTO outbox (seq, outcome_id, sink, state, attempts, since, next_try, last_error)
-        SELECT x.seq, x.outcome_id, x.sink, CASE x.state WHEN 'dead' THEN 'failed' ELSE x.state END, x.attempts,
-               o.stored_at, x.next_try, x.last_error
-        FROM outbox_1 AS x JOIN outcomes AS o USING (outcome_id)
-        """
+        SELECT x.seq, x.outcome_id, x.sink, x.state, x.attempts, o.stored_at, x.next_try, x.last_error
+        FROM old_outbox AS x JOIN outcomes AS o USING (outcome_id)
+        """,
     )
-    db.execute("DROP TABLE outbox_1")
-    _create_missing_indexes(db)
 
 
 def _sqlite_to_version_3(db: sqlite3.Connection) -> None:
     """Rename the state of deliveries that are not retried to `failed`."""
-    db.execute("ALTER TABLE outbox RENAME TO outbox_2")
-    db.execute(SQLITE_TABLES["outbox"])
-    db.execute(
+    _replace_outbox(
+        db,
+        _OUTBOX_OF_VERSION_3,
         """
         INSERT INTO outbox (seq, outcome_id, sink, state, attempts, since, next_try, last_error)
         SELECT seq, outcome_id, sink, CASE state WHEN 'dead' THEN 'failed' ELSE state END, attempts, since, next_try,
                last_error
-        FROM outbox_2
-        """
+        FROM old_outbox
+        """,
     )
-    db.execute("DROP TABLE outbox_2")
+
+
+def _sqlite_to_version_4(db: sqlite3.Connection) -> None:
+    """Add the application of a trace, and deliveries of alarms."""
+    for column in ("app", "release", "environment"):
+        db.execute(f"ALTER TABLE traces ADD COLUMN {column} TEXT")
+    _replace_outbox(
+        db,
+        SQLITE_TABLES["outbox"],
+        """
+        INSERT INTO outbox (seq, kind, item_id, sink, state, attempts, since, next_try, last_error)
+        SELECT seq, 'outcome', outcome_id, sink, state, attempts, since, next_try, last_error FROM old_outbox
+        """,
+    )
     _create_missing_indexes(db)
+
+
+def _replace_outbox(db: sqlite3.Connection, table: str, copy: str) -> None:
+    """Create the outbox again, because SQLite cannot change a constraint, and copy its rows from `old_outbox`."""
+    db.execute("ALTER TABLE outbox RENAME TO old_outbox")
+    db.execute(table)
+    db.execute(copy)
+    db.execute("DROP TABLE old_outbox")
 
 
 def _create_missing_indexes(db: sqlite3.Connection) -> None:
@@ -173,6 +210,7 @@ def _create_missing_indexes(db: sqlite3.Connection) -> None:
 SQLITE_MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {
     1: _sqlite_to_version_2,
     2: _sqlite_to_version_3,
+    3: _sqlite_to_version_4,
 }
 """Steps by version. Each upgrades to the next version, in its own transaction, which also sets the version."""
 
@@ -188,7 +226,7 @@ def create_sqlite_tables(db: sqlite3.Connection) -> None:
 POSTGRES_SCHEMA: Final = "ragstone"
 """Schema for all tables, because the database may belong to an application."""
 
-POSTGRES_VERSION: Final = 2
+POSTGRES_VERSION: Final = 3
 """Version of the tables. Records have their own version."""
 
 # The columns are those of `SQLITE_TABLES`. Names are compared as bytes, so that their order is the same on all servers.
@@ -225,6 +263,9 @@ POSTGRES_TABLES: Final = (
         otel_sampled BOOLEAN,
         session_id TEXT,
         user_id TEXT,
+        app TEXT,
+        release TEXT,
+        environment TEXT,
         attempts BIGINT NOT NULL DEFAULT 0,
         lease_owner TEXT,
         lease_until DOUBLE PRECISION NOT NULL DEFAULT 0
@@ -249,14 +290,15 @@ POSTGRES_TABLES: Final = (
     """
     CREATE TABLE outbox (
         seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-        outcome_id TEXT COLLATE "C" NOT NULL REFERENCES outcomes (outcome_id),
+        kind TEXT COLLATE "C" NOT NULL CHECK (kind IN ('outcome', 'alarm')),
+        item_id TEXT COLLATE "C" NOT NULL,
         sink TEXT COLLATE "C" NOT NULL,
         state TEXT COLLATE "C" NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'sent', 'skipped', 'failed')),
         attempts BIGINT NOT NULL DEFAULT 0,
         since DOUBLE PRECISION NOT NULL,
         next_try DOUBLE PRECISION NOT NULL,
         last_error TEXT,
-        UNIQUE (outcome_id, sink)
+        UNIQUE (kind, item_id, sink)
     )
     """,
     # Claims read the pending traces in order of arrival, and skip the many finished ones.
@@ -265,6 +307,7 @@ POSTGRES_TABLES: Final = (
     "CREATE INDEX traces_leased ON traces (lease_owner) WHERE state = 'pending' AND lease_owner IS NOT NULL",
     "CREATE INDEX traces_partial ON traces (trace_id) WHERE partial = 1",
     "CREATE INDEX traces_by_time ON traces (started_at)",
+    "CREATE INDEX traces_by_app ON traces (app, started_at)",
     "CREATE INDEX outcomes_by_metric ON outcomes (metric, metric_version, judge_hash, kind, value)",
     "CREATE INDEX due_deliveries ON outbox (sink, next_try, seq) WHERE state = 'pending'",
     "CREATE INDEX outbox_by_state ON outbox (sink, state)",
@@ -280,5 +323,26 @@ def _postgres_to_version_2(db: Sql) -> None:
     )
 
 
-POSTGRES_MIGRATIONS: Final[dict[int, Callable[[Sql], None]]] = {1: _postgres_to_version_2}
+def _postgres_to_version_3(db: Sql) -> None:
+    """Add the application of a trace, and deliveries of alarms."""
+    for column in ("app", "release", "environment"):
+        db.execute(f"ALTER TABLE traces ADD COLUMN {column} TEXT")
+    db.execute("CREATE INDEX traces_by_app ON traces (app, started_at)")
+    db.execute("ALTER TABLE outbox DROP CONSTRAINT outbox_outcome_id_fkey")
+    db.execute("ALTER TABLE outbox DROP CONSTRAINT outbox_outcome_id_sink_key")
+    db.execute("ALTER TABLE outbox RENAME COLUMN outcome_id TO item_id")
+    db.execute(
+        """
+        ALTER TABLE outbox ADD COLUMN kind TEXT COLLATE "C" NOT NULL DEFAULT 'outcome'
+        CHECK (kind IN ('outcome', 'alarm'))
+        """
+    )
+    db.execute("ALTER TABLE outbox ALTER COLUMN kind DROP DEFAULT")
+    db.execute("ALTER TABLE outbox ADD UNIQUE (kind, item_id, sink)")
+
+
+POSTGRES_MIGRATIONS: Final[dict[int, Callable[[Sql], None]]] = {
+    1: _postgres_to_version_2,
+    2: _postgres_to_version_3,
+}
 """Steps by version. Each upgrades to the next version."""

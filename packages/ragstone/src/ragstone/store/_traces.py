@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final, Literal
+from typing import Final
 
 from typing_extensions import override
 
 from ragstone.errors import ConfigurationError, StoreCorruptError
 from ragstone.schema import Captured, Dropped, Failure, Ignored, SampledOut, Trace
 from ragstone.store._outcomes import IGNORED, complete_trace, evidence_counters, read_counter, read_plan
-from ragstone.store._protocol import TraceState
+from ragstone.store._protocol import RequestLabel, TraceState
 from ragstone.store._sql import PAGE, Sql, SqlStore, to_body, to_trace
 
 __all__ = ["SqlTraces"]
@@ -202,7 +202,7 @@ class SqlTraces(SqlStore):
     @override
     def request_labels(
         self,
-        key: Literal["session_id", "user_id"],
+        key: RequestLabel,
         *,
         since: float | None = None,
         until: float | None = None,
@@ -214,7 +214,7 @@ class SqlTraces(SqlStore):
                 SELECT trace_id, {key} FROM traces
                 WHERE {key} IS NOT NULL AND state <> 'sampled_out'
                       AND (started_at >= ?1 OR ?1 IS NULL) AND (started_at < ?2 OR ?2 IS NULL)
-                """,  # noqa: S608 - one of two names
+                """,  # noqa: S608 - one of five names
                 (since, until),
             ).fetchall()
         # Many requests have the same label, so each text is kept once.
@@ -241,8 +241,9 @@ def _insert(db: Sql, entries: Sequence[Captured | SampledOut], *, now: float) ->
     new = db.executemany(
         """
         INSERT INTO traces (trace_id, state, status, started_at, received_at, inclusion_probability, name, run_id,
-                            otel_trace_id, otel_span_id, otel_sampled, session_id, user_id)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (trace_id) DO NOTHING
+                            otel_trace_id, otel_span_id, otel_sampled, session_id, user_id, app, release,
+                            environment)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (trace_id) DO NOTHING
         """,
         [_row(entry, now=now) for entry in entries],
     ).rowcount
@@ -259,7 +260,7 @@ def _insert(db: Sql, entries: Sequence[Captured | SampledOut], *, now: float) ->
 def _row(entry: Captured | SampledOut, *, now: float) -> tuple[object, ...]:
     if isinstance(entry, SampledOut):
         about = (entry.trace_id, "sampled_out", None, entry.started_at, now, entry.inclusion_probability)
-        return (*about, None, None, None, None, None, None, None)
+        return (*about, *[None] * 10)
     trace = entry.trace
     return (
         trace.trace_id,
@@ -275,6 +276,9 @@ def _row(entry: Captured | SampledOut, *, now: float) -> tuple[object, ...]:
         trace.otel_sampled,
         trace.session_id,
         trace.user_id,
+        trace.app,
+        trace.release,
+        trace.environment,
     )
 
 

@@ -84,6 +84,9 @@ def _record(trace: Trace) -> AnswerRecord:
         "model": trace.model,
         "session_id": trace.session_id,
         "user_id": trace.user_id,
+        "app": trace.app,
+        "release": trace.release,
+        "environment": trace.environment,
         "status": trace.status,
         "source": trace.source,
     }

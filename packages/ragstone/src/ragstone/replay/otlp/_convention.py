@@ -55,6 +55,9 @@ def step_of(span: OtelSpan, *, kind: StepKind | None = None) -> Step:
         error=span.error,
         otel_trace_id=span.trace_id,
         otel_span_id=span.span_id,
+        app=span.resource.get("app"),
+        release=span.resource.get("release"),
+        environment=span.resource.get("environment"),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ragstone.replay.otlp._span import OtelSpan, SpanEvent, hex_id, seconds
+from ragstone.requests import read_resource
 
 __all__ = ["is_request", "span_of", "spans_of"]
 
@@ -31,14 +32,21 @@ def spans_of(message: Any) -> Iterator[OtelSpan | str]:
     number = 0
     for resource in _list(message, "resourceSpans", "resource_spans"):
         scopes = _list(resource, "scopeSpans", "scope_spans", "instrumentationLibrarySpans")
+        described = resource.get("resource") if isinstance(resource, Mapping) else None
+        about = read_resource(_attributes(described)) if isinstance(described, Mapping) else {}
         for span in (span for scope in scopes for span in _list(scope, "spans")):
             number += 1
-            read = span_of(span)
+            read = span_of(span, about)
             yield read if isinstance(read, OtelSpan) else f"span {number}: {read}"
 
 
-def span_of(span: Any) -> OtelSpan | str:
-    """Return the span of a JSON object, or a description of the problem."""
+def span_of(span: Any, resource: dict[str, str] | None = None) -> OtelSpan | str:
+    """Return the span of a JSON object, or a description of the problem.
+
+    Args:
+        span: The object.
+        resource: App, release and environment of the resource.
+    """
     if not isinstance(span, Mapping):
         return f"a span must be an object, got {type(span).__name__}"
     trace_id = hex_id(_either(span, "traceId", "trace_id"), n_bytes=16)
@@ -57,6 +65,7 @@ def span_of(span: Any) -> OtelSpan | str:
         is_error=status.get("code") in _ERROR,
         status_message=str(status.get("message") or ""),
         attributes=_attributes(span),
+        resource=resource or {},
         events=tuple(
             SpanEvent(
                 str(event.get("name") or ""),

@@ -51,6 +51,8 @@ def _read(span: OtelSpan) -> Step:
         step.error = text_or_none(attributes.get(f"{_OBSERVATION}.status_message")) or "error"
     step.session_id = text_or_none(attributes.get("session.id"), attributes.get("langfuse.session.id"))
     step.user_id = text_or_none(attributes.get("user.id"), attributes.get("langfuse.user.id"))
+    step.release = text_or_none(attributes.get("langfuse.release"), attributes.get("langfuse.version")) or step.release
+    step.environment = text_or_none(attributes.get("langfuse.environment")) or step.environment
     step.tags = tags_in(attributes.get("langfuse.trace.tags"))
     metadata = exploded(attributes, "langfuse.trace.metadata") | exploded(attributes, f"{_OBSERVATION}.metadata")
     fill_identity(step, {key: _value(value) for key, value in metadata.items() if key not in _OWN_METADATA})

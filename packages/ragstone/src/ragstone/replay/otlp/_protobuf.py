@@ -9,6 +9,7 @@ from ragstone.errors import DataError, MissingExtraError
 from ragstone.replay._json import clean
 from ragstone.replay._source import MAX_RECORD_BYTES
 from ragstone.replay.otlp._span import OtelSpan, SpanEvent, hex_id, seconds
+from ragstone.requests import read_resource
 
 __all__ = ["looks_like_protobuf", "spans_in_stream", "spans_of_bytes"]
 
@@ -65,9 +66,10 @@ def spans_of_bytes(message: bytes) -> Iterator[OtelSpan | str]:
         raise DataError(f"it is not an OTLP trace request in protobuf: {error}") from error
     number = 0
     for resource in request.resource_spans:
+        about = read_resource(_attributes(resource.resource.attributes))
         for span in (span for scope in resource.scope_spans for span in scope.spans):
             number += 1
-            read = _span(span)
+            read = _span(span, about)
             yield read if isinstance(read, OtelSpan) else f"span {number}: {read}"
 
 
@@ -152,7 +154,7 @@ def _messages() -> tuple[Any, type[Exception]]:
     return ExportTraceServiceRequest, DecodeError
 
 
-def _span(span: Any) -> OtelSpan | str:
+def _span(span: Any, resource: dict[str, str]) -> OtelSpan | str:
     trace_id, span_id = hex_id(span.trace_id, n_bytes=16), hex_id(span.span_id, n_bytes=8)
     if trace_id is None or span_id is None:
         return "no trace id of 16 bytes and span id of 8 bytes"
@@ -166,6 +168,7 @@ def _span(span: Any) -> OtelSpan | str:
         is_error=span.status.code == _ERROR,
         status_message=span.status.message,
         attributes=_attributes(span.attributes),
+        resource=resource,
         events=tuple(
             SpanEvent(event.name, seconds(event.time_unix_nano), _attributes(event.attributes)) for event in span.events
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ragstone.capture import Redactor, redact_json
@@ -42,12 +42,15 @@ class OtelSpan:
     status_message: str = ""
     attributes: dict[str, Any]
     events: tuple[SpanEvent, ...] = ()
+    resource: dict[str, str] = field(default_factory=dict)
+    """App, release and environment, as far as the span's resource states them."""
 
     def staged(self) -> BufferedSpan:
         """Return the span as a stage stores it."""
         body = [
             self.trace_id, self.span_id, self.parent_id, self.name, self.started_at, self.ended_at, self.is_error,
             self.status_message, self.attributes, [[event.name, event.at, event.attributes] for event in self.events],
+            self.resource,
         ]  # fmt: skip
         return BufferedSpan(
             trace_id=self.trace_id,
@@ -68,8 +71,9 @@ class OtelSpan:
     @classmethod
     def from_staged(cls, body: bytes) -> OtelSpan:
         """Read a span that a stage stored."""
-        trace_id, span_id, parent_id, name, started_at, ended_at, is_error, message, attributes, events = json.loads(
-            body
+        # Stages of an older version do not have the resource.
+        trace_id, span_id, parent_id, name, started_at, ended_at, is_error, message, attributes, events, *resource = (
+            json.loads(body)
         )
         return cls(
             trace_id=trace_id,
@@ -82,6 +86,7 @@ class OtelSpan:
             status_message=message,
             attributes=attributes,
             events=tuple(SpanEvent(name, at, attributes) for name, at, attributes in events),
+            resource=resource[0] if resource else {},
         )
 
     @property
