@@ -68,6 +68,29 @@ def test_answers_of_a_file(files: tuple[Path, Path]) -> None:
     assert "no answers found" in none.stdout
 
 
+def test_changes_against_a_baseline(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """The last source is reported, the first or the named one is the baseline, and the printed command works."""
+    data, outcomes = files
+    better = tmp_path / "better.jsonl"
+    rows = [row | {"response": row["ground_truth"]} for row in ROWS]
+    evaluate(rows, ["ccrs"], judge="lexical").to_jsonl(better)
+    done = run_command("report", outcomes, f"new={better}", "--data", data, "--data", data)
+    assert 0 == done.returncode, done.stderr
+    assert "new is significantly better than o on" in done.stdout
+    assert "6 were wrong in o and are not in new" in " ".join(done.stdout.split())
+    for line in done.stdout.splitlines():
+        if line.startswith(("one answer", "as a page")):
+            command = line.split("ragstone ")[1].replace("report.html", str(tmp_path / "p.html")).split()
+            shown = run_command(*command)
+            assert 0 == shown.returncode, shown.stderr
+    assert "What changed against o" in (tmp_path / "p.html").read_text(encoding="utf-8")
+    for arguments in (("--baseline", "new"), ("--baseline", f"new={better}")):
+        given = [f"new={better}", outcomes] if arguments[1] == "new" else [outcomes]
+        turned = json.loads(run_command("report", *given, *arguments, "--json").stdout)
+        assert ["o", "new"] == turned["changes"]["systems"]
+        assert 6 == len(turned["changes"]["lost_ids"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -75,6 +98,13 @@ def test_answers_of_a_file(files: tuple[Path, Path]) -> None:
         (("report", "OUTCOMES", "--target", "ccrs.ac"), "--target must be METRIC=MEAN, got 'ccrs.ac'"),
         (("report", "OUTCOMES", "--target", "ccrs.ac=high"), "--target must be METRIC=MEAN, got 'ccrs.ac=high'"),
         (("report", "OUTCOMES", "--target", "udcg=0.5"), "no scores of the metric 'udcg'"),
+        (("report", "OUTCOMES", "--baseline", "nope"), "unknown baseline 'nope'. Give one of the sources ('o')"),
+        (("report", "a=OUTCOMES", "--baseline", "a"), "the baseline 'a' is the only source"),
+        (("report", "a=OUTCOMES", "a=OUTCOMES"), "two systems have the name 'a'"),
+        (
+            ("report", "OUTCOMES", "b=OUTCOMES", "c=OUTCOMES", "--data", "x", "--data", "y"),
+            "--data is given 2 times for 3 sources",
+        ),
         (("traces", "OUTCOMES", "nope"), "trace 'nope' not found"),
         (("traces", "OUTCOMES", "--cause", "bad"), "unknown cause 'bad'. Causes: no_relevant_passage"),
         (("traces", "OUTCOMES", "--where", "topic=dogs"), "no sample has 'topic'"),
@@ -82,7 +112,7 @@ def test_answers_of_a_file(files: tuple[Path, Path]) -> None:
 )
 def test_wrong_input(files: tuple[Path, Path], arguments: tuple[str, ...], message: str) -> None:
     """Value, rule and way out."""
-    given = [str(files[1]) if argument == "OUTCOMES" else argument for argument in arguments]
+    given = [argument.replace("OUTCOMES", str(files[1])) for argument in arguments]
     done = run_command(*given)
     assert 2 == done.returncode
     assert message in done.stderr

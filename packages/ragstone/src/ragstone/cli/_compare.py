@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,16 +13,15 @@ from ragstone.cli._options import (
     JsonOption,
     OnlyMetricsOption,
     SystemsArgument,
-    parse_named_file,
     parse_names,
-    parse_time_range,
+    read_sources,
 )
 from ragstone.cli._output import print_json, print_text
 from ragstone.cli._panels import OUTPUT, STATISTICS
 from ragstone.cli._report import read_texts
 from ragstone.cli._stdin import stdin_as_file
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import Comparison, OutcomeSource, TimeRange, compare
+from ragstone.experiments import Comparison, compare
 
 __all__ = ["compare_command"]
 
@@ -155,7 +153,7 @@ def compare_command(
         )
     with stdin_as_file(systems) as named:
         result = compare(
-            _sources(named),
+            read_sources(named),
             metrics=None if metrics is None else parse_names(metrics),
             baseline=baseline,
             hypotheses=hypothesis or (),
@@ -196,19 +194,3 @@ def _changed(result: Comparison, n: int) -> list[dict[str, Any]]:
         for pair in metric.pairs
         for each in result.changed(metric.metric, system=pair.system, baseline=pair.other, n=n)
     ]
-
-
-def _sources(systems: list[str]) -> dict[str, OutcomeSource] | list[OutcomeSource]:
-    named = [parse_named_file(text) for text in systems]
-    if not any(name for name, _ in named):
-        return [parse_time_range(path) for _, path in named]
-    sources: dict[str, OutcomeSource] = {}
-    for name, path in named:
-        source = parse_time_range(path)
-        system = name or (source.name if isinstance(source, TimeRange) else Path(path).stem)
-        if system in sources:
-            raise ConfigurationError(
-                f"two systems have the name {system!r}. Write NAME=FILE with a unique name for each."
-            )
-        sources[system] = source
-    return sources

@@ -13,7 +13,7 @@ import typer
 
 from ragstone.cli._panels import LIMITS, OUTPUT, STATISTICS
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import TimeRange
+from ragstone.experiments import OutcomeSource, TimeRange
 from ragstone.requests import read_retriever_tools
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "parse_names",
     "parse_retriever_tools",
     "parse_time_range",
+    "read_sources",
 ]
 
 MetricsOption = Annotated[str, typer.Option("--metrics", help="Metrics or groups, comma-separated.")]
@@ -161,3 +162,24 @@ def parse_named_file(text: str) -> tuple[str | None, str]:
     if separator and name and path and not Path(text).exists():
         return name, path
     return None, text
+
+
+def read_sources(systems: Sequence[str]) -> dict[str, OutcomeSource] | list[OutcomeSource]:
+    """Read NAME=SOURCE arguments: sources by name, or a list if none has a name.
+
+    Raises:
+        ConfigurationError: If two systems have the same name, or a period is invalid.
+    """
+    named = [parse_named_file(text) for text in systems]
+    if not any(name for name, _ in named):
+        return [parse_time_range(path) for _, path in named]
+    sources: dict[str, OutcomeSource] = {}
+    for name, path in named:
+        source = parse_time_range(path)
+        system = name or (source.name if isinstance(source, TimeRange) else Path(path).stem)
+        if system in sources:
+            raise ConfigurationError(
+                f"two systems have the name {system!r}. Write NAME=FILE with a unique name for each."
+            )
+        sources[system] = source
+    return sources

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ragstone.cli._options import JsonOption, parse_time_range
+from ragstone.cli._options import JsonOption, parse_named_file, parse_time_range, read_sources
 from ragstone.cli._output import print_json, print_lines, print_text, terminal_options
 from ragstone.cli._panels import OUTPUT
 from ragstone.data import read_samples
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import build_report, write_report
+from ragstone.experiments import OutcomeSource, build_report, names_of, write_report
 from ragstone.schema import Sample
 from ragstone.store import describe_store, is_database_url
 from ragstone.views import ReportText, ReportView
@@ -32,9 +34,35 @@ DataOption = Annotated[
 ]
 
 
+SourcesArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SOURCE...",
+        help="A store (a file or postgresql://...), requests of a period (STORE@-7d.., STORE@2026-11-01..2026-11-08), or a "
+        "file of outcomes (evaluate --output). NAME=SOURCE names it. Of several, the last is reported and compared with the "
+        "first.",
+    ),
+]
+
+
 def report_command(
-    source: SourceArgument,
-    data: DataOption = None,
+    sources: SourcesArgument,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            "--baseline",
+            metavar="NAME",
+            help="Show what changed against this one of the sources, or against another source. Default: the first of several.",
+        ),
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data",
+            help="The evaluated file, for the texts of a file of outcomes, which has only their ids. Of several sources, once for "
+            "each in the same order, or once for the reported one.",
+        ),
+    ] = None,
     target: Annotated[
         list[str] | None,
         typer.Option("--target", help="METRIC=MEAN that you want to reach, such as ccrs.ac=0.8. Repeatable."),
@@ -67,38 +95,107 @@ def report_command(
     json_output: JsonOption = False,
 ) -> None:
     """Print a verdict, each metric with its interval, the causes of wrong answers, and the worst answers."""
-    opened = parse_time_range(source)
+    systems = _read_systems(sources, baseline)
+    files = _data_of(systems, data or [])
+    options: dict[str, Any] = {
+        "name": systems.name,
+        "samples": read_texts(files.get(systems.name)),
+        "targets": _targets(target or []),
+        "n_worst": worst,
+        "by": by or (),
+        "others": systems.others,
+        "baseline": systems.baseline,
+        "baseline_samples": read_texts(files.get(systems.baseline)) if systems.others else (),
+    }
     if output is not None:
-        view = write_report(
-            opened,
-            output,
-            samples=read_texts(data),
-            targets=_targets(target or []),
-            n_worst=worst,
-            by=by or (),
-            max_mb=max_mb,
-            texts=texts,
-            command=_command(source, data, target or [], worst),
-        )
+        command = _command(sources, baseline, data or [], target or [], worst)
+        view = write_report(systems.reported, output, max_mb=max_mb, texts=texts, command=command, **options)
         if json_output:
             print_json(view.to_dict())
         else:
             print_text("\n".join(statement.text for statement in view.verdict))
             typer.echo(f"written: {output} ({output.stat().st_size / 1e6:.2f} MB)", err=True)
         return
-    view = build_report(opened, samples=read_texts(data), targets=_targets(target or []), n_worst=worst, by=by or ())
+    view = build_report(systems.reported, **options)
     if json_output:
         print_json(view.to_dict())
         return
-    print_lines(ReportText(view, **terminal_options()).lines(next_steps=_next_steps(source, data, view)))
+    print_lines(
+        ReportText(view, **terminal_options()).lines(next_steps=_next_steps(sources, baseline, data or [], view))
+    )
 
 
-def _command(source: str, data: str | None, targets: list[str], worst: int) -> str:
+@dataclass(frozen=True, slots=True)
+class _Systems:
+    """The reported system and those that it is compared with."""
+
+    reported: OutcomeSource
+    name: str | None
+    others: Mapping[str, OutcomeSource]
+    baseline: str | None
+    order: tuple[str | None, ...]
+    """Names as given."""
+
+
+def _read_systems(sources: Sequence[str], baseline: str | None) -> _Systems:
+    """Choose the reported system: the last one that is not the baseline, which is the first one by default."""
+    if len(sources) == 1 and baseline is None:
+        named = parse_named_file(sources[0])
+        return _Systems(parse_time_range(named[1]), named[0], {}, None, (named[0],))
+    by_name = _by_name(sources)
+    if baseline is None:
+        baseline = next(iter(by_name))
+    elif baseline not in by_name:
+        name, path = parse_named_file(baseline)
+        given = parse_time_range(path)
+        if isinstance(given, str) and not is_database_url(given) and not Path(given).is_file():
+            raise ConfigurationError(
+                f"unknown baseline {baseline!r}. Give one of the sources ({', '.join(map(repr, by_name))}), or another file or store"
+            )
+        if name in by_name:
+            raise ConfigurationError(
+                f"two systems have the name {name!r}. Write NAME=SOURCE with a unique name for each"
+            )
+        by_name = _by_name([baseline, *sources])
+        baseline = next(iter(by_name))
+    others = dict(by_name)
+    candidates = [name for name in by_name if name != baseline]
+    if not candidates:
+        raise ConfigurationError(f"the baseline {baseline!r} is the only source. Give the source to report as well")
+    reported = others.pop(candidates[-1])
+    return _Systems(reported, candidates[-1], others, baseline, tuple(by_name))
+
+
+def _data_of(systems: _Systems, data: Sequence[str]) -> dict[str | None, str]:
+    """Return the evaluated file of each system, as far as it is given."""
+    if len(data) <= 1:
+        return {systems.name: data[0]} if data else {}
+    if len(data) != len(systems.order):
+        raise ConfigurationError(
+            f"--data is given {len(data)} times for {len(systems.order)} sources. Give it once for each source, in the same "
+            f"order ({', '.join(map(repr, systems.order))}), or once for the reported one"
+        )
+    return dict(zip(systems.order, data, strict=True))
+
+
+def _by_name(sources: Sequence[str]) -> dict[str, OutcomeSource]:
+    read = read_sources(sources)
+    return read if isinstance(read, dict) else dict(zip(names_of(read), read, strict=True))
+
+
+def _command(sources: Sequence[str], baseline: str | None, data: Sequence[str], targets: list[str], worst: int) -> str:
     """Return the command for the page, without the password of a database."""
-    parts = ["ragstone report", describe_store(source)]
-    parts += [f"--data {data}"] if data else []
+    parts = ["ragstone report", *map(_describe, sources)]
+    parts += [f"--baseline {_describe(baseline)}"] if baseline else []
+    parts += [f"--data {each}" for each in data]
     parts += [f"--target {target}" for target in targets]
     return " ".join([*parts, f"--worst {worst}"])
+
+
+def _describe(source: str) -> str:
+    """Return a source without the password of a database."""
+    name, path = parse_named_file(source)
+    return f"{name}={describe_store(path)}" if name else describe_store(path)
 
 
 def read_texts(data: str | None) -> list[Sample]:
@@ -119,16 +216,24 @@ def _targets(texts: list[str]) -> dict[str, float]:
     return targets
 
 
-def _next_steps(source: str, data: str | None, view: ReportView) -> list[tuple[str, str]]:
+def _next_steps(
+    sources: Sequence[str], baseline: str | None, data: Sequence[str], view: ReportView
+) -> list[tuple[str, str]]:
     """Return commands that show more of the same source."""
-    shown = source if not is_database_url(source) else "STORE"
-    texts = "" if data is None else f" --data {data}"
+    position = -1 if baseline != sources[-1] else -2
+    _, path = parse_named_file(sources[position] if len(sources) > 1 else sources[0])
+    shown = path if not is_database_url(path) else "STORE"
+    texts = f" --data {data[position if len(data) > 1 else 0]}" if data else ""
     steps = []
     if view.worst:
         steps.append(("one answer", f"ragstone traces {shown} {view.worst[0].id}{texts}"))
         cause = next((row for row in view.causes if row.is_wrong), None)
         if cause is not None:
             steps.append((f"all {cause.n} of a cause", f"ragstone traces {shown} --cause {cause.cause}{texts}"))
-    steps.append(("as a page", f"ragstone report {shown}{texts} -o report.html"))
+    listed = " ".join(map(_describe, sources)) if len(sources) > 1 else shown
+    against = f" --baseline {_describe(baseline)}" if baseline else ""
+    steps.append(
+        ("as a page", f"ragstone report {listed}{against}{''.join(f' --data {each}' for each in data)} -o report.html")
+    )
     steps.append(("what a metric means", f"ragstone metrics {view.metrics[0].name}"))
     return steps

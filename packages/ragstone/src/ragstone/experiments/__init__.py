@@ -7,6 +7,7 @@ from ragstone.experiments._clusters import choose_clusters as choose_clusters
 from ragstone.experiments._clusters import cluster_notes as cluster_notes
 from ragstone.experiments._clusters import count_units as count_units
 from ragstone.experiments._compare.compare import Comparison, compare
+from ragstone.experiments._compare.names import names_of as names_of
 from ragstone.experiments._compare.regression import assert_no_regression
 from ragstone.experiments._evaluate import Experiment, aevaluate, evaluate
 from ragstone.experiments._means import estimate_mean as estimate_mean

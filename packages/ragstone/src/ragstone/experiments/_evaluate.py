@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from typing_extensions import override
+
 from ragstone._util.run_async import run_async
 from ragstone.data import QrelsSource, RejectedRow, SampleSource, read_samples
 from ragstone.errors import ConfigurationError, DataError, JudgeError, MissingExtraError
@@ -22,10 +24,13 @@ from ragstone.experiments._app.score import ScoredApp, score_app
 from ragstone.experiments._app.summary import summarize_app
 from ragstone.experiments._clusters import AUTO_CLUSTER, cluster_keys, cluster_notes, read_fields
 from ragstone.experiments._deliver import deliver
+from ragstone.experiments._evaluated import Evaluated
+from ragstone.experiments._outcomes import OutcomeSource
+from ragstone.experiments._report import compare_with_baseline
 from ragstone.experiments._summary import MetricSummary, format_table, summarize
 from ragstone.experiments._views.build import build_report, find_worst
 from ragstone.experiments._views.source import Dependence, Rows
-from ragstone.experiments._views.write import write_report
+from ragstone.experiments._views.write import check_output, write_report
 from ragstone.judges import Embedder, Judge, JudgeIdentity, Reader, is_any_endpoint_down, is_baseline, wait_for_outages
 from ragstone.metrics import Metric, MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, Usage
@@ -49,7 +54,7 @@ _PREPARE_OUTAGE_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Experiment:
+class Experiment(Evaluated):
     """The outcomes of one system on one dataset."""
 
     samples: tuple[Sample, ...]
@@ -163,6 +168,7 @@ class Experiment:
         by: Sequence[str] = (),
         max_mb: float = 1.5,
         texts: bool = True,
+        baseline: OutcomeSource | None = None,
     ) -> ReportView:
         """Return the report of this experiment: a verdict, causes, and the worst answers. With a path, also write it.
 
@@ -174,15 +180,24 @@ class Experiment:
                 answers each.
             max_mb: Size limit of a page, in MB. Answers that do not fit are listed without their texts.
             texts: Whether the file contains texts of questions, answers and passages.
+            baseline: An experiment, a file of outcomes or a store to compare with. The report then shows the differences
+                with their intervals, and the questions that were gained and lost.
 
         Raises:
-            ConfigurationError: If the path, a target or the size limit is invalid.
+            ConfigurationError: If the path, a target or the size limit is invalid, or scores are from different judges.
+            DataError: If the baseline does not have common samples.
+            StoreError: If the store of the baseline cannot be read.
         """
-        source = self.report_source()
+        source, compared = self.report_source(), None
+        if path is not None:
+            check_output(path)
+        if baseline is not None:
+            compared = compare_with_baseline(self, source.name, baseline)
+        wanted = dict(targets or {})
         if path is None:
-            return build_report(source, targets=dict(targets or {}), n_worst=n_worst, by=by)
+            return build_report(source, targets=wanted, n_worst=n_worst, by=by, compared=compared)
         return write_report(
-            source, path, targets=dict(targets or {}), n_worst=n_worst, by=by, max_mb=max_mb, texts=texts
+            source, path, targets=wanted, n_worst=n_worst, by=by, max_mb=max_mb, texts=texts, compared=compared
         )
 
     def plot(self, metric: str) -> Chart:
@@ -199,6 +214,7 @@ class Experiment:
     def _repr_html_(self) -> str:
         return notebook_report(self.report())
 
+    @override
     def report_source(self, name: str | None = None) -> Rows:
         """Return what views of this experiment are built from."""
         fields = read_fields(self.samples, cluster_keys(self.cluster))

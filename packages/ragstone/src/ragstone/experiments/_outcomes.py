@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.experiments._cards import card_of
 from ragstone.experiments._clusters import CLUSTER_KEYS, SampleFields, cluster_keys, labels_in, read_fields
-from ragstone.experiments._evaluate import Experiment
+from ragstone.experiments._evaluated import Evaluated
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Score, outcome_adapter
@@ -59,7 +59,7 @@ class TimeRange:
         return f"{name}@{_day(self.since)}..{_day(self.until)}"
 
 
-OutcomeSource = Experiment | TimeRange | str | os.PathLike[str]
+OutcomeSource = Evaluated | TimeRange | str | os.PathLike[str]
 """An `Experiment`, a JSONL file of outcomes (`evaluate --output`), a store, or a `TimeRange` of one."""
 
 _MOST: Final = 1e100
@@ -135,7 +135,7 @@ def stream_outcomes(source: OutcomeSource, *, name: str | None = None, cluster: 
     Iterating over the outcomes raises the other errors of `read_outcomes`.
     """
     keys = cluster_keys(cluster)
-    if isinstance(source, Experiment):
+    if isinstance(source, Evaluated):
         fields = read_fields(source.samples, keys)
         return OutcomeStream(
             name=name or "experiment",
@@ -180,7 +180,7 @@ def read_outcomes(source: OutcomeSource, *, name: str | None = None, cluster: st
         inclusion_probabilities=opened.inclusion_probabilities,
         labels=opened.labels,
     )
-    if not system.outcomes and not isinstance(source, Experiment):
+    if not system.outcomes and not isinstance(source, Evaluated):
         source_name = source.name if isinstance(source, TimeRange) else describe_store(source)
         raise DataError(f"{source_name!r} does not contain outcomes")
     return system
@@ -220,7 +220,7 @@ def store_of(source: OutcomeSource) -> str | os.PathLike[str] | None:
     Raises:
         ConfigurationError: If the file does not exist.
     """
-    if isinstance(source, Experiment):
+    if isinstance(source, Evaluated):
         return None
     if isinstance(source, TimeRange):
         return source.store

@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
+from ragstone.errors import ConfigurationError
+from ragstone.experiments._clusters import AUTO_CLUSTER
+from ragstone.experiments._compare.compare import compare
+from ragstone.experiments._compare.names import names_of
+from ragstone.experiments._evaluated import Evaluated
 from ragstone.experiments._outcomes import OutcomeSource
 from ragstone.experiments._views import build, write
+from ragstone.experiments._views.changes import Compared
 from ragstone.experiments._views.open import open_source
 from ragstone.schema import Sample
 from ragstone.views import AnswerView, ReportView
 
-__all__ = ["build_report", "explain_answer", "find_worst", "write_report"]
+__all__ = ["build_report", "compare_with_baseline", "explain_answer", "find_worst", "write_report"]
 
 
 def build_report(
@@ -22,6 +28,9 @@ def build_report(
     targets: Mapping[str, float] | None = None,
     n_worst: int = 5,
     by: Sequence[str] = (),
+    others: Mapping[str, OutcomeSource] | None = None,
+    baseline: str | None = None,
+    baseline_samples: Iterable[Sample] = (),
 ) -> ReportView:
     """Build the report of one system: a verdict, each metric with its interval, causes, and the worst answers.
 
@@ -32,6 +41,9 @@ def build_report(
         targets: The mean that each metric should reach, by metric.
         n_worst: Maximum number of answers that are shown.
         by: Labels whose values are compared. Empty: those with 2 to 12 values of at least 20 answers each.
+        others: Other systems by name, to compare with. The system itself then needs a name.
+        baseline: Name of the system whose differences are shown. Default: the first of `others`.
+        baseline_samples: The samples of the baseline, if that is a file of outcomes.
 
     Raises:
         ConfigurationError: If the file does not exist, no sample has a label of `by`, or a target is not a value of a scored metric.
@@ -39,7 +51,11 @@ def build_report(
         StoreError: If a store cannot be read.
     """
     return build.build_report(
-        open_source(source, name=name, samples=samples), targets=dict(targets or {}), n_worst=n_worst, by=by
+        open_source(source, name=name, samples=samples),
+        targets=dict(targets or {}),
+        n_worst=n_worst,
+        by=by,
+        compared=_compared(source, name, others, baseline, baseline_samples),
     )
 
 
@@ -54,6 +70,10 @@ def write_report(
     max_mb: float = 1.5,
     texts: bool = True,
     command: str | None = None,
+    name: str | None = None,
+    others: Mapping[str, OutcomeSource] | None = None,
+    baseline: str | None = None,
+    baseline_samples: Iterable[Sample] = (),
 ) -> ReportView:
     """Write the report of any source to a file: a page (`.html`) or a summary (`.md`). See `Experiment.report`.
 
@@ -67,6 +87,10 @@ def write_report(
         max_mb: Size limit of a page, in MB.
         texts: Whether the file contains texts of questions, answers and passages.
         command: The command that made the report.
+        name: Name of the system. Default: the name of the source.
+        others: Other systems by name, to compare with. The system itself then needs a name.
+        baseline: Name of the system whose differences are shown. Default: the first of `others`.
+        baseline_samples: The samples of the baseline, if that is a file of outcomes.
 
     Raises:
         ConfigurationError: If the path, a target or the size limit is invalid.
@@ -75,7 +99,7 @@ def write_report(
     """
     write.check_output(path)
     return write.write_report(
-        open_source(source, samples=samples),
+        open_source(source, name=name, samples=samples),
         path,
         targets=dict(targets or {}),
         n_worst=n_worst,
@@ -83,7 +107,45 @@ def write_report(
         max_mb=max_mb,
         texts=texts,
         command=command,
+        compared=_compared(source, name, others, baseline, baseline_samples),
     )
+
+
+def _compared(
+    source: OutcomeSource,
+    name: str | None,
+    others: Mapping[str, OutcomeSource] | None,
+    baseline: str | None,
+    samples: Iterable[Sample],
+) -> Compared | None:
+    """Compare a system with others, if there are any."""
+    if not others:
+        return None
+    if name is None or name in others:
+        raise ConfigurationError(f"the reported system needs a name other than {', '.join(map(repr, others))}")
+    before = baseline or next(iter(others))
+    cluster = source.cluster if isinstance(source, Evaluated) else AUTO_CLUSTER
+    comparison = compare({**others, name: source}, baseline=before, cluster=cluster)
+    return comparison.compared(name, before, open_source(others[before], name=before, samples=samples))
+
+
+def compare_with_baseline(result: Evaluated, name: str, baseline: OutcomeSource) -> Compared:
+    """Compare an experiment with another source of outcomes, for its report.
+
+    Args:
+        result: The experiment.
+        name: Its name.
+        baseline: What it is compared with. A file is named by its path.
+
+    Raises:
+        ConfigurationError: If the file does not exist, or scores are from different judges.
+        DataError: If the systems do not share samples.
+        StoreError: If a store cannot be read.
+    """
+    before = "baseline" if isinstance(baseline, Evaluated) else names_of([baseline])[0]
+    compared = _compared(result, name, {"baseline" if before == name else before: baseline}, None, ())
+    assert compared is not None  # noqa: S101  there is another system
+    return compared
 
 
 def find_worst(

@@ -3,7 +3,11 @@
 from ragstone.views._html import HtmlReport as HtmlReport
 from ragstone.views._markdown import MarkdownReport as MarkdownReport
 from ragstone.views._model import AnswerView, ReportView
+from ragstone.views._model import CauseFlow as CauseFlow
 from ragstone.views._model import CauseRow as CauseRow
+from ragstone.views._model import ChangedAnswer as ChangedAnswer
+from ragstone.views._model import ChangesView as ChangesView
+from ragstone.views._model import Difference as Difference
 from ragstone.views._model import MetricRow as MetricRow
 from ragstone.views._model import PassageView as PassageView
 from ragstone.views._model import Provenance as Provenance
@@ -13,6 +17,7 @@ from ragstone.views._model import SliceRow as SliceRow
 from ragstone.views._model import SliceTable as SliceTable
 from ragstone.views._model import Span as Span
 from ragstone.views._model import Statement as Statement
+from ragstone.views._model import SystemEstimate as SystemEstimate
 from ragstone.views._notebook import Chart
 from ragstone.views._notebook import notebook_report as notebook_report
 from ragstone.views._terminal import ReportText as ReportText

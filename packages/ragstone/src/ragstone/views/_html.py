@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ragstone.views._html_answer import answer_data
 from ragstone.views._markup import Markup, join, tag
-from ragstone.views._model import AnswerView, QuestionRow, ReportView
+from ragstone.views._model import AnswerView, ChangesView, QuestionRow, ReportView
 from ragstone.views._sections import header, sections
 
 __all__ = ["HtmlReport"]
@@ -95,6 +95,7 @@ class HtmlReport:
             "metrics": [[row.name, row.title, row.lower_is_better] for row in view.metrics],
             "causes": [[row.cause, row.title] for row in view.causes],
             "wrong": [name for name, row in causes.items() if row.is_wrong],
+            "changed": [] if view.changes is None else self._changed(view.changes),
             "questions": [self._question(row) for row in view.questions],
             "answers": answers,
             "passages": [],
@@ -112,6 +113,11 @@ class HtmlReport:
                 break
             packed, n_answers = larger, len(answers)
         return packed, n_answers
+
+    def _changed(self, changes: ChangesView) -> list[list[Any]]:
+        """Return the filters of gained and lost questions: their names and ids."""
+        lists = (("lost", changes.lost_ids), ("gained", changes.gained_ids))
+        return [[f"{name} against {changes.baseline}", ids] for name, ids in lists if ids]
 
     def _question(self, row: QuestionRow) -> list[Any]:
         query = (row.query or "")[:_QUERY_CHARS] if self._has_texts else ""

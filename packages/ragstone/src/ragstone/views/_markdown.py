@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ragstone.views._model import AnswerView, ReportView
-from ragstone.views._words import format_interval, format_mean, format_share
+from ragstone.views._model import AnswerView, ChangesView, Difference, ReportView
+from ragstone.views._words import FINDING_MARKS, format_interval, format_mean, format_score, format_share
 
 __all__ = ["MarkdownReport"]
 
 _ANSWERS: Final = 3
+_CHANGED: Final = 3
 _SLICES: Final = 1
 _SLICE_ROWS: Final = 6
 _TEXT_CHARS: Final = 500
@@ -39,30 +40,68 @@ class MarkdownReport:
         if view.next is not None:
             lines += [f"**Next:** {_escape(view.next.text)}", ""]
         lines += [f"> {_escape(notice.text)}\n>" for notice in view.notices]
-        lines += ["", "| metric | mean | interval | scored | failed |", "|---|---:|---|---:|---:|"]
+        change = "" if view.changes is None else f" against {_escape(_shorten(view.changes.baseline))} |"
+        rule = "" if view.changes is None else "---|"
+        lines += ["", f"| metric | mean | interval | scored | failed |{change}", f"|---|---:|---|---:|---:|{rule}"]
         for row in view.metrics[:_MAX_METRICS]:
             mean = "no score" if row.estimate is None else format_mean(row.estimate)
             interval = "" if row.estimate is None else _escape(format_interval(row.estimate))
             name = f"{_escape(row.title)} {_code(row.name)}" if row.title != row.name else _code(row.name)
-            lines.append(f"| {name} | {mean} | {interval} | {row.n_scored:,} | {row.n_failed:,} |")
+            change = "" if view.changes is None else f" {_change(row.change)} |"
+            lines.append(f"| {name} | {mean} | {interval} | {row.n_scored:,} | {row.n_failed:,} |{change}")
         if len(view.metrics) > _MAX_METRICS:
             lines.append(f"\n{len(view.metrics) - _MAX_METRICS} more metrics are not listed.")
         if view.causes:
-            lines += ["", "| n | where it fails | share |", "|---:|---|---|"]
+            before, rule = ("", "") if view.changes is None else (" before |", "---:|")
+            lines += ["", f"| n |{before} where it fails | share |", f"|---:|{rule}---|---|"]
             for cause in view.causes:
                 share = "" if cause.share is None else _escape(format_share(cause.share))
-                lines.append(f"| {cause.n:,} | {_escape(cause.title)} | {share} |")
+                before = "" if view.changes is None else f" {cause.n_before or 0:,} |"
+                lines.append(f"| {cause.n:,} |{before} {_escape(cause.title)} | {share} |")
+        if view.changes is not None:
+            lines += _changes(view.changes)
         for table in view.slices[:_SLICES]:
             lines += ["", f"| {_escape(table.key)} | wrong | share |", "|---|---|---|"]
             for value in table.rows[:_SLICE_ROWS]:
                 share = _escape(format_share(value.share))
                 lines.append(f"| {_escape(_shorten(value.value))} | {value.n_wrong:,} of {value.n:,} | {share} |")
-        for answer in view.worst[:_ANSWERS]:
+        # The lost questions are the answers to look at first.
+        for answer in view.worst[: 0 if view.changes is not None and view.changes.lost else _ANSWERS]:
             lines += ["", *_answer(answer)]
         made = view.provenance
         judges = f", judge {', '.join(map(_code, made.judges))}" if made.judges else ""
         lines += ["", f"{view.n_samples:,} samples of {_code(made.source)}{judges}, ragstone {made.version}"]
         return "\n".join(lines) + "\n"
+
+
+def _change(row: Difference | None) -> str:
+    if row is None or row.difference is None:
+        return ""
+    return f"{FINDING_MARKS[row.finding]} {_escape(row.size)}, {row.finding}{', exploratory' if row.is_exploratory else ''}"
+
+
+def _changes(changes: ChangesView) -> list[str]:
+    lines = [line for statement in changes.statements for line in ("", _escape(statement.text))]
+    for name, rows, total in (
+        ("Lost", changes.lost, len(changes.lost_ids)),
+        ("Gained", changes.gained, len(changes.gained_ids)),
+    ):
+        if not rows:
+            continue
+        texts = [
+            f"{format_score(row.before)} -> {format_score(row.after)}  {row.id}  {_shorten(row.query or '')}"
+            f"  ({(row.why or row.title_after if name == 'Lost' else row.title_before) or ''})"
+            for row in rows[:_CHANGED]
+        ]
+        lines += [
+            "",
+            f"<details><summary>{name}: {total:,}</summary>",
+            "",
+            *_fenced("\n".join(texts)),
+            "",
+            "</details>",
+        ]
+    return lines
 
 
 def _answer(answer: AnswerView) -> list[str]:

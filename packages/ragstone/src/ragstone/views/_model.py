@@ -10,7 +10,11 @@ from ragstone.stats import Estimate
 
 __all__ = [
     "AnswerView",
+    "CauseFlow",
     "CauseRow",
+    "ChangedAnswer",
+    "ChangesView",
+    "Difference",
     "MetricRow",
     "PassageView",
     "Provenance",
@@ -23,6 +27,7 @@ __all__ = [
     "Stage",
     "Statement",
     "StatementKind",
+    "SystemEstimate",
 ]
 
 Stage = Literal["answer", "support", "passages"]
@@ -39,6 +44,51 @@ class Statement:
     kind: StatementKind
     numbers: Mapping[str, float] = field(default_factory=dict)
     """The numbers of the sentence by name, unrounded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemEstimate:
+    """The mean of one system on one metric."""
+
+    system: str
+    estimate: Estimate | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """The difference of one system from the baseline on one metric, as `compare` computes it."""
+
+    system: str
+    metric: str
+    title: str
+    lower_is_better: bool
+    width: float
+    """Width of the metric's range. Infinite if it is unbounded."""
+    difference: float | None
+    """Mean of the system minus that of the baseline, in the metric's own units. None without a common score."""
+    low: float | None
+    """Ends of the interval. The intervals of all differences of a comparison hold together. None if untestable."""
+    high: float | None
+    size: str
+    """Difference and interval in words: "+23.8 points [16.1, 31.4]"."""
+    better: str | None
+    """The significantly better system, or None without a significant difference."""
+    n: int
+    """Number of samples with a score of both. Unpaired: the scored samples of both together."""
+    n_up: int
+    """Number of samples with a higher score than in the baseline. 0, like the next, if unpaired."""
+    n_down: int
+    doubt: str
+    """Whether failed samples could reverse the finding, in words. Empty if not."""
+    is_exploratory: bool
+    """Whether another metric was named to decide."""
+
+    @property
+    def finding(self) -> Literal["better", "worse", "not significant"]:
+        """Whether the system is significantly better or worse than the baseline."""
+        if self.better is None:
+            return "not significant"
+        return "better" if self.better == self.system else "worse"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +121,10 @@ class MetricRow:
     """The value that the user wants to reach."""
     advice: str
     judges: tuple[str, ...]
+    change: Difference | None = None
+    """Difference from the baseline, if there is one."""
+    others: tuple[SystemEstimate, ...] = ()
+    """Means of the other systems of a comparison."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +140,9 @@ class CauseRow:
     n: int
     share: Estimate | None
     """Share of all samples with an answer. None for samples that are not scored."""
+    n_before: int | None
+    """Number of answers of the baseline with this cause. None without a baseline."""
+    share_before: Estimate | None
     sample_ids: tuple[str, ...]
     """The samples, worst first, at most 200."""
 
@@ -186,6 +243,72 @@ class AnswerView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedAnswer:
+    """A question whose answer is better or worse than that of the baseline."""
+
+    id: str
+    query: str | None
+    before: float | None
+    """Score of the baseline on the metric of the list, or None without one."""
+    after: float | None
+    cause_before: str | None
+    """Cause of the baseline's wrong answer, or None if it is not wrong."""
+    cause_after: str | None
+    title_before: str | None
+    """Titles of the causes."""
+    title_after: str | None
+    why: str
+    """What is known about the answer now, in one sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseFlow:
+    """Questions with one cause in the baseline and another, or the same, in the reported system."""
+
+    before: str | None
+    """None if the answer was not wrong."""
+    after: str | None
+    title_before: str
+    title_after: str
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesView:
+    """What changed against a baseline."""
+
+    system: str
+    baseline: str
+    systems: tuple[str, ...]
+    """All compared systems, the reported one first and the baseline last."""
+    paired: bool
+    """Whether the systems answered the same questions."""
+    differences: tuple[Difference, ...]
+    """Of each system from the baseline, the reported system first."""
+    metric: str
+    """The metric whose scores are listed with changed answers."""
+    metric_title: str
+    means: tuple[SystemEstimate, ...]
+    """Means of all systems on that metric, the reported one first."""
+    n_common: int
+    """Number of questions that all systems answered. 0 if unpaired."""
+    gained: tuple[ChangedAnswer, ...]
+    """The largest gains: answers that were wrong and are not. Without a judgment of wrong answers, answers whose score
+    improved by at least half of the metric's range."""
+    lost: tuple[ChangedAnswer, ...]
+    gained_ids: tuple[str, ...]
+    """All gained and lost questions, the largest change first."""
+    lost_ids: tuple[str, ...]
+    flow: tuple[CauseFlow, ...]
+    """Causes before and now of the questions that are judged in both, the largest number first. Questions that are not
+    wrong in both are left out."""
+    statements: tuple[Statement, ...]
+    """What was gained and lost, and what was wrong before, in sentences."""
+    method: str
+    """How intervals and findings were computed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionRow:
     """One sample in the table of all questions."""
 
@@ -244,6 +367,8 @@ class ReportView:
     worst: tuple[AnswerView, ...]
     """The lowest answer of each cause in turn, the most frequent cause first."""
     provenance: Provenance
+    changes: ChangesView | None = None
+    """What changed against the baseline, if there is one."""
     questions: tuple[QuestionRow, ...] = ()
     """All samples, if they were asked for."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from ragstone.views._changes_html import change_cell, changes_section
 from ragstone.views._html_answer import answer_markup
 from ragstone.views._markup import Markup, join, tag
 from ragstone.views._model import AnswerView, MetricRow, ReportView
@@ -21,19 +22,24 @@ _STYLE: Final = """
 .ragstone .chip{border:1px solid;border-radius:9px;padding:0 6px;font-size:11px;margin-right:4px}
 .ragstone mark{background:#f6d9c9;color:#222;text-decoration:underline wavy #c4602f}.ragstone .soft,.ragstone small{opacity:.7}
 .ragstone .columns{display:flex;flex-wrap:wrap;gap:24px}.ragstone .columns>div{flex:1 1 300px;min-width:0}
+.ragstone svg .hollow{fill:none;stroke:#8a8a8a;stroke-width:1.5}.ragstone svg .gain{fill:#2a8a58}.ragstone svg .loss{fill:#c4602f}
+.ragstone .finding,.ragstone .id,.ragstone small{display:block}.ragstone .up{color:#2a8a58}.ragstone .down{color:#c4602f}
 .ragstone h4{margin:10px 0 2px}.ragstone .text{white-space:pre-wrap}.ragstone .bad{color:#c4602f;font-weight:600}
 """
 
 
 def notebook_report(view: ReportView) -> str:
     """Return the verdict and the metrics for a notebook."""
-    rows = [_metric(row) for row in view.metrics]
-    head = tag("tr", *(tag("th", name) for name in ("metric", "mean [CI]", "on its range", "scores", "scored")))
+    changes = view.changes
+    rows = [_metric(row, has_change=changes is not None) for row in view.metrics]
+    names = ["metric", "mean [CI]", "on its range", "scores", "scored", changes and f"against {changes.baseline}"]
+    head = tag("tr", *(tag("th", name) for name in names if name))
     body = join(
         *(tag("p", tag("b", statement.text) if n == 0 else statement.text) for n, statement in enumerate(view.verdict)),
         tag("p", "Next: ", view.next.text) if view.next else None,
         *(tag("p", notice.text, class_="soft") for notice in view.notices),
         tag("table", head, *rows),
+        None if changes is None else changes_section(changes, is_linked=False),
         tag(
             "p", ".worst(): the worst answers. .report('report.html'): the page. .plot(metric): a chart.", class_="soft"
         ),
@@ -50,7 +56,7 @@ def _wrap(body: Markup) -> str:
     return tag("div", tag("style", Markup(_STYLE)), body, class_="ragstone")
 
 
-def _metric(row: MetricRow) -> Markup:
+def _metric(row: MetricRow, *, has_change: bool) -> Markup:
     estimate = row.estimate
     mean = join(tag("b", format_mean(estimate)), " ", format_interval(estimate)) if estimate else Markup("no score")
     failed = f" + {row.n_failed:,} failed" if row.n_failed else ""
@@ -62,6 +68,7 @@ def _metric(row: MetricRow) -> Markup:
         tag("td", axis_chart(row)),
         tag("td", histogram_chart(row)),
         tag("td", f"{row.n_scored:,}{failed}{absent}"),
+        change_cell(row.change) if has_change else None,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
+from ragstone.views._changes_html import change_cell, changes_section, means_panel
 from ragstone.views._html_answer import answer_markup, cut
 from ragstone.views._markup import Markup, join, tag
 from ragstone.views._model import CauseRow, MetricRow, ReportView, SliceTable, Stage
@@ -35,6 +36,7 @@ def sections(view: ReportView, *, has_texts: bool = True, command: str | None = 
         "causes": causes_section(view),
         "slices": join(*(slice_section(view, table) for table in view.slices)),
         "worst": worst_section(view) if has_texts else None,
+        "changes": None if view.changes is None else changes_section(view.changes, has_texts=has_texts),
         "all": questions_section(view),
         "made": provenance_section(view, has_texts=has_texts, command=command),
     }
@@ -47,13 +49,12 @@ def header(view: ReportView, *, has_texts: bool = True) -> Markup:
         ("Scores", "scores"),
         ("Where it fails", "causes"),
         ("Worst answers", "worst"),
+        ("Changes", "changes"),
         ("All questions", "all"),
     ]
-    shown = [
-        tag("a", name, href=f"#{target}")
-        for name, target in links
-        if (target != "causes" or view.causes) and (target != "worst" or (has_texts and view.worst))
-    ]
+    has = {"causes": view.causes, "worst": has_texts and view.worst, "changes": view.changes}
+    missing = {target for target, content in has.items() if not content}
+    shown = [tag("a", name, href=f"#{target}") for name, target in links if target not in missing]
     return tag("header", tag("span", tag("b", "Ragstone"), " ", view.title, class_="about"), tag("nav", *shown))
 
 
@@ -66,8 +67,10 @@ def verdict_section(view: ReportView) -> Markup:
     if view.provenance.judges:
         about.append("judge " + ", ".join(view.provenance.judges))
     headline, _, rest = first.text.partition(". ")
+    key = None if view.changes is None else next((r for r in view.metrics if r.name == view.changes.metric), None)
     return tag(
         "section",
+        means_panel(view.changes, key) if view.changes is not None and key is not None else None,
         tag("h1", headline if headline.endswith(".") else f"{headline}."),
         tag("p", rest) if rest else None,
         *(tag("p", statement.text) for statement in others),
@@ -81,23 +84,32 @@ def verdict_section(view: ReportView) -> Markup:
 def metrics_section(view: ReportView) -> Markup:
     """Return the table of metrics."""
     has_histogram = any(row.histogram for row in view.metrics)
+    baseline = None if view.changes is None else view.changes.baseline
     names = [
         "What it asks",
         "Mean and interval on the range",
         "Scores" if has_histogram else None,
         "Mean and interval",
+        baseline and f"Against {baseline}",
     ]
+    others = " Hollow dots are the other systems." if baseline else ""
     head = tag("tr", *(tag("th", name, scope="col") for name in names if name))
     bodies: list[Markup] = []
     for stage, title in _STAGES.items():
         rows = [row for row in view.metrics if row.stage == stage]
         if rows:
-            heading = tag("tr", tag("th", title, scope="rowgroup", colspan=3 + has_histogram))
-            bodies.append(tag("tbody", heading, *(_metric(row, has_histogram=has_histogram) for row in rows)))
+            heading = tag("tr", tag("th", title, scope="rowgroup", colspan=3 + has_histogram + (baseline is not None)))
+            bodies.append(
+                tag(
+                    "tbody",
+                    heading,
+                    *(_metric(row, has_histogram=has_histogram, has_change=baseline is not None) for row in rows),
+                )
+            )
     return tag(
         "section",
         tag("h2", "The scores"),
-        tag("p", "Each metric on its own range. The dot is the mean, the bar its interval.", class_="lead"),
+        tag("p", f"Each metric on its own range. The dot is the mean, the bar its interval.{others}", class_="lead"),
         tag("table", tag("thead", head), *bodies, class_="metrics"),
         id="scores",
     )
@@ -225,7 +237,7 @@ def provenance_section(view: ReportView, *, has_texts: bool = True, command: str
     )
 
 
-def _metric(row: MetricRow, *, has_histogram: bool) -> Markup:
+def _metric(row: MetricRow, *, has_histogram: bool, has_change: bool) -> Markup:
     estimate = row.estimate
     counts = [f"{row.n_scored:,} scored"]
     if row.n_not_applicable:
@@ -251,15 +263,20 @@ def _metric(row: MetricRow, *, has_histogram: bool) -> Markup:
         tag("td", axis_chart(row), class_="place"),
         tag("td", histogram_chart(row), class_="distribution") if has_histogram else None,
         tag("td", numbers),
+        change_cell(row.change) if has_change else None,
     )
 
 
 def _cause(row: CauseRow, most: int) -> Markup:
     share = tag("small", format_share(row.share)) if row.share else None
+    before = None
+    if row.n_before is not None:
+        text = "" if row.share_before is None else f", {format_share(row.share_before)}"
+        before = tag("small", f"baseline: {row.n_before:,}{text}")
     return tag(
         "tr",
         tag("td", f"{row.n:,}"),
-        tag("td", tag("b", row.title), share),
+        tag("td", tag("b", row.title), share, before),
         tag("td", bar_chart(row.n, most, is_wrong=row.is_wrong), class_="place"),
         tag("td", row.next, class_="advice soft"),
     )

@@ -6,10 +6,18 @@ from typing import Final
 
 from ragstone.stats import Estimate
 from ragstone.views._markup import Markup, join, tag
-from ragstone.views._model import MetricRow
+from ragstone.views._model import Difference, MetricRow, SystemEstimate
 from ragstone.views._words import format_interval, format_mean, format_share
 
-__all__ = ["axis_chart", "bar_chart", "histogram_chart", "share_chart"]
+__all__ = [
+    "axis_chart",
+    "bar_chart",
+    "difference_axis",
+    "difference_chart",
+    "histogram_chart",
+    "share_chart",
+    "system_chart",
+]
 
 _WIDTH: Final = 240.0
 _PAD: Final = 6.0
@@ -29,6 +37,10 @@ def axis_chart(row: MetricRow) -> Markup:
     for value, kind in ((row.neutral, "neutral"), (row.target, "target")):
         if value is not None:
             parts.append(tag("line", x1=x(value), y1=2.0, x2=x(value), y2=22.0, class_=kind))
+    for other in row.others:
+        if other.estimate is not None:
+            mean = tag("title", f"{other.system}: {format_mean(other.estimate)}")
+            parts.append(tag("g", mean, tag("circle", cx=x(other.estimate.value), cy=y, r=4.0, class_="hollow")))
     if row.estimate is not None:
         parts.append(tag("line", x1=x(row.estimate.low), y1=y, x2=x(row.estimate.high), y2=y, class_="interval"))
         parts.append(tag("circle", cx=x(row.estimate.value), cy=y, r=4.5, class_="mean"))
@@ -55,6 +67,63 @@ def share_chart(share: Estimate, *, all_share: float | None) -> Markup:
     parts.append(tag("line", x1=x(share.low), y1=y, x2=x(share.high), y2=y, class_="interval"))
     parts.append(tag("circle", cx=x(share.value), cy=y, r=4.5, class_="mean"))
     return _svg(width, 16.0, format_share(share), parts)
+
+
+def system_chart(mean: SystemEstimate, axis: tuple[float, float]) -> Markup | None:
+    """Draw the mean of one system with its interval, or nothing without scores."""
+    low, high = axis
+    estimate = mean.estimate
+    if estimate is None:
+        return None
+    width, y = 260.0, 8.0
+
+    def x(value: float) -> float:
+        return _PAD + (min(max(value, low), high) - low) / (high - low) * (width - 2 * _PAD)
+
+    parts = [
+        tag("line", x1=_PAD, y1=y, x2=width - _PAD, y2=y, class_="axis"),
+        tag("line", x1=x(estimate.low), y1=y, x2=x(estimate.high), y2=y, class_="interval"),
+        tag("circle", cx=x(estimate.value), cy=y, r=4.5, class_="mean"),
+    ]
+    return _svg(width, 16.0, f"{format_mean(estimate)} {format_interval(estimate)}", parts)
+
+
+def difference_axis(span: float) -> Markup:
+    """Draw the labels of the axis of differences, in hundredths of the range of a metric."""
+    width = 360.0
+    places = ((_PAD, -span, "tick"), (width / 2, 0.0, "tick middle"), (width - _PAD, span, "tick end"))
+    parts = [
+        tag("text", f"{100 * value:+.0f}" if value else "0 points", x=x, y=11.0, class_=kind)
+        for x, value, kind in places
+    ]
+    return _svg(width, 14.0, f"axis from {-100 * span:.0f} to {100 * span:.0f} points", parts)
+
+
+def difference_chart(row: Difference, span: float) -> Markup | None:
+    """Draw a difference with its interval on an axis with 0 in the middle. A filled dot is a significant difference.
+
+    Args:
+        row: The difference.
+        span: Largest difference on the axis, as a share of the metric's range, or in its own units if it is unbounded.
+    """
+    if row.difference is None:
+        return None
+    width, y = 360.0, 10.0
+    unit = row.width if row.width != float("inf") else 1.0
+
+    def x(value: float) -> float:
+        share = min(max(value / unit / span, -1.0), 1.0)
+        return width / 2 + share * (width / 2 - _PAD)
+
+    parts = [
+        tag("line", x1=_PAD, y1=y, x2=width - _PAD, y2=y, class_="axis"),
+        tag("line", x1=width / 2, y1=0.0, x2=width / 2, y2=20.0, class_="neutral"),
+    ]
+    if row.low is not None and row.high is not None:
+        parts.append(tag("line", x1=x(row.low), y1=y, x2=x(row.high), y2=y, class_="interval"))
+    kind = {"better": "gain", "worse": "loss"}.get(row.finding, "hollow")
+    parts.append(tag("circle", cx=x(row.difference), cy=y, r=4.5, class_=kind))
+    return _svg(width, 20.0, f"{row.size}, {row.finding}", parts)
 
 
 def histogram_chart(row: MetricRow) -> Markup | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ragstone.views._canvas import Canvas, pad, wrap_cells
 from ragstone.views._model import MetricRow, ReportView, Stage
 from ragstone.views._terminal_answers import write_response
+from ragstone.views._terminal_changes import write_changes
 from ragstone.views._words import bar, count, format_interval, format_mean, format_share, short_titles, sparkline
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class ReportText:
         self._causes()
         self._slices()
         self._worst()
+        if view.changes is not None:
+            write_changes(canvas, view.changes)
         self._provenance()
         if next_steps:
             canvas.add()
@@ -135,6 +138,8 @@ class ReportText:
         for row in rows:
             drawn = bar(row.n, most, width, ascii_only=canvas.ascii_only)
             share = f"  {format_share(row.share)}" if row.share is not None else ""
+            if row.n_before is not None:
+                share += f", {row.n_before:,} before"
             left = [(f"  {row.n:>{digits},} ", ""), (f"{drawn:<{width}} ", "red" if row.is_wrong else "dim")]
             room = canvas.width - digits - width - 4
             if len(row.title) + len(share) <= room:

@@ -5,12 +5,25 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ragstone.stats import Estimate
+from ragstone.views._model import Difference
 
-__all__ = ["bar", "count", "format_interval", "format_mean", "format_share", "short_titles", "sparkline"]
+__all__ = [
+    "FINDING_MARKS",
+    "bar",
+    "count",
+    "difference_span",
+    "format_interval",
+    "format_mean",
+    "format_score",
+    "format_share",
+    "own_span",
+    "short_titles",
+    "sparkline",
+]
 
 _NARROW: Final = 0.015
 """Intervals narrower than this are written with three decimals."""
@@ -42,6 +55,36 @@ def _end(value: float, decimals: int) -> str:
     if math.isinf(value):
         return "-∞" if value < 0 else "∞"
     return f"{value:.{decimals}f}"
+
+
+FINDING_MARKS: Final = {"better": "▲", "worse": "▼", "not significant": "●"}
+"""Marks of findings, which always stand next to the word or its number."""
+
+
+def difference_span(rows: Sequence[Difference]) -> float:
+    """Return the largest end of an interval, as a share of the metric's range, for a common axis. At least 0.02.
+
+    Unbounded metrics do not have a share. They have an axis of their own.
+    """
+    ends = [
+        abs(end) / row.width
+        for row in rows
+        if not math.isinf(row.width)
+        for end in (row.difference, row.low, row.high)
+        if end is not None
+    ]
+    return max([0.02, *ends])
+
+
+def own_span(row: Difference) -> float:
+    """Return the largest end of an interval in the metric's own units, for an unbounded metric."""
+    ends = [abs(end) for end in (row.difference, row.low, row.high) if end is not None and not math.isinf(end)]
+    return max(ends, default=0.0) or 1.0
+
+
+def format_score(value: float | None) -> str:
+    """Write a single score, or "n.a." without one."""
+    return "n.a." if value is None else f"{value:.2f}"
 
 
 def format_share(share: Estimate) -> str:

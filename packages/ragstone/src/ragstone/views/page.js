@@ -30,6 +30,13 @@
     option.value = name;
     cause.append(option);
   });
+  const lists = new Map();
+  data.changed.forEach(([name, ids], n) => {
+    const option = make("option", name);
+    option.value = "changed " + n;
+    lists.set(option.value, new Set(ids));
+    cause.append(option);
+  });
   data.metrics.forEach(([name, title], n) => {
     const option = make("option", "lowest " + title);
     option.value = String(n);
@@ -41,8 +48,11 @@
   }));
   const selected = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const list = lists.get(cause.value);
+    const isChosen = (row) => cause.value === "" ||
+      (list ? list.has(row.id) : cause.value === "wrong" ? data.wrong.includes(row.cause) : row.cause === cause.value);
     const kept = rows.filter((row) =>
-      (cause.value === "" || (cause.value === "wrong" ? data.wrong.includes(row.cause) : row.cause === cause.value)) &&
+      isChosen(row) &&
       words.every((word) => row.text.includes(word)));
     const key = order.value === "" ? (row) => row.rating : (row) => row.values[Number(order.value)];
     const high = order.value !== "" && data.metrics[Number(order.value)][2];

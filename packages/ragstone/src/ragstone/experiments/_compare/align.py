@@ -14,7 +14,7 @@ from ragstone.experiments._cards import card_of
 from ragstone.experiments._clusters import AUTO_CLUSTER, choose_clusters, cluster_notes
 from ragstone.experiments._compare.names import names_of
 from ragstone.experiments._compare.scales import ScoreProvenance, judge_notes, query_notes
-from ragstone.experiments._evaluate import Experiment
+from ragstone.experiments._evaluated import Evaluated
 from ragstone.experiments._outcomes import OutcomeSource, OutcomeStream, TimeRange, stream_outcomes
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import MetricCard
@@ -220,7 +220,7 @@ class _System:
 
 
 def _open_all(sources: Sources, cluster: str | None) -> list[OutcomeStream]:
-    if isinstance(sources, (str, os.PathLike, Experiment, TimeRange)):
+    if isinstance(sources, (str, os.PathLike, Evaluated, TimeRange)):
         sources = [sources]
     named = sources.items() if isinstance(sources, Mapping) else zip(names_of(sources), sources, strict=True)
     opened = [stream_outcomes(source, name=name, cluster=cluster) for name, source in named]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -11,6 +12,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.experiments._clusters import AUTO_CLUSTER
 from ragstone.experiments._compare.align import AlignedMetric, AlignedScores, Sources, align, listed
 from ragstone.experiments._compare.changed import ChangedSample, changed_lines, find_changed, read_texts
+from ragstone.experiments._compare.differences import view_comparison
 from ragstone.experiments._compare.hypotheses import Hypotheses, Hypothesis, judge_hypotheses
 from ragstone.experiments._compare.overview import overview
 from ragstone.experiments._compare.pairs import Family, MetricComparison, compare_metrics
@@ -18,8 +20,14 @@ from ragstone.experiments._compare.regression import RegressionCheck, check_regr
 from ragstone.experiments._compare.text import format_p_value, format_verdicts, means_table, pairs_table
 from ragstone.experiments._compare.unpaired import compare_unpaired
 from ragstone.experiments._outcomes import OutcomeSource
+from ragstone.experiments._views.build import build_report
+from ragstone.experiments._views.changes import Compared
+from ragstone.experiments._views.open import open_source
+from ragstone.experiments._views.source import ReportSource
+from ragstone.experiments._views.write import check_output, write_report
 from ragstone.judges import BASELINE_NOTE
 from ragstone.schema import Sample
+from ragstone.views import ReportView, notebook_report
 
 __all__ = ["Comparison", "compare"]
 
@@ -51,6 +59,11 @@ class Comparison:
     """The compared scores, aligned by sample."""
     sources: Mapping[str, OutcomeSource] = field(repr=False, compare=False)
     """Where the outcomes come from, by system."""
+
+    @property
+    def method(self) -> str:
+        """The test, its family and its settings, in one sentence."""
+        return _method(self)
 
     @property
     def verdict(self) -> tuple[str, ...]:
@@ -138,6 +151,83 @@ class Comparison:
                 lines.append(f"{metric.metric}: no sample changed from {pair.other} to {pair.system}")
         return "\n".join(lines)
 
+    def report(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        system: str | None = None,
+        data: Mapping[str, Iterable[Sample]] | None = None,
+        targets: Mapping[str, float] | None = None,
+        n_worst: int = 5,
+        by: Sequence[str] = (),
+        max_mb: float = 1.5,
+        texts: bool = True,
+    ) -> ReportView:
+        """Return the report of one system with its changes against the baseline. With a path, also write it.
+
+        The baseline is that of the comparison, or the first system.
+
+        Args:
+            path: File to write: a page that needs no network (`report.html`), or a summary for pull requests (`report.md`).
+            system: Name of the reported system. Default: the last one.
+            data: The evaluated samples by system, for files of outcomes, which do not contain texts.
+            targets: The mean that each metric should reach, by metric.
+            n_worst: Maximum number of answers that are shown.
+            by: Labels whose values are compared. Empty: those with 2 to 12 values of at least 20 answers each.
+            max_mb: Size limit of a page, in MB.
+            texts: Whether the file contains texts of questions, answers and passages.
+
+        Raises:
+            ConfigurationError: If the system, the path, a target or the size limit is invalid.
+            StoreError: If a store cannot be read.
+        """
+        if path is not None:
+            check_output(path)
+        baseline = self.baseline or self.systems[0]
+        if system is None:
+            system = [name for name in self.systems if name != baseline][-1]
+        samples = data or {}
+        before = open_source(self.sources[baseline], name=baseline, samples=samples.get(baseline, ()))
+        compared = self.compared(system, baseline, before)
+        source = open_source(self.sources[system], name=system, samples=samples.get(system, ()))
+        wanted = dict(targets or {})
+        if path is None:
+            return build_report(source, targets=wanted, n_worst=n_worst, by=by, compared=compared)
+        return write_report(
+            source, path, targets=wanted, n_worst=n_worst, by=by, max_mb=max_mb, texts=texts, compared=compared
+        )
+
+    def compared(self, system: str, baseline: str, before: ReportSource) -> Compared:
+        """Return what a report of `system` shows of this comparison.
+
+        Args:
+            system: The reported system.
+            baseline: The system that it is compared with.
+            before: Outcomes and samples of the baseline.
+
+        Raises:
+            ConfigurationError: If a name is unknown, or the comparison does not contain this pair.
+        """
+        for name in (system, baseline):
+            if name not in self.systems:
+                raise ConfigurationError(f"unknown system {name!r}. Systems: {', '.join(map(repr, self.systems))}.")
+        if system == baseline or self.baseline not in (None, baseline):
+            raise ConfigurationError(
+                f"this comparison does not have differences of {system!r} from {baseline!r}: its baseline is {(self.baseline or baseline)!r}"
+            )
+        return view_comparison(
+            self.metrics,
+            self.scores,
+            system=system,
+            baseline=baseline,
+            primary=self.primary,
+            method=self.method,
+            before=before,
+        )
+
+    def _repr_html_(self) -> str:
+        return notebook_report(self.report(n_worst=0))
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {
@@ -177,7 +267,7 @@ class Comparison:
             for m in self.metrics
             if (d := m.discriminative_power) is not None and d.n_pairs > 1
         ]
-        return "\n".join([*lines, _method(self), *self.notes])
+        return "\n".join([*lines, self.method, *self.notes])
 
 
 def compare(

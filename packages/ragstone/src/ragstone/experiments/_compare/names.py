@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ragstone.experiments._evaluate import Experiment
+from ragstone.experiments._evaluated import Evaluated
 from ragstone.experiments._outcomes import OutcomeSource, TimeRange
 from ragstone.store import describe_store, is_database_url
 
@@ -25,7 +25,7 @@ def names_of(sources: Sequence[OutcomeSource]) -> list[str]:
     paths = {
         i: Path(source).absolute()
         for i, source in enumerate(sources)
-        if not isinstance(source, Experiment | TimeRange) and not is_database_url(source)
+        if not isinstance(source, Evaluated | TimeRange) and not is_database_url(source)
     }
     store_names |= {
         i: describe_store(os.fspath(s)) for i, s in enumerate(sources) if isinstance(s, str) and is_database_url(s)

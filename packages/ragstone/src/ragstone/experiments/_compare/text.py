@@ -15,6 +15,7 @@ __all__ = [
     "KINDS",
     "Kind",
     "claim_size",
+    "describe_doubt",
     "describe_failed_samples",
     "format_difference",
     "format_verdicts",
@@ -265,6 +266,13 @@ def describe_failed_samples(metric: MetricComparison, pair: PairDifference) -> s
             return _doubt(metric, pair, 0.0, 0.0, what="the difference")
         case _:
             return ""
+
+
+def describe_doubt(metric: MetricComparison, pair: PairDifference) -> str:
+    """Describe if failed samples could reverse the finding for a pair. Empty if not."""
+    if kind_of(metric, pair) == "claimed":
+        return _doubt(metric, orient_to_winner(pair))
+    return describe_failed_samples(metric, pair)
 
 
 def _doubt(

@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from ragstone.experiments._clusters import AUTO_CLUSTER
-from ragstone.experiments._evaluate import Experiment
+from ragstone.experiments._evaluated import Evaluated
 from ragstone.experiments._outcomes import OutcomeSource, TimeRange, store_of, stream_outcomes
 from ragstone.experiments._views.source import AnswerRecord, Dependence, ReportSource, Rows, metadata_labels
 from ragstone.metrics import MetricCard
@@ -110,7 +110,7 @@ def open_source(source: OutcomeSource, *, name: str | None = None, samples: Iter
     store = store_of(source)
     if store is not None:
         return _StoredRequests(source if isinstance(source, TimeRange) else TimeRange(store), name)
-    if isinstance(source, Experiment):
+    if isinstance(source, Evaluated):
         return source.report_source(name)
     opened = stream_outcomes(source, name=name)
 

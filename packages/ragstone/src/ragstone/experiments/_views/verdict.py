@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ragstone.experiments._views.changes import Compared, describe_change
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.stats import Estimate
 from ragstone.views import CauseRow, MetricRow, Statement, count, format_interval, format_mean, format_share
@@ -33,10 +34,13 @@ class Population:
     causes: tuple[CauseRow, ...]
 
 
-def describe_verdict(population: Population, rows: Sequence[MetricRow]) -> tuple[Statement, ...]:
-    """Write the verdict, at most three statements."""
+def describe_verdict(
+    population: Population, rows: Sequence[MetricRow], compared: Compared | None = None
+) -> tuple[Statement, ...]:
+    """Write the verdict: at most three statements, after that about the baseline if there is one."""
+    change = [] if compared is None else [describe_change(compared)]
     statements = [_describe_wrong(population), *filter(None, map(_describe_target, rows))]
-    return tuple(statements[:_MAX_STATEMENTS])
+    return (*change, *statements[:_MAX_STATEMENTS])
 
 
 def _describe_wrong(population: Population) -> Statement:

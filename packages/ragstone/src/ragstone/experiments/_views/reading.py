@@ -1,0 +1,472 @@
+"""Reads a source in one pass, and builds the report of what it noted."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from typing import Final
+
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments._cards import card_of
+from ragstone.experiments._clusters import Clusters, choose_clusters, cluster_notes
+from ragstone.experiments._means import estimate_mean
+from ragstone.experiments._summary import MetricSummary, OutcomeTally
+from ragstone.experiments._views.answers import build_answer
+from ragstone.experiments._views.causes import (
+    CAUSES,
+    Cause,
+    Signals,
+    describe_signals,
+    find_cause,
+    note_outcome,
+    note_sample,
+)
+from ragstone.experiments._views.changes import Compared, build_changes
+from ragstone.experiments._views.slices import SliceLabels
+from ragstone.experiments._views.source import AnswerRecord, ReportSource
+from ragstone.experiments._views.verdict import Population, describe_next, describe_notices, describe_verdict
+from ragstone.experiments._views.where import Condition, check_keys
+from ragstone.judges import is_baseline
+from ragstone.metrics import MetricCard
+from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.stats import Estimate
+from ragstone.views import AnswerView, CauseRow, ChangesView, MetricRow, Provenance, QuestionRow, ReportView
+
+__all__ = ["Reading", "unknown_card"]
+
+_BINS: Final = 20
+_HISTOGRAM_FROM: Final = 10
+"""Smallest number of scores for a histogram."""
+_CAUSES_FROM: Final = 5
+"""Smallest number of answers for causes."""
+_LEVEL: Final = 0.95
+_LISTED_IDS: Final = 200
+_QUERY_CHARS: Final = 300
+_WORST_DETAILS: Final = 100
+"""Number of answers of each cause that come before the others."""
+_DETAILS_PAGE: Final = 200
+_STAGES: Final = {"answer": 0, "support": 1, "passages": 2}
+
+
+class Reading:
+    """Reads a source once. Keeps numbers and signals of each sample, not its texts and outcomes."""
+
+    def __init__(
+        self,
+        source: ReportSource,
+        *,
+        metric: str | None = None,
+        where: Sequence[Condition] = (),
+        slices: SliceLabels | None = None,
+        keeps_questions: bool = False,
+    ) -> None:
+        self._source = source
+        self._metric = metric
+        self._where = where
+        self._slices = slices
+        self._keeps_questions = keeps_questions
+        self._queries: dict[str, str] = {}
+        """Questions, cut, if they are kept."""
+        self._labels: dict[str, Mapping[str, tuple[str, ...]]] = {}
+        """Labels of each sample that conditions are about."""
+        self._scores: dict[str, dict[str, float]] = {}
+        """Scores of each sample that conditions are about, by metric."""
+        self._chosen: dict[str, float] = {}
+        """Distance from the best value of the chosen metric, by sample id."""
+        self._cards: dict[str, MetricCard] = dict(source.cards)
+        self._tallies: dict[str, OutcomeTally] = {}
+        self._values: dict[str, list[float]] = {}
+        self._value_ids: dict[str, list[str]] = {}
+        """Sample ids of the values, in the same order."""
+        self._versions: dict[str, set[str]] = {}
+        self._signals: dict[str, Signals] = {}
+        self._probabilities: Mapping[str, float] = {}
+        self._clusters: Clusters | None = None
+        self._cluster_notes: list[str] = []
+        self._n_calls, self._input_tokens, self._output_tokens = 0, 0, 0
+        self._cost_usd: float | None = None
+        self._since: float | None = None
+        self._until: float | None = None
+
+    def read(self) -> None:
+        """Read samples and outcomes.
+
+        Raises:
+            DataError: If the source does not contain outcomes.
+        """
+        keys: set[str] = set()
+        for sample, record in self._source.samples():
+            note_sample(self._signals.setdefault(sample.id, Signals()), sample)
+            if self._keeps_questions and sample.query is not None:
+                self._queries[sample.id] = sample.query[:_QUERY_CHARS]
+            if self._slices is not None:
+                self._slices.add(sample.id, record.labels)
+            time = record.time
+            if time is not None:
+                self._since = time if self._since is None else min(self._since, time)
+                self._until = time if self._until is None else max(self._until, time)
+            if self._where:
+                keys |= record.labels.keys()
+                self._labels[sample.id] = {c.key: record.labels[c.key] for c in self._where if c.key in record.labels}
+        for outcome in self._source.outcomes():
+            self._add(outcome)
+        if not self._tallies:
+            raise DataError(f"{self._source.name!r} does not contain outcomes")
+        if self._metric is not None and self._metric not in self._tallies:
+            raise ConfigurationError(
+                f"{self._metric!r} was not scored. Scored metrics: {', '.join(sorted(self._tallies))}"
+            )
+        check_keys(self._where, keys | self._tallies.keys())
+        dependence = self._source.dependence()
+        self._probabilities = dependence.inclusion_probabilities
+        self._clusters = choose_clusters(self._source.cluster, dependence.labels, self._signals)
+        scores = {
+            metric: dict(zip(self._value_ids[metric], values, strict=True)) for metric, values in self._values.items()
+        }
+        self._cluster_notes = cluster_notes(
+            self._source.cluster, self._clusters, dependence.labels, self._signals, scores
+        )
+
+    def _add(self, outcome: Score | NotApplicable | Failure) -> None:
+        metric = outcome.metric
+        if metric not in self._tallies:
+            card = self._cards.get(metric) or card_of(metric) or unknown_card(outcome)
+            self._cards[metric] = card
+            self._tallies[metric] = OutcomeTally(card)
+            self._values[metric], self._value_ids[metric] = [], []
+            self._versions[metric] = set()
+        self._tallies[metric].add(outcome)
+        self._versions[metric].add(outcome.metric_version)
+        usage = outcome.usage
+        if usage is not None:
+            self._n_calls += usage.calls
+            self._input_tokens += usage.input_tokens
+            self._output_tokens += usage.output_tokens
+            if usage.cost_usd is not None:
+                self._cost_usd = (self._cost_usd or 0.0) + usage.cost_usd
+        signals = self._signals.setdefault(outcome.sample_id, Signals())
+        note_outcome(signals, outcome, self._cards[metric])
+        if isinstance(outcome, Score):
+            self._values[metric].append(outcome.value)
+            self._value_ids[metric].append(outcome.sample_id)
+            if any(condition.key == metric for condition in self._where):
+                self._scores.setdefault(outcome.sample_id, {})[metric] = outcome.value
+            if metric == self._metric:
+                value = outcome.value
+                self._chosen[outcome.sample_id] = value if self._cards[metric].direction == "lower" else -value
+
+    def causes(self) -> dict[str, str | None]:
+        """Return the causes of all samples, None for answers that are not wrong."""
+        return {id_: find_cause(signals) for id_, signals in self._signals.items()}
+
+    def judged(self) -> list[str]:
+        """Return the samples of which correctness, support or abstention is known."""
+        return _judged({id_: signals for id_, signals in self._signals.items() if signals.n_scores})
+
+    def report(self, targets: Mapping[str, float], n_worst: int, compared: Compared | None = None) -> ReportView:
+        """Build the report.
+
+        Args:
+            targets: The mean that each metric should reach, by metric.
+            n_worst: Maximum number of answers that are shown.
+            compared: What a comparison says about this system and others.
+        """
+        causes = self.causes()
+        scored = {id_: signals for id_, signals in self._signals.items() if signals.n_scores}
+        before = None if compared is None else Reading(compared.before)
+        if before is not None:
+            before.read()
+        population = self._population(causes, scored, before)
+        wrong_causes = {cause.name for cause in CAUSES if cause.is_wrong}
+        wrong = {id_: causes[id_] in wrong_causes for id_ in _judged(scored)}
+        rows = self._rows(targets, compared)
+        summaries = [tally.summary() for tally in self._tallies.values()]
+        return ReportView(
+            title=self._source.name,
+            verdict=describe_verdict(population, rows, compared),
+            next=describe_next(population),
+            notices=describe_notices(population, rows, self._notes(compared, before), self._n_doubts(summaries)),
+            n_samples=len(self._signals),
+            n_unscored=len(self._signals) - len(scored),
+            metrics=rows,
+            causes=population.causes,
+            signals=self.signals(),
+            slices=() if self._slices is None else self._slices.tables(wrong, self._share),
+            worst=self.answers(self._in_turn(population.causes, n_worst)),
+            provenance=self._provenance(summaries),
+            changes=None if compared is None or before is None else self._changes(compared, before, causes),
+            questions=self._questions(rows, causes) if self._keeps_questions else (),
+        )
+
+    def _changes(self, compared: Compared, before: Reading, causes: Mapping[str, str | None]) -> ChangesView:
+        earlier = before.causes()
+        return build_changes(
+            compared,
+            {id_: earlier[id_] for id_ in before.judged()},
+            {id_: causes[id_] for id_ in self.judged()},
+            self,
+        )
+
+    def signals(self) -> tuple[str, ...]:
+        """Name the signals that causes are computed from, in words."""
+        return describe_signals([signals for signals in self._signals.values() if signals.n_scores])
+
+    def _notes(self, compared: Compared | None, before: Reading | None) -> list[str]:
+        """Return what limits the numbers of this source and of a comparison, each once."""
+        notes = [*self._source.notes(), *(() if compared is None else compared.notes), *self._cluster_notes]
+        if compared is not None and before is not None and before.signals() != self.signals():
+            known = "; ".join(before.signals()) or "none"
+            notes.append(
+                f"Causes of {compared.baseline} come from other signals than those of {compared.system} ({known}), so counts of "
+                "causes can differ for that reason."
+            )
+        return list(dict.fromkeys(f"{note[0].upper()}{note[1:]}" for note in notes if note))
+
+    def _questions(self, rows: Sequence[MetricRow], causes: Mapping[str, str | None]) -> tuple[QuestionRow, ...]:
+        columns = [dict(zip(self._value_ids[row.name], self._values[row.name], strict=True)) for row in rows]
+        return tuple(
+            QuestionRow(
+                id=id_,
+                query=self._queries.get(id_),
+                cause=causes[id_],
+                rating=signals.rating,
+                values=tuple(column.get(id_) for column in columns),
+            )
+            for id_, signals in self._signals.items()
+        )
+
+    def answers_by_importance(self, view: ReportView) -> Iterator[AnswerView]:
+        """Yield answers: the worst ones of each cause, and then the others in a random order with a fixed seed."""
+        listed = [id_ for row in view.causes for id_ in row.sample_ids[:_WORST_DETAILS]]
+        others = sorted(self._signals.keys() - set(listed))
+        random.Random(0).shuffle(others)  # noqa: S311  not secret
+        shown = {answer.id for answer in view.worst}
+        ids = [id_ for id_ in dict.fromkeys([*listed, *others]) if id_ not in shown]
+        for start in range(0, len(ids), _DETAILS_PAGE):
+            yield from self.answers(ids[start : start + _DETAILS_PAGE])
+
+    def _population(
+        self, causes: Mapping[str, str | None], scored: Mapping[str, Signals], before: Reading | None
+    ) -> Population:
+        judged = _judged(scored)
+        wrong = {cause.name for cause in CAUSES if cause.is_wrong}
+        has_reference = any(scored[id_].is_correct is not None for id_ in judged)
+        rows: tuple[CauseRow, ...] = ()
+        if len(judged) >= _CAUSES_FROM:
+            rows = tuple(self._cause_row(cause, causes, judged, before) for cause in CAUSES)
+            rows = tuple(row for row in rows if row.n or row.n_before)
+            rows = tuple(sorted(rows, key=lambda row: (not row.is_wrong, -row.n)))
+        flags = [causes[id_] in wrong for id_ in judged]
+        return Population(
+            n_samples=len(self._signals),
+            n_scored=len(scored),
+            n_judged=len(judged),
+            n_wrong=sum(flags),
+            share_wrong=self._share(judged, flags),
+            is_judged_correct=has_reference,
+            causes=rows,
+        )
+
+    def _cause_row(
+        self, cause: Cause, causes: Mapping[str, str | None], judged: Sequence[str], before: Reading | None
+    ) -> CauseRow:
+        ids = [id_ for id_, found in causes.items() if found == cause.name]
+        is_share = cause.name != "not_scored"
+        n_before, share_before = (None, None) if before is None else before.count_cause(cause)
+        return CauseRow(
+            cause=cause.name,
+            title=cause.title,
+            next=cause.next,
+            is_wrong=cause.is_wrong,
+            n=len(ids),
+            share=self._share(judged, [causes[id_] == cause.name for id_ in judged]) if is_share else None,
+            n_before=n_before,
+            share_before=share_before,
+            sample_ids=tuple(heapq.nsmallest(_LISTED_IDS, ids, key=self._badness_key)),
+        )
+
+    def count_cause(self, cause: Cause) -> tuple[int, Estimate | None]:
+        """Count the answers with a cause, and estimate their share of the judged answers."""
+        causes, judged = self.causes(), self.judged()
+        n = sum(found == cause.name for found in causes.values())
+        if cause.name == "not_scored":
+            return n, None
+        return n, self._share(judged, [causes[id_] == cause.name for id_ in judged])
+
+    def _badness_key(self, sample_id: str) -> tuple[float, str]:
+        rating = self._signals[sample_id].rating
+        return (1.0 if rating is None else rating, sample_id)
+
+    def _share(self, ids: Sequence[str], flags: Sequence[bool], confidence_level: float = _LEVEL) -> Estimate | None:
+        """Estimate a share of all requests."""
+        return self._estimate([float(flag) for flag in flags], ids, 0.0, 1.0, confidence_level)
+
+    def _estimate(
+        self, values: Sequence[float], ids: Sequence[str], low: float, high: float, confidence_level: float = _LEVEL
+    ) -> Estimate | None:
+        """Estimate a mean: weighted if requests were sampled with different probabilities, over clusters if they share one."""
+        return estimate_mean(
+            values,
+            low=low,
+            high=high,
+            probabilities=[self._probabilities.get(id_, 1.0) for id_ in ids] if self._probabilities else None,
+            clusters=None if self._clusters is None else self._clusters.of(ids),
+            confidence_level=confidence_level,
+        )
+
+    def _rows(self, targets: Mapping[str, float], compared: Compared | None) -> tuple[MetricRow, ...]:
+        unknown = sorted(targets.keys() - self._tallies.keys())
+        if unknown:
+            raise ConfigurationError(
+                f"no scores of the metric {unknown[0]!r} of a target. Scored metrics: {', '.join(sorted(self._tallies))}"
+            )
+        for metric, target in targets.items():
+            card = self._cards[metric]
+            if not (math.isfinite(target) and card.low <= target <= card.high):
+                raise ConfigurationError(
+                    f"the target of {metric} must be a value from {card.low:g} to {card.high:g}, got {target!r}"
+                )
+        rows = [self._row(metric, targets.get(metric), compared) for metric in self._tallies]
+        return tuple(sorted(rows, key=lambda row: _STAGES[row.stage]))
+
+    def _row(self, metric: str, target: float | None, compared: Compared | None) -> MetricRow:
+        card, summary, values = self._cards[metric], self._tallies[metric].summary(), self._values[metric]
+        axis = _axis(card, values)
+        return MetricRow(
+            name=metric,
+            title=card.title,
+            question=card.description,
+            stage=card.stage,
+            low=card.low,
+            high=card.high,
+            neutral=card.neutral,
+            lower_is_better=card.direction == "lower",
+            estimate=self._mean(metric),
+            axis=axis,
+            histogram=_histogram(values, axis) if len(values) >= _HISTOGRAM_FROM else (),
+            n_scored=summary.n_scored,
+            n_failed=summary.n_failed,
+            n_not_applicable=summary.n_not_applicable,
+            # Bounds of a weighted mean would need the weights of the failures.
+            bounds=summary.bounds if summary.n_failed and not self._probabilities else None,
+            target=target,
+            advice=card.advice,
+            judges=summary.judges,
+            change=None if compared is None else compared.change_of(metric),
+            others=() if compared is None else compared.means.get(metric, ())[1:],
+        )
+
+    def _mean(self, metric: str) -> Estimate | None:
+        card = self._cards[metric]
+        # Scores may exceed their range by a rounding error.
+        values = [min(max(value, card.low), card.high) for value in self._values[metric]]
+        return self._estimate(values, self._value_ids[metric], card.low, card.high)
+
+    def _n_doubts(self, summaries: Sequence[MetricSummary]) -> Mapping[str, int]:
+        """Count the samples that a metric does not apply to because a captured part is in doubt, by reason."""
+        doubts: Counter[str] = Counter()
+        for summary in summaries:
+            for reason, n in summary.reasons.items():
+                if " in doubt: " in reason:
+                    doubts[reason] = max(doubts[reason], n)
+        return doubts
+
+    def _in_turn(self, rows: Sequence[CauseRow], n: int) -> list[str]:
+        """Choose the worst answer of each cause in turn, the most frequent cause first."""
+        queues = [list(row.sample_ids) for row in rows if row.cause != "not_scored"]
+        if not queues:
+            with_scores = (id_ for id_, signals in self._signals.items() if signals.n_scores)
+            return heapq.nsmallest(n, with_scores, key=self._badness_key)
+        chosen: list[str] = []
+        while any(queues) and len(chosen) < n:
+            for queue in queues:
+                if queue and len(chosen) < n:
+                    chosen.append(queue.pop(0))
+        return chosen
+
+    def worst(self, n: int, cause: str | None) -> tuple[AnswerView, ...]:
+        """Return the worst answers, worst first."""
+        wrong = {each.name for each in CAUSES if each.is_wrong}
+        found = {id_: find_cause(s) for id_, s in self._signals.items() if s.n_scores or cause == "not_scored"}
+        ids = [id_ for id_, its in found.items() if (cause is None or its == cause) and self._is_selected(id_)]
+        if self._metric is not None:
+            ids = heapq.nsmallest(n, (i for i in ids if i in self._chosen), key=lambda i: (-self._chosen[i], i))
+            ids.sort(key=lambda i: (-self._chosen[i], i))
+        else:
+            ids = heapq.nsmallest(n, ids, key=lambda i: (found[i] not in wrong, *self._badness_key(i)))
+        return self.answers(ids)
+
+    def _is_selected(self, sample_id: str) -> bool:
+        labels, scores = self._labels.get(sample_id, {}), self._scores.get(sample_id, {})
+        return all(condition.holds(labels, scores) for condition in self._where)
+
+    def answers(self, ids: Sequence[str]) -> tuple[AnswerView, ...]:
+        records = self._source.records(ids)
+        return tuple(
+            build_answer(id_, record.sample, record.outcomes, self._signals[id_], self._cards, time=record.time)
+            for id_ in ids
+            for record in [records.get(id_, AnswerRecord())]
+        )
+
+    def _provenance(self, summaries: Sequence[MetricSummary]) -> Provenance:
+        judges = sorted({judge for summary in summaries for judge in summary.judges})
+        return Provenance(
+            source=self._source.name,
+            judges=tuple(judges),
+            is_baseline=is_baseline(*judges),
+            metric_versions={metric: tuple(sorted(found)) for metric, found in self._versions.items()},
+            confidence_level=next((s.estimate.confidence_level for s in summaries if s.estimate), 0.95),
+            n_calls=self._n_calls,
+            input_tokens=self._input_tokens,
+            output_tokens=self._output_tokens,
+            cost_usd=self._cost_usd,
+            since=self._since,
+            until=self._until,
+            is_weighted=len(set(self._probabilities.values())) > 1
+            or (bool(self._probabilities) and len(self._probabilities) < len(self._signals)),
+            version=version("ragstone"),
+        )
+
+
+def _judged(scored: Mapping[str, Signals]) -> list[str]:
+    """Return the samples of which correctness, support or abstention is known."""
+    return [id_ for id_, s in scored.items() if s.is_correct is not None or s.abstains or s.is_unsupported is not None]
+
+
+def unknown_card(outcome: Score | NotApplicable | Failure) -> MetricCard:
+    """Make a card of a metric that this installation does not know."""
+    return MetricCard(
+        name=outcome.metric,
+        title=outcome.metric,
+        description="",
+        low=-math.inf,
+        high=math.inf,
+        needs=(),
+        version=outcome.metric_version,
+        source="",
+        group="",
+    )
+
+
+def _axis(card: MetricCard, values: Sequence[float]) -> tuple[float, float]:
+    if math.isfinite(card.low) and math.isfinite(card.high):
+        return card.low, card.high
+    if not values:
+        return 0.0, 1.0
+    import numpy as np
+
+    first, last = (float(end) for end in np.percentile(values, [1, 99]))
+    low = card.low if math.isfinite(card.low) else first
+    high = card.high if math.isfinite(card.high) else last
+    return (low, high) if low < high else (low - 0.5, low + 0.5)
+
+
+def _histogram(values: Sequence[float], axis: tuple[float, float]) -> tuple[int, ...]:
+    import numpy as np
+
+    counts, _ = np.histogram(np.clip(values, *axis), bins=_BINS, range=axis)
+    return tuple(int(n) for n in counts)

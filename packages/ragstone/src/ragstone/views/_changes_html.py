@@ -1,0 +1,155 @@
+"""What changed against a baseline, as HTML: differences with intervals, lost and gained questions, causes before and now."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+from urllib.parse import quote
+
+from ragstone.views._html_answer import cut
+from ragstone.views._markup import Markup, join, tag
+from ragstone.views._model import ChangedAnswer, ChangesView, Difference, MetricRow
+from ragstone.views._svg import difference_axis, difference_chart, system_chart
+from ragstone.views._words import FINDING_MARKS, difference_span, format_mean, format_score, own_span
+
+__all__ = ["change_cell", "changes_section", "means_panel"]
+
+_CLASSES: Final = {"better": "up", "worse": "down", "not significant": "soft"}
+
+
+def change_cell(change: Difference | None) -> Markup:
+    """Return the cell of the table of metrics with the change against the baseline."""
+    if change is None or change.difference is None:
+        return tag("td", tag("small", "not compared"), class_="change")
+    return tag("td", *_finding(change), class_="change")
+
+
+def _finding(row: Difference) -> tuple[Markup, Markup]:
+    mark, style = FINDING_MARKS[row.finding], _CLASSES[row.finding]
+    exploratory = ", exploratory" if row.is_exploratory else ""
+    size, _, interval = row.size.partition(" [")
+    return (
+        tag("span", f"{mark} {size}", class_=f"finding {style}"),
+        tag("small", f"[{interval}, " if interval else None, f"{row.finding}{exploratory}"),
+    )
+
+
+def means_panel(changes: ChangesView, row: MetricRow) -> Markup:
+    """Return the mean of each system on the most important metric."""
+    lines = (
+        tag(
+            "div",
+            tag("p", tag("b", mean.system), " ", tag("span", format_mean(mean.estimate), class_="number")),
+            system_chart(mean, row.axis),
+        )
+        for mean in changes.means
+        if mean.estimate is not None
+    )
+    return tag("aside", tag("p", tag("b", row.title), ", mean and interval", class_="soft"), *lines, class_="panel")
+
+
+def changes_section(changes: ChangesView, *, has_texts: bool = True, is_linked: bool = True) -> Markup:
+    """Return what changed against the baseline.
+
+    Args:
+        changes: What changed.
+        has_texts: Whether questions are included.
+        is_linked: Whether questions are links to their answers on the same page.
+    """
+    intervals = "The intervals of all differences hold together: a filled dot is a significant difference."
+    return tag(
+        "section",
+        tag("h2", f"What changed against {changes.baseline}"),
+        tag("p", f"{intervals} The dashed line is at 0.", class_="lead"),
+        _forest(changes),
+        *(tag("p", statement.text) for statement in changes.statements),
+        _answers(changes, "lost", changes.lost, len(changes.lost_ids), has_texts=has_texts, is_linked=is_linked),
+        _answers(changes, "gained", changes.gained, len(changes.gained_ids), has_texts=has_texts, is_linked=is_linked),
+        _flow(changes),
+        tag("p", changes.method, class_="soft small"),
+        id="changes",
+    )
+
+
+def _forest(changes: ChangesView) -> Markup:
+    span = difference_span(changes.differences)
+    bodies = []
+    for system in changes.systems[:-1]:
+        heading = tag("tr", tag("th", f"{system} - {changes.baseline}", scope="rowgroup", colspan=3))
+        rows = (_difference(row, span) for row in changes.differences if row.system == system)
+        bodies.append(tag("tbody", heading, *rows))
+    axis = tag("tr", tag("td"), tag("td", difference_axis(span), class_="place"), tag("td"))
+    return tag("table", *bodies, tag("tfoot", axis), class_="forest")
+
+
+def _difference(row: Difference, span: float) -> Markup:
+    return tag(
+        "tr",
+        tag("td", tag("b", row.title), tag("span", row.metric, class_="id")),
+        tag(
+            "td",
+            difference_chart(row, span if math.isfinite(row.width) else own_span(row)),
+            tag("small", row.doubt) if row.doubt else None,
+            class_="place",
+        ),
+        tag("td", *_finding(row), tag("small", _counts(row)), class_="change"),
+    )
+
+
+def _counts(row: Difference) -> str:
+    if row.n_up or row.n_down:
+        return f"{row.n_up:,} questions up, {row.n_down:,} down"
+    return f"{row.n:,} scores"
+
+
+def _answers(
+    changes: ChangesView,
+    kind: str,
+    rows: tuple[ChangedAnswer, ...],
+    total: int,
+    *,
+    has_texts: bool,
+    is_linked: bool,
+) -> Markup | None:
+    if not rows:
+        return None
+    name = (
+        f"{kind[0].upper()}{kind[1:]}: the largest {len(rows)} of {total:,}"
+        if total > len(rows)
+        else (f"{kind[0].upper()}{kind[1:]}: {total:,}")
+    )
+    head = tag(
+        "tr",
+        *(tag("th", text, scope="col") for text in (name, changes.baseline, changes.system)),
+        tag("th", "what is wrong now" if kind == "lost" else "what was wrong before", scope="col"),
+    )
+    lines = (
+        tag(
+            "tr",
+            tag("td", _question(row, has_texts=has_texts, is_linked=is_linked)),
+            tag("td", format_score(row.before), class_="number"),
+            tag("td", format_score(row.after), class_="number bad" if kind == "lost" else "number"),
+            tag("td", (row.why or row.title_after if kind == "lost" else row.title_before) or "", class_="soft"),
+        )
+        for row in rows
+    )
+    return tag("table", tag("thead", head), tag("tbody", *lines), class_="changed")
+
+
+def _question(row: ChangedAnswer, *, has_texts: bool, is_linked: bool) -> Markup:
+    text = cut(row.query) if has_texts and row.query else row.id
+    return tag("a", text, href=f"#q={quote(row.id, safe='')}") if is_linked else join(text)
+
+
+def _flow(changes: ChangesView) -> Markup | None:
+    if not changes.flow:
+        return None
+    head = tag("tr", *(tag("th", text, scope="col") for text in ("questions", changes.baseline, changes.system)))
+    lines = (
+        tag("tr", tag("td", f"{row.n:,}", class_="number"), tag("td", row.title_before), tag("td", row.title_after))
+        for row in changes.flow
+    )
+    return join(
+        tag("h3", "What was wrong, before and now"),
+        tag("table", tag("thead", head), tag("tbody", *lines), class_="flow"),
+    )

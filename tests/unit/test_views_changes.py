@@ -1,0 +1,300 @@
+"""Changes against a baseline: every statement is recomputed, all renderers show the same, and each source is read."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragstone import compare
+from ragstone.errors import ConfigurationError
+from ragstone.experiments import Experiment, TimeRange, build_report
+from ragstone.judges import JudgeIdentity
+from ragstone.metrics import resolve_metrics
+from ragstone.schema import Captured, Failure, Passage, Sample, Score, Trace, Usage
+from ragstone.store import PlannedMetric, SqliteStore
+from ragstone.views import ReportText, ReportView
+
+METRICS = ("ccrs.ac", "ccrs.cc")
+Pair = tuple[float | None, float | None]
+
+
+def outcome(sample_id: str, metric: str, value: float | None, judge: str = "a judge") -> Score | Failure:
+    """A score, or a failure for None."""
+    about = {"sample_id": sample_id, "metric": metric, "metric_version": "1", "judge": judge, "judge_hash": "h"}
+    if value is None:
+        return Failure(**about, kind="timeout", reason="too slow")
+    return Score(**about, value=value, method="single_reply", details={"em": 0.0, "judge": value})
+
+
+def experiment(values: Sequence[Pair], *, judge: str = "a judge", sessions: int = 0) -> Experiment:
+    """An experiment with a row for each pair of values of the two metrics."""
+    samples = tuple(
+        Sample(
+            id=f"s{n}",
+            query=f"Question {n}?",
+            contexts=(Passage(text="A text.", relevance=float(n % 2)),),
+            response="An answer.",
+            reference=("Another answer.",),
+            metadata={"session_id": f"session {n // sessions}"} if sessions else {},
+        )
+        for n in range(len(values))
+    )
+    return Experiment(
+        samples=samples,
+        outcomes=tuple(
+            outcome(sample.id, metric, value, judge)
+            for sample, pair in zip(samples, values, strict=True)
+            for metric, value in zip(METRICS, pair, strict=True)
+        ),
+        cards=tuple(metric.card for metric in resolve_metrics(METRICS)),
+        judge=JudgeIdentity(name=judge, hash="h"),
+        usage=Usage(),
+        wall_s=1.0,
+    )
+
+
+number = st.floats(0, 1, allow_nan=False)
+pairs = st.lists(st.tuples(number, number, number, st.one_of(st.none(), number)), min_size=1, max_size=30)
+
+
+@settings(max_examples=25)
+@given(pairs)
+def test_every_statement_is_recomputed(rows: list[tuple[float, float, float, float | None]]) -> None:
+    """Findings and sizes are those of `compare`, gained and lost questions those of the causes."""
+    before, after = experiment([row[:2] for row in rows]), experiment([row[2:] for row in rows])
+    view = after.report(baseline=before)
+    changes = view.changes
+    assert changes is not None
+    result = compare({"baseline": before, "experiment": after}, baseline="baseline")
+    tested = [metric for metric in result.metrics if metric.pairs[0].n]
+    wins = [metric.pairs[0].better for metric in tested]
+    first = view.verdict[0]
+    assert first.numbers["n_metrics"] == len(tested)
+    assert first.numbers["n_better"] == wins.count("experiment")
+    assert first.numbers["n_worse"] == wins.count("baseline")
+    assert (first.kind == "significant") == any(wins)
+    key = result.metrics[0].pairs[0]
+    if key.difference is not None:
+        assert (key.difference, key.low, key.high) == tuple(first.numbers.get(k) for k in ("difference", "low", "high"))
+    for metric, shown in zip(result.metrics, changes.differences, strict=True):
+        pair = metric.pairs[0]
+        assert (pair.difference, pair.low, pair.high, pair.n) == (shown.difference, shown.low, shown.high, shown.n)
+        assert (pair.n_higher, pair.n_lower, pair.better) == (shown.n_up, shown.n_down, shown.better)
+    was, now = (
+        {o.sample_id: o.value < 0.5 for o in each.outcomes if isinstance(o, Score) and o.metric == "ccrs.ac"}
+        for each in (before, after)
+    )
+    gained = {id_ for id_ in was if was[id_] and not now[id_]}
+    lost = {id_ for id_ in was if now[id_] and not was[id_]}
+    assert (gained, lost) == (set(changes.gained_ids), set(changes.lost_ids))
+    counted = changes.statements[0].numbers
+    assert (len(gained), len(lost), len(rows)) == tuple(counted[k] for k in ("n_gained", "n_lost", "n_judged"))
+    texts = re.findall(r"\d+", changes.statements[0].text)
+    assert {str(len(gained)), str(len(lost)), str(len(rows))} <= set(texts)
+    causes = {a.id: a.cause for a in before.worst(100)}
+    named = {k[2:]: n for each in changes.statements[1:] for k, n in each.numbers.items()}
+    assert sum(named.values()) == len(gained)
+    for cause, n in named.items():
+        assert cause == "other" or n == sum(causes[id_] == cause for id_ in gained)
+    flows = {(row.before, row.after): row.n for row in changes.flow}
+    now_causes = {a.id: a.cause for a in after.worst(100)}
+    for (first_cause, second), n in flows.items():
+        assert n == sum(causes[id_] == first_cause and now_causes[id_] == second for id_ in was)
+    json.dumps(view.to_dict(), allow_nan=False)
+
+
+def changed_view(*, n: int = 40) -> tuple[Experiment, ReportView]:
+    """An experiment that is better on correctness and worse on coherence, and its report against the earlier one."""
+    before = experiment([(0.1 + 0.02 * (k % 4) if k % 2 else 0.9, 0.9 - k / 100) for k in range(n)])
+    after = experiment([(0.8 if k % 8 else 0.1, 0.5 - k / 100) for k in range(n)])
+    return after, after.report(baseline=before)
+
+
+def plain(lines: Sequence[str]) -> str:
+    """One line of text."""
+    return " ".join(" ".join(lines).split())
+
+
+@pytest.mark.parametrize(("width", "ascii_only"), [(60, False), (80, False), (80, True), (120, False)])
+def test_the_terminal_shows_the_changes_within_its_width(width: int, ascii_only: bool) -> None:
+    """Every difference, count and shown question."""
+    _, view = changed_view()
+    assert view.changes is not None
+    lines = [line.plain for line in ReportText(view, width=width, ascii_only=ascii_only).lines()]
+    assert max(map(len, lines)) <= width
+    text = plain(lines)
+    assert not ascii_only or text.isascii()
+    for row in view.changes.differences:
+        assert row.size in text
+    for statement in (*view.verdict, *view.changes.statements):
+        assert statement.text in text
+    for answer in (*view.changes.lost[:3], *view.changes.gained[:3]):
+        assert answer.id in text
+
+
+def test_page_summary_and_notebook_show_the_same_changes(tmp_path: Path) -> None:
+    """Differences with their findings, sentences, gained and lost questions with both scores and causes."""
+    before = experiment([(0.1 + 0.02 * (k % 4) if k % 2 else 0.9, 0.9 - k / 100) for k in range(40)])
+    after, view = changed_view()
+    changes = view.changes
+    assert changes is not None
+    assert {"better", "worse"} == {row.finding for row in changes.differences}
+    for name in ("r.html", "r.md"):
+        after.report(tmp_path / name, baseline=before)
+    page, summary = ((tmp_path / name).read_text(encoding="utf-8") for name in ("r.html", "r.md"))
+    comparison = compare({"baseline": before, "experiment": after}, baseline="baseline")
+    notebook = comparison._repr_html_()
+    terminal = plain([line.plain for line in ReportText(view, width=100).lines()])
+    for document in (
+        re.sub(r"<[^>]*>", " ", page),
+        summary.replace("\\", ""),
+        re.sub(r"<[^>]*>", " ", notebook),
+        terminal,
+    ):
+        text = plain([document])
+        for row in changes.differences:
+            size, _, interval = row.size.partition(" [")
+            assert size in text
+            assert interval.rstrip("]") in text
+        for statement in changes.statements:
+            assert statement.text in text
+        assert f"{len(changes.lost_ids)}" in text
+        for answer in (*changes.lost[:3], *changes.gained[:3]):
+            assert answer.query is not None
+            assert answer.query in text
+            assert f"{answer.before:.2f}" in text
+            assert f"{answer.after:.2f}" in text
+            assert (answer.title_before or answer.why) in text
+    assert "<script" not in notebook
+    assert len(summary.splitlines()) <= 60
+    packed = re.search(r'id="data"[^>]*>([^<]*)<', page)
+    assert packed is not None
+    data = json.loads(gzip.decompress(base64.b64decode(packed[1])))
+    assert [
+        ["lost against baseline", list(changes.lost_ids)],
+        ["gained against baseline", list(changes.gained_ids)],
+    ] == (data["changed"])
+
+
+def test_causes_before_and_means_of_other_systems() -> None:
+    """Counts of the baseline stand next to those of the system, and the other systems are in each row."""
+    systems = {
+        name: experiment([(0.9 if k % every else 0.1, 0.9) for k in range(24)])
+        for name, every in (("a", 2), ("b", 3), ("c", 4))
+    }
+    comparison = compare(systems)
+    view = comparison.report()
+    assert view.changes is not None
+    assert ("c", "b", "a") == view.changes.systems
+    assert {"c", "b"} == {row.system for row in view.changes.differences}
+    for row in view.metrics:
+        assert ["b", "a"] == [mean.system for mean in row.others]
+        assert [systems[mean.system].summary()[0].estimate for mean in row.others if row.name == "ccrs.ac"] == [
+            mean.estimate for mean in row.others if row.name == "ccrs.ac"
+        ]
+    counts = {row.cause: (row.n, row.n_before) for row in view.causes}
+    earlier = {row.cause: row.n for row in systems["a"].report().causes}
+    assert {cause: n for cause, (_, n) in counts.items() if n} == earlier
+    other = comparison.report(system="a") if comparison.baseline else comparison.report(system="b")
+    assert "b" == other.title
+    with pytest.raises(ConfigurationError, match="unknown system 'd'"):
+        comparison.report(system="d")
+    with pytest.raises(ConfigurationError, match="does not have differences of 'a' from 'a'"):
+        comparison.report(system="a")
+
+
+def test_clusters_are_respected() -> None:
+    """Intervals are those of `compare` over sessions, and a notice describes them."""
+    before = experiment([(0.2 + 0.6 * (k // 4 % 2), 0.5 + k / 100) for k in range(40)], sessions=4)
+    after = experiment([(0.3 + 0.6 * (k // 4 % 3 == 0), 0.5) for k in range(40)], sessions=4)
+    view = after.report(baseline=before)
+    assert view.changes is not None
+    expected = (
+        compare({"baseline": before, "experiment": after}, baseline="baseline", cluster="session_id")
+        .metrics[0]
+        .pairs[0]
+    )
+    assert (expected.low, expected.high) == (view.changes.differences[0].low, view.changes.differences[0].high)
+    assert any("40 rows in 10 sessions" in notice.text for notice in view.notices)
+
+
+def test_without_a_judgment_the_score_decides() -> None:
+    """Gained and lost are changes of at least half of the range, and the sentence says so."""
+    before, after = (
+        replace(
+            result,
+            samples=tuple(s.model_copy(update={"response": None}) for s in result.samples),
+            outcomes=tuple(
+                Score(sample_id=o.sample_id, metric="rouge_l", metric_version="1", value=o.value, method="exact")
+                for o in result.outcomes
+                if isinstance(o, Score) and o.metric == "ccrs.ac"
+            ),
+            cards=tuple(metric.card for metric in resolve_metrics(["rouge_l"])),
+        )
+        for result in (
+            experiment([(v, 0.5) for v in (0.1, 0.2, 0.9, 0.5)]),
+            experiment([(v, 0.5) for v in (0.6, 0.6, 0.3, 0.5)]),
+        )
+    )
+    changes = after.report(baseline=before).changes
+    assert changes is not None
+    assert (("s0",), ("s2",)) == (changes.gained_ids, changes.lost_ids)
+    assert "rose by at least half of its range for 1 question and fell as much for 1" in changes.statements[0].text
+
+
+def stored(path: Path, values: Sequence[tuple[float, float]]) -> Path:
+    """A store of requests with a time and a score."""
+    with SqliteStore.open(path, mode="own") as store:
+        store.set_plan([PlannedMetric(name="ccrs.ac", version="1", judge_hash="h")], [])
+        for n, (day, value) in enumerate(values):
+            trace = Trace(
+                trace_id=f"t{n}", started_at=day * 86400, query="?", response="!", contexts=(Passage(text="A text."),)
+            )
+            store.ingest("s", n + 1, [Captured(trace=trace)])
+            store.claim("w", 1, lease_s=60)
+            store.complete(f"t{n}", [outcome(f"t{n}", "ccrs.ac", value)], owner="w")
+    return path
+
+
+def test_two_periods_have_no_common_questions(tmp_path: Path) -> None:
+    """Means, intervals and shares are compared, and the report says that questions are not."""
+    path = stored(tmp_path / "r.db", [(n % 4, 0.9 if n % 4 > 1 else 0.1) for n in range(60)])
+    early, late = TimeRange(path, until=2 * 86400.0), TimeRange(path, since=2 * 86400.0)
+    view = build_report(late, name="late", others={"early": early}, baseline="early")
+    changes = view.changes
+    assert changes is not None
+    assert (False, (), (), ()) == (changes.paired, changes.gained_ids, changes.lost_ids, changes.flow)
+    expected = compare({"early": early, "late": late}, baseline="early").metrics[0].pairs[0]
+    assert (expected.difference, expected.low) == (changes.differences[0].difference, changes.differences[0].low)
+    assert "different questions" in changes.statements[0].text
+    assert "significantly better" in view.verdict[0].text
+    assert "0 scores" not in plain([line.plain for line in ReportText(view).lines()])
+    assert {row.cause: (row.n, row.n_before) for row in view.causes} == {"unexplained": (0, 30)}
+
+
+def test_other_judges_and_other_questions_are_refused() -> None:
+    """As in `compare`, with the way out."""
+    with pytest.raises(ConfigurationError, match="different judges"):
+        experiment([(0.1, 0.2)] * 3, judge="b").report(baseline=experiment([(0.1, 0.2)] * 3))
+
+
+def test_a_file_without_texts_has_other_signals(tmp_path: Path) -> None:
+    """A notice says that counts of causes can differ for that reason."""
+    before, after = experiment([(0.1, 0.9)] * 12), experiment([(0.1, 0.9)] * 12)
+    before.to_jsonl(tmp_path / "before.jsonl")
+    view = after.report(baseline=tmp_path / "before.jsonl")
+    assert any("Causes of before come from other signals" in notice.text for notice in view.notices)
+    both = compare({"before": tmp_path / "before.jsonl", "after": after})
+    full = both.report(data={"before": before.samples})
+    assert not any("other signals" in notice.text for notice in full.notices)
+    assert "No significant" not in full.verdict[0].text
+    assert "do not differ significantly on any of 2 metrics" in full.verdict[0].text
