@@ -12,12 +12,16 @@ from ragstone.views._model import MetricRow as MetricRow
 from ragstone.views._model import PassageView as PassageView
 from ragstone.views._model import Provenance as Provenance
 from ragstone.views._model import QuestionRow as QuestionRow
+from ragstone.views._model import ReleaseMark as ReleaseMark
 from ragstone.views._model import ScoreView as ScoreView
 from ragstone.views._model import SliceRow as SliceRow
 from ragstone.views._model import SliceTable as SliceTable
 from ragstone.views._model import Span as Span
 from ragstone.views._model import Statement as Statement
 from ragstone.views._model import SystemEstimate as SystemEstimate
+from ragstone.views._model import TrendPoint as TrendPoint
+from ragstone.views._model import TrendRow as TrendRow
+from ragstone.views._model import TrendView as TrendView
 from ragstone.views._notebook import Chart
 from ragstone.views._notebook import notebook_report as notebook_report
 from ragstone.views._terminal import ReportText as ReportText

@@ -6,12 +6,13 @@ import re
 from typing import Final
 
 from ragstone.views._model import AnswerView, ChangesView, Difference, ReportView
-from ragstone.views._words import FINDING_MARKS, format_interval, format_mean, format_score, format_share
+from ragstone.views._words import FINDING_MARKS, format_day, format_interval, format_mean, format_score, format_share
 
 __all__ = ["MarkdownReport"]
 
 _ANSWERS: Final = 3
 _CHANGED: Final = 3
+_TRENDS: Final = 4
 _SLICES: Final = 1
 _SLICE_ROWS: Final = 6
 _TEXT_CHARS: Final = 500
@@ -60,6 +61,16 @@ class MarkdownReport:
                 lines.append(f"| {cause.n:,} |{before} {_escape(cause.title)} | {share} |")
         if view.changes is not None:
             lines += _changes(view.changes)
+        if view.trend is not None:
+            lines += ["", "| over time | first | last |", "|---|---|---|"]
+            for trend in view.trend.rows[:_TRENDS]:
+                ends = (
+                    _escape(
+                        f"{format_mean(point.estimate)} {format_interval(point.estimate)}, {format_day(point.until)}"
+                    )
+                    for point in (trend.points[0], trend.points[-1])
+                )
+                lines.append(f"| {_escape(trend.title)} | {' | '.join(ends)} |")
         for table in view.slices[:_SLICES]:
             lines += ["", f"| {_escape(table.key)} | wrong | share |", "|---|---|---|"]
             for value in table.rows[:_SLICE_ROWS]:

@@ -19,6 +19,7 @@ __all__ = [
     "PassageView",
     "Provenance",
     "QuestionRow",
+    "ReleaseMark",
     "ReportView",
     "ScoreView",
     "SliceRow",
@@ -28,6 +29,9 @@ __all__ = [
     "Statement",
     "StatementKind",
     "SystemEstimate",
+    "TrendPoint",
+    "TrendRow",
+    "TrendView",
 ]
 
 Stage = Literal["answer", "support", "passages"]
@@ -309,6 +313,48 @@ class ChangesView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrendPoint:
+    """The mean of a metric in one part of the time."""
+
+    since: float
+    """First and last request of the part, Unix seconds."""
+    until: float
+    estimate: Estimate
+    """Mean and interval, for this part by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrendRow:
+    """One metric over time."""
+
+    metric: str
+    title: str
+    axis: tuple[float, float]
+    points: tuple[TrendPoint, ...]
+    """At least two parts of at least 20 scores each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseMark:
+    """The first request of a release."""
+
+    name: str
+    time: float
+    """Unix seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrendView:
+    """Means over time."""
+
+    rows: tuple[TrendRow, ...]
+    releases: tuple[ReleaseMark, ...]
+    """Releases after the first one."""
+    part_s: float
+    """Length of a part, in seconds. Parts with fewer than 20 scores are joined with the next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionRow:
     """One sample in the table of all questions."""
 
@@ -369,6 +415,8 @@ class ReportView:
     provenance: Provenance
     changes: ChangesView | None = None
     """What changed against the baseline, if there is one."""
+    trend: TrendView | None = None
+    """Means over time, if times are known and there are at least two parts of 20 scores."""
     questions: tuple[QuestionRow, ...] = ()
     """All samples, if they were asked for."""
 

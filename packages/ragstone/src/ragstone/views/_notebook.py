@@ -9,6 +9,7 @@ from ragstone.views._changes_html import change_cell, changes_section
 from ragstone.views._html_answer import answer_markup
 from ragstone.views._markup import Markup, join, tag
 from ragstone.views._model import AnswerView, MetricRow, ReportView
+from ragstone.views._sections import trend_section
 from ragstone.views._svg import axis_chart, histogram_chart
 from ragstone.views._words import format_interval, format_mean
 
@@ -24,6 +25,7 @@ _STYLE: Final = """
 .ragstone .columns{display:flex;flex-wrap:wrap;gap:24px}.ragstone .columns>div{flex:1 1 300px;min-width:0}
 .ragstone svg .hollow{fill:none;stroke:#8a8a8a;stroke-width:1.5}.ragstone svg .gain{fill:#2a8a58}.ragstone svg .loss{fill:#c4602f}
 .ragstone .finding,.ragstone .id,.ragstone small{display:block}.ragstone .up{color:#2a8a58}.ragstone .down{color:#c4602f}
+.ragstone svg .band{fill:#7fa9d6;opacity:.4}.ragstone svg .trend{fill:none;stroke:#2f75bb;stroke-width:2}
 .ragstone h4{margin:10px 0 2px}.ragstone .text{white-space:pre-wrap}.ragstone .bad{color:#c4602f;font-weight:600}
 """
 
@@ -39,6 +41,7 @@ def notebook_report(view: ReportView) -> str:
         tag("p", "Next: ", view.next.text) if view.next else None,
         *(tag("p", notice.text, class_="soft") for notice in view.notices),
         tag("table", head, *rows),
+        None if view.trend is None else trend_section(view.trend),
         None if changes is None else changes_section(changes, is_linked=False),
         tag(
             "p", ".worst(): the worst answers. .report('report.html'): the page. .plot(metric): a chart.", class_="soft"

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Final
 
 from ragstone.views._changes_html import change_cell, changes_section, means_panel
 from ragstone.views._html_answer import answer_markup, cut
 from ragstone.views._markup import Markup, join, tag
-from ragstone.views._model import CauseRow, MetricRow, ReportView, SliceTable, Stage
-from ragstone.views._svg import axis_chart, bar_chart, histogram_chart, share_chart
-from ragstone.views._words import count, format_interval, format_mean, format_share
+from ragstone.views._model import CauseRow, MetricRow, ReportView, SliceTable, Stage, TrendView
+from ragstone.views._svg import axis_chart, bar_chart, histogram_chart, share_chart, trend_chart
+from ragstone.views._words import count, format_day, format_interval, format_mean, format_share, trend_note
 
 __all__ = ["header", "sections"]
 
@@ -37,6 +36,7 @@ def sections(view: ReportView, *, has_texts: bool = True, command: str | None = 
         "slices": join(*(slice_section(view, table) for table in view.slices)),
         "worst": worst_section(view) if has_texts else None,
         "changes": None if view.changes is None else changes_section(view.changes, has_texts=has_texts),
+        "trend": None if view.trend is None else trend_section(view.trend),
         "all": questions_section(view),
         "made": provenance_section(view, has_texts=has_texts, command=command),
     }
@@ -50,9 +50,10 @@ def header(view: ReportView, *, has_texts: bool = True) -> Markup:
         ("Where it fails", "causes"),
         ("Worst answers", "worst"),
         ("Changes", "changes"),
+        ("Over time", "trend"),
         ("All questions", "all"),
     ]
-    has = {"causes": view.causes, "worst": has_texts and view.worst, "changes": view.changes}
+    has = {"causes": view.causes, "worst": has_texts and view.worst, "changes": view.changes, "trend": view.trend}
     missing = {target for target, content in has.items() if not content}
     shown = [tag("a", name, href=f"#{target}") for name, target in links if target not in missing]
     return tag("header", tag("span", tag("b", "Ragstone"), " ", view.title, class_="about"), tag("nav", *shown))
@@ -63,7 +64,7 @@ def verdict_section(view: ReportView) -> Markup:
     first, *others = view.verdict
     about = [count(view.n_samples, "sample")]
     if view.provenance.since is not None and view.provenance.until is not None:
-        about.append(" to ".join(dict.fromkeys(_day(t) for t in (view.provenance.since, view.provenance.until))))
+        about.append(" to ".join(dict.fromkeys(format_day(t) for t in (view.provenance.since, view.provenance.until))))
     if view.provenance.judges:
         about.append("judge " + ", ".join(view.provenance.judges))
     headline, _, rest = first.text.partition(". ")
@@ -168,6 +169,29 @@ def worst_section(view: ReportView) -> Markup | None:
     )
     answers = (tag("article", answer_markup(answer), class_="answer") for answer in view.worst)
     return tag("section", tag("h2", "The worst answers"), tag("p", lead, class_="lead"), *answers, id="worst")
+
+
+def trend_section(trend: TrendView) -> Markup:
+    """Return the means over time."""
+    rows = []
+    for row in trend.rows:
+        last = row.points[-1].estimate
+        numbers = (tag("strong", format_mean(last)), tag("small", f"{format_interval(last)} last"))
+        rows.append(
+            tag(
+                "tr",
+                tag("td", tag("b", row.title), tag("span", row.metric, class_="id")),
+                tag("td", trend_chart(row, trend.releases), class_="place"),
+                tag("td", *numbers, class_="number"),
+            )
+        )
+    return tag(
+        "section",
+        tag("h2", "Over time"),
+        tag("p", trend_note(trend), class_="lead"),
+        tag("table", tag("tbody", *rows), class_="trends"),
+        id="trend",
+    )
 
 
 def questions_section(view: ReportView) -> Markup | None:
@@ -280,7 +304,3 @@ def _cause(row: CauseRow, most: int) -> Markup:
         tag("td", bar_chart(row.n, most, is_wrong=row.is_wrong), class_="place"),
         tag("td", row.next, class_="advice soft"),
     )
-
-
-def _day(time: float) -> str:
-    return f"{datetime.fromtimestamp(time, tz=UTC):%d %b %Y}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from ragstone.stats import Estimate
 from ragstone.views._markup import Markup, join, tag
-from ragstone.views._model import Difference, MetricRow, SystemEstimate
-from ragstone.views._words import format_interval, format_mean, format_share
+from ragstone.views._model import Difference, MetricRow, ReleaseMark, SystemEstimate, TrendPoint, TrendRow
+from ragstone.views._words import format_day, format_interval, format_mean, format_share
 
 __all__ = [
     "axis_chart",
@@ -17,6 +18,7 @@ __all__ = [
     "histogram_chart",
     "share_chart",
     "system_chart",
+    "trend_chart",
 ]
 
 _WIDTH: Final = 240.0
@@ -124,6 +126,46 @@ def difference_chart(row: Difference, span: float) -> Markup | None:
     kind = {"better": "gain", "worse": "loss"}.get(row.finding, "hollow")
     parts.append(tag("circle", cx=x(row.difference), cy=y, r=4.5, class_=kind))
     return _svg(width, 20.0, f"{row.size}, {row.finding}", parts)
+
+
+def trend_chart(row: TrendRow, releases: Sequence[ReleaseMark]) -> Markup:
+    """Draw means over time as a line in the band of their intervals. A dashed line is the start of a release."""
+    width, height, left = 560.0, 84.0, 34.0
+    top, bottom = 6.0, height - 20.0
+    first, last = _middle(row.points[0]), _middle(row.points[-1])
+
+    def x(time: float) -> float:
+        return left + (time - first) / (last - first) * (width - left - _PAD)
+
+    def y(value: float) -> float:
+        low, high = row.axis
+        return bottom - (min(max(value, low), high) - low) / (high - low) * (bottom - top)
+
+    places = [(x(_middle(point)), point.estimate) for point in row.points]
+    upper = [f"{at:.1f},{y(mean.high):.1f}" for at, mean in places]
+    lower = [f"{at:.1f},{y(mean.low):.1f}" for at, mean in reversed(places)]
+    middle = [f"{at:.1f},{y(mean.value):.1f}" for at, mean in places]
+    parts = [
+        tag("text", _end(row.axis[1]), x=left - 8, y=top + 8, class_="tick end"),
+        tag("text", _end(row.axis[0]), x=left - 8, y=bottom, class_="tick end"),
+        tag("line", x1=left, y1=bottom, x2=width - _PAD, y2=bottom, class_="axis"),
+        tag("path", d=f"M{'L'.join(upper + lower)}Z", class_="band"),
+        tag("path", d=f"M{'L'.join(middle)}", class_="trend"),
+    ]
+    for mark in releases:
+        if first <= mark.time <= last:
+            at = x(mark.time)
+            line = tag("line", x1=at, y1=0.0, x2=at, y2=bottom, class_="neutral")
+            parts.append(tag("g", tag("title", f"release {mark.name}"), line))
+    for at, time, kind in ((left, first, "tick"), (width - _PAD, last, "tick end")):
+        parts.append(tag("text", format_day(time), x=at, y=height - 4, class_=kind))
+    start, end = (format_mean(point.estimate) for point in (row.points[0], row.points[-1]))
+    label = f"{row.title} over time, from {start} to {end}"
+    return _svg(width, height, label, parts)
+
+
+def _middle(point: TrendPoint) -> float:
+    return (point.since + point.until) / 2
 
 
 def histogram_chart(row: MetricRow) -> Markup | None:

@@ -7,10 +7,20 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from ragstone.views._canvas import Canvas, pad, wrap_cells
-from ragstone.views._model import MetricRow, ReportView, Stage
+from ragstone.views._model import MetricRow, ReportView, Stage, TrendView
 from ragstone.views._terminal_answers import write_response
 from ragstone.views._terminal_changes import write_changes
-from ragstone.views._words import bar, count, format_interval, format_mean, format_share, short_titles, sparkline
+from ragstone.views._words import (
+    bar,
+    count,
+    format_interval,
+    format_mean,
+    format_share,
+    levels,
+    short_titles,
+    sparkline,
+    trend_note,
+)
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -62,6 +72,8 @@ class ReportText:
         self._worst()
         if view.changes is not None:
             write_changes(canvas, view.changes)
+        if view.trend is not None:
+            self._trend(view.trend)
         self._provenance()
         if next_steps:
             canvas.add()
@@ -178,6 +190,30 @@ class ReportText:
             if answer.why:
                 canvas.wrap(answer.why, "red" if answer.cause else "dim", indent=4)
             canvas.add("    ", (answer.id, "dim"))
+
+    def _trend(self, trend: TrendView) -> None:
+        canvas = self._canvas
+        canvas.add()
+        canvas.add(("Over time", "bold"))
+        titles = short_titles({row.metric: row.title for row in trend.rows})
+        label = min(max(map(len, titles.values())), _MAX_LABEL)
+        width = max(len(row.points) for row in trend.rows)
+        for row in trend.rows:
+            drawn = levels([point.estimate.value for point in row.points], row.axis, ascii_only=canvas.ascii_only)
+            name, *others = wrap_cells(titles[row.metric], label)
+            first, last = (
+                f"{format_mean(point.estimate)} {format_interval(point.estimate)}"
+                for point in (row.points[0], row.points[-1])
+            )
+            line = f"  {pad(name, label)}  {drawn:<{width}}  {first} to {last}"
+            if len(line) <= canvas.width:
+                canvas.add(f"  {pad(name, label)}  ", (f"{drawn:<{width}}", "blue"), f"  {first} to {last}")
+            else:
+                canvas.add(f"  {pad(name, label)}  ", (drawn, "blue"))
+                canvas.wrap(f"{first} to {last}", indent=4)
+            for each in others:
+                canvas.add(f"    {each}")
+        canvas.wrap(trend_note(trend), "dim")
 
     def _provenance(self) -> None:
         made, canvas = self._view.provenance, self._canvas

@@ -6,23 +6,27 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 from ragstone.stats import Estimate
-from ragstone.views._model import Difference
+from ragstone.views._model import Difference, TrendView
 
 __all__ = [
     "FINDING_MARKS",
     "bar",
     "count",
     "difference_span",
+    "format_day",
     "format_interval",
     "format_mean",
     "format_score",
     "format_share",
+    "levels",
     "own_span",
     "short_titles",
     "sparkline",
+    "trend_note",
 ]
 
 _NARROW: Final = 0.015
@@ -80,6 +84,34 @@ def own_span(row: Difference) -> float:
     """Return the largest end of an interval in the metric's own units, for an unbounded metric."""
     ends = [abs(end) for end in (row.difference, row.low, row.high) if end is not None and not math.isinf(end)]
     return max(ends, default=0.0) or 1.0
+
+
+def format_day(time: float) -> str:
+    """Write the day of a time (Unix seconds) in UTC: "3 Nov 2026"."""
+    day = datetime.fromtimestamp(time, tz=UTC)
+    return f"{day.day} {day:%b %Y}"
+
+
+def format_length(seconds: float) -> str:
+    """Write the length of a part of the time: "1 hour", "3 days"."""
+    hours = round(seconds / 3600)
+    return count(hours, "hour") if hours < 24 else count(round(hours / 24), "day")
+
+
+def trend_note(trend: TrendView) -> str:
+    """Describe the parts of means over time, and the releases."""
+    text = f"Parts of {format_length(trend.part_s)}, joined if they have fewer than 20 scores. Intervals are for each part by itself."
+    if trend.releases:
+        text += f" Releases: {', '.join(f'{mark.name} ({format_day(mark.time)})' for mark in trend.releases)}."
+    return text
+
+
+def levels(values: Sequence[float], axis: tuple[float, float], *, ascii_only: bool = False) -> str:
+    """Draw values in one line of characters, on an axis."""
+    low, high = axis
+    blocks = _ASCII_BLOCKS if ascii_only else _BLOCKS
+    shares = ((min(max(value, low), high) - low) / (high - low) for value in values)
+    return "".join(blocks[min(int(share * len(blocks)), len(blocks) - 1)] for share in shares)
 
 
 def format_score(value: float | None) -> str:

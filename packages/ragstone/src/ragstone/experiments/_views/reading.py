@@ -28,6 +28,7 @@ from ragstone.experiments._views.causes import (
 from ragstone.experiments._views.changes import Compared, build_changes
 from ragstone.experiments._views.slices import SliceLabels
 from ragstone.experiments._views.source import AnswerRecord, ReportSource
+from ragstone.experiments._views.trend import Timeline
 from ragstone.experiments._views.verdict import Population, describe_next, describe_notices, describe_verdict
 from ragstone.experiments._views.where import Condition, check_keys
 from ragstone.judges import is_baseline
@@ -89,8 +90,7 @@ class Reading:
         self._cluster_notes: list[str] = []
         self._n_calls, self._input_tokens, self._output_tokens = 0, 0, 0
         self._cost_usd: float | None = None
-        self._since: float | None = None
-        self._until: float | None = None
+        self._timeline = Timeline()
 
     def read(self) -> None:
         """Read samples and outcomes.
@@ -105,10 +105,7 @@ class Reading:
                 self._queries[sample.id] = sample.query[:_QUERY_CHARS]
             if self._slices is not None:
                 self._slices.add(sample.id, record.labels)
-            time = record.time
-            if time is not None:
-                self._since = time if self._since is None else min(self._since, time)
-                self._until = time if self._until is None else max(self._until, time)
+            self._timeline.add(sample.id, record.time, record.labels)
             if self._where:
                 keys |= record.labels.keys()
                 self._labels[sample.id] = {c.key: record.labels[c.key] for c in self._where if c.key in record.labels}
@@ -199,6 +196,9 @@ class Reading:
             worst=self.answers(self._in_turn(population.causes, n_worst)),
             provenance=self._provenance(summaries),
             changes=None if compared is None or before is None else self._changes(compared, before, causes),
+            trend=self._timeline.view(
+                rows, {row.name: (self._value_ids[row.name], self._values[row.name]) for row in rows}, self._estimate
+            ),
             questions=self._questions(rows, causes) if self._keeps_questions else (),
         )
 
@@ -424,8 +424,8 @@ class Reading:
             input_tokens=self._input_tokens,
             output_tokens=self._output_tokens,
             cost_usd=self._cost_usd,
-            since=self._since,
-            until=self._until,
+            since=self._timeline.since,
+            until=self._timeline.until,
             is_weighted=len(set(self._probabilities.values())) > 1
             or (bool(self._probabilities) and len(self._probabilities) < len(self._signals)),
             version=version("ragstone"),
