@@ -7,6 +7,13 @@ from ragstone.store._factory import resolve_store as resolve_store
 from ragstone.store._protocol import PlannedMetric as PlannedMetric
 from ragstone.store._protocol import Store as Store
 from ragstone.store._protocol import TraceReport as TraceReport
+from ragstone.store._watched import AlarmRow as AlarmRow
+from ragstone.store._watched import StreamKey as StreamKey
+from ragstone.store._watched import StreamKind as StreamKind
+from ragstone.store._watched import StreamRow as StreamRow
+from ragstone.store._watched import Unit as Unit
+from ragstone.store._watched import WatchedOutcome as WatchedOutcome
+from ragstone.store._watched import WatchTables as WatchTables
 from ragstone.store.sqlite import SqliteStore
 
 __all__ = ["SqliteStore"]

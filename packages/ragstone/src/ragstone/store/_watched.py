@@ -1,0 +1,148 @@
+"""Records of the monitoring in a store, and the Protocol of one transaction over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol
+
+__all__ = ["AlarmRow", "StreamKey", "StreamKind", "StreamRow", "Unit", "WatchTables", "WatchedOutcome"]
+
+StreamKind = Literal["score", "failures"]
+"""What a stream watches: the scores of a metric, or the share of its outcomes that are failures."""
+
+
+class StreamKey(NamedTuple):
+    """Identity of a stream. A new version of the metric or another judge is another stream."""
+
+    app: str
+    metric: str
+    version: str
+    judge_hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedOutcome:
+    """One outcome that waits for the end of its session."""
+
+    key: StreamKey
+    trace_id: str
+    session: str
+    """Session id, or the trace id of a request without one."""
+    requested_at: float
+    """Unix seconds."""
+    value: float | None
+    """Score in the metric's unit, or None for a failure."""
+    probability: float = 1.0
+    """Sampling probability, in (0, 1]."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Values of the fields by which alarms are sliced."""
+    seq: int = 0
+    """Number of the row in the queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """One closed session in one stream."""
+
+    session: str
+    closed_at: float
+    """End of the session: its last request plus the gap. Unix seconds."""
+    value: float | None
+    """Weighted mean of its scores, in the metric's unit. None if all outcomes are failures."""
+    weight: float
+    """Sum of 1 / probability over the scores."""
+    failed_weight: float = 0.0
+    """The same over the failures."""
+    p_min: float = 1.0
+    """Smallest sampling probability of its requests."""
+    repeated: bool = False
+    """Whether the session had a unit within the last 24 hours. Such a unit counts in means but does not bet."""
+    worst_trace: str = ""
+    """Id of the trace with the lowest score (highest, if lower values are better)."""
+    worst_value: float | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def failed_share(self) -> float:
+        """Weighted share of failures."""
+        return self.failed_weight / (self.weight + self.failed_weight)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRow:
+    """The stored state of one stream."""
+
+    key: StreamKey
+    kind: StreamKind
+    state: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmRow:
+    """A stored alarm."""
+
+    number: int
+    """Number from 1, in the order of alarms."""
+    state: str
+    """"open", "recovered" or "accepted"."""
+    body: Mapping[str, Any]
+
+
+class WatchTables(Protocol):
+    """One transaction over the queue, the units, the streams and the alarms of a store."""
+
+    def closed_outcomes(self, *, now: float, gap_s: float, max_s: float) -> list[WatchedOutcome]:
+        """Return the queued outcomes of sessions that have a closed part and do not have a pending trace.
+
+        Args:
+            now: Unix seconds.
+            gap_s: A session is closed this long after its last request,
+            max_s: or this long after its first one.
+        """
+        ...
+
+    def remove_outcomes(self, seqs: Sequence[int]) -> None:
+        """Delete outcomes from the queue."""
+        ...
+
+    def last_units(self, sessions: Iterable[str], *, since: float) -> dict[tuple[StreamKey, str], float]:
+        """Return when these sessions had their last unit since a time, by stream and session."""
+        ...
+
+    def add_units(self, units: Sequence[tuple[StreamKey, Unit]]) -> None:
+        """Store units."""
+        ...
+
+    def units(self, key: StreamKey, *, since: float, until: float) -> list[Unit]:
+        """Return the units of a stream that closed from one time up to and including another, in that order."""
+        ...
+
+    def streams(self) -> list[StreamRow]:
+        """Return all streams."""
+        ...
+
+    def save_stream(self, row: StreamRow) -> None:
+        """Insert or replace a stream."""
+        ...
+
+    def budget(self) -> Mapping[str, Any] | None:
+        """Return the state of the alarm budget, or None before the first unit."""
+        ...
+
+    def save_budget(self, state: Mapping[str, Any]) -> None:
+        """Store the state of the alarm budget."""
+        ...
+
+    def alarms(self) -> list[AlarmRow]:
+        """Return all alarms, oldest first."""
+        ...
+
+    def save_alarm(self, row: AlarmRow, *, event: str | None = None) -> None:
+        """Insert or replace an alarm.
+
+        Args:
+            row: The alarm.
+            event: If given, queue a delivery of this event to every destination of alarms.
+        """
+        ...

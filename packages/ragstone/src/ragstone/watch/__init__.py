@@ -1,0 +1,1 @@
+"""Watching of scored traffic: sessions, streams and alarms, as pure logic over plain data."""

@@ -1,0 +1,202 @@
+"""`Alarm`: what changed in a stream, since when, by how much, in which slices and traces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+
+from ragstone.store import StreamKey, StreamKind, Unit
+from ragstone.watch._baseline import DAY_S, MAX_DAYS
+from ragstone.watch._change import Change, SliceDrop, drop_between, find_change, find_slices
+from ragstone.watch._options import WatchOptions
+from ragstone.watch._stream import History, Stream
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Alarm", "FollowUp", "describe_alarm", "follow_up"]
+
+_SIGNIFICANT: Final = 0.05
+_N_TRACES: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowUp:
+    """Size of a change, estimated from units after the alarm."""
+
+    drop: float
+    low: float
+    high: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """A change of a stream for the worse. Means and losses are in [0, 1], times are Unix seconds."""
+
+    number: int
+    key: StreamKey
+    kind: StreamKind
+    scale: tuple[float, float, bool]
+    """Lowest and highest value of the metric, and whether higher values are better."""
+    raised_at: float
+    since: float
+    """Most likely time of the change."""
+    since_first: float
+    since_last: float
+    before: float
+    before_se: float
+    after: float
+    drop: float
+    low: float
+    high: float
+    n: int
+    """Units from the change to the alarm."""
+    slices: tuple[SliceDrop, ...] = ()
+    """Slices that lost significantly more than the rest."""
+    n_slices: int = 0
+    """Number of slices that were compared."""
+    rates: tuple[float, float] = (1.0, 1.0)
+    """Median of the sampling probabilities before and after the change."""
+    failed: tuple[float, float] = (0.0, 0.0)
+    """Share of failures before and after the change."""
+    traces: tuple[str, ...] = ()
+    """Traces with the worst scores since the change, one per session."""
+    is_covered: bool = True
+    """Whether the promised number of false alarms covers the stream."""
+    state: Literal["open", "recovered", "accepted"] = "open"
+    closed_at: float | None = None
+    muted_until: float | None = None
+    follow_up: FollowUp | None = None
+
+    @property
+    def worst(self) -> float:
+        """Worst plausible mean after the change."""
+        return self.before - self.high if self.scale[2] else self.before + self.high
+
+    @property
+    def drop_if_failures_were_best(self) -> float:
+        """The loss if every failure had the best possible score: if it is 0 or less, failures may explain the alarm."""
+        best = 1.0 if self.scale[2] else 0.0
+        before, after = (
+            mean * (1 - share) + best * share
+            for mean, share in zip((self.before, self.after), self.failed, strict=True)
+        )
+        return before - after if self.scale[2] else after - before
+
+    def is_muted(self, now: float) -> bool:
+        """Return whether notifications of this stream are muted."""
+        return self.muted_until is not None and now < self.muted_until
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain data for a store or JSON."""
+        return asdict(self) | {"key": self.key._asdict()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` returned."""
+        known = dict(values)
+        follow = known.pop("follow_up")
+        return cls(
+            **known
+            | {
+                "key": StreamKey(**known["key"]),
+                "scale": tuple(known["scale"]),
+                "rates": tuple(known["rates"]),
+                "failed": tuple(known["failed"]),
+                "traces": tuple(known["traces"]),
+                "slices": tuple(SliceDrop(**s) for s in known["slices"]),
+                "follow_up": None if follow is None else FollowUp(**follow),
+            }
+        )
+
+
+def describe_alarm(number: int, stream: Stream, *, raised_at: float, options: WatchOptions, history: History) -> Alarm:
+    """Describe the change behind an alarm that a stream has just raised.
+
+    Args:
+        number: Number of the alarm.
+        stream: The stream.
+        raised_at: Closing time of the unit that raised it, Unix seconds.
+        options: Options of the store.
+        history: Stored units of the stream.
+    """
+    import numpy as np
+
+    units = history(max(stream.learns_from, raised_at - MAX_DAYS * DAY_S), raised_at)
+    x, w = _values(stream, units)
+    sign = 1 if stream.direction == "drop" else -1
+    change = find_change(x, w, sign=sign, min_before=min(30, max(len(units) // 2, 1))) or _always(stream, x, w, sign)
+    slices = find_slices(x, w, [u.labels for u in units], start=change.start, fields=options.slices, sign=sign)
+    named = tuple(s for s in slices if s.p <= _SIGNIFICANT and s.excess > 0)
+    before, after = units[: change.start] or units, units[change.start :]
+    return Alarm(
+        number=number,
+        key=stream.key,
+        kind=stream.kind,
+        scale=(stream.scale.low, stream.scale.high, stream.scale.higher_is_better),
+        raised_at=raised_at,
+        since=units[change.start].closed_at - options.session_gap_s,
+        since_first=units[change.first].closed_at - options.session_gap_s,
+        since_last=units[change.last].closed_at - options.session_gap_s,
+        before=change.before,
+        before_se=change.before_se,
+        after=change.after,
+        drop=change.drop,
+        low=change.low,
+        high=change.high,
+        n=len(after),
+        slices=named,
+        n_slices=len(slices),
+        rates=(float(np.median([u.p_min for u in before])), float(np.median([u.p_min for u in after]))),
+        failed=(_failed(before), _failed(after)),
+        traces=_worst(after, named, sign=sign, kind=stream.kind),
+        is_covered=stream.is_covered,
+    )
+
+
+def _always(stream: Stream, x: NDArray[np.float64], w: NDArray[np.float64], sign: int) -> Change:
+    """Return the distance from a target that the stream has never reached."""
+    mean, aim = float((w * x).sum() / w.sum()), stream.reference
+    assert aim is not None  # noqa: S101 - an alarm needs a reference
+    loss = sign * (aim - mean)
+    return Change(start=0, first=0, last=0, before=aim, before_se=0.0, after=mean, drop=loss, low=loss, high=loss)
+
+
+def follow_up(alarm: Alarm, stream: Stream, units: Sequence[Unit]) -> Alarm:
+    """Return an alarm with the size estimated from the units after it.
+
+    Args:
+        alarm: The alarm.
+        stream: Its stream.
+        units: At least two units that closed after the alarm.
+    """
+    x, w = _values(stream, units)
+    sign = 1 if stream.direction == "drop" else -1
+    drop, low, high = drop_between(x, w, before=alarm.before, before_se=alarm.before_se, sign=sign)
+    return replace(alarm, follow_up=FollowUp(drop=drop, low=low, high=high, n=len(units)))
+
+
+def _values(stream: Stream, units: Sequence[Unit]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    import numpy as np
+
+    pairs = [stream.value_of(unit) for unit in units]
+    return np.array([x for x, _ in pairs]), np.array([stream.weight(total) for _, total in pairs])
+
+
+def _failed(units: Sequence[Unit]) -> float:
+    failed = sum(u.failed_weight for u in units)
+    return failed / (failed + sum(u.weight for u in units))
+
+
+def _worst(units: Sequence[Unit], slices: Sequence[SliceDrop], *, sign: int, kind: StreamKind) -> tuple[str, ...]:
+    if slices:
+        field, _, value = slices[0].name.partition("=")
+        units = [u for u in units if u.labels.get(field) == value]
+    if kind == "failures":
+        failed = [u for u in units if u.failed_weight]
+        return tuple(u.worst_trace for u in sorted(failed, key=lambda u: -u.failed_share)[:_N_TRACES])
+    scored = [(sign * u.worst_value, u.closed_at, u.worst_trace) for u in units if u.worst_value is not None]
+    return tuple(trace for *_, trace in sorted(scored)[:_N_TRACES])

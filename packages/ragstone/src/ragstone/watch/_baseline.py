@@ -1,0 +1,104 @@
+"""Baselines: the mean of the first weeks of a stream, and the reference that follows from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["LEARNING_DAYS", "MAX_DAYS", "MIN_SESSIONS", "Baseline", "learn"]
+
+DAY_S: Final = 86_400.0
+LEARNING_DAYS: Final = 7
+MAX_DAYS: Final = 28
+MIN_SESSIONS: Final = 200
+
+_TOLERANCE: Final = 0.3
+"""Share of `min_drop` that the mean may fall without being below the reference."""
+_CONFIDENCE_LEVEL: Final = 0.99
+_NORMAL: Final = 2.5758293035489004
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """Mean of a stream while it was learned. All means are mapped to [0, 1]."""
+
+    mean: float
+    margin: float
+    """Distance of the reference from the mean: the tolerance, or half of the 99% confidence interval if that is larger."""
+    n: int
+    """Number of units."""
+    days: int
+    cap: float
+    """Units whose weight is this or more count fully."""
+    p_floor: float
+    """Smallest sampling probability in the baseline."""
+
+    def weight(self, total: float) -> float:
+        """Return the weight of a unit, in (0, 1].
+
+        Args:
+            total: Sum of 1 / probability over its scores.
+        """
+        return min(total * self.p_floor, self.cap) / self.cap
+
+    def reference(self, direction: Literal["drop", "rise"]) -> float | None:
+        """Return the acceptable mean, or None if the mean is so close to the end of the range that it cannot get worse."""
+        reference = self.mean - self.margin if direction == "drop" else self.mean + self.margin
+        return reference if 0 < reference < 1 else None
+
+    def state(self) -> dict[str, Any]:
+        """Return the fields as plain data for a store."""
+        return asdict(self)
+
+
+def learn(
+    values: Sequence[float] | NDArray[np.float64],
+    totals: Sequence[float] | NDArray[np.float64],
+    days: Sequence[int] | NDArray[np.int_],
+    *,
+    p_floor: float = 1.0,
+    min_drop: float = 0.05,
+    is_last: bool = False,
+) -> Baseline | None:
+    """Estimate the mean of a stream, with the error between sessions and between days.
+
+    The margin is the largest of: 0.3 `min_drop`, 2.58 standard errors over sessions, and the 99.5% quantile of Student's t
+    times the standard error over days.
+
+    Args:
+        values: Values of the units, in [0, 1].
+        totals: Sum of 1 / probability of each unit.
+        days: Number of the day of each unit, from 0.
+        p_floor: Smallest sampling probability.
+        min_drop: Smallest drop that matters, as a share of the range.
+        is_last: Accept a margin above the tolerance, because the longest time has passed.
+
+    Returns:
+        The baseline, or None if more time is needed: fewer than 200 units, or an error above the tolerance.
+    """
+    import numpy as np
+    from scipy.special import stdtrit
+
+    x, total, day = np.asarray(values, float), np.asarray(totals, float), np.asarray(days, int)
+    n_days = int(np.unique(day).size)
+    if x.size < MIN_SESSIONS or n_days < 2:
+        return None
+    # A single request with the smallest probability is never cut: with a smaller cap, the mean would be biased.
+    cap = max(1.0, float(np.quantile(total * p_floor, 0.9)))
+    w = np.minimum(total * p_floor, cap) / cap
+    mean = float((w * x).sum() / w.sum())
+    part = w * (x - mean) / w.sum()
+    by_day = np.bincount(day, weights=part)
+    over_sessions = _NORMAL * math.sqrt(float((part**2).sum()) * x.size / (x.size - 1))
+    t = float(stdtrit(n_days - 1, (1 + _CONFIDENCE_LEVEL) / 2))
+    over_days = t * math.sqrt(float((by_day**2).sum()) * n_days / (n_days - 1))
+    half, tolerance = max(over_sessions, over_days), _TOLERANCE * min_drop
+    if half > tolerance and not is_last:
+        return None
+    return Baseline(mean=mean, margin=max(half, tolerance), n=int(x.size), days=n_days, cap=cap, p_floor=p_floor)

@@ -1,0 +1,213 @@
+"""`fold`: moves the outcomes of closed sessions from the queue into streams, and raises, closes and follows up alarms."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from ragstone.stats import AlarmBudget
+from ragstone.store import AlarmRow, StreamKey, StreamKind, StreamRow, Unit, WatchedOutcome, WatchTables
+from ragstone.watch._alarm import Alarm, describe_alarm, follow_up
+from ragstone.watch._baseline import DAY_S
+from ragstone.watch._options import SESSION_MAX_S, Scale, WatchOptions
+from ragstone.watch._stream import ACTIVE_S, Event, Stream
+from ragstone.watch._units import segments, to_unit
+
+__all__ = ["Folded", "accept_alarm", "fold", "mute_alarm", "open_alarms", "read_streams"]
+
+_KINDS: Final[tuple[StreamKind, ...]] = ("score", "failures")
+_REPEATED_S: Final = DAY_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folded:
+    """Result of one fold."""
+
+    n_outcomes: int
+    n_units: int
+    alarms: tuple[Alarm, ...]
+    """Alarms that were raised, closed or followed up."""
+
+
+def fold(tables: WatchTables, *, now: float, options: WatchOptions, scales: Mapping[str, Scale]) -> Folded:
+    """Move the outcomes of closed sessions from the queue into streams.
+
+    Units are processed in the order in which their sessions closed, so the result does not depend on when a fold runs.
+
+    Args:
+        tables: The store, in a transaction.
+        now: Unix seconds.
+        options: Options of the store.
+        scales: Range and direction of each metric that is watched. Outcomes of other metrics are discarded.
+    """
+    queued = tables.closed_outcomes(now=now, gap_s=options.session_gap_s, max_s=SESSION_MAX_S)
+    units, seqs = _units(tables, queued, now=now, options=options, scales=scales)
+    if seqs:
+        tables.add_units(units)
+        tables.remove_outcomes(seqs)
+    run = _Fold(tables, options, scales, start=units[0][1].closed_at) if units else None
+    for key, unit in units:
+        assert run is not None  # noqa: S101 - there are units
+        run.add(key, unit)
+    if run is not None:
+        run.save()
+    return Folded(n_outcomes=len(seqs), n_units=len(units), alarms=() if run is None else tuple(run.changed))
+
+
+def read_streams(tables: WatchTables) -> list[Stream]:
+    """Return all streams."""
+    return [Stream.from_state(row.key, row.kind, row.state) for row in tables.streams()]
+
+
+def open_alarms(tables: WatchTables) -> list[Alarm]:
+    """Return the open alarms, oldest first."""
+    return [Alarm.from_dict(row.body) for row in tables.alarms() if row.state == "open"]
+
+
+def accept_alarm(tables: WatchTables, number: int, *, now: float) -> Alarm | None:
+    """Accept the change behind an alarm: the units since then become the new baseline of its stream.
+
+    Args:
+        tables: The store, in a transaction.
+        number: Number of the alarm.
+        now: Unix seconds.
+
+    Returns:
+        The alarm, or None if it is not found or not open.
+    """
+    alarms = open_alarms(tables)
+    alarm = next((a for a in alarms if a.number == number), None)
+    if alarm is None:
+        return None
+    for stream in read_streams(tables):
+        if (stream.key, stream.kind) == (alarm.key, alarm.kind):
+            stream.relearn(alarm.since_last)
+            tables.save_stream(StreamRow(key=stream.key, kind=stream.kind, state=stream.state()))
+    for other in alarms:
+        if (other.key, other.kind) == (alarm.key, alarm.kind):
+            _save(tables, replace(other, state="accepted", closed_at=now))
+    return replace(alarm, state="accepted", closed_at=now)
+
+
+def mute_alarm(tables: WatchTables, number: int, *, until: float) -> Alarm | None:
+    """Send no notifications about the stream of an open alarm until a time, and return the alarm, or None if not found."""
+    alarm = next((a for a in open_alarms(tables) if a.number == number), None)
+    if alarm is not None:
+        alarm = replace(alarm, muted_until=until)
+        _save(tables, alarm)
+    return alarm
+
+
+def _save(tables: WatchTables, alarm: Alarm, *, event: Event | None = None) -> None:
+    tables.save_alarm(AlarmRow(number=alarm.number, state=alarm.state, body=alarm.to_dict()), event=event)
+
+
+def _units(
+    tables: WatchTables,
+    queued: Sequence[WatchedOutcome],
+    *,
+    now: float,
+    options: WatchOptions,
+    scales: Mapping[str, Scale],
+) -> tuple[list[tuple[StreamKey, Unit]], list[int]]:
+    """Return the units of closed sessions in the order of closing, and the queue rows that they consume."""
+    sessions: defaultdict[tuple[str, str], list[WatchedOutcome]] = defaultdict(list)
+    for outcome in queued:
+        sessions[outcome.key.app, outcome.session].append(outcome)
+    closed: list[tuple[float, StreamKey, str, list[WatchedOutcome]]] = []
+    seqs: list[int] = []
+    for (_, session), outcomes in sessions.items():
+        for closes_at, part in segments(outcomes, gap_s=options.session_gap_s):
+            if closes_at > now:
+                break
+            seqs += [outcome.seq for outcome in part]
+            by_stream: defaultdict[StreamKey, list[WatchedOutcome]] = defaultdict(list)
+            for outcome in part:
+                if outcome.key.metric in scales:
+                    by_stream[outcome.key].append(outcome)
+            closed += [(closes_at, key, session, rows) for key, rows in by_stream.items()]
+    closed.sort(key=lambda c: c[:3])
+    since = min((c[0] for c in closed), default=now) - _REPEATED_S
+    last = tables.last_units({c[2] for c in closed}, since=since) if closed else {}
+    units = []
+    for closes_at, key, session, rows in closed:
+        repeated = closes_at - last.get((key, session), -float("inf")) < _REPEATED_S
+        last[key, session] = closes_at
+        better = scales[key.metric].higher_is_better
+        units.append((key, to_unit(rows, closed_at=closes_at, repeated=repeated, higher_is_better=better)))
+    return units, seqs
+
+
+class _Fold:
+    """Streams, budget and alarms during one fold."""
+
+    def __init__(
+        self, tables: WatchTables, options: WatchOptions, scales: Mapping[str, Scale], *, start: float
+    ) -> None:
+        self._tables, self._options, self._scales = tables, options, scales
+        self._streams = {(s.key, s.kind): s for s in read_streams(tables)}
+        self._touched: set[tuple[StreamKey, StreamKind]] = set()
+        self._alarms = {row.number: Alarm.from_dict(row.body) for row in tables.alarms()}
+        kept = tables.budget()
+        self._budget = AlarmBudget(1.0, start=start) if kept is None else AlarmBudget.from_state(kept)
+        self._budget.per_quarter = options.false_alarms_per_quarter
+        self._last = {name: s.last_at for name, s in self._streams.items() if s.detector is not None}
+        """Last unit of each stream that shares the budget."""
+        self.changed: list[Alarm] = []
+
+    def add(self, key: StreamKey, unit: Unit) -> None:
+        """Add one unit to its stream of scores, if it has a score, and to its stream of failures."""
+        for kind in _KINDS:
+            name = (key, kind)
+            stream = self._streams.get(name)
+            if stream is None:
+                stream = self._streams[name] = Stream(key, kind, self._scales[key.metric], start=unit.closed_at)
+            if kind == "score" and unit.value is None:
+                continue
+            self._touched.add(name)
+            history = partial(self._history, key, kind)
+            event = stream.update(
+                unit, budget=self._budget, n_active=self._n_active(name, unit), options=self._options, history=history
+            )
+            if stream.detector is not None:
+                self._last[name] = stream.last_at
+            if event is not None:
+                self._on_event(event, stream, unit, history)
+
+    def save(self) -> None:
+        """Store the streams that changed, and the budget."""
+        for key, kind in sorted(self._touched):
+            self._tables.save_stream(StreamRow(key=key, kind=kind, state=self._streams[key, kind].state()))
+        self._tables.save_budget(self._budget.state())
+
+    def _n_active(self, name: tuple[StreamKey, StreamKind], unit: Unit) -> int:
+        others = sum(unit.closed_at - at <= ACTIVE_S for other, at in self._last.items() if other != name)
+        return others + 1
+
+    def _history(self, key: StreamKey, kind: StreamKind, since: float, until: float) -> list[Unit]:
+        units = self._tables.units(key, since=since, until=until)
+        return units if kind == "failures" else [u for u in units if u.value is not None]
+
+    def _on_event(self, event: Event, stream: Stream, unit: Unit, history: partial[list[Unit]]) -> None:
+        at = unit.closed_at
+        mine = [a for a in self._alarms.values() if a.state == "open" and (a.key, a.kind) == (stream.key, stream.kind)]
+        if event == "alarm":
+            number = max(self._alarms, default=0) + 1
+            muted = max((a.muted_until or 0.0 for a in mine), default=0.0) or None
+            alarm = describe_alarm(number, stream, raised_at=at, options=self._options, history=history)
+            stream.open_alarm(before=alarm.before, after=alarm.after, worst=alarm.worst, options=self._options)
+            changed = [replace(alarm, muted_until=muted)]
+        elif event == "follow_up":
+            changed = [
+                follow_up(alarm, stream, [u for u in history(alarm.raised_at, at) if u.closed_at > alarm.raised_at])
+                for alarm in mine[-1:]
+            ]
+        else:
+            changed = [replace(alarm, state="recovered", closed_at=at) for alarm in mine]
+        for alarm in changed:
+            self._alarms[alarm.number] = alarm
+            self.changed.append(alarm)
+            _save(self._tables, alarm, event=None if alarm.is_muted(at) else event)

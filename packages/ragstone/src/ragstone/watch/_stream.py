@@ -1,0 +1,241 @@
+"""`Stream`: learns a baseline, then watches for a drop (or a rise of failures), and for the recovery after an alarm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, Self
+
+from ragstone.stats import AlarmBudget, CalendarDetector
+from ragstone.store import StreamKey, StreamKind, Unit
+from ragstone.watch._baseline import DAY_S, LEARNING_DAYS, MAX_DAYS, Baseline, learn
+from ragstone.watch._options import LATE_SHARE, Scale, WatchOptions
+
+__all__ = ["ACTIVE_S", "FOLLOW_UP_UNITS", "Event", "History", "Stream", "StreamPhase"]
+
+StreamPhase = Literal["learning", "watching", "alarm", "blind"]
+"""`blind`: the mean is so close to the end of its range that it cannot get worse by more than the tolerance."""
+
+Event = Literal["alarm", "follow_up", "recovered"]
+
+History = Callable[[float, float], Sequence[Unit]]
+"""Returns the units of the stream that closed from one time up to and including another, in order of closing."""
+
+ACTIVE_S: Final = 7 * DAY_S
+"""A stream without a unit for this long does not share the budget."""
+
+FOLLOW_UP_UNITS: Final = 150
+"""Units after an alarm from which its size is estimated again, because they did not decide about the alarm."""
+
+_EDGE: Final = 1e-6
+"""Smallest distance of a reference from the ends of the range."""
+
+_SCALES: Final[dict[StreamKind, Scale]] = {"failures": Scale(low=0.0, high=1.0, higher_is_better=False)}
+
+
+def _inside(reference: float) -> float:
+    return min(max(reference, _EDGE), 1 - _EDGE)
+
+
+class Stream:
+    """One stream of units, from the first one on.
+
+    Args:
+        key: Identity.
+        kind: What is watched.
+        scale: Range and direction of the metric.
+        start: Closing time of the first unit, Unix seconds.
+    """
+
+    def __init__(self, key: StreamKey, kind: StreamKind, scale: Scale, *, start: float) -> None:
+        self.key, self.kind = key, kind
+        self.scale = _SCALES.get(kind, scale)
+        self.learns_from = start
+        self.learn_days = LEARNING_DAYS
+        self.baseline: Baseline | None = None
+        self.target: float | None = None
+        """Required mean, mapped to [0, 1]. It replaces the learned reference."""
+        self.detector: CalendarDetector | None = None
+        self.recovery: CalendarDetector | None = None
+        """Detector of the return to the reference, while an alarm is open."""
+        self.n_since_alarm = 0
+        self.last_at = start
+        self.n_units = 0
+        self.n_repeated = 0
+        self.p_floor = 1.0
+        """Smallest sampling probability so far."""
+
+    @property
+    def direction(self) -> Literal["drop", "rise"]:
+        """Direction of a change for the worse."""
+        return "drop" if self.scale.higher_is_better else "rise"
+
+    @property
+    def reference(self) -> float | None:
+        """Acceptable mean in [0, 1], or None while it is learned or if the mean cannot get worse."""
+        if self.target is not None:
+            return self.target
+        return None if self.baseline is None else self.baseline.reference(self.direction)
+
+    @property
+    def phase(self) -> StreamPhase:
+        """What the stream does now."""
+        if self.recovery is not None:
+            return "alarm"
+        if self.detector is not None:
+            return "watching"
+        return "learning" if self.baseline is None else "blind"
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether so few units belong to sessions seen before that the promise covers this stream."""
+        return self.n_repeated <= LATE_SHARE * max(self.n_units, 1)
+
+    def is_active(self, now: float) -> bool:
+        """Return whether the stream shares the budget at a time."""
+        return self.phase in ("watching", "alarm") and now - self.last_at <= ACTIVE_S
+
+    def update(
+        self, unit: Unit, *, budget: AlarmBudget, n_active: int, options: WatchOptions, history: History
+    ) -> Event | None:
+        """Add the next unit.
+
+        Args:
+            unit: A unit with a score, or for a stream of failures any unit.
+            budget: Budget of the store.
+            n_active: Number of active streams, this one included.
+            options: Options of the store.
+            history: Stored units of this stream, this one included.
+
+        Returns:
+            "alarm" or "recovered" if the unit raises or closes an alarm, "follow_up" if enough units have followed it.
+        """
+        x, total = self.value_of(unit)
+        self.n_units += 1
+        self.n_repeated += unit.repeated
+        self.p_floor = min(self.p_floor, unit.p_min)
+        self._aim(options)
+        event: Event | None = None
+        if self.detector is not None:
+            spend = budget.take(self.last_at, unit.closed_at, n_streams=max(n_active, 1))
+            # Units of sessions seen before resemble earlier units, which the promise excludes.
+            weight = 0.0 if unit.repeated else self.weight(total)
+            event = self._bet(x, weight, spend, options)
+        if self.baseline is None:
+            self._learn(unit.closed_at, options, history)
+        self.last_at = max(self.last_at, unit.closed_at)
+        return event
+
+    def open_alarm(self, *, before: float, after: float, worst: float, options: WatchOptions) -> None:
+        """Watch for the end of an alarm, and for a further change for the worse.
+
+        The alarm recovers if the mean is better than the middle of the means before and after the change (never better than
+        the reference). Another alarm needs a mean that is worse than the worst plausible one by `min_drop`.
+
+        Args:
+            before: Mean before the change, in [0, 1].
+            after: Mean after it.
+            worst: Worst plausible mean after it.
+            options: Options of the store.
+        """
+        reference = self.reference
+        assert reference is not None  # noqa: S101 - an alarm implies a reference
+        is_drop = self.direction == "drop"
+        worse = min if is_drop else max
+        recovered = worse(reference, (before + after) / 2)
+        self.recovery = CalendarDetector(_inside(recovered), direction="rise" if is_drop else "drop")
+        further = worse(reference, worst) + (-options.min_drop if is_drop else options.min_drop)
+        self.detector = CalendarDetector(_inside(further), direction=self.direction)
+
+    def relearn(self, since: float) -> None:
+        """Discard the baseline, and learn a new one from the units since a time."""
+        self.baseline = self.detector = self.recovery = None
+        self.learns_from, self.learn_days = since, LEARNING_DAYS
+        if self.target is not None:
+            self._arm(self.target)
+
+    def value_of(self, unit: Unit) -> tuple[float, float]:
+        """Return the value of a unit in [0, 1] and its sum of 1 / probability."""
+        if self.kind == "failures":
+            return unit.failed_share, unit.weight + unit.failed_weight
+        assert unit.value is not None  # noqa: S101 - a unit without scores is not in this stream
+        return self.scale.to_unit(unit.value), unit.weight
+
+    def weight(self, total: float) -> float:
+        """Return the weight of a unit, in (0, 1], from its sum of 1 / probability."""
+        return min(total * self.p_floor, 1.0) if self.baseline is None else self.baseline.weight(total)
+
+    def _aim(self, options: WatchOptions) -> None:
+        """Use the target of the configuration, if it has one, instead of the learned reference."""
+        target = options.targets.get(self.key.metric) if self.kind == "score" else None
+        aim = None if target is None else self.scale.to_unit(target)
+        if aim != self.target:
+            self.target = aim
+            self.detector = self.recovery = None
+            if self.reference is not None:
+                self._arm(self.reference)
+
+    def _arm(self, reference: float) -> None:
+        self.recovery = None
+        self.detector = CalendarDetector(reference, direction=self.direction)
+
+    def _bet(self, x: float, weight: float, spend: float, options: WatchOptions) -> Event | None:
+        assert self.detector is not None  # noqa: S101 - the caller checks
+        reference = self.reference
+        assert reference is not None  # noqa: S101 - a detector implies one
+        if self.recovery is not None and self.recovery.update(x, spend=spend, weight=weight):
+            self._arm(reference)
+            return "recovered"
+        if not self.detector.update(x, spend=spend, weight=weight):
+            self.n_since_alarm += self.recovery is not None
+            return "follow_up" if self.recovery is not None and self.n_since_alarm == FOLLOW_UP_UNITS else None
+        self.n_since_alarm = 0
+        self.open_alarm(before=reference, after=x, worst=x, options=options)
+        return "alarm"
+
+    def _learn(self, now: float, options: WatchOptions, history: History) -> None:
+        if now < self.learns_from + self.learn_days * DAY_S:
+            return
+        end = self.learns_from + self.learn_days * DAY_S
+        units = [unit for unit in history(self.learns_from, end) if unit.closed_at < end]
+        values = [self.value_of(unit) for unit in units]
+        self.baseline = learn(
+            [x for x, _ in values],
+            [total for _, total in values],
+            [int((unit.closed_at - self.learns_from) // DAY_S) for unit in units],
+            p_floor=min(unit.p_min for unit in units),
+            min_drop=options.min_drop,
+            is_last=self.learn_days >= MAX_DAYS,
+        )
+        if self.baseline is None:
+            self.learn_days += LEARNING_DAYS
+        elif self.detector is None and self.reference is not None:
+            self._arm(self.reference)
+
+    def state(self) -> dict[str, Any]:
+        """Return the state as plain data for a store, less than 1 kB of JSON."""
+        return {
+            "scale": [self.scale.low, self.scale.high, self.scale.higher_is_better],
+            "learns_from": self.learns_from,
+            "learn_days": self.learn_days,
+            "baseline": None if self.baseline is None else self.baseline.state(),
+            "target": self.target,
+            "detector": None if self.detector is None else self.detector.state(),
+            "recovery": None if self.recovery is None else self.recovery.state(),
+            "n_since_alarm": self.n_since_alarm,
+            "last_at": self.last_at,
+            "n_units": self.n_units,
+            "n_repeated": self.n_repeated,
+            "p_floor": self.p_floor,
+        }
+
+    @classmethod
+    def from_state(cls, key: StreamKey, kind: StreamKind, state: Mapping[str, Any]) -> Self:
+        """Resume from a state returned by `state()`."""
+        low, high, higher_is_better = state["scale"]
+        new = cls(key, kind, Scale(low=low, high=high, higher_is_better=higher_is_better), start=state["learns_from"])
+        for name in ("learn_days", "target", "n_since_alarm", "last_at", "n_units", "n_repeated", "p_floor"):
+            setattr(new, name, state[name])
+        new.baseline = None if state["baseline"] is None else Baseline(**state["baseline"])
+        new.detector = None if state["detector"] is None else CalendarDetector.from_state(state["detector"])
+        new.recovery = None if state["recovery"] is None else CalendarDetector.from_state(state["recovery"])
+        return new

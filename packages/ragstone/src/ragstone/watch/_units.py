@@ -1,0 +1,70 @@
+"""Units: closed sessions with the mean of their scores, the items of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ragstone.store import Unit, WatchedOutcome
+from ragstone.watch._options import SESSION_MAX_S
+
+__all__ = ["Segment", "segments", "to_unit"]
+
+
+class Segment(NamedTuple):
+    """Outcomes of one stream and session between two pauses."""
+
+    closes_at: float
+    outcomes: list[WatchedOutcome]
+
+
+def segments(outcomes: Iterable[WatchedOutcome], *, gap_s: float) -> list[Segment]:
+    """Divide the outcomes of one application's session, in all its streams, where it pauses or has lasted four hours.
+
+    Args:
+        outcomes: Outcomes of one application and session.
+        gap_s: Seconds after the last request until the session is closed.
+
+    Returns:
+        The segments in order. Each closes `gap_s` after its last request, at the latest four hours after its first.
+    """
+    found: list[Segment] = []
+    first = last = 0.0
+    for outcome in sorted(outcomes, key=lambda o: (o.requested_at, o.trace_id, o.key)):
+        at = outcome.requested_at
+        if not found or at - last >= gap_s or at - first >= SESSION_MAX_S:
+            found.append(Segment(0.0, []))
+            first = at
+        last = at
+        found[-1].outcomes.append(outcome)
+        found[-1] = Segment(min(last + gap_s, first + SESSION_MAX_S), found[-1].outcomes)
+    return found
+
+
+def to_unit(
+    outcomes: Sequence[WatchedOutcome], *, closed_at: float, repeated: bool = False, higher_is_better: bool = True
+) -> Unit:
+    """Combine the outcomes of one stream in one session.
+
+    Args:
+        outcomes: At least one outcome, all of one stream and session.
+        closed_at: End of the session, Unix seconds.
+        repeated: Whether the session had a unit within the last 24 hours.
+        higher_is_better: Direction of the metric, which decides on the worst score.
+    """
+    scored = [(o, o.value) for o in outcomes if o.value is not None]
+    weight = sum(1 / o.probability for o, _ in scored)
+    sign = 1 if higher_is_better else -1
+    worst, worst_value = min(scored, key=lambda s: (sign * s[1], s[0].trace_id), default=(outcomes[0], None))
+    return Unit(
+        session=outcomes[0].session,
+        closed_at=closed_at,
+        value=sum(v / o.probability for o, v in scored) / weight if scored else None,
+        weight=weight,
+        failed_weight=sum(1 / o.probability for o in outcomes if o.value is None),
+        p_min=min(o.probability for o in outcomes),
+        repeated=repeated,
+        worst_trace=worst.trace_id,
+        worst_value=worst_value,
+        labels=outcomes[0].labels,
+    )

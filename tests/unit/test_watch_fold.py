@@ -1,0 +1,200 @@
+"""Folding: each outcome once, in the order of closing, whenever a fold runs; alarms with their events."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from ragstone.errors import ConfigurationError
+from ragstone.store import StreamKey, WatchedOutcome
+from ragstone.watch._alarm import Alarm
+from ragstone.watch._fold import accept_alarm, fold, mute_alarm, open_alarms, read_streams
+from ragstone.watch._options import Scale, WatchOptions
+from watch_tables import DAY_S, KEY, MemoryTables, sessions
+
+SCALES = {"ccrs.qr": Scale(low=0.0, high=1.0)}
+OPTIONS = WatchOptions(slices=("release", "language"))
+T0 = 1_790_000_000.0
+
+
+def labels(i):
+    return {"release": "2.4.1" if i % 3 == 0 else "2.4.0", "language": "de" if i % 2 else "en"}
+
+
+def traffic(days=(0, 12), **options):
+    return sessions(days, per_day=250, start=T0, labels=labels, **{"drop": [(9, 0.4, "2.4.1")], **options})
+
+
+def folded(outcomes, times, *, options=OPTIONS):
+    """Queue outcomes as time passes, and fold at these times."""
+    tables, waiting = MemoryTables(), sorted(outcomes, key=lambda o: o.requested_at)
+    for now in times:
+        n = sum(o.requested_at <= now for o in waiting)
+        tables.put(*waiting[:n])
+        del waiting[:n]
+        fold(tables, now=now, options=options, scales=SCALES)
+    return tables
+
+
+def snapshot(tables):
+    return {name: row.state for name, row in tables.rows.items()}, tables.spent, [r.body for r in tables.kept.values()]
+
+
+def test_times_of_folds_do_not_matter():
+    """One fold at the end, every two hours, or at random: streams, budget and alarms are equal bit for bit."""
+    outcomes, end = traffic(), T0 + 13 * DAY_S
+    once = folded(outcomes, [end])
+    hourly = folded(outcomes, [T0 + 7200.0 * i for i in range(1, 157)])
+    rng = random.Random(3)
+    random_times = folded(outcomes, [*sorted(rng.uniform(T0, end) for _ in range(40)), end])
+    assert snapshot(once) == snapshot(hourly) == snapshot(random_times)
+    assert [("alarm", 1)] == once.events[:1]
+    assert [] == once.queue == hourly.queue
+
+
+def test_alarm_says_since_when_how_large_and_where():
+    """The planted drop of one release is dated, sized and named, with traces of that release."""
+    tables = folded(traffic(), [T0 + 13 * DAY_S])
+    alarm = open_alarms(tables)[0]
+    assert (1, "score", "open") == (alarm.number, alarm.kind, alarm.state)
+    assert alarm.since_first <= T0 + 9 * DAY_S <= alarm.since_last + 600.0
+    assert ["release=2.4.1"] == [s.name for s in alarm.slices]
+    assert alarm.n_slices == 4
+    assert alarm.low <= 0.4 / 3 <= alarm.high
+    assert 0 < len(alarm.traces) <= 10
+    of_release = {o.trace_id for o in traffic() if o.labels["release"] == "2.4.1"}
+    assert set(alarm.traces) <= of_release
+    assert alarm.follow_up.n == 150
+    assert Alarm.from_dict(json.loads(json.dumps(alarm.to_dict()))) == alarm
+
+
+def test_session_waits_for_its_pending_traces():
+    """A session with a pending trace is not closed, and then counts whole."""
+    tables = MemoryTables()
+    tables.put(*sessions((0, 0.1), per_day=10, start=T0))
+    tables.pending = {"qa-bot-0-0-0"}
+    result = fold(tables, now=T0 + DAY_S, options=OPTIONS, scales=SCALES)
+    assert (0, 2) == (result.n_outcomes, len(tables.queue))
+    tables.pending = set()
+    result = fold(tables, now=T0 + DAY_S, options=OPTIONS, scales=SCALES)
+    assert (2, 1) == (result.n_outcomes, result.n_units)
+
+
+def test_open_session_keeps_its_rows():
+    """Of a session with a pause, the closed part is folded and the open part waits."""
+    tables = MemoryTables()
+    at = [T0, T0 + 60, T0 + 3 * 3600, T0 + 4.4 * 3600]
+    tables.put(*(WatchedOutcome(key=KEY, trace_id=str(t), session="s", requested_at=t, value=0.5) for t in at))
+    fold(tables, now=T0 + 4.5 * 3600, options=OPTIONS, scales=SCALES)
+    assert [T0 + 4.4 * 3600] == [o.requested_at for o in tables.queue]
+    assert [False, True] == [unit.repeated for _, unit in tables.stored]
+
+
+def test_late_request_is_repeated_for_a_day():
+    """A unit of a session that had one within 24 hours is repeated, also if it comes with a later fold."""
+    tables = MemoryTables()
+    for day in (0.0, 0.5, 2.0):
+        at = T0 + day * DAY_S
+        tables.put(WatchedOutcome(key=KEY, trace_id=str(at), session="s", requested_at=at, value=0.5))
+        fold(tables, now=at + 1800.0, options=OPTIONS, scales=SCALES)
+    assert [False, True, False] == [unit.repeated for _, unit in tables.stored]
+    assert {(3, 1)} == {(s.n_units, s.n_repeated) for s in read_streams(tables)}
+
+
+def test_streams_are_by_application_version_and_judge():
+    """A new judge starts a stream of its own, and each has one for its failures."""
+    tables = MemoryTables()
+    other = StreamKey("qa-bot", "ccrs.qr", "1", "judge-2")
+    tables.put(*sessions((0, 8), per_day=250, start=T0), *sessions((8, 9), per_day=50, start=T0, key=other, seed=1))
+    fold(tables, now=T0 + 10 * DAY_S, options=OPTIONS, scales=SCALES)
+    phases = {(s.key.judge_hash, s.kind): s.phase for s in read_streams(tables)}
+    assert {
+        ("judge-1", "score"): "watching",
+        ("judge-1", "failures"): "watching",
+        ("judge-2", "score"): "learning",
+        ("judge-2", "failures"): "learning",
+    } == phases
+
+
+def test_metric_without_finite_range_is_discarded():
+    """Outcomes of metrics that cannot be watched leave the queue without a stream."""
+    tables = MemoryTables()
+    tables.put(*sessions((0, 1), start=T0, key=StreamKey("qa-bot", "perplexity", "1", "")))
+    result = fold(tables, now=T0 + 2 * DAY_S, options=OPTIONS, scales=SCALES)
+    assert (80, 0, []) == (result.n_outcomes, result.n_units, tables.queue)
+
+
+def test_failures_alarm_and_do_not_alarm_quality():
+    """If good answers start to fail, the failures alarm and the scores do not."""
+    tables = folded(
+        sessions((0, 14), per_day=400, start=T0, fail=[(0, 0.03), (9, 0.12)]), [T0 + i * DAY_S for i in range(1, 16)]
+    )
+    assert {"failures"} == {alarm.kind for alarm in open_alarms(tables)}
+    alarm = open_alarms(tables)[0]
+    assert alarm.failed == pytest.approx((0.03, 0.12), abs=0.05)
+
+
+def test_accept_makes_the_change_the_new_baseline():
+    """The accepted alarm is closed, and its stream learns from the change on."""
+    tables = folded(traffic(drop=[(9, 0.1)]), [T0 + 12 * DAY_S])
+    assert accept_alarm(tables, 7, now=T0) is None
+    assert "accepted" == accept_alarm(tables, 1, now=T0 + 12 * DAY_S).state
+    assert [] == open_alarms(tables)
+    (stream,) = (s for s in read_streams(tables) if s.kind == "score")
+    assert "learning" == stream.phase
+    assert stream.learns_from == pytest.approx(T0 + 9 * DAY_S, abs=0.5 * DAY_S)
+
+
+def test_muted_alarm_sends_nothing():
+    """Recovery of a muted alarm is stored without a notification."""
+    outcomes = traffic(days=(0, 16), drop=[(9, 0.2), (12, 0.0)])
+    tables, early = MemoryTables(), [o for o in outcomes if o.requested_at < T0 + 10 * DAY_S]
+    tables.put(*early)
+    fold(tables, now=T0 + 10 * DAY_S, options=OPTIONS, scales=SCALES)
+    assert mute_alarm(tables, 99, until=0.0) is None
+    assert mute_alarm(tables, 1, until=T0 + 30 * DAY_S).is_muted(T0 + 29 * DAY_S)
+    before = list(tables.events)
+    tables.put(*(o for o in outcomes if o.requested_at >= T0 + 10 * DAY_S))
+    fold(tables, now=T0 + 17 * DAY_S, options=OPTIONS, scales=SCALES)
+    assert before == tables.events
+    assert "recovered" == Alarm.from_dict(tables.alarms()[0].body).state
+
+
+def test_sampling_that_changes_is_reported():
+    """The alarm shows the sampling probability before and after the change."""
+    first = sessions((0, 9), per_day=250, start=T0, p=0.1)
+    later = sessions((9, 12), per_day=250, start=T0, p=0.5, drop=[(9, 0.2)], seed=2)
+    tables = folded([*first, *later], [T0 + 13 * DAY_S])
+    assert (0.1, 0.5) == open_alarms(tables)[0].rates
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"false_alarms": 1}, "does not have false_alarms"),
+        ({"false_alarms_per_quarter": 0}, "above 0"),
+        ({"min_drop": 0.7}, "at most 0.5"),
+        ({"session_gap_s": True}, "session_gap_s must be a number"),
+        ({"notify": ["mail:me"]}, "slack:URL or webhook:URL"),
+        ({"notify": "slack:https://x"}, "must be a list"),
+        ({"targets": {"ccrs.qr": "high"}}, "must be a number"),
+        ({"targets": [1]}, "must be a table"),
+    ],
+)
+def test_bad_options_are_refused(table, message):
+    """Each message names the key and the rule."""
+    with pytest.raises(ConfigurationError, match=message):
+        WatchOptions.from_table(table, source="ragstone.toml")
+
+
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [({"ccrs.qr": 1.0}, "strictly between 0 and 1"), ({"bleu": 0.5}, "names 'bleu'"), ({"ccrs.qr": -0.1}, "strictly")],
+)
+def test_targets_lie_inside_the_range(targets, message):
+    """A target at the end of a range or of an unknown metric is refused."""
+    with pytest.raises(ConfigurationError, match=message):
+        WatchOptions(targets=targets).check_targets(SCALES)
+    WatchOptions(targets={"ccrs.qr": 0.8}).check_targets(SCALES)
