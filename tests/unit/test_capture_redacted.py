@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ragstone.capture import redact_json, redact_trace
-from ragstone.schema import Passage, Retrieval, Trace
+from ragstone.schema import Passage, Retrieval, Trace, Turn
 
 SECRET = "ada@example.org"
 
@@ -15,6 +15,8 @@ def full() -> Trace:
         trace_id="4111111111111111",
         otel_trace_id="4111111111111111" * 2,
         query=SECRET,
+        standalone_query=SECRET,
+        history=(Turn(role="user", text=SECRET),),
         retrievals=(Retrieval(query=SECRET, passages=(passage,)),),
         contexts=(passage,),
         response=SECRET,

@@ -60,7 +60,7 @@ PUBLIC = {
     """,
     "ragstone.schema": """
         FIELD_ALIASES Evidence Failure Interval NotApplicable Outcome Passage Retrieval Sample Score Trace
-        TraceStatus Usage committed_json_schema field_names json_schema sample_from_row
+        TraceStatus Turn Usage committed_json_schema field_names json_schema sample_from_row
     """,
     "ragstone.scoring": """
         Scorer run_async

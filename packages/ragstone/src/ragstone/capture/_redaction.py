@@ -179,6 +179,7 @@ def redact_trace(trace: Trace, redact: Redactor) -> Trace:
         update={
             "query": text(trace.query),
             "standalone_query": text(trace.standalone_query),
+            "history": tuple(turn.model_copy(update={"text": redact(turn.text)}) for turn in trace.history),
             "retrievals": tuple(map(search, trace.retrievals)),
             "contexts": None if trace.contexts is None else passages(trace.contexts),
             "response": text(trace.response),

@@ -16,6 +16,7 @@ from ragstone._util.words import split_sentences
 from ragstone.errors import JudgeError, JudgeReplyError
 from ragstone.judges import Judge, Prompt
 from ragstone.metrics._ask import RatingsReply, TextListReply, ask_ratings, ask_text_list
+from ragstone.metrics._history import question_fields
 from ragstone.metrics._shared import compute_once
 from ragstone.metrics._shares import Mark
 from ragstone.schema import Sample
@@ -81,7 +82,7 @@ class ClaimCheck:
         self.methods: list[str] = []
         self.replies = 0
         self.errors: list[JudgeError] = []
-        self._query = {"query": sample.query} if sample.query is not None and sample.query.strip() else {}
+        self._query = question_fields(sample)
 
     async def of_response(self) -> tuple[str, ...]:
         """Extract the claims of the response. An empty response does not have claims.

@@ -9,6 +9,7 @@ from typing import Final
 from ragstone.judges import Prompt
 from ragstone.metrics._claim_metric import ClaimShare
 from ragstone.metrics._claims import ClaimCheck
+from ragstone.metrics._history import question_fields
 from ragstone.metrics._shares import ShareBounds
 
 __all__ = ["EQUIVALENCE", "asked_equivalence"]
@@ -28,7 +29,7 @@ async def asked_equivalence(check: ClaimCheck, questions: Sequence[str]) -> Clai
     Raises:
         JudgeError: If the judge does not return a usable reply.
     """
-    fields: dict[str, str | tuple[str, ...]] = {"query": check.sample.query or "", "questions": tuple(questions)}
+    fields = {**question_fields(check.sample), "questions": tuple(questions)}
     prompt = Prompt(construct="question_equivalence", task=EQUIVALENCE, fields=fields)
     reply = await check.ask_marks_once(prompt, len(questions), high=100)
     mean = math.fsum(reply.marks) / (100 * len(questions))

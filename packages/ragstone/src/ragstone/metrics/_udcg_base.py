@@ -11,6 +11,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge, Reader
 from ragstone.metrics._base import check_sample
 from ragstone.metrics._card import MetricCard, WorkedExample
+from ragstone.metrics._history import question_text
 from ragstone.metrics._relevance import RELEVANCE_HASH, LabelMode
 from ragstone.metrics._utility import PassageUtility, check_label_options, passage_utilities
 from ragstone.schema import Failure, FailureKind, Interval, NotApplicable, Sample, Score
@@ -95,7 +96,7 @@ class UdcgBase:
         if reason := self._find_not_applicable_reason(len(sample.contexts)):
             return self._not_applicable(sample, reason)
         utilities = await passage_utilities(
-            sample.query,
+            question_text(sample),
             sample.contexts,
             reader=self._reader,
             judge=judge,

@@ -33,6 +33,7 @@ from ragstone.judges import Judge, NumberReply, Prompt
 from ragstone.metrics._base import MetricBase
 from ragstone.metrics._card import WorkedExample
 from ragstone.metrics._claim_reason import EMPTY_RESPONSE
+from ragstone.metrics._history import question_fields
 from ragstone.metrics._rated import make_rated_score
 from ragstone.schema import NotApplicable, Sample, Score
 
@@ -97,9 +98,7 @@ class CcrsMetric(MetricBase):
 
 def _fields(sample: Sample) -> dict[str, str | tuple[str, ...]]:
     """Return the fields of the sample, in the order of all CCRS prompts."""
-    fields: dict[str, str | tuple[str, ...]] = {}
-    if sample.query is not None and sample.query.strip():
-        fields["query"] = sample.query
+    fields = question_fields(sample)
     if sample.contexts is not None:
         fields["contexts"] = tuple(passage.text for passage in sample.contexts)
     if sample.response is not None:

@@ -17,6 +17,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge, Prompt
 from ragstone.metrics._base import MetricBase, hash_tasks
 from ragstone.metrics._card import WorkedExample
+from ragstone.metrics._history import question_fields
 from ragstone.metrics._rated import make_rated_score
 from ragstone.schema import Sample, Score
 
@@ -120,7 +121,9 @@ class Criterion(MetricBase):
         Raises:
             JudgeError: If the judge does not return a usable reply.
         """
-        fields = {name: _shown(sample, name) for name in self.needs}
+        fields: dict[str, str | tuple[str, ...]] = {}
+        for name in self.needs:
+            fields |= question_fields(sample) if name == "query" else {name: _shown(sample, name)}
         reply = await judge.ask_number(
             Prompt(construct=_CONSTRUCT, task=self.task, fields=fields), low=self._low, high=self._high
         )

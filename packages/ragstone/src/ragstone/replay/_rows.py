@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -32,6 +33,8 @@ _CAMEL: Final = {
     for names in FIELD_ALIASES.values()
     for name in names
 }
+_CONVERSATION: Final = re.compile(rb'\s*\[?\s*\{\s*(?:"\w*id"\s*:\s*(?:"[^"]*"|\d+)\s*,\s*)?"messages"\s*:\s*\[')
+"""Beginning of a row with a list of messages. Many formats have this name at other places."""
 _SPLITS: Final = ("test", "dev", "train")
 _MAX_REASON: Final = 500
 _RUN_SUFFIXES: Final = (".run", ".trec")
@@ -51,6 +54,7 @@ class RowsFormat:
             found = {name for name in _KNOWN if name.encode() in head}
         elif head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
             found = {name for name in parse_names(head) if _CAMEL.get(name, name) in _KNOWN}
+            found |= {"messages"} if _CONVERSATION.match(head.removeprefix(b"\xef\xbb\xbf")) else set()
         else:
             return _text_file(head)
         return f"rows with {_listed(found)}" if found else None

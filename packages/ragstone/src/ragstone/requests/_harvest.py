@@ -10,8 +10,8 @@ from itertools import islice
 from typing import Any, Final
 
 from ragstone.requests._draft import PassageDraft
-from ragstone.requests._step import Message, Role, Value
-from ragstone.schema import field_names
+from ragstone.requests._step import Message, Value
+from ragstone.schema import MESSAGE_ROLES, field_names
 
 __all__ = ["AS_JSON", "harvest"]
 
@@ -23,10 +23,6 @@ _MAX_VALUES: Final = 32
 _MAX_UNWRAPPED: Final = 8
 """Readers of framework objects that return another object, one after the other."""
 
-_ROLES: Final[Mapping[str, Role]] = {
-    "human": "user", "user": "user", "ai": "assistant", "assistant": "assistant", "model": "assistant",
-    "system": "system", "developer": "system", "tool": "tool", "function": "tool",
-}  # fmt: skip
 _TEXT_KEYS: Final = field_names("text", "output")
 _ID_KEYS: Final = field_names("id", "output")
 _SCORE_KEYS: Final = field_names("score", "output")
@@ -113,8 +109,8 @@ class _Harvest:
             first, second = self._read(item[0]), item[1]
             if isinstance(first, PassageDraft):
                 return dataclasses.replace(first, score=_number(second)) if first.score is None else first
-            if isinstance(first, str) and first in _ROLES and isinstance(second, str | list):
-                return Message(_ROLES[first], _content_text(second) or "")
+            if isinstance(first, str) and first in MESSAGE_ROLES and isinstance(second, str | list):
+                return Message(MESSAGE_ROLES[first], _content_text(second) or "")
         if isinstance(item, Mapping):
             return _document(item) or item
         return item
@@ -145,7 +141,7 @@ class _Harvest:
 
 def _message(value: Mapping[Any, Any]) -> Message | None:
     role = value.get("role", value.get("type"))
-    if not isinstance(role, str) or role not in _ROLES or not ("content" in value or "parts" in value):
+    if not isinstance(role, str) or role not in MESSAGE_ROLES or not ("content" in value or "parts" in value):
         return None
     parts = value.get("parts")
     name = value.get("name")
@@ -153,10 +149,10 @@ def _message(value: Mapping[Any, Any]) -> Message | None:
         isinstance(parts, list) and any(isinstance(part, Mapping) and part.get("type") == "tool_call" for part in parts)
     )
     return Message(
-        _ROLES[role],
+        MESSAGE_ROLES[role],
         _content_text(value.get("content", parts)) or "",
         calls_tool=calls,
-        tool=name if isinstance(name, str) and _ROLES[role] == "tool" else None,
+        tool=name if isinstance(name, str) and MESSAGE_ROLES[role] == "tool" else None,
     )
 
 

@@ -18,6 +18,7 @@ from ragstone.schema._ledger import DeliveryCounts as DeliveryCounts
 from ragstone.schema._ledger import IgnoredTraces as IgnoredTraces
 from ragstone.schema._ledger import Ledger as Ledger
 from ragstone.schema._ledger import LedgerRow as LedgerRow
+from ragstone.schema._names import MESSAGE_ROLES as MESSAGE_ROLES
 from ragstone.schema._names import field_names
 from ragstone.schema._outcome import Delivery as Delivery
 from ragstone.schema._outcome import Failure, Interval, NotApplicable, Outcome, Score
@@ -27,7 +28,7 @@ from ragstone.schema._rows import FIELD_ALIASES, sample_from_row
 from ragstone.schema._sample import Sample
 from ragstone.schema._sample import sample_from_trace as sample_from_trace
 from ragstone.schema._sample import trace_from_sample as trace_from_sample
-from ragstone.schema._trace import Passage, Retrieval, Trace, TraceStatus, Usage
+from ragstone.schema._trace import Passage, Retrieval, Trace, TraceStatus, Turn, Usage
 
 __all__ = [
     "FIELD_ALIASES",
@@ -42,6 +43,7 @@ __all__ = [
     "Score",
     "Trace",
     "TraceStatus",
+    "Turn",
     "Usage",
     "committed_json_schema",
     "field_names",

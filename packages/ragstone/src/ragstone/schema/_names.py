@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Final, Literal
 
-__all__ = ["Door", "NamedField", "field_names"]
+__all__ = ["MESSAGE_ROLES", "Door", "MessageRole", "NamedField", "field_names"]
 
 Door = Literal["row", "input", "output", "hit"]
 """Where a name is read: the row of a dataset, the inputs or outputs of a step, a hit of a vector database."""
 
 NamedField = Literal["query", "response", "contexts", "text", "id", "score"]
+
+MessageRole = Literal["user", "assistant", "system", "tool"]
+
+MESSAGE_ROLES: Final[Mapping[str, MessageRole]] = {
+    "human": "user", "user": "user", "ai": "assistant", "assistant": "assistant", "model": "assistant",
+    "system": "system", "developer": "system", "tool": "tool", "function": "tool",
+}  # fmt: skip
+"""Our name of each role of a message, by the name in a chat format."""
 
 _EVERY: Final = frozenset({"row", "input", "output", "hit"})
 _ROW: Final = frozenset({"row"})

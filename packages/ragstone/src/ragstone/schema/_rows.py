@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import ast
 import json
-import math
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from pydantic import ValidationError
 
 from ragstone.errors import DataError
+from ragstone.schema._messages import Conversation, are_messages, read_content, read_conversation
 from ragstone.schema._names import field_names
 from ragstone.schema._sample import Sample
 from ragstone.schema._trace import Passage
+from ragstone.schema._values import is_missing, read_passage, shorten, to_number, to_plain
 
 __all__ = ["FIELD_ALIASES", "sample_from_row"]
-
-_LABEL_WORDS: Final = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 
 FIELD_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "id": ("id", "sample_id", "query_id", "question_id", "_id"),
     "query": field_names("query", "row"),
+    "history": ("history", "chat_history"),
+    "messages": ("messages",),
     "contexts": field_names("contexts", "row"),
     "response": field_names("response", "row"),
     "reference": (
@@ -44,9 +46,9 @@ FIELD_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
 """Accepted names per field, in the order they are looked for (ragas, deepeval, openevals, Phoenix, LlamaIndex, MLflow,
 Langfuse, RAGChecker, autoevals). The first is ours, and the only one printed."""
 
-_KNOWN: Final = frozenset(name for field, names in FIELD_ALIASES.items() if field != "id" for name in names)
-_TEXT_KEYS: Final = field_names("text", "row")
-_ID_KEYS: Final = field_names("id", "row")
+_KNOWN: Final = frozenset(
+    name for field, names in FIELD_ALIASES.items() if field not in ("id", "history") for name in names
+)
 _EXPECTED_KEYS: Final = (*FIELD_ALIASES["reference"], "expected_response", "answer", "output", "response")
 
 
@@ -67,7 +69,7 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
         'Why?'
     """
     if not isinstance(row, Mapping):
-        raise DataError(f"row {position} must be an object with named fields, got {_short(row)}")
+        raise DataError(f"row {position} must be an object with named fields, got {shorten(row)}")
     flat = _flatten(row)
     used: set[str] = set()
     found: dict[str, Any] = {}
@@ -80,15 +82,15 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
         # deepeval keeps the retrieved passages under `retrieval_context`, and the ideal ones as `context`.
         others = {"context"} if "retrieval_context" in flat else set()
         # Several contexts of one question: each row has its own id and that of the question.
-        if not all(_missing(flat.get(a)) for a in ("id", "sample_id", "_id")):
+        if not all(is_missing(flat.get(a)) for a in ("id", "sample_id", "_id")):
             others.add("question_id")
-        known = (a for a in aliases if a not in others and not _missing(flat.get(a)))
+        known = (a for a in aliases if a not in others and not is_missing(flat.get(a)))
         names = (wanted,) if wanted is not None else tuple(known)
         values = [(name, flat[name]) for name in names]
         if not values:
             continue
         for name, value in values[1:]:
-            if _plain(value) != _plain(values[0][1]):
+            if to_plain(value) != to_plain(values[0][1]):
                 raise DataError(
                     f"row {position} has both {values[0][0]!r} and {name!r}, which mean {field!r} and differ; "
                     f"say which one counts: fields={{{field!r}: {name!r}}} (--field {field}={name})"
@@ -100,11 +102,15 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
             f"row {position} does not have a field with a known name; it has {sorted(map(str, flat))}. Name its fields, "
             "for example fields={'query': 'Frage'} (--field query=Frage)"
         )
+    talk = _read_messages(found, used, position)
     try:
         return Sample(
             id=_id(found.get("id"), position),
             query=_text(found.get("query"), "query", position, FIELD_ALIASES["query"]),
-            contexts=_identified(_contexts(found.get("contexts"), position), row.get("retrieved_context_ids")),
+            history=talk.history,
+            contexts=_identified(_contexts(found.get("contexts"), position), row.get("retrieved_context_ids"))
+            if found.get("contexts") is not None
+            else talk.contexts,
             response=_text(found.get("response"), "response", position, FIELD_ALIASES["response"]),
             reference=_texts(found.get("reference"), "reference", position),
             sub_questions=_texts(found.get("sub_questions"), "sub_questions", position),
@@ -112,16 +118,80 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
                 found.get("qrels", _qrels_from_reference_ids(row.get("reference_context_ids"))), "qrels", position
             ),
             ratings=_ratings(found.get("ratings"), position),
-            metadata=_metadata(row, used),
+            metadata=_metadata(row, used, talk.citations),
         )
     except ValidationError as error:
         first = error.errors()[0]
         raise DataError(f"row {position}: field {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
-def _metadata(row: Mapping[str, Any], used: set[str]) -> dict[str, Any]:
-    """Return the row's own metadata together with its other fields."""
-    others = {k: _plain(v) for k, v in row.items() if k not in used and k not in ("inputs", "outputs")}
+def _read_messages(found: dict[str, Any], used: set[str], position: int) -> Conversation:
+    """Take messages and content blocks out of the found fields, and set query and response from them."""
+    if (
+        found.keys() <= {"id", "messages"}
+        and "messages" in found
+        and not are_messages(found_list := _plain_list(found["messages"]))
+    ):
+        raise DataError(
+            f"row {position}: messages must be a list of messages, each an object with a role and a content, got "
+            f"{shorten(found_list)}"
+        )
+    answered, citations = _take_answer(found)
+    earlier = _take_messages(found, "history", used)
+    asked = _take_messages(found, "messages", used) or _take_messages(found, "query", used)
+    # An output often repeats the input.
+    messages = answered if answered[: len(asked)] == asked else [*asked, *answered]
+    if not messages and not earlier:
+        return Conversation(query=None, history=(), response=None, contexts=None, citations=citations)
+    query = _text(found.get("query"), "query", position, FIELD_ALIASES["query"])
+    if messages:
+        talk = read_conversation(messages, name="messages", position=position, query=query)
+    else:
+        talk = Conversation(query=query, history=(), response=None, contexts=None)
+    if earlier:
+        before = read_conversation(earlier, name="history", position=position, query=query or talk.query or "")
+        talk = replace(talk, history=(*before.history, *talk.history))
+    found["query"] = talk.query
+    if found.get("response") is None:
+        found["response"] = talk.response
+        citations = citations or talk.citations
+    return replace(talk, citations=citations)
+
+
+def _take_messages(found: dict[str, Any], field: str, used: set[str]) -> list[Any]:
+    """Remove a list of messages from the found fields and return it. `history` of another type stays metadata."""
+    value = _plain_list(found.get(field))
+    if are_messages(value):
+        del found[field]
+        return list(value)
+    if field in ("history", "messages") and found.pop(field, None) is not None:
+        used -= set(FIELD_ALIASES[field])
+    return []
+
+
+def _plain_list(value: Any) -> Any:
+    value = to_plain(value)
+    return _list_in(value) if isinstance(value, str) and value.lstrip().startswith("[") else value
+
+
+def _take_answer(found: dict[str, Any]) -> tuple[list[Any], tuple[Mapping[str, Any], ...]]:
+    """Remove messages from the response and return them. Content blocks become their text and its citations."""
+    value = to_plain(found.get("response"))
+    one_message = [value] if isinstance(value, Mapping) else value
+    if are_messages(one_message):
+        del found["response"]
+        return list(one_message), ()
+    if isinstance(value, list) and value and all(isinstance(part, Mapping) and "type" in part for part in value):
+        found["response"], citations = read_content(value)
+        return [], citations
+    return [], ()
+
+
+def _metadata(row: Mapping[str, Any], used: set[str], citations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the row's own metadata together with its other fields, and citations of the answer's content blocks."""
+    others = {k: to_plain(v) for k, v in row.items() if k not in used and k not in ("inputs", "outputs")}
+    if citations:
+        others = {"citations": [dict(citation) for citation in citations], **others}
     stated = others.get("metadata")
     if not isinstance(stated, Mapping):
         return others
@@ -140,30 +210,23 @@ def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:
                 # `outputs.reference` would be the system judging itself, `inputs.answer` is not a response.
                 if outer == "inputs" and name in FIELD_ALIASES["response"]:
                     continue
+                if name == "messages" and outer == "outputs" and name in flat:
+                    # The answer of an agent: with the question, or all messages again.
+                    flat.setdefault("response", value)
+                    continue
                 flat.setdefault(name, value)
     return flat
 
 
-def _missing(value: object) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
-
-
-def _plain(value: Any) -> Any:
-    """Make arrays and scalars of numpy plain, without importing it."""
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    return None if _missing(value) else value
-
-
 def _id(value: Any, position: int) -> str:
-    value = _plain(value)
+    value = to_plain(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # pandas makes floats of integers if a cell is empty
     return str(position) if value is None or value == "" else str(value)
 
 
 def _text(value: Any, field: str, position: int, keys: Sequence[str]) -> str | None:
-    value = _plain(value)
+    value = to_plain(value)
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -172,11 +235,11 @@ def _text(value: Any, field: str, position: int, keys: Sequence[str]) -> str | N
         for key in keys:
             if isinstance(value.get(key), str):
                 return str(value[key])
-    raise DataError(f"row {position}: {field} must be text, got {_short(value)}")
+    raise DataError(f"row {position}: {field} must be text, got {shorten(value)}")
 
 
 def _texts(value: Any, field: str, position: int) -> tuple[str, ...]:
-    value = _plain(value)
+    value = to_plain(value)
     if value is None:
         return ()
     if isinstance(value, str) and value.lstrip().startswith("["):
@@ -187,7 +250,7 @@ def _texts(value: Any, field: str, position: int) -> tuple[str, ...]:
 
 
 def _contexts(value: Any, position: int) -> tuple[Passage, ...] | None:
-    value = _plain(value)
+    value = to_plain(value)
     if value is None:
         return None
     if isinstance(value, str):
@@ -195,8 +258,8 @@ def _contexts(value: Any, position: int) -> tuple[Passage, ...] | None:
     if isinstance(value, Mapping):
         value = [value]
     if not isinstance(value, list | tuple):
-        raise DataError(f"row {position}: contexts must be a list of passages, got {_short(value)}")
-    return tuple(_passage(item, rank, position) for rank, item in enumerate(value))
+        raise DataError(f"row {position}: contexts must be a list of passages, got {shorten(value)}")
+    return tuple(read_passage(item, rank, position) for rank, item in enumerate(value))
 
 
 def _identified(passages: tuple[Passage, ...] | None, ids: Any) -> tuple[Passage, ...] | None:
@@ -213,9 +276,9 @@ def _qrels_from_reference_ids(ids: Any) -> dict[str, float] | None:
 
 
 def _names(ids: Any) -> list[str]:
-    ids = _plain(ids)
+    ids = to_plain(ids)
     ids = _list_in(ids) if isinstance(ids, str) and ids.lstrip().startswith("[") else ids
-    return [str(name) for name in ids if not _missing(name)] if isinstance(ids, list | tuple) else []
+    return [str(name) for name in ids if not is_missing(name)] if isinstance(ids, list | tuple) else []
 
 
 def _list_in(text: str) -> Any:
@@ -238,58 +301,6 @@ def _python_list(text: str) -> Any:
     return value if repr(value) == text.strip() else None
 
 
-def _passage(item: Any, rank: int, position: int) -> Passage:
-    if isinstance(item, str):
-        return Passage(text=item, rank=rank)
-    if isinstance(item, Mapping):
-        node = item.get("node")
-        body: Mapping[str, Any] = node if isinstance(node, Mapping) else item
-        text_key = next((k for k in _TEXT_KEYS if isinstance(body.get(k), str)), None)
-        if text_key is not None:
-            identity = next((body[k] for k in _ID_KEYS if not _missing(body.get(k))), None)
-            metadata = body.get("metadata")
-            return Passage(
-                text=body[text_key],
-                id=None if identity is None else str(identity),
-                score=_number(item.get("score")),
-                rank=rank,
-                relevance=_label(body.get("relevance"), rank, position),
-                metadata=dict(metadata) if isinstance(metadata, Mapping) else {},
-            )
-    raise DataError(
-        f"row {position}: passage {rank + 1} must be text or an object with one of {_TEXT_KEYS}, got {_short(item)}"
-    )
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
-
-
-def _label(value: Any, rank: int, position: int) -> float | None:
-    """Return a label. An unreadable label is an error, because a missing label changes what is scored."""
-    if getattr(value, "shape", None) == ():  # NumPy's numbers and truth values
-        value = value.item()
-    if isinstance(value, bool):
-        return float(value)
-    if (
-        value is None
-        or (isinstance(value, str) and not value.strip())
-        or (isinstance(value, float) and math.isnan(value))
-    ):
-        return None
-    number = _number(value)
-    if number is None and isinstance(value, str):
-        number = _LABEL_WORDS.get(value.strip().lower(), _number_in(value))
-    if number is None:
-        raise DataError(
-            f"row {position}: passage {rank + 1} has the relevance {_short(value)}; a label is a number (0, 1, or a grade), "
-            "true or false, yes or no; leave it out if the passage does not have a label"
-        )
-    return number
-
-
 def _grades(value: Any, field: str, position: int) -> dict[str, float] | None:
     """Return grades by passage id, from an object or its JSON in a table cell."""
     value = _object(value, field, position)
@@ -297,10 +308,10 @@ def _grades(value: Any, field: str, position: int) -> dict[str, float] | None:
         return None
     grades: dict[str, float] = {}
     for passage, grade in value.items():
-        number = float(grade) if isinstance(grade, bool) else _number(_plain(grade))
+        number = float(grade) if isinstance(grade, bool) else to_number(to_plain(grade))
         if number is None:
             raise DataError(
-                f"row {position}: {field} gives {str(passage)!r} the grade {_short(grade)}; a grade is a finite number"
+                f"row {position}: {field} gives {str(passage)!r} the grade {shorten(grade)}; a grade is a finite number"
             )
         grades[str(passage)] = number
     return grades
@@ -314,26 +325,14 @@ def _ratings(value: Any, position: int) -> dict[str, dict[str, float]] | None:
 
 
 def _object(value: Any, field: str, position: int) -> Mapping[Any, Any] | None:
-    value = _plain(value)
+    value = to_plain(value)
     if isinstance(value, str) and not value.strip():
         return None
     if isinstance(value, str):
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
-            value = _short(value)
+            value = shorten(value)
     if value is None or isinstance(value, Mapping):
         return value
-    raise DataError(f"row {position}: {field} must be an object of grades by passage id, got {_short(value)}")
-
-
-def _number_in(text: str) -> float | None:
-    try:
-        return _number(float(text))
-    except ValueError:
-        return None
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return f"{type(value).__name__} {text[:80]}{'…' if len(text) > 80 else ''}"
+    raise DataError(f"row {position}: {field} must be an object of grades by passage id, got {shorten(value)}")

@@ -8,7 +8,7 @@ from pydantic import Field, FiniteFloat
 
 from ragstone.schema._base import Record
 from ragstone.schema._evidence import Evidence
-from ragstone.schema._trace import Passage, Trace
+from ragstone.schema._trace import Passage, Trace, Turn
 
 __all__ = ["Sample", "sample_from_trace", "trace_from_sample"]
 
@@ -20,6 +20,8 @@ class Sample(Record):
     query: str | None = None
     standalone_query: str | None = None
     """The question without references to earlier turns, if a model of the application wrote one for a retrieval."""
+    history: tuple[Turn, ...] = ()
+    """Messages of the conversation before the query, oldest first. Judges see the last of them with the query."""
     contexts: tuple[Passage, ...] | None = None
     """Passages in prompt order. `()` means that retrieval returned no passages, None that the passages are unknown."""
     response: str | None = None
@@ -42,6 +44,7 @@ def sample_from_trace(trace: Trace) -> Sample:
         id=trace.trace_id,
         query=trace.query,
         standalone_query=trace.standalone_query,
+        history=trace.history,
         contexts=trace.prompt_contexts,
         response=trace.response,
         reference=trace.reference,
@@ -66,6 +69,7 @@ def trace_from_sample(sample: Sample, *, source: str, started_at: float) -> Trac
         source=source,
         query=sample.query,
         standalone_query=sample.standalone_query,
+        history=sample.history,
         contexts=sample.contexts,
         response=sample.response,
         reference=sample.reference,

@@ -9,7 +9,7 @@ from pydantic import Field, FiniteFloat
 from ragstone.schema._base import Model, Record
 from ragstone.schema._evidence import Evidence
 
-__all__ = ["Passage", "Retrieval", "Trace", "TraceStatus", "Usage"]
+__all__ = ["Passage", "Retrieval", "Trace", "TraceStatus", "Turn", "Usage"]
 
 TraceStatus = Literal["ok", "error", "truncated", "interrupted", "abandoned"]
 
@@ -61,6 +61,13 @@ class Retrieval(Model):
     """The lists of retrievers inside a composite retriever. They are never contexts."""
 
 
+class Turn(Model):
+    """One earlier message of a conversation."""
+
+    role: Literal["user", "assistant"]
+    text: str
+
+
 class Trace(Record):
     """One captured request of a RAG application. Text is redacted before it is stored."""
 
@@ -88,6 +95,8 @@ class Trace(Record):
     query: str | None = None
     standalone_query: str | None = None
     """The query of a retrieval that a model of the application wrote: the question without references to earlier turns."""
+    history: tuple[Turn, ...] = ()
+    """Messages of the conversation before the query, oldest first, from rows that contain them."""
     retrievals: tuple[Retrieval, ...] = ()
     contexts: tuple[Passage, ...] | None = None
     """Passages in the prompt, if known to differ from all retrieved passages (for example after a reranker)."""

@@ -120,7 +120,8 @@ class _Runnable(_Call):
         if sample.query is None or not self._inputs:
             return sample.query
         name, *others = self._inputs
-        question = [{"role": "user", "content": sample.query}] if name == "messages" else sample.query
+        before = [{"role": turn.role, "content": turn.text} for turn in sample.history]
+        question = [*before, {"role": "user", "content": sample.query}] if name == "messages" else sample.query
         return {name: question} | {other: sample.metadata[other] for other in others if other in sample.metadata}
 
     def _prepared(self, sample: Sample) -> Callable[[], Any]:

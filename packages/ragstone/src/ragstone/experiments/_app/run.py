@@ -37,7 +37,7 @@ class AppRun:
     def sample(self) -> Sample:
         """What the application retrieved and answered, with the references and labels of the row."""
         row = self.row
-        kept = ("query", "reference", "sub_questions", "qrels", "ratings", "metadata")
+        kept = ("query", "history", "reference", "sub_questions", "qrels", "ratings", "metadata")
         return sample_from_trace(self.trace).model_copy(update={name: getattr(row, name) for name in kept})
 
 
@@ -193,5 +193,7 @@ class AppRunner:
         return AppRun(row=row, repeat=repeat, trace=trace, failure=failure)
 
     def _trace(self, block: RequestBlock, row: Sample, repeat: int) -> Trace:
-        kept = {name: getattr(row, name) for name in ("query", "reference", "sub_questions", "qrels", "ratings")}
+        kept = {
+            name: getattr(row, name) for name in ("query", "history", "reference", "sub_questions", "qrels", "ratings")
+        }
         return self._recorder.take(block).model_copy(update=kept | {"trace_id": self._run_id(row, repeat)})

@@ -136,8 +136,13 @@ class SavedRuns:
         assert self._call is not None  # noqa: S101 - opened before anything is found or added
         asked = self._call.argument(row)
         # With the id: the same question can stand in two rows, and each is asked.
-        text = json.dumps([row.id, asked.model_dump() if isinstance(asked, Sample) else asked], default=str)
+        text = json.dumps([row.id, _plain(asked) if isinstance(asked, Sample) else asked], default=str)
         return self._call.name, hashlib.sha256(text.encode()).hexdigest()[:32], repeat
+
+
+def _plain(row: Sample) -> dict[str, Any]:
+    # Answers to rows without a history are found under the keys of versions that did not have this field.
+    return row.model_dump(exclude=None if row.history else {"history"})
 
 
 def _answers(lines: Sequence[bytes]) -> Iterator[tuple[Trace, dict[str, Any]]]:

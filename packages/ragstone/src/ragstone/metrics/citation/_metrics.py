@@ -20,6 +20,7 @@ from typing import Any, Final
 from ragstone.metrics._card import Metric
 from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_claims
 from ragstone.metrics._claims import ClaimCheck, gather_or_cancel
+from ragstone.metrics._history import question_fields
 from ragstone.metrics._shares import Mark, any_of, both, negated, share
 from ragstone.metrics.citation import _examples as examples
 from ragstone.metrics.citation._read import CitedSentence, read_cited_sentences
@@ -150,7 +151,7 @@ async def _ask(check: ClaimCheck, questions: Sequence[tuple[str, tuple[int, ...]
     """
     sample = check.sample
     texts = [passage.text for passage in sample.contexts or ()]
-    about = {"query": sample.query or "", "response": sample.response or ""}
+    about = {**question_fields(sample), "response": sample.response or ""}
     by_set: dict[tuple[int, ...], list[str]] = {}
     for sentence, positions in questions:
         by_set.setdefault(positions, []).append(sentence)
@@ -160,10 +161,7 @@ async def _ask(check: ClaimCheck, questions: Sequence[tuple[str, tuple[int, ...]
         distinct = tuple(dict.fromkeys(sentences))
         if not evidence:
             return dict.fromkeys(distinct, False)
-        fields: dict[str, str | tuple[str, ...]] = {
-            **{name: text for name, text in about.items() if text.strip()},
-            "evidence": evidence,
-        }
+        fields = {**about, "evidence": evidence}
         return dict(zip(distinct, await check.marked("entailment", _IN_CITED, fields, "claims", distinct), strict=True))
 
     verdicts = await gather_or_cancel(*(ask(positions, sentences) for positions, sentences in by_set.items()))

@@ -52,7 +52,7 @@ TASK_FROM_QUERY: Final = (
 )
 
 
-async def sub_questions_of(judge: Judge, task: str, **field: str) -> TextListReply:
+async def sub_questions_of(judge: Judge, task: str, **field: str | tuple[str, ...]) -> TextListReply:
     """Ask the judge for sub-questions, once for all metrics of a sample. The list may be empty.
 
     Raises:

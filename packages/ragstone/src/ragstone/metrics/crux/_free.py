@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ragstone.judges import Judge
+from ragstone.metrics._history import question_fields
 from ragstone.metrics.crux import _examples
 from ragstone.metrics.crux._asking import RATING_TASK, TASK_FROM_QUERY, sub_questions_of
 from ragstone.metrics.crux._base import CruxMetric
@@ -36,7 +37,7 @@ class _Free(CruxMetric):
         return await super().compute(_without_labels(sample), judge)
 
     async def _questions(self, sample: Sample, judge: Judge) -> Questions:
-        reply = await sub_questions_of(judge, TASK_FROM_QUERY, query=sample.query or "")
+        reply = await sub_questions_of(judge, TASK_FROM_QUERY, **question_fields(sample))
         questions = questions_in(reply.texts, "query", sample, rating_threshold=self.rating_threshold)
         return replace(questions, replies=((reply.raw, reply.method),))
 

@@ -23,6 +23,7 @@ from ragstone.metrics._card import Metric
 from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_claims
 from ragstone.metrics._claims import EXTRACTION, IN_PASSAGES, ClaimCheck, gather_or_cancel
 from ragstone.metrics._equivalence import EQUIVALENCE, asked_equivalence
+from ragstone.metrics._history import question_fields
 from ragstone.metrics._questions import QUESTIONS, write_questions
 from ragstone.metrics._shares import Mark, ShareBounds, best_share, distinct, share
 from ragstone.metrics.ragas import _examples as examples
@@ -134,7 +135,7 @@ class ContextPrecision(ClaimMetric):
         if not texts:
             return "retrieval returned no passages"
         by = "query"
-        fields: dict[str, str | tuple[str, ...]] = {"query": sample.query or ""}
+        fields = question_fields(sample)
         if references := tuple(reference for reference in sample.reference if reference.strip()):
             by = "reference"
             fields[by] = references

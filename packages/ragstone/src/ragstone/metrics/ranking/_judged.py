@@ -9,6 +9,7 @@ from functools import cached_property
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge
 from ragstone.metrics._base import MetricBase
+from ragstone.metrics._history import question_text
 from ragstone.metrics._relevance import RELEVANCE_HASH, Label, label_of
 from ragstone.metrics._shared import compute_once
 from ragstone.metrics.ranking._examples import judged_example_of
@@ -98,7 +99,7 @@ class JudgedRankingMetric(MetricBase):
 
 async def _label(passages: Sequence[Passage], sample: Sample, judge: Judge) -> list[Label]:
     """Label the passages concurrently."""
-    query = sample.query or ""
+    query = question_text(sample)
 
     async def label(passage: Passage) -> Label:
         async def ask() -> Label:

@@ -25,6 +25,7 @@ from ragstone.metrics._card import Metric
 from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_claims
 from ragstone.metrics._claims import IN_PASSAGES, ClaimCheck, gather_or_cancel
 from ragstone.metrics._equivalence import EQUIVALENCE, asked_equivalence
+from ragstone.metrics._history import question_fields
 from ragstone.metrics._questions import WRITE_QUESTION
 from ragstone.metrics._shares import ShareBounds, best_share, distinct, share
 from ragstone.metrics.vera import _examples as examples
@@ -136,7 +137,7 @@ class RetrievalPrecision(_Vera):
         passages = [tuple(split_sentences(passage.text)) for passage in check.sample.contexts or ()]
         if not any(passages):
             return "the retrieved passages do not contain sentences"
-        fields = {"query": check.sample.query or ""}
+        fields = question_fields(check.sample)
         distinct = list(dict.fromkeys(passages))
         columns = await gather_or_cancel(
             *(check.marked("sentence_relevance", _RELEVANT, fields, "sentences", sentences) for sentences in distinct)
