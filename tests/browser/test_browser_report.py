@@ -8,33 +8,11 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from hostile_texts import HOSTILE
 from ragstone.experiments import Experiment
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Passage, Sample, Score, Usage
-
-HOSTILE = [
-    "<script>window.hit=1</script>",
-    "<img src=x onerror=window.hit=1>",
-    '"><svg onload=window.hit=1>',
-    "'><body onload=window.hit=1>",
-    "</script><script>window.hit=1</script>",
-    "</style><script>window.hit=1</script>",
-    "</title><script>window.hit=1</script>",
-    "<iframe srcdoc='<script>parent.hit=1</script>'>",
-    "<a href='javascript:window.hit=1'>x</a>",
-    "<base href='http://127.0.0.1:9/'>",
-    "<meta http-equiv=refresh content='0;url=http://127.0.0.1:9/'>",
-    "<link rel=stylesheet href=http://127.0.0.1:9/x.css>",
-    "<style>@import 'http://127.0.0.1:9/x'</style>",
-    "<object data=http://127.0.0.1:9/>",
-    "<form action=http://127.0.0.1:9/><input autofocus onfocus=window.hit=1>",
-    "<details open ontoggle=window.hit=1>",
-    "<math><mtext></mtext><script>window.hit=1</script></math>",
-    "{{constructor.constructor('window.hit=1')()}}",
-    "<!--><script>window.hit=1</script>-->",
-    "\u202e<script>window.hit=1</script>",
-]
 
 
 def experiment(n: int, *, hostile: bool = False, text: str = "The ferry leaves at nine. ") -> Experiment:

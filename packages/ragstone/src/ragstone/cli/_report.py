@@ -19,7 +19,15 @@ from ragstone.schema import Sample
 from ragstone.store import describe_store, is_database_url
 from ragstone.views import ReportText, ReportView
 
-__all__ = ["DataOption", "SourceArgument", "read_texts", "report_command"]
+__all__ = [
+    "ByOption",
+    "DataOption",
+    "SourceArgument",
+    "TargetOption",
+    "parse_targets",
+    "read_texts",
+    "report_command",
+]
 
 SourceArgument = Annotated[
     str,
@@ -32,8 +40,16 @@ DataOption = Annotated[
     str | None,
     typer.Option("--data", help="The evaluated file, for the texts of a file of outcomes, which has only their ids."),
 ]
-
-
+TargetOption = Annotated[
+    list[str] | None,
+    typer.Option("--target", help="METRIC=MEAN that you want to reach, such as ccrs.ac=0.8. Repeatable."),
+]
+ByOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--by", help="Label whose values are compared, such as topic. Repeatable. Default: all with few values."
+    ),
+]
 SourcesArgument = Annotated[
     list[str],
     typer.Argument(
@@ -63,16 +79,8 @@ def report_command(
             "each in the same order, or once for the reported one.",
         ),
     ] = None,
-    target: Annotated[
-        list[str] | None,
-        typer.Option("--target", help="METRIC=MEAN that you want to reach, such as ccrs.ac=0.8. Repeatable."),
-    ] = None,
-    by: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--by", help="Label whose values are compared, such as topic. Repeatable. Default: all with few values."
-        ),
-    ] = None,
+    target: TargetOption = None,
+    by: ByOption = None,
     worst: Annotated[int, typer.Option("--worst", min=0, help="Number of answers to show.")] = 5,
     output: Annotated[
         Path | None,
@@ -100,7 +108,7 @@ def report_command(
     options: dict[str, Any] = {
         "name": systems.name,
         "samples": read_texts(files.get(systems.name)),
-        "targets": _targets(target or []),
+        "targets": parse_targets(target or []),
         "n_worst": worst,
         "by": by or (),
         "others": systems.others,
@@ -203,7 +211,8 @@ def read_texts(data: str | None) -> list[Sample]:
     return [] if data is None else read_samples(data)[0]
 
 
-def _targets(texts: list[str]) -> dict[str, float]:
+def parse_targets(texts: list[str]) -> dict[str, float]:
+    """Parse the values of `--target`: METRIC=MEAN."""
     targets = {}
     for text in texts:
         metric, separator, value = text.partition("=")

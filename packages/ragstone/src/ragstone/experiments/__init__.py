@@ -24,5 +24,6 @@ from ragstone.experiments._summary import MetricSummary as MetricSummary
 from ragstone.experiments._summary import format_table as format_table
 from ragstone.experiments._summary import summarize as summarize
 from ragstone.experiments._summary import summarize_store as summarize_store
+from ragstone.experiments._views.follow import FollowedReport as FollowedReport
 
 __all__ = ["Comparison", "Experiment", "TimeRange", "aevaluate", "assert_no_regression", "compare", "evaluate"]

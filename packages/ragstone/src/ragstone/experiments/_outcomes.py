@@ -22,7 +22,7 @@ from ragstone.experiments._evaluated import Evaluated
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Score, outcome_adapter
-from ragstone.store import Store, describe_store, is_database_url, open_store
+from ragstone.store import Store, StorePosition, describe_store, is_database_url, open_store
 
 __all__ = [
     "OutcomeSource",
@@ -31,6 +31,7 @@ __all__ = [
     "TimeRange",
     "read_outcomes",
     "store_of",
+    "stored_outcomes",
     "stream_outcomes",
 ]
 
@@ -289,13 +290,12 @@ def _outcome(line: bytes) -> AnyOutcome:
 
 
 def _of_store(period: TimeRange, name: str, keys: Sequence[str]) -> OutcomeStream:
-    store_name = describe_store(os.fspath(period.store)) if is_database_url(period.store) else str(period.store)
-    with _reading(store_name), open_store(period.store, mode="read") as store:
+    with _reading(_place(period)), open_store(period.store, mode="read") as store:
         inclusion = store.inclusion_probabilities(since=period.since, until=period.until)
         labels = {key: _labels_of_store(store, key, period) for key in keys}
     return OutcomeStream(
         name=name,
-        outcomes=_check_sizes(_stored(period, store_name), store_name),
+        outcomes=stored_outcomes(period),
         cards={},
         is_traffic=True,
         inclusion_probabilities=inclusion,
@@ -317,9 +317,28 @@ def _labels_of_store(store: Store, key: str, period: TimeRange) -> dict[str, str
     }
 
 
-def _stored(period: TimeRange, store_name: str) -> Iterable[AnyOutcome]:
+def stored_outcomes(
+    period: TimeRange, *, after: StorePosition | None = None, upto: StorePosition | None = None
+) -> Iterable[AnyOutcome]:
+    """Yield the outcomes of a store. `after` and `upto` are those of `Store.outcomes`.
+
+    Raises:
+        DataError: If a value is too large.
+        StoreError: If the store cannot be read.
+    """
+    name = _place(period)
+    return _check_sizes(_stored(period, name, after, upto), name)
+
+
+def _stored(
+    period: TimeRange, store_name: str, after: StorePosition | None, upto: StorePosition | None
+) -> Iterable[AnyOutcome]:
     with _reading(store_name), open_store(period.store, mode="read") as store:
-        yield from store.outcomes(since=period.since, until=period.until)
+        yield from store.outcomes(since=period.since, until=period.until, after=after, upto=upto)
+
+
+def _place(period: TimeRange) -> str:
+    return describe_store(os.fspath(period.store)) if is_database_url(period.store) else str(period.store)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from ragstone.store._factory import open_store as open_store
 from ragstone.store._factory import resolve_store as resolve_store
 from ragstone.store._protocol import PlannedMetric as PlannedMetric
 from ragstone.store._protocol import Store as Store
+from ragstone.store._protocol import StorePosition as StorePosition
 from ragstone.store._protocol import TraceReport as TraceReport
 from ragstone.store._watched import AlarmRow as AlarmRow
 from ragstone.store._watched import StreamKey as StreamKey

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from ragstone.schema import Delivery, DeliveryCounts
 from ragstone.store._protocol import DeliveryKind, DeliveryState, OutboxRow
-from ragstone.store._sql import Sql, SqlStore, to_outcome
+from ragstone.store._sql import LAST_SEQ, Sql, SqlStore, to_outcome
 
 __all__ = ["SqlDeliveries", "count_deliveries", "deliveries"]
 
@@ -133,7 +133,7 @@ def deliveries(
     trace_id: str | None = None,
     sink: str | None = None,
     state: DeliveryState | None = None,
-    limit: int = 2**62,
+    limit: int = LAST_SEQ,
 ) -> list[OutboxRow]:
     """Return single deliveries, in the order in which they were queued."""
     rows = db.execute(

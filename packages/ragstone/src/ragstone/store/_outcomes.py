@@ -13,8 +13,8 @@ from typing_extensions import override
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import Evidence, Failure, IgnoredTraces, Ledger, LedgerRow, NotApplicable, Score
 from ragstone.store._deliveries import count_deliveries, deliveries
-from ragstone.store._protocol import MetricCounts, PlannedMetric, ScoredTrace, TraceReport, TraceState
-from ragstone.store._sql import PAGE, Sql, SqlStore, to_body, to_outcome, to_trace
+from ragstone.store._protocol import MetricCounts, PlannedMetric, ScoredTrace, StorePosition, TraceReport, TraceState
+from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore, to_body, to_outcome, to_trace
 
 __all__ = ["IGNORED", "SqlOutcomes", "complete_trace", "evidence_counters", "read_counter", "read_plan", "write_plan"]
 
@@ -45,9 +45,15 @@ class SqlOutcomes(SqlStore):
 
     @override
     def outcomes(
-        self, *, metric: str | None = None, since: float | None = None, until: float | None = None
+        self,
+        *,
+        metric: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        after: StorePosition | None = None,
+        upto: StorePosition | None = None,
     ) -> Iterator[Score | NotApplicable | Failure]:
-        after = -1
+        last = -1 if after is None else after.outcomes
         while True:
             with self._database.read() as db:
                 page = db.execute(
@@ -56,13 +62,14 @@ class SqlOutcomes(SqlStore):
                     JOIN traces AS t ON t.trace_id = o.sample_id
                     WHERE o.seq > ?1 AND (o.metric = ?2 OR ?2 IS NULL)
                           AND (t.started_at >= ?3 OR ?3 IS NULL) AND (t.started_at < ?4 OR ?4 IS NULL)
-                    ORDER BY o.seq LIMIT ?5
+                          AND o.seq <= ?5
+                    ORDER BY o.seq LIMIT ?6
                     """,
-                    (after, metric, since, until, PAGE),
+                    (last, metric, since, until, LAST_SEQ if upto is None else upto.outcomes, PAGE),
                 ).fetchall()
             if not page:
                 return
-            for after, body in page:  # noqa: B007 - the next page starts after this row
+            for last, body in page:  # noqa: B007 - the next page starts after this row
                 yield to_outcome(body)
 
     @override

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Protocol, Self
+from typing import Literal, NamedTuple, Protocol, Self
 
 from ragstone.schema import (
     Captured,
@@ -29,6 +29,7 @@ __all__ = [
     "RequestLabel",
     "ScoredTrace",
     "Store",
+    "StorePosition",
     "TraceReport",
     "TraceState",
 ]
@@ -44,6 +45,15 @@ DeliveryKind = Literal["outcome", "alarm"]
 
 RequestLabel = Literal["session_id", "user_id", "app", "release", "environment"]
 """Labels of requests that have a column."""
+
+
+class StorePosition(NamedTuple):
+    """How much a store contains: it changes when requests or outcomes are added, and reading it is cheap."""
+
+    traces: int
+    """Sequence number of the last request."""
+    outcomes: int
+    """Sequence number of the last outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,17 +249,37 @@ class Store(Protocol):
         """Return one trace, or None if it is not found or was sampled out."""
         ...
 
-    def traces(self, *, state: TraceState | None = None, since: float | None = None) -> Iterator[Trace]:
+    def position(self) -> StorePosition:
+        """Return how much the store contains."""
+        ...
+
+    def traces(
+        self,
+        *,
+        state: TraceState | None = None,
+        since: float | None = None,
+        after: StorePosition | None = None,
+        upto: StorePosition | None = None,
+    ) -> Iterator[Trace]:
         """Yield traces in order of arrival.
 
         Args:
             state: If given, only traces in this state.
             since: If given, only traces whose request started at this time or later (Unix seconds).
+            after: If given, only traces that were stored after this position. In a shared store, transactions may end in
+                another order than they began, so a trace may be missed.
+            upto: If given, only traces that were stored up to this position.
         """
         ...
 
     def outcomes(
-        self, *, metric: str | None = None, since: float | None = None, until: float | None = None
+        self,
+        *,
+        metric: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        after: StorePosition | None = None,
+        upto: StorePosition | None = None,
     ) -> Iterator[Score | NotApplicable | Failure]:
         """Yield outcomes in the order they were stored.
 
@@ -257,6 +287,8 @@ class Store(Protocol):
             metric: If given, only outcomes of this metric.
             since: If given, only outcomes of requests that started at this time or later (Unix seconds).
             until: If given, only outcomes of requests that started before this time (Unix seconds).
+            after: If given, only outcomes that were stored after this position, with the limit described in `traces`.
+            upto: If given, only outcomes that were stored up to this position.
         """
         ...
 

@@ -14,13 +14,16 @@ from ragstone.errors import DataError, StoreCorruptError
 from ragstone.schema import Failure, NotApplicable, Score, Trace, outcome_adapter
 from ragstone.store._protocol import Store
 
-__all__ = ["PAGE", "Rows", "Sql", "SqlStore", "Transactions", "to_body", "to_outcome", "to_trace"]
+__all__ = ["LAST_SEQ", "PAGE", "Rows", "Sql", "SqlStore", "Transactions", "to_body", "to_outcome", "to_trace"]
 
 PAGE: Final = 200
 """Maximum number of rows that a long read returns in one transaction.
 
 Between its pages the writer can work, and no snapshot keeps the write-ahead log from shrinking during a long report.
 """
+
+LAST_SEQ: Final = 2**62
+"""Larger than every sequence number."""
 
 
 class Rows(Protocol):

@@ -12,8 +12,8 @@ from typing_extensions import override
 from ragstone.errors import ConfigurationError, StoreCorruptError
 from ragstone.schema import Captured, Dropped, Failure, Ignored, SampledOut, Trace
 from ragstone.store._outcomes import IGNORED, complete_trace, evidence_counters, read_counter, read_plan
-from ragstone.store._protocol import RequestLabel, TraceState
-from ragstone.store._sql import PAGE, Sql, SqlStore, to_body, to_trace
+from ragstone.store._protocol import RequestLabel, StorePosition, TraceState
+from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore, to_body, to_trace
 
 __all__ = ["SqlTraces"]
 
@@ -168,21 +168,35 @@ class SqlTraces(SqlStore):
         return None if row is None else to_trace(row[0])
 
     @override
-    def traces(self, *, state: TraceState | None = None, since: float | None = None) -> Iterator[Trace]:
-        after = -1
+    def position(self) -> StorePosition:
+        with self._database.read() as db:
+            found = [db.execute(f"SELECT max(seq) FROM {table}").fetchone()[0] for table in ("traces", "outcomes")]  # noqa: S608
+        return StorePosition(*(seq or 0 for seq in found))
+
+    @override
+    def traces(
+        self,
+        *,
+        state: TraceState | None = None,
+        since: float | None = None,
+        after: StorePosition | None = None,
+        upto: StorePosition | None = None,
+    ) -> Iterator[Trace]:
+        last = -1 if after is None else after.traces
         while True:
             with self._database.read() as db:
                 page = db.execute(
                     """
                     SELECT t.seq, b.body FROM traces AS t JOIN trace_bodies AS b USING (seq)
                     WHERE t.seq > ?1 AND (t.state = ?2 OR ?2 IS NULL) AND (t.started_at >= ?3 OR ?3 IS NULL)
-                    ORDER BY t.seq LIMIT ?4
+                          AND t.seq <= ?4
+                    ORDER BY t.seq LIMIT ?5
                     """,
-                    (after, state, since, PAGE),
+                    (last, state, since, LAST_SEQ if upto is None else upto.traces, PAGE),
                 ).fetchall()
             if not page:
                 return
-            for after, body in page:  # noqa: B007 - the next page starts after this row
+            for last, body in page:  # noqa: B007 - the next page starts after this row
                 yield to_trace(body)
 
     @override

@@ -1,6 +1,12 @@
 """Views of results: one model of what users see, and its renderers."""
 
 from ragstone.views._html import HtmlReport as HtmlReport
+from ragstone.views._live import LiveDocument as LiveDocument
+from ragstone.views._live import answer_part as answer_part
+from ragstone.views._live import live_parts as live_parts
+from ragstone.views._live import live_places as live_places
+from ragstone.views._live import problem_part as problem_part
+from ragstone.views._live import question_rows as question_rows
 from ragstone.views._markdown import MarkdownReport as MarkdownReport
 from ragstone.views._model import AnswerView, ReportView
 from ragstone.views._model import CauseFlow as CauseFlow

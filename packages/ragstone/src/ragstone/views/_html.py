@@ -16,7 +16,7 @@ from ragstone.views._markup import Markup, join, tag
 from ragstone.views._model import AnswerView, ChangesView, QuestionRow, ReportView
 from ragstone.views._sections import header, sections
 
-__all__ = ["HtmlReport"]
+__all__ = ["HtmlReport", "content_policy"]
 
 _QUERY_CHARS: Final = 200
 _CHUNK: Final = 50
@@ -54,10 +54,7 @@ class HtmlReport:
         style, script = (
             files("ragstone.views").joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
         )
-        policy = (
-            f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none'; "
-            "form-action 'none'"
-        )
+        policy = content_policy(style, script)
         shown = sections(self._view, has_texts=self._has_texts, command=self._command)
         content = join(header(self._view, has_texts=self._has_texts), tag("main", *shown.values()))
         page = len(style) + len(script) + len(content.encode())
@@ -136,6 +133,22 @@ def _chunks(answers: Iterable[AnswerView]) -> Iterator[list[AnswerView]]:
 def _compress(data: Mapping[str, Any]) -> str:
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
+
+
+def content_policy(style: str, script: str, *, connects: bool = False) -> str:
+    """Return the content security policy of a page: only this style and this script, and nothing from elsewhere.
+
+    Args:
+        style: The style of the page.
+        script: Its script.
+        connects: Whether the script may fetch from the server of the page. Such a policy is sent as a header, and then also
+            forbids frames around the page.
+    """
+    policy = (
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    return f"{policy}; connect-src 'self'; frame-ancestors 'none'" if connects else policy
 
 
 def _digest(text: str) -> str:

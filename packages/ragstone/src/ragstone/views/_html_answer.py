@@ -13,8 +13,13 @@ _TEXT_CHARS: Final = 6000
 """Texts are cut after this number of characters."""
 
 
-def answer_markup(view: AnswerView) -> Markup:
-    """Return one answer with its evidence."""
+def answer_markup(view: AnswerView, *, heading_id: str | None = None) -> Markup:
+    """Return one answer with its evidence.
+
+    Args:
+        view: The answer.
+        heading_id: Id of the heading, if another element refers to it.
+    """
     response = view.response
     left = join(
         tag("h4", "The answer"),
@@ -32,7 +37,7 @@ def answer_markup(view: AnswerView) -> Markup:
         tag("h4", title), tag("ol", *map(_passage, view.passages or ()), class_="passages") if view.passages else None
     )
     return join(
-        tag("h3", cut(view.query or "(no question)")),
+        tag("h3", cut(view.query or "(no question)"), id=heading_id),
         tag("p", view.why, class_="why" if view.cause else "why fine") if view.why else None,
         tag("div", tag("div", left), tag("div", right), class_="columns"),
         tag("p", view.id, class_="id"),

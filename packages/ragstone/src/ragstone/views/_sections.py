@@ -195,17 +195,27 @@ def trend_section(trend: TrendView) -> Markup:
 
 
 def questions_section(view: ReportView) -> Markup | None:
-    """Return the controls of the table of all questions, which the script of the page fills."""
+    """Return the controls and the empty table of all questions. A script fills it: orders are numbers of metrics."""
     if not view.questions:
         return None
     causes = tag(
         "select",
         tag("option", "all causes", value=""),
         tag("option", "all wrong answers", value="wrong"),
+        *(tag("option", row.title, value=row.cause) for row in view.causes),
         id="cause",
         aria_label="Cause",
     )
-    order = tag("select", tag("option", "lowest mean of all scores", value=""), id="order", aria_label="Order")
+    order = tag(
+        "select",
+        tag("option", "lowest mean of all scores", value=""),
+        *(
+            tag("option", f"{'highest' if row.lower_is_better else 'lowest'} {row.title}", value=str(n))
+            for n, row in enumerate(view.metrics)
+        ),
+        id="order",
+        aria_label="Order",
+    )
     search = tag("input", type="search", id="search", placeholder="Search ( / )", aria_label="Search")
     head = tag("tr", *(tag("th", name, scope="col") for name in ("Score", "Question", "Id")))
     return tag(
@@ -248,9 +258,9 @@ def provenance_section(view: ReportView, *, has_texts: bool = True, command: str
         facts.append(("command", command))
     facts.append(("ragstone", made.version))
     texts = (
-        "This file contains the texts of questions, answers and passages."
+        "This page contains the texts of questions, answers and passages."
         if has_texts
-        else "This file contains ids and scores, and no texts of questions, answers or passages."
+        else "This page contains ids and scores, and no texts of questions, answers or passages."
     )
     return tag(
         "section",

@@ -25,22 +25,12 @@
   };
   const fixed = (value) => (value === null || value === undefined ? "" : value.toFixed(2));
 
-  data.causes.forEach(([name, title]) => {
-    const option = make("option", title);
-    option.value = name;
-    cause.append(option);
-  });
   const lists = new Map();
   data.changed.forEach(([name, ids], n) => {
     const option = make("option", name);
     option.value = "changed " + n;
     lists.set(option.value, new Set(ids));
     cause.append(option);
-  });
-  data.metrics.forEach(([name, title], n) => {
-    const option = make("option", "lowest " + title);
-    option.value = String(n);
-    order.append(option);
   });
 
   const rows = data.questions.map(([id, query, why, rating, values]) => ({

@@ -7,19 +7,29 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from ragstone.experiments._clusters import AUTO_CLUSTER
 from ragstone.experiments._evaluated import Evaluated
-from ragstone.experiments._outcomes import OutcomeSource, TimeRange, store_of, stream_outcomes
+from ragstone.experiments._outcomes import OutcomeSource, TimeRange, store_of, stored_outcomes, stream_outcomes
 from ragstone.experiments._views.source import AnswerRecord, Dependence, ReportSource, Rows, metadata_labels
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, sample_from_trace
-from ragstone.store import PlannedMetric, describe_store, open_store
+from ragstone.store import PlannedMetric, StorePosition, describe_store, open_store
 
-__all__ = ["open_source"]
+__all__ = ["StoredRequests", "open_source"]
 
 AnyOutcome = Score | NotApplicable | Failure
 
 
-class _StoredRequests:
-    """Requests of a store."""
+class StoredRequests:
+    """Requests of a store.
+
+    Args:
+        period: The requests.
+        name: Name of the system. None: the name of the store.
+    """
+
+    after: StorePosition | None = None
+    """Only what was stored after this position is read."""
+    upto: StorePosition | None = None
+    """Only what was stored up to this position is read."""
 
     def __init__(self, period: TimeRange, name: str | None) -> None:
         self._period = period
@@ -33,14 +43,14 @@ class _StoredRequests:
     def samples(self) -> Iterator[tuple[Sample, AnswerRecord]]:
         period = self._period
         with open_store(period.store, mode="read") as store:
-            for trace in store.traces(since=period.since):
+            for trace in store.traces(since=period.since, after=self.after, upto=self.upto):
                 if period.until is None or trace.started_at < period.until:
                     record = _record(trace)
                     assert record.sample is not None  # noqa: S101  made from the trace
                     yield record.sample, record
 
     def outcomes(self) -> Iterator[AnyOutcome]:
-        for outcome in stream_outcomes(self._period).outcomes:
+        for outcome in stored_outcomes(self._period, after=self.after, upto=self.upto):
             if self._is_planned(outcome):
                 yield outcome
 
@@ -109,7 +119,7 @@ def open_source(source: OutcomeSource, *, name: str | None = None, samples: Iter
     """
     store = store_of(source)
     if store is not None:
-        return _StoredRequests(source if isinstance(source, TimeRange) else TimeRange(store), name)
+        return StoredRequests(source if isinstance(source, TimeRange) else TimeRange(store), name)
     if isinstance(source, Evaluated):
         return source.report_source(name)
     opened = stream_outcomes(source, name=name)

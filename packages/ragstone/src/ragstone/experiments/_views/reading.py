@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 import random
 from collections import Counter
@@ -54,7 +55,7 @@ _STAGES: Final = {"answer": 0, "support": 1, "passages": 2}
 
 
 class Reading:
-    """Reads a source once. Keeps numbers and signals of each sample, not its texts and outcomes."""
+    """Reads a source. Keeps numbers and signals of each sample, not its texts and outcomes."""
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class Reading:
         self._timeline = Timeline()
 
     def read(self) -> None:
-        """Read samples and outcomes.
+        """Read samples and outcomes. Called again, it adds those that the source yields then.
 
         Raises:
             DataError: If the source does not contain outcomes.
@@ -127,6 +128,11 @@ class Reading:
         self._cluster_notes = cluster_notes(
             self._source.cluster, self._clusters, dependence.labels, self._signals, scores
         )
+
+    @property
+    def has_outcomes(self) -> bool:
+        """Whether an outcome was read."""
+        return bool(self._tallies)
 
     def _add(self, outcome: Score | NotApplicable | Failure) -> None:
         metric = outcome.metric
@@ -399,6 +405,12 @@ class Reading:
         else:
             ids = heapq.nsmallest(n, ids, key=lambda i: (found[i] not in wrong, *self._badness_key(i)))
         return self.answers(ids)
+
+    def latest_wrong(self, n: int) -> tuple[AnswerView, ...]:
+        """Return the wrong answers that arrived last, the newest first."""
+        wrong = {each.name for each in CAUSES if each.is_wrong}
+        found = (id_ for id_, s in reversed(self._signals.items()) if s.n_scores and find_cause(s) in wrong)
+        return self.answers(list(itertools.islice(found, n)))
 
     def _is_selected(self, sample_id: str) -> bool:
         labels, scores = self._labels.get(sample_id, {}), self._scores.get(sample_id, {})

@@ -1,0 +1,152 @@
+"""The board: the parts of the live page, rebuilt when the store has changed, and the revision of each part."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from ragstone.errors import RagstoneError
+from ragstone.experiments import FollowedReport
+from ragstone.views import LiveDocument, live_parts, problem_part
+
+__all__ = ["Board"]
+
+_MIN_INTERVAL_S: Final = 2.0
+"""Shortest time between two updates."""
+_CPU_SHARE: Final = 0.015
+"""Largest share of a core for updates: after one that took 0.15 s, the next one follows 10 s later."""
+_ROWS: Final = "rows"
+"""Name of the rows of the table of all questions, which the browser fetches with its own search and order."""
+
+
+class Board:
+    """The parts of the live page by name.
+
+    Parts are rebuilt at most once in 2 s, more rarely if that is much work, only if the store has changed, and only while a
+    browser shows the page.
+
+    Args:
+        report: The report that is followed.
+        title: What the page is about.
+        command: The command that serves the page.
+        worker: The command that scores the requests.
+        wait: Waits for a number of seconds. Used by tests.
+        clock: Returns seconds that never decrease. Used by tests.
+    """
+
+    def __init__(
+        self,
+        report: FollowedReport,
+        *,
+        title: str,
+        command: str,
+        worker: str,
+        wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.report = report
+        self._title = title
+        self._command = command
+        self._worker = worker
+        self._wait = wait
+        self._clock = clock
+        self._parts: dict[str, str] = {}
+        self._changed_at: dict[str, int] = {}
+        """Number of the update in which a part changed last."""
+        self._n_updates = 0
+        self._epoch = secrets.token_hex(4)
+        """Part of each revision, so that a browser recognizes that the server was started again."""
+        self._next_update = float("-inf")
+        self._updating = asyncio.Lock()
+        self._n_viewers = 0
+        self._viewed = asyncio.Event()
+        self._updated = asyncio.Condition()
+
+    @property
+    def revision(self) -> str:
+        """Name of the current state of all parts."""
+        return f"{self._epoch}-{self._n_updates}"
+
+    def document(self) -> LiveDocument:
+        """Return the page."""
+        return LiveDocument.of_report(self._title, self._parts, revision=self.revision)
+
+    @property
+    def parts(self) -> Mapping[str, str]:
+        """HTML of the parts with content, by name."""
+        return self._parts
+
+    def changed_since(self, revision: str) -> list[str]:
+        """Return the names of the parts that changed after a revision."""
+        epoch, _, number = revision.rpartition("-")
+        seen = int(number) if epoch == self._epoch and number.isdecimal() else -1
+        return [name for name, changed in self._changed_at.items() if changed > seen]
+
+    async def update(self) -> None:
+        """Read the store and rebuild the parts, unless the last update was too short ago."""
+        async with self._updating:
+            if self._clock() < self._next_update:
+                return
+            started = time.process_time()
+            parts = await asyncio.to_thread(self._build)
+            cpu_s = time.process_time() - started
+            self._next_update = self._clock() + max(_MIN_INTERVAL_S, cpu_s / _CPU_SHARE)
+            if parts is not None:
+                await self._show(parts)
+
+    def _build(self) -> dict[str, str] | None:
+        """Return the parts, or None if nothing changed. A problem is a part of the page, above the last good state."""
+        try:
+            if not self.report.refresh() and self._parts:
+                return {**self._parts, "problem": ""} if self._parts.get("problem") else None
+        except RagstoneError as error:
+            kept = self._parts or live_parts(None, self.report.ledger, latest=(), command=self._command, worker="")
+            return {**kept, "problem": problem_part(str(error))}
+        report = self.report
+        parts: Mapping[str, str] = live_parts(
+            report.view, report.ledger, latest=report.latest, command=self._command, worker=self._worker
+        )
+        # Rows change with the scores that are listed with them.
+        return {**parts, _ROWS: str(self._n_updates + 1)}
+
+    async def _show(self, parts: Mapping[str, str]) -> None:
+        changed = [name for name in {**self._parts, **parts} if self._parts.get(name, "") != parts.get(name, "")]
+        if not changed:
+            return
+        self._n_updates += 1
+        self._changed_at |= dict.fromkeys(changed, self._n_updates)
+        self._parts = dict(parts)
+        async with self._updated:
+            self._updated.notify_all()
+
+    async def run(self) -> None:
+        """Update while a browser shows the page, until canceled."""
+        while True:
+            await self._viewed.wait()
+            await self.update()
+            await self._wait(max(self._next_update - self._clock(), 0.0))
+
+    @contextmanager
+    def viewing(self) -> Iterator[None]:
+        """Keep the parts up to date while the block runs."""
+        self._n_viewers += 1
+        self._viewed.set()
+        try:
+            yield
+        finally:
+            self._n_viewers -= 1
+            if not self._n_viewers:
+                self._viewed.clear()
+
+    async def next_change(self, revision: str, *, timeout_s: float) -> list[str]:
+        """Return the names of the parts that changed after a revision. Wait for one, up to a number of seconds."""
+        async with self._updated:
+            try:
+                await asyncio.wait_for(self._updated.wait_for(lambda: bool(self.changed_since(revision))), timeout_s)
+            except TimeoutError:
+                return []
+        return self.changed_since(revision)

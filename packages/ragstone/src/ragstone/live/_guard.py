@@ -1,0 +1,141 @@
+"""Who may use the live page: hosts, tokens and origins of requests, and the headers of all responses."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import secrets
+import socket
+from collections.abc import Collection
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import HTTPConnection
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["Guard", "allowed_hosts", "is_loopback"]
+
+_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_POLICY: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+"""Content security policy of responses that do not set their own."""
+_LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_READS: Final = frozenset({"GET", "HEAD"})
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach an address to listen on."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def allowed_hosts(host: str, others: Collection[str]) -> frozenset[str]:
+    """Return the names under which a browser may ask for the page, when the server listens on `host`."""
+    names = {host.lower(), *_LOOPBACK_NAMES, *(name.lower() for name in others)}
+    if not is_loopback(host):
+        names.add(socket.gethostname().lower())
+    return frozenset(names)
+
+
+class Guard:
+    """Refuses requests that do not come from the page itself or from a person who knows the token.
+
+    - The header `Host` must name an allowed host. Otherwise a web site could let its own name point to this machine and read
+      the page through a visitor's browser (DNS rebinding). On an open address, any IP address is allowed too, because
+      rebinding needs a name.
+    - With a token: the first request has it in its address, and the response sets a cookie and removes it from the address.
+      The cookie is a random value of this process, and not the token.
+    - A request that writes must come from a page of this server (header `Origin`).
+
+    Args:
+        app: The application behind it.
+        hosts: Allowed names.
+        any_address: Whether any IP address is allowed as the name.
+        token: The token, or None if none is needed.
+    """
+
+    def __init__(self, app: ASGIApp, *, hosts: frozenset[str], any_address: bool, token: str | None) -> None:
+        self._app = app
+        self._hosts = hosts
+        self._any_address = any_address
+        self._token = token
+        self._session = secrets.token_urlsafe(32)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("Content-Security-Policy", _POLICY)
+            await send(message)
+
+        response = self._refusal(HTTPConnection(scope), scope["method"])
+        await (response or self._app)(scope, receive, send_with_headers)
+
+    def _refusal(self, request: HTTPConnection, method: str) -> Response | None:
+        """Return why a request is not answered, or None if it is."""
+        host = request.headers.get("host", "")
+        name = _name_in(host)
+        if not self._is_allowed(name):
+            text = f"This server does not answer requests for the host {name[:200]!r}. Allow it with: --allow-host NAME"
+            return PlainTextResponse(text, 403)
+        site, mode = request.headers.get("sec-fetch-site", "none"), request.headers.get("sec-fetch-mode", "navigate")
+        if site not in ("none", "same-origin") and mode != "navigate":
+            return PlainTextResponse("Pages of other sites may not use this server.", 403)
+        if method not in _READS and urlsplit(request.headers.get("origin", "")).netloc != host:
+            return PlainTextResponse("Only pages of this server may change something (header Origin).", 403)
+        return self._check_token(request, host)
+
+    def _check_token(self, request: HTTPConnection, host: str) -> Response | None:
+        if self._token is None:
+            return None
+        # Cookies do not belong to a port, so two servers of one machine need different names.
+        cookie = f"ragstone_{''.join(c for c in host.rpartition(':')[2] if c.isdecimal()) or 80}"
+        if _equal(request.cookies.get(cookie, ""), self._session):
+            return None
+        if _equal(request.query_params.get("token", ""), self._token):
+            response = RedirectResponse(request.url.path, 303)
+            response.set_cookie(cookie, self._session, httponly=True, samesite="strict", path="/")
+            return response
+        text = "This page needs the token. Open the address that `ragstone view` printed: it ends in ?token=..."
+        return PlainTextResponse(text, 401)
+
+    def _is_allowed(self, name: str) -> bool:
+        if name.lower() in self._hosts:
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return self._any_address
+
+
+def _name_in(host: str) -> str:
+    """Return the name in a header `Host`, without the port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _equal(given: str, known: str) -> bool:
+    """Compare in a time that does not depend on where two texts differ."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), known.encode("utf-8", "replace"))

@@ -1,0 +1,144 @@
+"""The server of the live page."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import secrets
+import shlex
+import signal
+import socket
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from ragstone.errors import ConfigurationError, MissingExtraError, StoreNotReadyError
+from ragstone.experiments import FollowedReport, TimeRange
+from ragstone.store import describe_store, is_database_url
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+__all__ = ["serve"]
+
+_MIN_TOKEN_CHARS: Final = 16
+_AUTO: Final = "auto"
+
+
+def serve(
+    store: TimeRange,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8484,
+    token: str | None = None,
+    hosts: Collection[str] = (),
+    targets: Mapping[str, float] | None = None,
+    by: Sequence[str] = (),
+    on_ready: Callable[[str], None],
+) -> None:
+    """Serve the live page of a store until SIGINT or SIGTERM.
+
+    Args:
+        store: The store, or a period of it.
+        host: Address to listen on.
+        port: Port. 0 selects a free one.
+        token: Text that the first request of a browser must have, at least 16 characters. "auto" makes one. Needed if other
+            machines can reach `host`.
+        hosts: Further names of this machine, for example behind a proxy.
+        targets: The mean that each metric should reach, by metric.
+        by: Labels whose values are compared.
+        on_ready: Called with the address of the page.
+
+    Raises:
+        ConfigurationError: If the address is not available, or the token is missing or too short.
+        MissingExtraError: If the extra `view` is not installed.
+        StoreError: If the store cannot be read.
+    """
+    try:
+        import uvicorn
+
+        from ragstone.live._guard import Guard, allowed_hosts, is_loopback
+    except ImportError as error:
+        raise MissingExtraError(
+            feature="the live page", package=error.name or "starlette", extra="ragstone[view]"
+        ) from error
+    from ragstone.live._app import make_app
+    from ragstone.live._board import Board
+
+    token = secrets.token_urlsafe(24) if token == _AUTO else token
+    _check_token(token, host, is_local=is_loopback(host))
+    report = FollowedReport(store, targets=targets or {}, by=by)
+    with suppress(StoreNotReadyError):  # the page says so, until the store's owner has made the tables
+        report.refresh()
+    shown = "STORE" if is_database_url(store.store) else shlex.quote(str(store.store))
+    title = describe_store(store.store) if store.since is store.until is None else store.name
+
+    async def run() -> None:
+        stopping = asyncio.Event()
+        board = Board(
+            report, title=f"{title}, live", command=f"ragstone view {shown}", worker=f"ragstone worker {shown}"
+        )
+        app: ASGIApp = make_app(board, stopping=stopping)
+        guard = Guard(app, hosts=allowed_hosts(host, hosts), any_address=not is_loopback(host), token=token)
+        config = uvicorn.Config(
+            guard, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=5
+        )
+        server = uvicorn.Server(config)
+        # Its own handlers would end the process with the signal after the last response.
+        server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
+
+        def stop() -> None:
+            stopping.set()
+            server.should_exit = True
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop)
+        with _listen(host, port) as listener:
+            on_ready(_address(host, listener.getsockname()[1], token))
+            await server.serve(sockets=[listener])
+
+    asyncio.run(run())
+
+
+def _check_token(token: str | None, host: str, *, is_local: bool) -> None:
+    if token is None and not is_local:
+        raise ConfigurationError(
+            f"other machines can reach {host!r}, so the page needs a token: add --token auto. The page shows the texts of "
+            "requests. Without --host, only this machine can reach it."
+        )
+    if token is not None and len(token) < _MIN_TOKEN_CHARS:
+        raise ConfigurationError(
+            f"a token must have at least {_MIN_TOKEN_CHARS} characters, got {len(token)}. --token auto makes one."
+        )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Open the socket here, because uvicorn ends the process if the port is in use."""
+    try:
+        (family, kind, protocol, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot listen on {host!r}: {error.strerror}. --host must be an address of this machine."
+        ) from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigurationError(
+                f"port {port} of {host} is in use, perhaps by another `ragstone view`. Choose another with --port, or take a "
+                "free one with --port 0."
+            ) from None
+        raise ConfigurationError(f"cannot listen on {host}:{port}: {error.strerror}. Choose another --port.") from None
+    return listener
+
+
+def _address(host: str, port: int, token: str | None) -> str:
+    """Return the address that a person opens."""
+    name = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)  # noqa: S104
+    name = f"[{name}]" if ":" in name else name
+    return f"http://{name}:{port}/" + ("" if token is None else f"?token={quote(token, safe='')}")

@@ -1,0 +1,201 @@
+"""The live page: the sections of the report, in a document whose script fetches those that change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.resources import files
+from typing import Final
+from urllib.parse import quote
+
+from ragstone.schema import Ledger
+from ragstone.views._html import content_policy
+from ragstone.views._html_answer import answer_markup, cut
+from ragstone.views._markup import Markup, join, tag
+from ragstone.views._model import AnswerView, QuestionRow, ReportView
+from ragstone.views._sections import sections
+from ragstone.views._words import count
+
+__all__ = ["LiveDocument", "answer_part", "live_parts", "live_places", "problem_part", "question_rows"]
+
+_PARTS: Final = ("problem", "verdict", "counts", "scores", "causes", "slices", "latest", "worst", "all", "made")
+"""The parts that the page shows, in its order. Those of the report have the names of its sections."""
+_LINKS: Final = (("Scores", "scores"), ("Where it fails", "causes"), ("Latest", "latest"), ("All questions", "all"))
+
+
+@dataclass(frozen=True, slots=True)
+class LiveDocument:
+    """An HTML document and its content security policy."""
+
+    text: str
+    policy: str
+
+    @classmethod
+    def of(cls, title: str, body: Markup, *, script: str, revision: str = "") -> LiveDocument:
+        """Make a document with the styles of the report.
+
+        Args:
+            title: What the page is about.
+            body: Content of the body.
+            script: Name of the script in this package.
+            revision: Revision of the content, for the script.
+        """
+        style = _read("page.css") + _read("live.css")
+        code = _read(script)
+        head = join(
+            tag("meta", charset="utf-8"),
+            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            tag("title", f"{title} - Ragstone"),
+            tag("style", Markup(style)),
+        )
+        shown = tag("body", body, tag("script", Markup(code)), data_revision=revision)
+        text = f"<!doctype html>\n{tag('html', tag('head', head), shown, lang='en')}\n"
+        return cls(text, content_policy(style, code, connects=True))
+
+    @classmethod
+    def of_report(cls, title: str, parts: Mapping[str, str], *, revision: str) -> LiveDocument:
+        """Make the live page.
+
+        Args:
+            title: Name of the store.
+            parts: HTML of the parts by name, from `live_parts`.
+            revision: Revision of the parts.
+        """
+        links = [tag("a", name, href=f"#{target}") for name, target in _LINKS]
+        head = tag(
+            "header",
+            tag("span", tag("b", "Ragstone"), " ", title, class_="about"),
+            tag("nav", *links),
+            tag("span", "not live: this page needs JavaScript to update itself", id="state", class_="soft"),
+        )
+        body = join(head, tag("main", live_places(parts, _PARTS)))
+        return cls.of(title, body, script="live.js", revision=revision)
+
+
+def _read(name: str) -> str:
+    return files("ragstone.views").joinpath(name).read_text(encoding="utf-8")
+
+
+def live_parts(
+    view: ReportView | None, ledger: Ledger, *, latest: Sequence[AnswerView], command: str, worker: str
+) -> dict[str, Markup]:
+    """Return the parts of the page by name.
+
+    Args:
+        view: The report, or None if nothing is scored.
+        ledger: The states of all requests.
+        latest: The latest wrong answers, the newest first.
+        command: The command that serves the page.
+        worker: The command that scores the requests.
+    """
+    if view is None:
+        return {"verdict": _unscored(ledger, worker), "counts": _counts(ledger)}
+    parts = {**sections(view, command=command), "counts": _counts(ledger), "latest": _latest(latest)}
+    return {name: part for name, part in parts.items() if part}
+
+
+def live_places(parts: Mapping[str, str], names: Iterable[str]) -> Markup:
+    """Return the elements that contain parts. Their ids are "part-" and the name, and names of no part are left out.
+
+    Args:
+        parts: HTML of the parts by name, from `live_parts`.
+        names: The parts that are wanted.
+    """
+    return join(*(tag("div", Markup(parts.get(name, "")), id=f"part-{name}") for name in names if name in _PARTS))
+
+
+def problem_part(text: str) -> Markup:
+    """Return a message about what prevents an update."""
+    return tag("div", tag("b", "This page is not up to date. "), text, class_="notice", role="alert")
+
+
+def _unscored(ledger: Ledger, worker: str) -> Markup:
+    total = ledger.total
+    if not total.captured:
+        text = "The store does not contain requests yet. They appear here when the application has answered some."
+        return tag("section", tag("h1", "No requests yet."), tag("p", text), class_="verdict")
+    text = f"{count(total.captured, 'request is', 'requests are')} captured, and {total.pending:,} of them wait for a score."
+    advice = tag("p", tag("b", "Next: "), "start a worker, which scores them: ", tag("code", worker), class_="next")
+    return tag("section", tag("h1", "No scores yet."), tag("p", text), advice, class_="verdict")
+
+
+def _counts(ledger: Ledger) -> Markup:
+    total = ledger.total
+    oldest = ledger.oldest_pending_s
+    left_out = f"{total.sampled_out:,} not sampled" if total.sampled_out else "all requests"
+    tiles = [
+        ("Captured", total.captured, left_out),
+        ("Scored", total.scored, f"{total.not_applicable:,} not applicable" if total.not_applicable else ""),
+        ("Waiting", total.pending, "" if oldest is None else f"oldest {_duration(oldest)}"),
+        ("Failed", total.failed, "without all scores" if total.failed else ""),
+        ("Lost", total.dropped, "the counts add up" if total.balanced else "the counts do not add up"),
+    ]
+    shown = (tag("div", tag("dt", name), tag("dd", tag("b", f"{n:,}"), tag("small", note))) for name, n, note in tiles)
+    return tag("section", tag("h2", "Requests", class_="unseen"), tag("dl", *shown, class_="tiles"), id="counts")
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _latest(answers: Sequence[AnswerView]) -> Markup | None:
+    if not answers:
+        return None
+    head = tag("tr", *(tag("th", name, scope="col") for name in ("Time (UTC)", "Question", "Why", "Lowest score")))
+    return tag(
+        "section",
+        tag("h2", "Wrong just now"),
+        tag("p", "The latest answers that are judged wrong.", class_="lead"),
+        tag("table", tag("thead", head), tag("tbody", *map(_latest_row, answers)), class_="latest"),
+        id="latest",
+    )
+
+
+def _latest_row(answer: AnswerView) -> Markup:
+    time = "" if answer.time is None else f"{datetime.fromtimestamp(answer.time, tz=UTC):%d %b %H:%M:%S}"
+    low = [score for score in answer.scores if score.is_low and score.value is not None]
+    lowest = min(low, key=lambda score: score.value or 0.0, default=None)
+    shown = None if lowest is None else join(f"{lowest.value:.2f}", tag("small", lowest.title))
+    return tag(
+        "tr",
+        tag("td", time, class_="number"),
+        tag("td", _link(answer.id, answer.query)),
+        tag("td", answer.why),
+        tag("td", shown, class_="number"),
+    )
+
+
+def question_rows(rows: Sequence[QuestionRow], causes: Mapping[str, str], *, metric: int | None) -> Markup:
+    """Return rows of the table of all questions.
+
+    Args:
+        rows: The questions.
+        causes: Titles of the causes.
+        metric: Number of the metric whose value is shown. None: the mean of all scores.
+    """
+    lines = []
+    for row in rows:
+        value = row.rating if metric is None else row.values[metric]
+        cause = tag("small", causes.get(row.cause, "")) if row.cause else None
+        lines.append(
+            tag(
+                "tr",
+                tag("td", "" if value is None else f"{value:.2f}", class_="number"),
+                tag("td", _link(row.id, row.query), cause),
+                tag("td", row.id, class_="id"),
+            )
+        )
+    return join(*lines)
+
+
+def answer_part(answer: AnswerView) -> Markup:
+    """Return one answer for the dialog."""
+    return tag("div", answer_markup(answer, heading_id="heading"), class_="answer")
+
+
+def _link(sample_id: str, query: str | None) -> Markup:
+    return tag("a", cut(query or "(no question)"), href=f"#q={quote(sample_id, safe='', errors='replace')}")

@@ -1,0 +1,199 @@
+"""The live page in a real browser: two tabs, a worker that writes, a server that ends, hostile texts, a keyboard and axe."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from command_line import MAIN
+from hostile_texts import HOSTILE
+from live_store import add_requests, make_store
+from ragstone.store import SqliteStore
+
+WAIT_MS = 60_000
+
+
+class Served:
+    """A `ragstone view` process."""
+
+    def __init__(self, path: Path, port: int = 0) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", MAIN, "view", str(path), "--port", str(port)],
+            stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        found = re.search(r"http://[^:]+:(\d+)/", self.process.stdout.readline())
+        assert found
+        self.address, self.port = found[0], int(found[1])
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.communicate(timeout=60)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Served]]:
+    """A function that serves a store."""
+    running: list[Served] = []
+
+    def start(path: Path, port: int = 0) -> Served:
+        running.append(Served(path, port))
+        return running[-1]
+
+    yield start
+    for each in running:
+        each.stop()
+
+
+class Tab:
+    """A page, with everything that it asked for and complained about."""
+
+    def __init__(self, page: Page, address: str) -> None:
+        self.page = page
+        self.messages: list[str] = []
+        self.requests: list[str] = []
+        page.on("console", lambda message: self.messages.append(message.text))
+        page.on("pageerror", lambda error: self.messages.append(str(error)))
+        page.on("dialog", lambda dialog: (self.messages.append(f"dialog {dialog.message}"), dialog.dismiss()))
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.goto(address)
+
+    def live(self) -> Tab:
+        """Wait until it is connected and the table is there."""
+        self.page.wait_for_selector("#state.live", timeout=WAIT_MS)
+        self.page.wait_for_selector("#all:not([hidden])", timeout=WAIT_MS)
+        return self
+
+
+@pytest.fixture
+def tab(browser: Browser) -> Iterator[Callable[..., Tab]]:
+    """A function that opens an address in a new window."""
+    contexts = []
+
+    def open_(address: str, *, width: int = 1280, **options: Any) -> Tab:
+        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        contexts.append(context)
+        return Tab(context.new_page(), address)
+
+    yield open_
+    for context in contexts:
+        context.close()
+
+
+def test_two_tabs_follow_a_worker(serve: Any, tab: Any, tmp_path: Path) -> None:
+    """Both show new scores without being loaded again, and say nothing in the console."""
+    path = make_store(tmp_path / "s.db", 60)
+    served = serve(path)
+    tabs = [tab(served.address).live() for _ in range(2)]
+    with SqliteStore.open(path, mode="own") as store:
+        add_requests(store, 60, 40)
+        for each in tabs:
+            expect(each.page.locator("h1")).to_contain_text("25 of 100", timeout=WAIT_MS)
+            expect(each.page.locator("#found")).to_have_text("100 of 100 questions", timeout=WAIT_MS)
+    for each in tabs:
+        assert [] == each.messages
+        assert all(request.startswith(served.address) for request in each.requests)
+        assert 1 == each.requests.count(served.address)
+
+
+def test_an_open_answer_and_a_search_survive_an_update(serve: Any, tab: Any, tmp_path: Path) -> None:
+    """What somebody reads or types is not replaced under their hands; it follows afterwards."""
+    path = make_store(tmp_path / "s.db", 60)
+    page = tab(serve(path).address).live().page
+    page.keyboard.press("/")
+    page.keyboard.type("ferry 17")
+    expect(page.locator("#found")).to_have_text("1 of 60 questions", timeout=WAIT_MS)
+    for _ in range(3):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog[open] h3")
+    assert page.url.endswith("#q=t17")
+    with SqliteStore.open(path, mode="own") as store:
+        add_requests(store, 60, 40)
+    expect(page.locator("h1")).to_contain_text("25 of 100", timeout=WAIT_MS)
+    assert "It costs 17 crowns." in page.locator("dialog").inner_text()
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog", state="hidden")
+    assert page.url.endswith("#all")
+    assert "ferry 17" == page.locator("#search").input_value()
+    page.locator("#search").fill("")
+    expect(page.locator("#found")).to_have_text("100 of 100 questions", timeout=WAIT_MS)
+    page.locator("#cause").select_option("wrong")
+    expect(page.locator("#found")).to_have_text("25 of 100 questions", timeout=WAIT_MS)
+
+
+def test_it_connects_again_to_a_new_server(serve: Any, tab: Any, tmp_path: Path) -> None:
+    """The page says that the connection is lost, and shows what happened in between afterwards."""
+    path = make_store(tmp_path / "s.db", 20)
+    first = serve(path)
+    page = tab(first.address).live().page
+    first.stop()
+    page.wait_for_selector("#state.lost", timeout=WAIT_MS)
+    with SqliteStore.open(path, mode="own") as store:
+        add_requests(store, 20, 20)
+    serve(path, first.port)
+    page.wait_for_selector("#state.live", timeout=WAIT_MS)
+    expect(page.locator("h1")).to_contain_text("10 of 40", timeout=WAIT_MS)
+
+
+def test_a_damaged_store_is_named_above_the_last_numbers(serve: Any, tab: Any, tmp_path: Path) -> None:
+    """The page stays, with the reason."""
+    path = make_store(tmp_path / "s.db", 20)
+    page = tab(serve(path).address).live().page
+    path.unlink()
+    expect(page.locator("#part-problem")).to_contain_text("not found", timeout=WAIT_MS)
+    assert "5 of 20" in page.locator("h1").inner_text()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
+def test_accessible_and_not_wider_than_the_window(
+    serve: Any, tab: Any, tmp_path: Path, width: int, scheme: str
+) -> None:
+    """No violation of WCAG according to axe, with and without an open answer."""
+    opened = tab(serve(make_store(tmp_path / "s.db", 60)).address, width=width, color_scheme=scheme).live()
+    page = opened.page
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert [] == [v["id"] for v in Axe().run(page).response["violations"]]
+    page.locator("#rows a").first.click()
+    page.wait_for_selector("dialog[open] h3")
+    assert [] == [v["id"] for v in Axe().run(page).response["violations"]]
+    assert [] == opened.messages
+    folder = Path(__file__).parents[2] / ".nox" / "reports"
+    if folder.is_dir():
+        page.keyboard.press("Escape")
+        page.screenshot(path=folder / f"live-{width}-{scheme}.png", full_page=True)
+
+
+def test_hostile_texts_do_not_run(serve: Any, tab: Any, tmp_path: Path) -> None:
+    """In every field, in the first page and in parts, rows and answers that are fetched later."""
+    path = make_store(tmp_path / "s.db", 40, bad=HOSTILE)
+    served = serve(path)
+    opened = tab(served.address).live()
+    page = opened.page
+    for link in page.locator("#rows a").all()[:20]:
+        page.goto(f"{served.address}{link.get_attribute('href')}")
+        page.wait_for_selector("dialog[open] h3")
+        page.keyboard.press("Escape")
+    with SqliteStore.open(path, mode="own") as store:
+        add_requests(store, 40, 20, bad=HOSTILE)
+    expect(page.locator("h1")).to_contain_text("15 of 60", timeout=WAIT_MS)
+    assert page.evaluate("window.hit") is None
+    assert [] == opened.messages
+    assert all(request.startswith(served.address) for request in opened.requests)
+
+
+def test_without_javascript(serve: Any, tab: Any, tmp_path: Path) -> None:
+    """The numbers are there, and the page says that it does not update itself."""
+    page = tab(serve(make_store(tmp_path / "s.db", 20)).address, java_script_enabled=False).page
+    assert "5 of 20" in page.locator("h1").inner_text()
+    assert "needs JavaScript" in page.locator("#state").inner_text()
