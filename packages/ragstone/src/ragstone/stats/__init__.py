@@ -51,6 +51,8 @@ from ragstone.stats._stopped import stopping_paths as stopping_paths
 from ragstone.stats._tukey import TukeyPair as TukeyPair
 from ragstone.stats._tukey import randomized_tukey
 from ragstone.stats._tukey import simultaneous_tukey as simultaneous_tukey
+from ragstone.stats._variance import VarianceSplit as VarianceSplit
+from ragstone.stats._variance import split_variance
 from ragstone.stats._weight import hajek_mean
 
 __all__ = [
@@ -84,5 +86,6 @@ __all__ = [
     "randomized_tukey",
     "sign_flip_test",
     "spearman",
+    "split_variance",
     "wilson_interval",
 ]

@@ -14,6 +14,7 @@ from ragstone.research._validation.sources import is_unevenly_sampled, scores_of
 from ragstone.schema import FIELD_ALIASES
 from ragstone.stats import (
     Agreement,
+    CorrelationKind,
     Estimate,
     PredictionPoweredMean,
     bootstrap_spearman,
@@ -23,6 +24,8 @@ from ragstone.stats import (
     fleiss_kappa,
     kendall,
     krippendorff_alpha,
+    mean_interval,
+    pearson,
     percent_agreement,
     prediction_powered_mean,
 )
@@ -193,6 +196,9 @@ class LabelAgreement:
     """Krippendorff's alpha of judge and people: nominal for two categories, ordinal for several, interval on a continuous scale."""
     spearman: Estimate | None
     kendall: Estimate | None
+    pearson: Estimate | None
+    bias: Estimate | None
+    """Mean difference judge - people, as a score. None without a sample that has both."""
     people: Agreement | None
     """Krippendorff's alpha among people, or None if no sample has several labels."""
     people_fleiss: Agreement | None
@@ -200,6 +206,17 @@ class LabelAgreement:
     human_mean: PredictionPoweredMean | None
     """Estimated human mean of all samples, as a score."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def coefficient(self) -> tuple[str, Estimate | None]:
+        """Name and value of the coefficient that fits the scale of the labels, None if it is undefined.
+
+        Kappa for two categories, kappa with quadratic weights for several, Spearman's correlation on a continuous scale.
+        """
+        if not self.categories:
+            return "Spearman", self.spearman
+        name = "kappa" if len(self.categories) == 2 else "weighted kappa"
+        return name, None if self.cohen is None else self.cohen.coefficient
 
 
 def agreements(
@@ -254,12 +271,6 @@ def _one(
         ]
     else:
         human_mean, notes = _human_mean(people, judge, rest, scale, options)
-    tau = kendall(people, judge)
-    ends = (
-        None
-        if tau is None
-        else fisher_interval(tau, len(ids), kind="kendall", confidence_level=options.confidence_level)
-    )
     rank = (
         bootstrap_spearman(
             [[value] for value in people],
@@ -285,21 +296,35 @@ def _one(
         cohen=cohen,
         krippendorff=alpha,
         spearman=rank,
-        kendall=None
-        if tau is None or ends is None
-        else Estimate(
-            value=tau,
-            low=ends[0],
-            high=ends[1],
-            confidence_level=options.confidence_level,
-            method="fisher_z",
-            n=len(ids),
-        ),
+        kendall=_correlation(kendall(people, judge), len(ids), "kendall", options),
+        pearson=_correlation(pearson(people, judge), len(ids), "pearson", options),
+        bias=_bias(people, judge, scale, options),
         people=among_people,
         people_fleiss=fleiss,
         human_mean=human_mean,
         notes=tuple(notes),
     )
+
+
+def _correlation(r: float | None, n: int, kind: CorrelationKind, options: LabelOptions) -> Estimate | None:
+    """Add the interval of Fisher's z to a correlation."""
+    ends = None if r is None else fisher_interval(r, n, kind=kind, confidence_level=options.confidence_level)
+    if r is None or ends is None:
+        return None
+    return Estimate(
+        value=r, low=ends[0], high=ends[1], confidence_level=options.confidence_level, method="fisher_z", n=n
+    )
+
+
+def _bias(people: Sequence[float], judge: Sequence[float], scale: _Scale, options: LabelOptions) -> Estimate | None:
+    """Estimate the mean difference judge - people."""
+    if not people:
+        return None
+    width = scale.scores[1] - scale.scores[0]
+    # Scores of a metric without bounds can be outside of the labels' range.
+    width = max(width, *(abs(j - p) for j, p in zip(judge, people, strict=True)))
+    differences = [j - p for j, p in zip(judge, people, strict=True)]
+    return mean_interval(differences, low=-width, high=width, confidence_level=options.confidence_level)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
