@@ -105,6 +105,21 @@ class ModelJudge:
         return f"{type(self).__name__}({self.model!r})"
 
     @property
+    def score_mode(self) -> ScoreMode:
+        """How a number is computed."""
+        return self._score_mode
+
+    def with_score_mode(self, score_mode: ScoreMode) -> ModelJudge:
+        """Return a judge with the same model and settings and another score mode. Both share the model's connections.
+
+        Raises:
+            ConfigurationError: If `score_mode` is not a score mode.
+        """
+        judge = ModelJudge(self.model, max_tokens=self._number_max_tokens, score_mode=score_mode, draws=self._draws)
+        judge._sampling = dict(self._sampling)
+        return judge
+
+    @property
     def usage(self) -> Usage:
         """Usage of this judge so far, including failed calls and retries."""
         return self._spent.total

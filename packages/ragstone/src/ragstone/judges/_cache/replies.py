@@ -23,7 +23,7 @@ from ragstone.judges._cache.file import ReplyCache
 from ragstone.judges._model import Capabilities, record_usage
 from ragstone.schema import Usage
 
-__all__ = ["CachedReplies", "cache_bypassed", "cached_replies", "is_repeatable"]
+__all__ = ["CachedReplies", "cache_bypassed", "cached_replies", "is_repeatable", "repeat_replies"]
 
 _logger = logging.getLogger("ragstone")
 
@@ -34,6 +34,7 @@ _SHOWS_PROMPT: Final = ("echo", "prompt_logprobs", "return_token_ids", "return_p
 """Fields that make a reply repeat the prompt."""
 
 _bypassed: ContextVar[bool] = ContextVar("ragstone_cache_bypassed", default=False)
+_repeat: ContextVar[int] = ContextVar("ragstone_cache_repeat", default=0)
 
 
 @contextmanager
@@ -44,6 +45,23 @@ def cache_bypassed() -> Iterator[None]:
         yield
     finally:
         _bypassed.reset(token)
+
+
+@contextmanager
+def repeat_replies(number: int) -> Iterator[None]:
+    """Use separate cached replies for a repeat inside the block.
+
+    Every request of repeat 1 is sent although the cache has the reply of repeat 0 (the usual one). Its reply is cached too, so
+    that an interrupted run resumes.
+
+    Args:
+        number: Number of the repeat, from 0.
+    """
+    token = _repeat.set(number)
+    try:
+        yield
+    finally:
+        _repeat.reset(token)
 
 
 def is_repeatable(body: Mapping[str, Any]) -> bool:
@@ -132,7 +150,8 @@ class CachedReplies:
         """
         if not self._reads or _bypassed.get() or not is_repeatable(body):
             return await ask()
-        key = self._key("reply", path, body)
+        repeat = _repeat.get()
+        key = self._key(f"repeat {repeat}" if repeat else "reply", path, body)
         cached = await self._read(key)
         if cached is None:
             if not self._writes:
