@@ -72,6 +72,7 @@ def _defaults(group: Any, shared: Mapping[str, Any], own: Mapping[str, Any], pat
             defaults[name] = _defaults(command, {**shared, **inner}, section, path)
             continue
         names = _option_names(command)
+        repeatable = {parameter.name for parameter in command.params if getattr(parameter, "multiple", False)}
         for key, value in section.items():
             if key in ROLES and isinstance(value, Mapping):
                 raise ConfigurationError(
@@ -83,7 +84,9 @@ def _defaults(group: Any, shared: Mapping[str, Any], own: Mapping[str, Any], pat
                     f"{str(path)!r} sets {key!r}, but the command `{name}` does not have this option."
                 )
         merged = {**shared, **section}
-        defaults[name] = {names[_key(k)]: _plain(k, v) for k, v in merged.items() if _key(k) in names}
+        given = {names[_key(k)]: _plain(k, v) for k, v in merged.items() if _key(k) in names}
+        # click reads the letters of a text as the values of a repeatable option.
+        defaults[name] = {k: [v] if k in repeatable and isinstance(v, str) else v for k, v in given.items()}
     return defaults
 
 
