@@ -55,8 +55,8 @@ PUBLIC = {
         ranking_measures recall reciprocal_rank
     """,
     "ragstone.research": """
-        apply_review best_passages build_dataset correlate_udcg erag_scores fit_udcg plan_dataset rank_udcg
-        topicality validate_metrics
+        apply_review best_passages build_dataset correlate_udcg erag_scores fit_udcg judge_card plan_dataset
+        plan_judge_card rank_udcg topicality validate_metrics
     """,
     "ragstone.schema": """
         FIELD_ALIASES Evidence Failure Interval NotApplicable Outcome Passage Retrieval Sample Score Trace

@@ -21,6 +21,7 @@ from ragstone.cli._doctor import run_doctor
 from ragstone.cli._evaluate import evaluate_command
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._ingest import ingest_command
+from ragstone.cli._judge_card import judge_card_command
 from ragstone.cli._metrics import metrics_command
 from ragstone.cli._models import EndpointsOptions, takes_models
 from ragstone.cli._options import JsonOption
@@ -58,6 +59,7 @@ app = typer.Typer(
 app.command(name="compare")(compare_command)
 app.command(name="evaluate")(evaluate_command)
 app.command(name="ingest")(ingest_command)
+app.command(name="judge-card")(judge_card_command)
 app.command(name="validate-metrics")(validate_metrics_command)
 app.command(name="metrics")(metrics_command)
 app.command(name="deliveries")(deliveries_command)

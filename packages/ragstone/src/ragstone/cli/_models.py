@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -48,7 +48,7 @@ from ragstone.cli._reader import AbstentionOption, DrawsOption, EstimatorOption,
 from ragstone.cli._score import NumberTokensOption, ScoreDrawsOption, ScoreModeOption
 from ragstone.judges import ConnectionOptions, Embedder, EndpointOptions, Judge, Reader
 
-__all__ = ["EndpointsOptions", "JudgeOptions", "ModelOptions", "ScoringModelOptions", "takes_models"]
+__all__ = ["EndpointsOptions", "JudgeOptions", "ModelOptions", "RatingOptions", "ScoringModelOptions", "takes_models"]
 
 CacheOption = Annotated[
     Path | None,
@@ -110,12 +110,15 @@ class JudgeOptions:
     @cached_property
     def of_judge(self) -> EndpointOptions:
         """Options of the judge."""
+        return self._options_at(self.judge, self.judge_model, self.judge_api_key_env)
+
+    def _options_at(self, url: str | None, model: str | None, api_key_env: str | None) -> EndpointOptions:
         return merge_endpoint(
             "judge",
             self.tables,
-            url=self.judge,
-            model=self.judge_model,
-            api_key_env=self.judge_api_key_env,
+            url=url,
+            model=model,
+            api_key_env=api_key_env,
             limits=self._limits,
             max_tokens=self.judge_max_tokens,
             **self._judge_options(),
@@ -132,9 +135,27 @@ class JudgeOptions:
         Raises:
             ConfigurationError: If a value is invalid.
         """
+        self._use_cache()
+        return self.of_judge.build_judge()
+
+    def build_judges(
+        self, urls: Sequence[str | None], models: Sequence[str | None], api_key_envs: Sequence[str | None]
+    ) -> list[Judge]:
+        """Build several judges, which share limits and budget.
+
+        Raises:
+            ConfigurationError: If a value is invalid.
+        """
+        self._use_cache()
+        return [
+            self._options_at(url, model, key).build_judge()
+            for url, model, key in zip(urls, models, api_key_envs, strict=True)
+        ]
+
+    def _use_cache(self) -> None:
+        """Set the cache of all models of this process."""
         if self.cache is not None:
             os.environ["RAGSTONE_CACHE"] = str(self.cache)
-        return self.of_judge.build_judge()
 
     def judge_or_none(self) -> Judge | None:
         """Build the judge that an option, a table or `RAGSTONE_JUDGE` names, or return None."""
@@ -166,11 +187,20 @@ class JudgeOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelOptions(JudgeOptions):
-    """Options of the judge, of its ratings and of the reader."""
+class RatingOptions(JudgeOptions):
+    """Options of the judge and of its ratings."""
 
     judge_score_mode: ScoreModeOption = None
     judge_draws: ScoreDrawsOption = None
+
+    def _judge_options(self) -> dict[str, Any]:
+        return {"score_mode": self.judge_score_mode, "draws": self.judge_draws}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(RatingOptions):
+    """Options of the judge, of its ratings and of the reader."""
+
     reader: ReaderOption = None
     reader_model: ReaderModelOption = None
     reader_api_key_env: ReaderKeyOption = None
@@ -231,9 +261,6 @@ class ModelOptions(JudgeOptions):
         has_own = self.of_reader.url or self.of_reader.connection.get("model") or os.environ.get("RAGSTONE_READER")
         return prices if not has_own or prices == self.of_reader.connection.get("usd_per_million_tokens") else None
 
-    def _judge_options(self) -> dict[str, Any]:
-        return {"score_mode": self.judge_score_mode, "draws": self.judge_draws}
-
 
 @dataclass(frozen=True, kw_only=True)
 class ScoringModelOptions(ModelOptions):
@@ -263,24 +290,28 @@ class ScoringModelOptions(ModelOptions):
 
 
 def takes_models(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace a command's parameter `models` by the options of its type: endpoints, the judge's, or all."""
+    """Replace a command's parameter `models` by the options of its type: endpoints, the judge's, or all.
+
+    An option that the command declares itself (such as a repeatable `--judge`) replaces the option with the same name.
+    """
     hints = get_type_hints(command, include_extras=True)
     kind: type[EndpointsOptions | JudgeOptions] = hints["models"]
     offered = get_type_hints(kind, include_extras=True)
     parameters: list[inspect.Parameter] = []
-    for parameter in inspect.signature(command).parameters.values():
+    own = inspect.signature(command).parameters
+    for parameter in own.values():
         if parameter.name != "models":
             parameters.append(parameter.replace(annotation=hints[parameter.name]))
             continue
         parameters += [
             inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=offered[f.name])
             for f in fields(kind)
-            if f.name != "tables"
+            if f.name != "tables" and f.name not in own
         ]
     # Typer passes options and arguments by keyword.
     parameters.append(inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
     by_keyword = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
-    names = {f.name for f in fields(kind)}
+    names = {f.name for f in fields(kind)} - own.keys()
 
     @functools.wraps(command)
     def wrapped(*, context: typer.Context, **values: Any) -> None:

@@ -20,13 +20,48 @@ from ragstone.cli._panels import STATISTICS
 from ragstone.cli._stdin import stdin_as_file
 from ragstone.errors import ConfigurationError
 
-__all__ = ["topicality_command", "validate_metrics_command"]
+__all__ = [
+    "FlipThresholdOption",
+    "LabelColumnOption",
+    "LabelRangeOption",
+    "LevelOption",
+    "ResamplesOption",
+    "SeedOption",
+    "ThresholdOption",
+    "parse_range",
+    "topicality_command",
+    "validate_metrics_command",
+]
 
 LevelOption = Annotated[
     float, typer.Option("--confidence-level", rich_help_panel=STATISTICS, help="Confidence level of the intervals.")
 ]
 SeedOption = Annotated[
     int, typer.Option("--seed", min=0, rich_help_panel=STATISTICS, help="Seed of all random numbers.")
+]
+LabelColumnOption = Annotated[
+    str | None, typer.Option("--label-column", help="Name of the label column. Default: detected.")
+]
+LabelRangeOption = Annotated[
+    str | None, typer.Option("--label-range", help="Lowest and highest possible label, for example 1,5.")
+]
+ThresholdOption = Annotated[
+    float | None,
+    typer.Option(
+        "--threshold", rich_help_panel=STATISTICS, help="Score from which a sample is positive, for yes/no labels."
+    ),
+]
+FlipThresholdOption = Annotated[
+    float,
+    typer.Option(
+        "--flip-threshold",
+        min=0,
+        rich_help_panel=STATISTICS,
+        help="Two scores of a sample are a flip if they differ by more than this share of the range.",
+    ),
+]
+ResamplesOption = Annotated[
+    int, typer.Option("--resamples", min=1, rich_help_panel=STATISTICS, help="Number of bootstrap resamples.")
 ]
 
 
@@ -36,31 +71,14 @@ def validate_metrics_command(
         Path | None,
         typer.Option("--labels", help="Human labels: rows with id and label (JSONL, JSON, CSV, Parquet)."),
     ] = None,
-    label_column: Annotated[
-        str | None, typer.Option("--label-column", help="Name of the label column. Default: detected.")
-    ] = None,
-    label_range: Annotated[
-        str | None, typer.Option("--label-range", help="Lowest and highest possible label, for example 1,5.")
-    ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            "--threshold", rich_help_panel=STATISTICS, help="Score from which a sample is positive, for yes/no labels."
-        ),
-    ] = None,
+    label_column: LabelColumnOption = None,
+    label_range: LabelRangeOption = None,
+    threshold: ThresholdOption = None,
     repeat: Annotated[
         list[str] | None,
         typer.Option("--repeat", help="The same samples scored again. With several systems: NAME=FILE. Repeatable."),
     ] = None,
-    flip_threshold: Annotated[
-        float,
-        typer.Option(
-            "--flip-threshold",
-            min=0,
-            rich_help_panel=STATISTICS,
-            help="Two scores of a sample are a flip if they differ by more than this share of the range.",
-        ),
-    ] = 0.1,
+    flip_threshold: FlipThresholdOption = 0.1,
     metrics: OnlyMetricsOption = None,
     cluster: ClusterOption = "auto",
     alpha: Annotated[
@@ -68,9 +86,7 @@ def validate_metrics_command(
         typer.Option("--alpha", rich_help_panel=STATISTICS, help="Significance level for the discriminative power."),
     ] = 0.05,
     confidence_level: LevelOption = 0.95,
-    resamples: Annotated[
-        int, typer.Option("--resamples", min=1, rich_help_panel=STATISTICS, help="Number of bootstrap resamples.")
-    ] = 2000,
+    resamples: ResamplesOption = 2000,
     permutations: Annotated[
         int,
         typer.Option("--permutations", min=1, rich_help_panel=STATISTICS, help="Number of permutations for p-values."),
@@ -96,7 +112,7 @@ def validate_metrics_command(
             *({name: path} if name else path for name, path in sources),
             labels=None if labels is None else str(labels),
             label_column=label_column,
-            label_range=None if label_range is None else _range(label_range),
+            label_range=None if label_range is None else parse_range(label_range),
             threshold=threshold,
             repeats=by_system if any(name for name, _ in repeats) else [path for _, path in repeats],
             flip_threshold=flip_threshold,
@@ -142,7 +158,12 @@ def topicality_command(
         print_text(report)
 
 
-def _range(text: str) -> tuple[float, float]:
+def parse_range(text: str) -> tuple[float, float]:
+    """Parse the value of `--label-range`.
+
+    Raises:
+        ConfigurationError: If it is not LOW,HIGH.
+    """
     try:
         low, high = (float(part) for part in text.split(","))
     except ValueError:

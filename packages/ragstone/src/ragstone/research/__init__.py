@@ -1,8 +1,12 @@
-"""Tools for research on metrics: build datasets, validate metrics, fit and correlate UDCG.
+"""Tools for research on metrics: build datasets, validate metrics and judges, fit and correlate UDCG.
 
 An application that is only monitored or evaluated never imports this package.
 """
 
+from ragstone.research._card.plan import CardPlan as CardPlan
+from ragstone.research._card.plan import plan_judge_card
+from ragstone.research._card.report import JudgeCard as JudgeCard
+from ragstone.research._card.run import judge_card
 from ragstone.research._dataset.apply import apply_review
 from ragstone.research._dataset.build import DatasetBuild as DatasetBuild
 from ragstone.research._dataset.build import build_dataset
@@ -21,7 +25,9 @@ __all__ = [
     "correlate_udcg",
     "erag_scores",
     "fit_udcg",
+    "judge_card",
     "plan_dataset",
+    "plan_judge_card",
     "rank_udcg",
     "topicality",
     "validate_metrics",

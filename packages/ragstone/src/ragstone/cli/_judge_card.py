@@ -1,0 +1,229 @@
+"""`ragstone judge-card`: measure from human labels how far the scores of judges can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ragstone.cli._criterion import CriterionOption, parse_metrics
+from ragstone.cli._estimate import CallLatencyOption
+from ragstone.cli._exit_codes import ExitCode
+from ragstone.cli._failed_share import MAX_FAILED_SHARE, FailedShareOption, describe_excess
+from ragstone.cli._models import RatingOptions, takes_models
+from ragstone.cli._options import (
+    ConcurrencyOption,
+    DeadlineOption,
+    JsonOption,
+    MaxOutageOption,
+    StopEarlyOption,
+    parse_names,
+)
+from ragstone.cli._output import failure_lines, print_json, print_text
+from ragstone.cli._panels import JUDGE
+from ragstone.cli._progress import format_duration, show_progress
+from ragstone.cli._validate_metrics import (
+    FlipThresholdOption,
+    LabelColumnOption,
+    LabelRangeOption,
+    LevelOption,
+    ResamplesOption,
+    SeedOption,
+    ThresholdOption,
+    parse_range,
+)
+from ragstone.errors import ConfigurationError
+from ragstone.judges import find_outage
+from ragstone.schema import Failure
+from ragstone.scoring import JudgedCounts
+
+if TYPE_CHECKING:
+    from ragstone.research import CardPlan, JudgeCard
+
+__all__ = ["judge_card_command"]
+
+_DEFAULT_CONDITIONS = "wording,order,repeats,fused"
+
+JudgesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--judge",
+        rich_help_panel=JUDGE,
+        help="A judge, in the forms of `evaluate --judge`. Repeatable. Default: $RAGSTONE_JUDGE, otherwise lexical.",
+    ),
+]
+JudgeModelsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--judge-model",
+        rich_help_panel=JUDGE,
+        help='Model at the URL of --judge. With several judges once for each, in their order ("" for none).',
+    ),
+]
+JudgeKeysOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--judge-api-key-env",
+        metavar="VARIABLE",
+        rich_help_panel=JUDGE,
+        help='Environment variable with the API key. With several judges once for each, in their order ("" for none).',
+    ),
+]
+
+
+@takes_models
+def judge_card_command(
+    labels: Annotated[
+        Path, typer.Option("--labels", help="Human labels: rows with id and label (JSONL, JSON, CSV, Parquet).")
+    ],
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="Samples, as for `evaluate`. Default: the rows of --labels are the samples."),
+    ] = None,
+    judge: JudgesOption = None,
+    judge_model: JudgeModelsOption = None,
+    judge_api_key_env: JudgeKeysOption = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics", help="Metrics or groups, comma-separated. Default: those that the labels name, otherwise ccrs."
+        ),
+    ] = None,
+    criterion: CriterionOption = None,
+    conditions: Annotated[
+        str,
+        typer.Option(
+            "--conditions",
+            help="What is measured, out of wording, order, repeats, fused and reasoned, comma-separated. none: only agreement "
+            "with people.",
+        ),
+    ] = _DEFAULT_CONDITIONS,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Number of times that each wording is scored.")] = 2,
+    max_crossed: Annotated[
+        int,
+        typer.Option("--max-crossed", min=2, help="Maximum number of labeled samples scored under the conditions."),
+    ] = 50,
+    label_column: LabelColumnOption = None,
+    label_range: LabelRangeOption = None,
+    threshold: ThresholdOption = None,
+    flip_threshold: FlipThresholdOption = 0.1,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check the labels, print the design and its cost, then exit.")
+    ] = False,
+    call_latency_s: CallLatencyOption = 1.0,
+    concurrency: ConcurrencyOption = 16,
+    deadline_s: DeadlineOption = 120.0,
+    max_outage_s: MaxOutageOption = 300.0,
+    stop_early: StopEarlyOption = True,
+    max_failed_share: FailedShareOption = MAX_FAILED_SHARE,
+    confidence_level: LevelOption = 0.95,
+    resamples: ResamplesOption = 2000,
+    seed: SeedOption = 0,
+    json_output: JsonOption = False,
+    *,
+    models: RatingOptions,
+) -> None:
+    """Measure from human labels how far judges can be trusted: agreement, bias, wording, order, repeats and cost."""
+    from ragstone.research import judge_card, plan_judge_card
+
+    urls: list[str | None] = [*judge] if judge else [None]
+    named = _one_each("--judge-model", judge_model, urls)
+    keys = _one_each("--judge-api-key-env", judge_api_key_env, urls)
+    _check_repeated(list(zip(urls, named, strict=True)))
+    chosen: dict[str, Any] = {
+        "metrics": None if metrics is None and criterion is None else parse_metrics(metrics or "", criterion),
+        "conditions": () if conditions.strip() == "none" else tuple(parse_names(conditions)),
+        "repeats": repeats,
+        "max_crossed": max_crossed,
+        "label_column": label_column,
+        "seed": seed,
+    }
+    source = None if data is None else str(data)
+    plan = plan_judge_card(str(labels), source, **chosen, n_judges=len(urls))
+    if dry_run:
+        _print_plan(plan, models, call_latency_s, json_output=json_output)
+        return
+    judges = models.build_judges(urls, named, keys)
+    _print_plan(plan, models, call_latency_s, err=True)
+    with show_progress("scoring", find_outage=find_outage) as progress:
+        card = judge_card(
+            str(labels),
+            source,
+            judge=judges,
+            **chosen,
+            label_range=None if label_range is None else parse_range(label_range),
+            threshold=threshold,
+            flip_threshold=flip_threshold,
+            n_resamples=resamples,
+            confidence_level=confidence_level,
+            concurrency=concurrency,
+            deadline_s=deadline_s,
+            max_outage_s=max_outage_s,
+            stop_early=stop_early,
+            closes_judges=True,
+            progress=progress.update,
+            on_outcomes=progress.count,
+        )
+    if json_output:
+        print_json(card.to_dict())
+    else:
+        print_text(card)
+    _exit(card, max_failed_share)
+
+
+def _check_repeated(judges: Sequence[tuple[str | None, str | None]]) -> None:
+    if repeated := [each for n, each in enumerate(judges) if each in judges[:n]]:
+        url, model = repeated[0]
+        raise ConfigurationError(
+            f"--judge {url}{f' --judge-model {model}' if model else ''} is given twice. Name each judge once; --repeats N scores "
+            "several times with one judge"
+        )
+
+
+def _one_each(option: str, values: Sequence[str] | None, urls: Sequence[str | None]) -> list[str | None]:
+    """Return the value of an option for each judge."""
+    if not values:
+        return [None] * len(urls)
+    if len(values) != len(urls):
+        raise ConfigurationError(
+            f"{option} is given {len(values)} times for {len(urls)} judges. Give it once for each --judge, in the same order, and "
+            f'{option} "" for a judge without it'
+        )
+    return [value or None for value in values]
+
+
+def _print_plan(
+    plan: CardPlan, models: RatingOptions, call_latency_s: float, *, json_output: bool = False, err: bool = False
+) -> None:
+    usage, prices = plan.usage, models.prices_of_all
+    usd = None if prices is None else (usage.input_tokens * prices[0] + usage.output_tokens * prices[1]) / 1e6
+    seconds = usage.calls * call_latency_s / models.concurrent_requests
+    if json_output:
+        tokens = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+        print_json(plan.to_dict() | {"calls": usage.calls, **tokens, "usd": usd, "seconds": seconds})
+        return
+    price = "for USD, set --usd-per-million-tokens" if usd is None else f"{usd:.2f} USD"
+    print_text(
+        f"{plan}\nabout {usage.calls} calls, {usage.input_tokens} + {usage.output_tokens} tokens ({price}), "
+        f"{format_duration(seconds)} at {call_latency_s:g} s per call and {models.concurrent_requests} concurrent requests",
+        err=err,
+    )
+
+
+def _exit(card: JudgeCard, max_failed_share: float) -> None:
+    """Print the first failure of each kind, and exit with the code of a result other than success."""
+    for line in failure_lines(card.outcomes):
+        typer.echo(line, err=True)
+    if any(isinstance(o, Failure) and o.kind == "budget" for o in card.outcomes):
+        typer.echo(
+            "The budget is exhausted, so the card is incomplete. With --cache, a run with a larger budget resumes.",
+            err=True,
+        )
+        raise typer.Exit(ExitCode.BUDGET)
+    counts = JudgedCounts()
+    counts.add(card.outcomes)
+    if (reason := describe_excess(counts, max_failed_share)) is not None:
+        typer.echo(f"exit code 3: {reason}", err=True)
+        raise typer.Exit(ExitCode.INFRASTRUCTURE)

@@ -1,0 +1,325 @@
+"""The plan of a judge card: samples, labels, runs and their cost. Planning does not call a judge."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from ragstone._util.run_async import run_async
+from ragstone.data import SampleSource, iter_rows, read_samples
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.metrics import EmbedderMetric, Metric, ReaderMetric, all_metrics, check_sample, resolve_metrics
+from ragstone.research._card.conditions import CONDITIONS, DEFAULT_CONDITIONS, Condition, Run, reordered
+from ragstone.research._card.wordings import N_WORDINGS
+from ragstone.research._validation.labels import Label, read_labels
+from ragstone.schema import Sample, Usage
+from ragstone.scoring import estimate_run
+from ragstone.stats import fisher_interval
+
+__all__ = ["FUSED", "CardPlan", "plan_judge_card"]
+
+FUSED: Final[Mapping[str, str]] = {f"ccrs.{name}": f"ccrs_fused.{name}" for name in ("cc", "qr", "id", "ac", "ir")}
+"""The metric in one call with the others, by metric in a call of its own."""
+_MIN_LABELS: Final = 10
+_RECOMMENDED: Final = 50
+_EXAMPLE: Final = 0.6
+"""Agreement for which the expected interval is stated."""
+_MOST_ESTIMATED: Final = 200
+_REASON_TOKENS: Final = 200
+"""Reply tokens of reasons, for estimates."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardPlan:
+    """What a judge card will score, and its cost."""
+
+    samples: tuple[Sample, ...]
+    labels: tuple[Label, ...]
+    metrics: tuple[Metric, ...]
+    crossed: tuple[Sample, ...]
+    """Labeled samples that are scored under all conditions."""
+    conditions: tuple[Condition, ...]
+    repeats: int
+    seed: int
+    n_judges: int = 1
+    n_unknown: int = 0
+    """Number of labels of unknown samples."""
+    notes: tuple[str, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    """Estimated calls and tokens of all judges together. Tokens are estimated from characters."""
+
+    @property
+    def n_labeled(self) -> dict[str, int]:
+        """Number of labeled samples, by metric."""
+        return {metric.card.name: len(_labeled(self.labels, metric)) for metric in self.metrics}
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The runs of each judge, in order."""
+        repeats = range(self.repeats)
+        runs = [Run(repeat=repeat) for repeat in repeats]
+        if "wording" in self.conditions:
+            runs += [
+                Run(condition="wording", level=n, repeat=repeat) for n in range(1, N_WORDINGS + 1) for repeat in repeats
+            ]
+        if "order" in self.conditions:
+            runs += [Run(condition="order", level=level) for level in (1, 2)]
+        runs += [Run(condition=name) for name in ("fused", "reasoned") if name in self.conditions]
+        return tuple(runs)
+
+    def samples_of(self, run: Run) -> tuple[Sample, ...]:
+        """Return the samples of a run: all in the first one, otherwise labeled ones, with their passages in its order."""
+        if run == Run():
+            return self.samples
+        if run.condition != "order":
+            return self.crossed
+        return tuple(sample for each in self.crossed if (sample := reordered(each, run, self.seed)) is not None)
+
+    def metrics_of(self, run: Run) -> tuple[Metric, ...]:
+        """Return the metrics of a run."""
+        if run.condition != "fused":
+            return self.metrics
+        return resolve_metrics([FUSED[metric.card.name] for metric in self.metrics if metric.card.name in FUSED])
+
+    @property
+    def n_scored(self) -> int:
+        """Number of scored samples, over all runs and judges."""
+        return self.n_judges * sum(len(self.samples_of(run)) for run in self.runs)
+
+    def __str__(self) -> str:
+        n = max(self.n_labeled.values())
+        judges = "1 judge" if self.n_judges == 1 else f"{self.n_judges} judges"
+        lines = [
+            (
+                f"{n} labeled of {len(self.samples)} samples, {len(self.metrics)} metrics, {judges}, {len(self.runs)} runs each: "
+                f"{', '.join(dict.fromkeys(run.name for run in self.runs))}; repeats: {self.repeats}"
+            ),
+            f"conditions are measured on {len(self.crossed)} labeled samples (--max-crossed)",
+            _describe_width(n),
+            *self.notes,
+        ]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "n_samples": len(self.samples),
+            "n_labeled": self.n_labeled,
+            "n_unknown_labels": self.n_unknown,
+            "n_crossed": len(self.crossed),
+            "metrics": [metric.card.name for metric in self.metrics],
+            "conditions": list(self.conditions),
+            "repeats": self.repeats,
+            "n_judges": self.n_judges,
+            "runs": [
+                {"condition": run.name, "repeat": run.repeat, "n": len(self.samples_of(run))} for run in self.runs
+            ],
+            "notes": list(self.notes),
+        }
+
+
+def plan_judge_card(
+    labels: SampleSource,
+    data: SampleSource | None = None,
+    *,
+    metrics: str | Metric | Sequence[str | Metric] | None = None,
+    conditions: Sequence[str] = DEFAULT_CONDITIONS,
+    repeats: int = 2,
+    max_crossed: int = 50,
+    label_column: str | None = None,
+    fields: Mapping[str, str] | None = None,
+    seed: int = 0,
+    n_judges: int = 1,
+) -> CardPlan:
+    """Check the labels and options of a judge card, and estimate its cost, without calling a judge.
+
+    Args:
+        labels: As for `judge_card`.
+        data: As for `judge_card`.
+        metrics: As for `judge_card`.
+        conditions: As for `judge_card`.
+        repeats: As for `judge_card`.
+        max_crossed: As for `judge_card`.
+        label_column: As for `judge_card`.
+        fields: As for `judge_card`.
+        seed: As for `judge_card`.
+        n_judges: Number of judges.
+
+    Raises:
+        ConfigurationError: If a metric or condition is unknown or cannot be measured, or an option is out of range.
+        DataError: If rows or labels are invalid, labels do not match any sample, or a metric has fewer than 10 labels.
+    """
+    if repeats < 1 or max_crossed < 2:
+        raise ConfigurationError(
+            f"repeats must be at least 1 and max_crossed at least 2, got repeats={repeats!r} and max_crossed={max_crossed!r}"
+        )
+    rows = list(iter_rows(labels))
+    samples, _ = read_samples(rows if data is None else data, fields=fields)
+    chosen = _choose_metrics(metrics, rows)
+    names = [metric.card.name for metric in chosen]
+    found = _of_one_system(read_labels(rows, metrics=names, column=label_column))
+    known = {sample.id for sample in samples}
+    mine = [label for label in found if label.sample_id in known]
+    if not mine:
+        raise DataError(
+            f"no label has the id of a sample (labels: {found[0].sample_id!r}, ...; samples: "
+            f"{', '.join(repr(sample.id) for sample in samples[:3])}, ...). Use the same ids in both files"
+        )
+    _check_applicable(chosen, samples, mine)
+    _check_enough(chosen, mine)
+    selected, notes = _choose_conditions(conditions, names, repeats)
+    if unlabeled := [name for name, metric in zip(names, chosen, strict=True) if not _labeled(mine, metric)]:
+        notes.append(f"without labels, so without agreement with people: {', '.join(unlabeled)}")
+    labeled = {label.sample_id for label in mine}
+    pool = [sample for sample in samples if sample.id in labeled]
+    if len(pool) > max_crossed:
+        kept = set(random.Random(seed).sample(range(len(pool)), max_crossed))  # noqa: S311
+        pool = [sample for n, sample in enumerate(pool) if n in kept]
+    plan = CardPlan(
+        samples=tuple(samples),
+        labels=tuple(mine),
+        metrics=chosen,
+        crossed=tuple(pool),
+        conditions=selected,
+        repeats=repeats if "repeats" in selected else 1,
+        seed=seed,
+        n_judges=n_judges,
+        n_unknown=len({label.sample_id for label in found} - known),
+        notes=tuple(notes),
+    )
+    return replace(plan, usage=_estimate(plan))
+
+
+def _choose_metrics(given: str | Metric | Sequence[str | Metric] | None, rows: Sequence[Any]) -> tuple[Metric, ...]:
+    """Return the given metrics, otherwise those that the labels name, otherwise `ccrs`."""
+    if given is None:
+        columns = {str(key) for row in rows if isinstance(row, Mapping) for key in (*row, row.get("metric"))}
+        named = [metric.card.name for metric in all_metrics() if metric.card.name in columns and metric.card.asks_judge]
+        given = named or "ccrs"
+    chosen = resolve_metrics(given)
+    for metric in chosen:
+        card = metric.card
+        if not card.asks_judge or isinstance(metric, ReaderMetric | EmbedderMetric):
+            what = "no judge"  # codespell:ignore
+            if card.asks_judge:
+                what = "a reader" if isinstance(metric, ReaderMetric) else "an embedder"
+            raise ConfigurationError(
+                f"{card.name!r} needs {what}, and a judge card describes only the judge. Omit it, or use "
+                "`ragstone validate-metrics` for its scores"
+            )
+        if not math.isfinite(card.high - card.low):
+            raise ConfigurationError(
+                f"{card.name!r} does not have two finite bounds, so a difference cannot be stated in points of its range. Omit it"
+            )
+    return chosen
+
+
+def _of_one_system(labels: Sequence[Label]) -> list[Label]:
+    """Return the labels without their system.
+
+    Raises:
+        DataError: If they belong to several systems.
+    """
+    systems = sorted({label.system for label in labels if label.system is not None})
+    if len(systems) > 1:
+        raise DataError(
+            f"the labels belong to {len(systems)} systems ({', '.join(systems[:3])}), and a judge card needs one answer for each "
+            "id. Keep the labels and samples of one system, or give each answer its own id"
+        )
+    return [replace(label, system=None) for label in labels]
+
+
+def _labeled(labels: Iterable[Label], metric: Metric) -> set[str]:
+    return {label.sample_id for label in labels if label.metric in (None, metric.card.name)}
+
+
+def _check_applicable(metrics: Sequence[Metric], samples: Sequence[Sample], labels: Sequence[Label]) -> None:
+    """Check that each metric applies to at least one of its labeled samples."""
+    for metric in metrics:
+        ids = _labeled(labels, metric)
+        unmet = [check_sample(metric, sample) for sample in samples if sample.id in ids]
+        if unmet and all(unmet):
+            first = unmet[0]
+            raise DataError(
+                f"{metric.card.name} does not apply to any labeled sample: {first.reason if first else ''}. Give the rows with "
+                "these fields as data (--data FILE), or omit the metric (--metrics)"
+            )
+
+
+def _check_enough(metrics: Sequence[Metric], labels: Sequence[Label]) -> None:
+    """Check that each labeled metric has the minimum number of labels."""
+    counts = {metric.card.name: len(_labeled(labels, metric)) for metric in metrics}
+    if not any(counts.values()):
+        raise DataError(
+            f"the labels belong to other metrics than the chosen ones ({', '.join(counts)}). Choose labeled metrics (--metrics)"
+        )
+    if few := {name: n for name, n in counts.items() if 0 < n < _MIN_LABELS}:
+        name, n = min(few.items(), key=lambda item: item[1])
+        raise DataError(
+            f"{name} has {n} labeled samples, and a judge card needs at least {_MIN_LABELS}, better {_RECOMMENDED} to 200. "
+            f"{_describe_width(n)}. Label more samples, or omit the metric (--metrics)"
+        )
+
+
+def _describe_width(n: int) -> str:
+    """Describe the interval to expect from a number of labels."""
+    # With balanced categories and a chance agreement of 0.5, kappa 0.6 has the standard error 0.8 / sqrt(n).
+    half = min(1.0, 1.96 * 0.8 / math.sqrt(n))
+    ends = fisher_interval(_EXAMPLE, n, kind="spearman")
+    correlation = "any value" if ends is None else f"{ends[0]:.2f} to {ends[1]:.2f}"
+    return (
+        f"with {n} labels, the 95% interval of a kappa of {_EXAMPLE:g} is about {max(-1.0, _EXAMPLE - half):.2f} to "
+        f"{min(1.0, _EXAMPLE + half):.2f}, and that of a correlation of {_EXAMPLE:g} {correlation}"
+    )
+
+
+def _choose_conditions(
+    given: Sequence[str], metrics: Sequence[str], repeats: int
+) -> tuple[tuple[Condition, ...], list[str]]:
+    """Check the conditions, and omit a default that the metrics do not allow."""
+    if unknown := [name for name in given if name not in CONDITIONS]:
+        raise ConfigurationError(
+            f"unknown condition {unknown[0]!r}. Conditions: {', '.join(CONDITIONS)}. Default: {', '.join(DEFAULT_CONDITIONS)}"
+        )
+    selected = [name for name in CONDITIONS if name in given]
+    notes = []
+    if "fused" in selected and not FUSED.keys() & set(metrics):
+        if tuple(given) != DEFAULT_CONDITIONS:
+            raise ConfigurationError(
+                f"the condition 'fused' compares ccrs with ccrs_fused, and the metrics are {', '.join(metrics)}. Add a ccrs metric "
+                "(--metrics), or omit the condition"
+            )
+        selected.remove("fused")
+    if "repeats" in selected and repeats < 2:
+        if tuple(given) != DEFAULT_CONDITIONS:
+            raise ConfigurationError(
+                "the condition 'repeats' needs at least 2 repeats, got 1. Set --repeats, or omit it"
+            )
+        selected.remove("repeats")
+    if omitted := [name for name in CONDITIONS if name not in selected]:
+        notes.append(f"not measured: {', '.join(omitted)} (--conditions)")
+    return tuple(selected), notes
+
+
+def _estimate(plan: CardPlan) -> Usage:
+    """Estimate calls and tokens of all runs of all judges."""
+    cache: dict[tuple[tuple[str, ...], int], Usage] = {}
+    calls = tokens_in = tokens_out = 0.0
+    for run in plan.runs:
+        samples, metrics = plan.samples_of(run), plan.metrics_of(run)
+        if not samples:
+            continue
+        part = samples[:: math.ceil(len(samples) / _MOST_ESTIMATED)]
+        key = (tuple(metric.card.name for metric in metrics), len(samples))
+        if key not in cache:
+            cache[key] = run_async(estimate_run(part, metrics)).usage
+        scale, usage = len(samples) / len(part), cache[key]
+        reasons = _REASON_TOKENS if run.condition == "reasoned" else 0
+        calls += scale * usage.calls
+        tokens_in += scale * usage.input_tokens
+        tokens_out += scale * (usage.output_tokens + reasons * usage.calls)
+    n = plan.n_judges
+    return Usage(calls=round(n * calls), input_tokens=round(n * tokens_in), output_tokens=round(n * tokens_out))

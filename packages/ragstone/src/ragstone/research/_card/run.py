@@ -1,0 +1,231 @@
+"""`judge_card`: scores the samples of a plan under all conditions, with each judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+
+from ragstone._util.run_async import run_async
+from ragstone.data import SampleSource
+from ragstone.errors import ConfigurationError, JudgeError
+from ragstone.experiments import Experiment, aevaluate
+from ragstone.judges import Judge, judge_from, repeat_replies
+from ragstone.metrics import Metric
+from ragstone.research._card.build import build_card
+from ragstone.research._card.conditions import DEFAULT_CONDITIONS, Run, judge_of
+from ragstone.research._card.plan import CardPlan, plan_judge_card
+from ragstone.research._card.report import JudgeCard
+from ragstone.research._validation.labels import LabelOptions
+from ragstone.schema import Failure, NotApplicable, Score
+
+__all__ = ["judge_card"]
+
+AnyOutcome = Score | NotApplicable | Failure
+
+
+def judge_card(
+    labels: SampleSource,
+    data: SampleSource | None = None,
+    *,
+    judge: str | Judge | Sequence[str | Judge],
+    metrics: str | Metric | Sequence[str | Metric] | None = None,
+    conditions: Sequence[str] = DEFAULT_CONDITIONS,
+    repeats: int = 2,
+    max_crossed: int = 50,
+    label_column: str | None = None,
+    label_range: tuple[float, float] | None = None,
+    threshold: float | None = None,
+    flip_threshold: float = 0.1,
+    fields: Mapping[str, str] | None = None,
+    n_resamples: int = 2000,
+    confidence_level: float = 0.95,
+    seed: int = 0,
+    concurrency: int = 16,
+    deadline_s: float = 120.0,
+    max_outage_s: float = 300.0,
+    stop_early: bool = True,
+    closes_judges: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    on_outcomes: Callable[[Sequence[AnyOutcome]], None] | None = None,
+) -> JudgeCard:
+    """Measure from human labels how far the scores of judges can be trusted.
+
+    Each judge scores all samples once. On at most `max_crossed` labeled samples, it also scores under each condition: with two
+    paraphrases of every task, with the passages in two other orders, again, with `ccrs_fused`, and with its reasons first. The
+    wordings are crossed with samples, judges and repeats, so that the variance can be split.
+
+    Args:
+        labels: Human labels, as for `validate_metrics`: 50 to 200 are recommended.
+        data: Samples to score, of which the labeled ones should be a random sample. Samples without a label are used for the
+            estimated human mean only. None: the rows of `labels` are the samples.
+        judge: One or several judges, each in a form of `evaluate`.
+        metrics: Names, groups or metric objects that call the judge. None: those that the labels name, otherwise "ccrs".
+        conditions: Names out of "wording", "order", "repeats", "fused" and "reasoned".
+        repeats: Number of times that the usual wording and each paraphrase are scored.
+        max_crossed: Maximum number of labeled samples that are scored under the conditions, drawn with `seed`.
+        label_column: Name of the label column, if it is not detected.
+        label_range: Lowest and highest possible label, as for `validate_metrics`.
+        threshold: Score from which a sample is positive, for yes/no labels.
+        flip_threshold: Two scores of a sample differ if their difference is above this share of the metric's range.
+        fields: The data's column names by Ragstone's field names, for unknown column names.
+        n_resamples: Number of bootstrap resamples.
+        confidence_level: Confidence level of all intervals.
+        seed: Seed of all random numbers.
+        concurrency: Number of samples scored concurrently.
+        deadline_s: Seconds after which a sample's unfinished metrics fail.
+        max_outage_s: Seconds to wait for a judge that is unavailable.
+        stop_early: Stop if a judge fails systematically.
+        closes_judges: Also close judges that were passed as objects.
+        progress: Called with (finished samples, all samples). A sample counts once in each run of each judge.
+        on_outcomes: Called with the outcomes of each sample.
+
+    Raises:
+        ConfigurationError: If a judge, metric or condition is unknown, a judge is given twice, or an option is out of range.
+        DataError: If rows or labels are invalid, labels do not match any sample, or a metric has fewer than 10 labels.
+        JudgeError: If a judge is unavailable, or fails systematically.
+
+    Source:
+        Agreement: see `validate_metrics`. Variance: `ragstone.stats.split_variance`.
+
+    Example:
+        ```python
+        card = judge_card("labels.csv", "samples.jsonl", judge=["http://localhost:8000/v1", "openai:gpt-4o-mini"])
+        print(card)
+        ```
+    """
+    if not (0 < confidence_level < 1 and n_resamples >= 1 and 0 <= flip_threshold < 1):
+        raise ConfigurationError(
+            "confidence_level must be in (0, 1), n_resamples at least 1 and flip_threshold in [0, 1), got "
+            f"{confidence_level!r}, {n_resamples!r} and {flip_threshold!r}"
+        )
+    given = [judge] if isinstance(judge, str | Judge) else list(judge)
+    judges = _read_judges(given)
+    plan = plan_judge_card(
+        labels,
+        data,
+        metrics=metrics,
+        conditions=conditions,
+        repeats=repeats,
+        max_crossed=max_crossed,
+        label_column=label_column,
+        fields=fields,
+        seed=seed,
+        n_judges=len(judges),
+    )
+    options = LabelOptions(
+        label_range=label_range,
+        threshold=threshold,
+        n_resamples=n_resamples,
+        confidence_level=confidence_level,
+        seed=seed,
+    )
+    for each in judges:
+        for run in plan.runs:
+            judge_of(each, run)
+    to_close = [each for each, spec in zip(judges, given, strict=True) if closes_judges or isinstance(spec, str)]
+    scorer = _Runs(
+        plan,
+        concurrency=concurrency,
+        deadline_s=deadline_s,
+        max_outage_s=max_outage_s,
+        stop_early=stop_early,
+        progress=progress,
+        on_outcomes=on_outcomes,
+    )
+    scored = run_async(scorer.score_all(judges, to_close))
+    return build_card(plan, scored, options, flip_threshold=flip_threshold)
+
+
+def _read_judges(given: Sequence[str | Judge]) -> list[Judge]:
+    """Create the judges.
+
+    Raises:
+        ConfigurationError: If no judge is given, or one is given twice.
+    """
+    if not given:
+        raise ConfigurationError("a judge card needs at least one judge. Name it with judge= (--judge)")
+    judges = [judge_from(spec) for spec in given]
+    seen: set[tuple[str, str]] = set()
+    for spec, each in zip(given, judges, strict=True):
+        key = (each.identity.name, each.identity.hash)
+        if key in seen or any(other is each for other in judges[: judges.index(each)]):
+            shown = spec if isinstance(spec, str) else each.identity.name
+            raise ConfigurationError(
+                f"the judge {shown!r} is given twice. Name each judge once; --repeats N scores several times with one judge"
+            )
+        seen.add(key)
+    return judges
+
+
+class _Runs:
+    """Scores all runs of all judges."""
+
+    def __init__(
+        self,
+        plan: CardPlan,
+        *,
+        concurrency: int,
+        deadline_s: float,
+        max_outage_s: float,
+        stop_early: bool,
+        progress: Callable[[int, int], None] | None,
+        on_outcomes: Callable[[Sequence[AnyOutcome]], None] | None,
+    ) -> None:
+        self._plan = plan
+        self._concurrency = concurrency
+        self._deadline_s = deadline_s
+        self._max_outage_s = max_outage_s
+        self._stop_early = stop_early
+        self._progress = progress
+        self._on_outcomes = on_outcomes
+        self._n_done = 0
+
+    async def score_all(
+        self, judges: Sequence[Judge], to_close: Sequence[Judge]
+    ) -> list[tuple[Judge, dict[Run, Experiment]]]:
+        """Score all runs. After a budget is exhausted, the rest is not scored.
+
+        Raises:
+            JudgeError: If a judge is unavailable, or fails systematically.
+        """
+        async with AsyncExitStack() as closing:
+            for judge in to_close:
+                closing.push_async_callback(judge.aclose)
+            scored: list[tuple[Judge, dict[Run, Experiment]]] = [(judge, {}) for judge in judges]
+            for judge, runs in scored:
+                for run in self._plan.runs:
+                    if not self._plan.samples_of(run):
+                        continue
+                    runs[run] = done = await self._score(judge, run)
+                    if any(isinstance(o, Failure) and o.kind == "budget" for o in done.outcomes):
+                        return scored
+            return scored
+
+    async def _score(self, judge: Judge, run: Run) -> Experiment:
+        samples = self._plan.samples_of(run)
+        before = self._n_done
+        with repeat_replies(run.repeat):
+            done = await aevaluate(
+                samples,
+                self._plan.metrics_of(run),
+                judge=judge_of(judge, run),
+                concurrency=self._concurrency,
+                deadline_s=self._deadline_s,
+                max_outage_s=self._max_outage_s,
+                stop_early=self._stop_early,
+                cluster=None,
+                progress=lambda n, _: self._report(before + n),
+                on_outcomes=self._on_outcomes,
+            )
+        if done.judge_unavailable:
+            raise JudgeError(
+                f"the judge {done.judge.name} did not answer for longer than max_outage_s={self._max_outage_s:g} (--max-outage). "
+                "When it is available, run the same command again. With a reply cache (--cache) it does not repeat calls",
+                kind="unavailable",
+            )
+        return done
+
+    def _report(self, n_done: int) -> None:
+        self._n_done = n_done
+        if self._progress is not None:
+            self._progress(n_done, self._plan.n_scored)
