@@ -12,8 +12,8 @@ import pytest
 import ragstone
 from ragstone.errors import ConfigurationError, DataError, JudgeError, StoreError
 from ragstone.research import build_dataset, plan_dataset
-from ragstone.research._dataset.journal import Journal
 from ragstone.research._dataset.prompts import find_unsupported_numbers
+from ragstone.research._journal import Journal
 from ragstone.testing import FakeJudge
 
 HARBOUR = "The lighthouse of Northport was built in 1884. It is 31 metres tall.\n\nFerries leave at seven and at noon."
@@ -288,7 +288,7 @@ def test_two_builds_at_once_in_one_folder(folder):
     (folder / "set").mkdir()
     with (
         Journal(folder / "set" / "journal.jsonl"),
-        pytest.raises(ConfigurationError, match="is building in"),
+        pytest.raises(ConfigurationError, match="is running in"),
     ):
         build_dataset("docs", "set", judge=writing())
 

@@ -8,9 +8,9 @@ import pytest
 
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.research._dataset.documents import Document, read_documents
-from ragstone.research._dataset.journal import Journal
 from ragstone.research._dataset.prompts import distinct_questions
 from ragstone.research._dataset.spans import find_similar_spans, sections_of, spans_of, verify
+from ragstone.research._journal import Journal
 
 HARBOUR = "The lighthouse of Northport was built in 1884. It is 31 metres tall.\n\nFerries leave at seven and at noon."
 MARKET = "The market of Northport is held on Fridays. It sells fish and bread."

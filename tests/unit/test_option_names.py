@@ -13,7 +13,15 @@ import ragstone
 from command_line import app
 from ragstone.judges import ChatReader, ConnectionOptions, embedder_from, judge_from
 from ragstone.replay import areplay_traces
-from ragstone.research import build_dataset, correlate_udcg, fit_udcg, rank_udcg, topicality, validate_metrics
+from ragstone.research import (
+    build_dataset,
+    correlate_udcg,
+    fit_udcg,
+    rank_udcg,
+    run_udcg_experiment,
+    topicality,
+    validate_metrics,
+)
 from ragstone.worker import ScoringSetup, Worker
 
 PYTHON: dict[str, tuple[Callable[..., Any], ...]] = {
@@ -27,6 +35,7 @@ PYTHON: dict[str, tuple[Callable[..., Any], ...]] = {
     "udcg fit": (fit_udcg,),
     "udcg correlate": (correlate_udcg,),
     "udcg rank": (rank_udcg,),
+    "udcg experiment": (run_udcg_experiment,),
 }
 """The functions that a command stands for."""
 
@@ -60,6 +69,7 @@ def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
 
 COMMANDS = dict(commands(typer.main.get_command(app)))
 OF_OBJECTS = {
+    "second-judge-": {"model"},
     "judge-": {*inspect.signature(judge_from).parameters, "model", "api_key_env"},
     "embedder-": {*inspect.signature(embedder_from).parameters, "model", "api_key_env"},
     "reader-": {*inspect.signature(ChatReader.__init__).parameters, "api_key_env"},

@@ -58,8 +58,12 @@ TracesOption = Annotated[
 ]
 
 
-def load_app(spec: str) -> Any:
-    """Import an application by `MODULE:NAME`, with the current directory on the import path as for `python -m`.
+def load_app(spec: str, *, option: str = "--app") -> Any:
+    """Import an object by `MODULE:NAME`, with the current directory on the import path as for `python -m`.
+
+    Args:
+        spec: The text.
+        option: Option that it is the value of, for messages.
 
     Raises:
         ConfigurationError: If the text has another form, or the module or the name does not exist.
@@ -67,7 +71,7 @@ def load_app(spec: str) -> Any:
     module_name, separator, path = spec.partition(":")
     if not (separator and module_name and path) or module_name.endswith(".py") or "/" in module_name:
         raise ConfigurationError(
-            f"--app must be MODULE:NAME, got {spec!r}. Example: --app rag.chain:ask for rag/chain.py"
+            f"{option} must be MODULE:NAME, got {spec!r}. Example: {option} rag.chain:ask for rag/chain.py"
         )
     here = str(Path.cwd())
     if here not in sys.path:
@@ -77,22 +81,22 @@ def load_app(spec: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not (module_name == error.name or module_name.startswith(f"{error.name}.")):
             raise ConfigurationError(
-                f"--app {spec!r}: importing {module_name!r} failed, because {error.name!r} is not installed. Run ragstone in "
+                f"{option} {spec!r}: importing {module_name!r} failed, because {error.name!r} is not installed. Run ragstone in "
                 "the application's environment"
             ) from error
         raise ConfigurationError(
-            f"--app {spec!r}: the module {module_name!r} was not found in {here} or among the installed packages. Run the "
+            f"{option} {spec!r}: the module {module_name!r} was not found in {here} or among the installed packages. Run the "
             "command in the directory that contains it"
         ) from error
     except Exception as error:
         raise ConfigurationError(
-            f"--app {spec!r}: importing {module_name!r} raised {type(error).__name__}: {error}"
+            f"{option} {spec!r}: importing {module_name!r} raised {type(error).__name__}: {error}"
         ) from error
     for name in path.split("."):
         if not hasattr(found, name):
             names = ", ".join(sorted(n for n, item in vars(found).items() if callable(item) and not n.startswith("_")))
             raise ConfigurationError(
-                f"--app {spec!r}: {module_name!r} does not have {path!r}. Its functions and classes: {names or 'none'}"
+                f"{option} {spec!r}: {module_name!r} does not have {path!r}. Its functions and classes: {names or 'none'}"
             )
         found = getattr(found, name)
     return found

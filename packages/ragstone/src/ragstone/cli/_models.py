@@ -157,6 +157,17 @@ class JudgeOptions:
         if self.cache is not None:
             os.environ["RAGSTONE_CACHE"] = str(self.cache)
 
+    def build_second_judge(self, url: str, model: str | None) -> Judge:
+        """Build another judge with the same limits, which shares the budget.
+
+        Raises:
+            ConfigurationError: If a value is invalid.
+        """
+        options = merge_endpoint(
+            "judge", {}, url=url, model=model, api_key_env=None, limits=self._limits, max_tokens=self.judge_max_tokens
+        )
+        return options.build_judge()
+
     def judge_or_none(self) -> Judge | None:
         """Build the judge that an option, a table or `RAGSTONE_JUDGE` names, or return None."""
         return self.build_judge() if self.of_judge.url or os.environ.get("RAGSTONE_JUDGE") else None

@@ -1,4 +1,4 @@
-"""`ragstone udcg`: fit UDCG's weights, correlate it with answer quality, rank passages by utility."""
+"""`ragstone udcg`: fit UDCG's weights, correlate it with answer quality, rank passages, repeat the experiments."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from ragstone.cli._models import ModelOptions, takes_models
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, progress_bar
 from ragstone.cli._panels import LIMITS, OUTPUT, STATISTICS
+from ragstone.cli._udcg_experiment import experiment_command
 from ragstone.errors import ConfigurationError
 
 __all__ = ["udcg_app"]
 
 udcg_app = typer.Typer(
-    help="UDCG: fit its weights, correlate it with graded answers, rank passages by utility.", no_args_is_help=True
+    help="UDCG: fit its weights, correlate it with graded answers, rank passages by utility, repeat its experiments.",
+    no_args_is_help=True,
 )
+udcg_app.command(name="experiment")(experiment_command)
 
 FileArgument = Annotated[
     Path, typer.Argument(help="Rows with query and contexts, several per query: JSONL, JSON, CSV or Parquet.")

@@ -44,6 +44,7 @@ from ragstone.judges._protocol import (
     TextReply,
     is_baseline,
 )
+from ragstone.judges._protocol import ExactReader as ExactReader
 from ragstone.judges._protocol import Preparable as Preparable
 from ragstone.judges._render import Message
 from ragstone.judges.dry_run import DryRunEmbedder as DryRunEmbedder

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AbstentionEstimate",
     "Embedder",
+    "ExactReader",
     "JsonReply",
     "Judge",
     "JudgeIdentity",
@@ -223,6 +224,20 @@ class Embedder(Protocol):
 
     async def aclose(self) -> None:
         """Close connections. Further calls have no effect."""
+        ...
+
+
+@runtime_checkable
+class ExactReader(Reader, Protocol):
+    """A reader that also provides the probability of a given answer."""
+
+    async def answer_logprob(self, query: str, passages: Sequence[str], answer: str) -> float:
+        """Return the log-probability that the reader's answer starts with a text.
+
+        Raises:
+            ConfigurationError: If the endpoint does not provide it.
+            JudgeError: If no usable reply is received.
+        """
         ...
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypedDict, get_args
 from ragstone.errors import ConfigurationError, JudgeReplyError
 from ragstone.judges._abstention.bound import read_bound
 from ragstone.judges._abstention.draws import REFUSAL_TASK, MonteCarloSampler
-from ragstone.judges._abstention.exact import ExactSequence
+from ragstone.judges._abstention.exact import ExactSequence, read_logprob
 from ragstone.judges._abstention.prompt import PromptSource, ReaderPrompt
 from ragstone.judges._abstention.recognize import AbstentionMatcher, phrases_from
 from ragstone.judges._model import (
@@ -293,6 +293,26 @@ class ChatReader:
                 raw=completion.text,
             )
         return TextReply(text=text, usage=meter.total)
+
+    async def answer_logprob(self, query: str, passages: Sequence[str], answer: str) -> float:
+        """Return the log-probability (at most 0) that the reader's answer starts with a text, in its usual tokens.
+
+        Raises:
+            ConfigurationError: If the endpoint does not provide exact probabilities.
+            JudgeError: If no usable reply is received.
+        """
+        with metered() as meter:
+            try:
+                exact = find_exact_route(self.model, await self.model.capabilities())
+                if exact is None:
+                    raise ConfigurationError(
+                        f"{self.model.name} does not provide the probability of a given answer. Use a vLLM server or "
+                        "vllm:MODEL as reader. `ragstone doctor` shows what an endpoint provides"
+                    )
+                model, route = exact
+                return await read_logprob(model, self._prompt.messages(query, passages), answer, route=route)
+            finally:
+                self._spent.total += meter.total
 
     def is_abstention(self, reply: str) -> bool:
         """Return whether a reply is an abstention: whether it starts with a phrase, in any formatting.

@@ -9,6 +9,7 @@ from ragstone.metrics._registry import all_metrics, resolve_metrics
 from ragstone.metrics._registry import bind_embedder as bind_embedder
 from ragstone.metrics._registry import bind_reader as bind_reader
 from ragstone.metrics._relevance import LabelMode as LabelMode
+from ragstone.metrics._relevance import label_of as label_of
 from ragstone.metrics._shared import compute_once
 from ragstone.metrics._shared import share_work as share_work
 from ragstone.metrics._utility import PassageUtility as PassageUtility

@@ -14,6 +14,9 @@ from ragstone.research._dataset.plan import plan_dataset
 from ragstone.research._topicality import topicality
 from ragstone.research._udcg.ask import erag_scores
 from ragstone.research._udcg.correlate import correlate_udcg
+from ragstone.research._udcg.experiment.plan import ExperimentPlan as ExperimentPlan
+from ragstone.research._udcg.experiment.run import UdcgExperiment as UdcgExperiment
+from ragstone.research._udcg.experiment.run import plan_udcg_experiment, run_udcg_experiment
 from ragstone.research._udcg.fit import fit_udcg
 from ragstone.research._udcg.rank import best_passages, rank_udcg
 from ragstone.research._validation.evaluate import validate_metrics
@@ -28,7 +31,9 @@ __all__ = [
     "judge_card",
     "plan_dataset",
     "plan_judge_card",
+    "plan_udcg_experiment",
     "rank_udcg",
+    "run_udcg_experiment",
     "topicality",
     "validate_metrics",
 ]

@@ -13,7 +13,7 @@ from ragstone.judges._model import AsyncOnce, ExactModel, ReplyLogprobs
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
 
-__all__ = ["CERTAIN", "ExactReading", "ExactSequence"]
+__all__ = ["CERTAIN", "ExactReading", "ExactSequence", "read_logprob"]
 
 CERTAIN: Final = 0.999999
 """Confidence level of an interval that certainly contains its value, because 1 is not a valid level."""
@@ -166,6 +166,21 @@ class ExactSequence:
             variants=variants,
             end=await self._model.end_id(),
         )
+
+
+async def read_logprob(
+    model: ExactModel, messages: Sequence[Message], reply: str, *, route: Literal["chain", "prefill", "echo"]
+) -> float:
+    """Read the log-probability that a reply starts with the tokenizer's own tokens of a text.
+
+    Raises:
+        JudgeError: If no reply is received, or a reply without the requested probabilities.
+    """
+    if route != "chain":
+        return math.fsum((await model.reply_logprobs(messages, reply)).logprobs)
+    prompt, ids = await model.chat_ids(messages), await model.text_ids(reply)
+    rows = await model.next_logprobs([[*prompt, *ids[:size]] for size in range(len(ids))], [[token] for token in ids])
+    return math.fsum(row[token] for row, token in zip(rows, ids, strict=True))
 
 
 class _Tokenizer:

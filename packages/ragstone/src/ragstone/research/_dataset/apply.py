@@ -13,8 +13,9 @@ from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Judge, judge_from
 from ragstone.research._dataset.draft import DATASET, DRAFT, JOURNAL, Draft, DraftItem, only, read_draft, write_rows
-from ragstone.research._dataset.journal import Journal, JournaledJudge, prepared
+from ragstone.research._dataset.journal import JournaledJudge, prepared
 from ragstone.research._dataset.review import MAX_TEXT, REVIEW, Key, read_review, texts_of
+from ragstone.research._journal import Journal
 
 __all__ = ["DatasetReview", "apply_review"]
 

@@ -13,10 +13,11 @@ from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge, judge_from, metered
 from ragstone.metrics.crux import ETA
 from ragstone.research._dataset.draft import DATASET, DRAFT, JOURNAL, Draft, Rows, folder_of, write_json, write_rows
-from ragstone.research._dataset.journal import PASSING, Journal, JournaledJudge, prepared
+from ragstone.research._dataset.journal import JournaledJudge, prepared
 from ragstone.research._dataset.making import ItemBuilder
 from ragstone.research._dataset.plan import DatasetPlan, Paths, plan_dataset
 from ragstone.research._dataset.review import REVIEW, edited, write_review
+from ragstone.research._journal import PASSING, Journal
 from ragstone.schema import Usage
 
 __all__ = ["DatasetBuild", "build_dataset"]

@@ -1,151 +1,27 @@
-"""A journal of judge replies, so that no judge call is repeated."""
+"""Judge calls of a dataset's build, with a journal of their replies."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
-import os
-from collections.abc import Callable, Coroutine, Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from ragstone._util.filelock import FileLock
-from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.judges import Judge, Preparable, Prompt
 from ragstone.metrics.crux import RATING_TASK, rate_answerability
+from ragstone.research._journal import Journal, JournaledCalls
 
-__all__ = ["PASSING", "Journal", "JournaledJudge", "key_of", "prepared"]
+__all__ = ["JournaledJudge", "key_of", "prepared"]
 
-_ANSWER: Final = "answer"
-_PLAN: Final = "plan"
+T = TypeVar("T")
 
 
 def key_of(judge_hash: str, prompt: Prompt) -> str:
     """Return the key of a judge call: a hash of judge, prompt and texts."""
     parts = [judge_hash, prompt.construct, prompt.task, *([name, value] for name, value in prompt.fields.items())]
     return hashlib.sha256(json.dumps(parts, ensure_ascii=True).encode()).hexdigest()[:32]
-
-
-class Journal:
-    """An append-only JSONL file of judge replies with one owner at a time, used in a `with` block.
-
-    Each reply is written as one line in one write. If a kill leaves an incomplete last line, it is removed when the file is
-    opened, and only this judge call is repeated.
-
-    Args:
-        path: The file. It is created if missing.
-
-    Raises:
-        ConfigurationError: If another process uses the file, or it cannot be written.
-        DataError: If the file is not a journal, or a line before the last is damaged.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = FileLock(path.with_suffix(".lock"))
-        self._answers: dict[str, Any] = {}
-        self._fd: int | None = None
-        self.plan: dict[str, Any] | None = None
-        """Documents and judge of the last run, or None before the first."""
-
-    def __enter__(self) -> Self:
-        try:
-            self._own()
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-            os.ftruncate(self._fd, self._load(self._path.read_bytes()))
-        except OSError as error:
-            self.close()
-            raise ConfigurationError(
-                f"the journal {str(self._path)!r} cannot be written: {error.strerror or error}"
-            ) from error
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __len__(self) -> int:
-        """Return the number of replies."""
-        return len(self._answers)
-
-    def __contains__(self, key: str) -> bool:
-        """Return whether the journal has a reply for a key."""
-        return key in self._answers
-
-    def answer(self, key: str) -> Any:
-        """Return the reply for a key."""
-        return self._answers[key]
-
-    def append(self, key: str, value: Any) -> None:
-        """Write a reply. After this returns, a kill of the process does not lose it."""
-        self._append({"kind": _ANSWER, "key": key, "value": value})
-        self._answers[key] = value
-
-    def record_run(self, plan: dict[str, Any]) -> None:
-        """Write documents and judge of this run if they differ from the last run."""
-        if plan != self.plan:
-            self._append({"kind": _PLAN, "plan": plan})
-            self.plan = plan
-
-    def close(self) -> None:
-        """Close the file and release the lock. Can be called twice."""
-        fd, self._fd = self._fd, None
-        if fd is not None:
-            os.close(fd)
-        self._lock.release()
-
-    def _own(self) -> None:
-        if not self._lock.acquire():
-            raise ConfigurationError(
-                f"process {self._lock.owner()} is building in {str(self._path.parent)!r}. Wait, or give another directory."
-            )
-
-    def _append(self, record: dict[str, Any]) -> None:
-        assert self._fd is not None  # noqa: S101  used in a `with` block
-        line = (json.dumps(record) + "\n").encode()
-        size = os.fstat(self._fd).st_size
-        try:
-            written = os.write(self._fd, line)
-        except OSError as error:
-            raise StoreError(f"the journal {str(self._path)!r} cannot be written: {error.strerror or error}") from error
-        if written < len(line):
-            # Remove the incomplete line, so that the next one starts on a new line.
-            os.ftruncate(self._fd, size)
-            raise StoreError(
-                f"only {written} of {len(line)} bytes could be written to the journal {str(self._path)!r}. Check for free "
-                "disk space."
-            )
-
-    def _load(self, data: bytes) -> int:
-        """Load all complete lines, and return the end of the last one."""
-        end = data.rfind(b"\n") + 1
-        for number, line in enumerate(data[:end].split(b"\n")[:-1], start=1):
-            try:
-                record = json.loads(line)
-                if record["kind"] == _PLAN:
-                    self.plan = dict(record["plan"])
-                elif record["kind"] == _ANSWER:
-                    self._answers[str(record["key"])] = record["value"]
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
-                raise DataError(
-                    f"line {number} of {str(self._path)!r} is damaged ({error}). Remove the line to repeat its judge call, or "
-                    "give another directory."
-                ) from error
-        return end
-
-
-T = TypeVar("T")
-
-PASSING: Final = frozenset({"budget", "unavailable", "timeout"})
-"""Kinds of temporary failures, after which running the same command again may succeed."""
 
 
 class JournaledJudge:
@@ -159,17 +35,17 @@ class JournaledJudge:
 
     def __init__(self, judge: Judge, journal: Journal, *, concurrency: int) -> None:
         self.judge = judge
-        self._journal = journal
-        self._slots = asyncio.Semaphore(concurrency)
-        self._work: dict[str, asyncio.Task[Any]] = {}
-        self.n_asked = 0
+        self._calls = JournaledCalls(journal, concurrency=concurrency)
+
+    @property
+    def n_asked(self) -> int:
         """Number of judge calls."""
-        self._known: set[str] = set()
+        return self._calls.n_asked
 
     @property
     def n_known(self) -> int:
         """Number of calls answered from the journal."""
-        return len(self._known)
+        return self._calls.n_known
 
     async def ask(self, prompt: Prompt, schema: TypeAdapter[T], *, max_tokens: int) -> T:
         """Ask for a JSON value that matches `schema`.
@@ -181,7 +57,7 @@ class JournaledJudge:
         async def call() -> Any:
             return (await self.judge.ask_json(prompt, schema, max_tokens=max_tokens)).value
 
-        return await self._once(prompt, call, schema.validate_python)
+        return await self._calls.once(key_of(self.judge.identity.hash, prompt), call, schema.validate_python)
 
     async def rate(self, text: str, questions: Sequence[str]) -> tuple[int, ...]:
         """Rate a text for each question.
@@ -196,35 +72,12 @@ class JournaledJudge:
         async def call() -> Any:
             return list((await rate_answerability(self.judge, text, questions)).marks)
 
-        return await self._once(prompt, call, lambda value: _marks(value, len(questions)))
-
-    async def _once(self, prompt: Prompt, call: Callable[[], Coroutine[Any, Any, Any]], read: Callable[[Any], T]) -> T:
         key = key_of(self.judge.identity.hash, prompt)
-        if key in self._journal and key not in self._work:
-            try:
-                known = read(self._journal.answer(key))
-            except (ValidationError, ValueError):
-                pass  # The line was edited and is not a valid reply, so the call is repeated.
-            else:
-                self._known.add(key)
-                return known
-        if key not in self._work:
-            self._work[key] = asyncio.create_task(self._call(key, call))
-        return read(await asyncio.shield(self._work[key]))
-
-    async def _call(self, key: str, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        async with self._slots:
-            self.n_asked += 1
-            value = await call()
-            self._journal.append(key, value)
-        return value
+        return await self._calls.once(key, call, lambda value: _marks(value, len(questions)))
 
     async def aclose(self) -> None:
         """Cancel calls in flight."""
-        for task in self._work.values():
-            task.cancel()
-        await asyncio.gather(*self._work.values(), return_exceptions=True)
-        self._work.clear()
+        await self._calls.aclose()
 
 
 def _marks(value: Any, n: int) -> tuple[int, ...]:

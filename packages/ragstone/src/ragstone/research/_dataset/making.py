@@ -9,7 +9,7 @@ from typing import Any
 
 from ragstone.errors import JudgeError
 from ragstone.research._dataset.draft import Draft, DraftItem, DraftPassage
-from ragstone.research._dataset.journal import PASSING, JournaledJudge
+from ragstone.research._dataset.journal import JournaledJudge
 from ragstone.research._dataset.plan import DatasetPlan, PlannedItem
 from ragstone.research._dataset.prompts import (
     distinct_questions,
@@ -22,6 +22,7 @@ from ragstone.research._dataset.prompts import (
     questions_shape,
 )
 from ragstone.research._dataset.spans import Span
+from ragstone.research._journal import PASSING
 
 __all__ = ["ItemBuilder"]
 

@@ -15,7 +15,7 @@ from ragstone._util.abstains import answer_abstains
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import JudgeError
 from ragstone.judges import Judge, Preparable, Prompt, Reader, UsageMeter, judge_from, metered, reader_from
-from ragstone.metrics import LabelMode, passage_utilities, rouge_l
+from ragstone.metrics import LabelMode, label_of, passage_utilities, rouge_l
 from ragstone.metrics.text import exact_match
 from ragstone.research._udcg.rows import Grade, PassageRating, rating_from, rating_of
 from ragstone.schema import Passage, Sample
@@ -222,6 +222,28 @@ class CachedModels:
             raise utility.error
         self._judged |= utility.label is not None and utility.label.source != "data"
         return rating_of(utility, reader=self.reader.identity.hash, judge=self.judge.identity.hash)
+
+    async def is_relevant(self, sample: Sample, passage: Passage, judge: Judge | None = None) -> bool:
+        """Ask a judge whether a passage is relevant, also if the data say it.
+
+        Args:
+            sample: The sample with the query and the references.
+            passage: The passage.
+            judge: The judge. None means the judge of the utilities.
+
+        Raises:
+            JudgeError: If the reply is unusable.
+        """
+        self._judged |= judge is None
+        label = await label_of(
+            passage,
+            query=sample.query or "",
+            reference=sample.reference,
+            judge=judge or self.judge,
+            mode="judge",
+            threshold=self._threshold,
+        )
+        return label.relevant
 
     async def erag(self, sample: Sample, passage: Passage) -> float:
         """Compute the eRAG score of a passage.

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ragstone._util.run_async import run_async
 from ragstone._util.table import text_table
 from ragstone.data import SampleSource
-from ragstone.errors import MissingExtraError
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode, UdcgTheta
-from ragstone.metrics.ranking import average_precision, hit_rate, ndcg, precision, reciprocal_rank
+from ragstone.research._udcg.columns import SAME, correlate_by_question, metric_columns, theta_column
 from ragstone.research._udcg.complete import RatedContext, complete, warn_small_sample
-from ragstone.research._udcg.rows import PassageRating
-from ragstone.research._udcg.svm import common_length, cross_validated, design_of, need_sklearn
-from ragstone.stats import Estimate, bootstrap_mean, bootstrap_spearman, spearman
+from ragstone.research._udcg.rows import Grade
+from ragstone.stats import Estimate, bootstrap_mean, bootstrap_spearman
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["MetricCorrelation", "UdcgCorrelation", "correlate_udcg"]
-
-_SAME: Final = 12
-"""Decimals to round to, so that sums of the same numbers in another order are ties."""
+__all__ = ["MetricCorrelation", "UdcgCorrelation", "correlate_contexts", "correlate_udcg", "count_grades"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,8 +138,6 @@ def correlate_udcg(
         print(correlate_udcg("graded.jsonl"))
         ```
     """
-    import numpy as np
-
     weights = theta if isinstance(theta, UdcgTheta) or theta is None else UdcgTheta.load(theta)
     rated = run_async(
         complete(
@@ -158,28 +151,45 @@ def correlate_udcg(
             progress=progress,
         )
     )
-    contexts = rated.contexts
-    notes = list(rated.notes)
-    columns = _columns(contexts, gamma)
-    columns = {"udcg": columns["udcg"]} | _theta(contexts, weights, seed, notes) | columns
-    grades = np.array([float(context.rank) for context in contexts])
-    numbers = {question: i for i, question in enumerate(dict.fromkeys(c.question for c in contexts))}
-    clusters = np.array([numbers[context.question] for context in contexts])
-    names = list(columns)
-    per_question = np.array(
-        [row for i in range(len(numbers)) if (row := _correlations(columns, grades, clusters == i)) is not None]
-    ).reshape(-1, len(names))
-    notes += warn_small_sample(per_question.shape[0])
-    with_constants = np.nan_to_num(per_question, nan=0.0)
-    for column, name in enumerate(names):
-        # A metric without values for a question is missing, not constant.
-        absent = np.isnan(per_question[:, column]) & _absent(columns[name], grades, clusters)
-        with_constants[absent, column] = np.nan
-    differences = with_constants[:, [0]] - with_constants
-    table = np.concatenate([per_question, with_constants, differences], axis=1)
-    estimates = bootstrap_mean(table, n_resamples=n_resamples, seed=seed)
-    pooled = _pooled(columns, grades, clusters, n_resamples=n_resamples, seed=seed)
-    n = len(names)
+    found = correlate_contexts(
+        rated.contexts, theta=weights, gamma=gamma, n_resamples=n_resamples, seed=seed, notes=rated.notes
+    )
+    return replace(found, left_out=rated.left_out, errors=rated.errors)
+
+
+def correlate_contexts(
+    contexts: Sequence[RatedContext],
+    *,
+    theta: UdcgTheta | None = None,
+    gamma: float = 1 / 3,
+    more: Mapping[str, NDArray[np.float64]] | None = None,
+    n_resamples: int = 2000,
+    seed: int = 0,
+    notes: Sequence[str] = (),
+) -> UdcgCorrelation:
+    """Correlate retrieval metrics with the grades of complete contexts, as `correlate_udcg` does.
+
+    Args:
+        contexts: The contexts.
+        theta: As for `correlate_udcg`.
+        gamma: As for `correlate_udcg`.
+        more: Values of further metrics for each context, by name.
+        n_resamples: As for `correlate_udcg`.
+        seed: As for `correlate_udcg`.
+        notes: Notes to begin with.
+    """
+    import numpy as np
+
+    all_notes = list(notes)
+    columns = metric_columns(contexts, gamma)
+    learned = theta_column(contexts, theta, seed, all_notes)
+    columns = {"udcg": columns["udcg"]} | learned | columns | dict(more or {})
+    table = correlate_by_question(columns, contexts)
+    all_notes += warn_small_sample(len(table.questions))
+    n = len(table.names)
+    cells = np.concatenate([table.defined, table.all, table.all[:, [0]] - table.all], axis=1)
+    estimates = bootstrap_mean(cells, n_resamples=n_resamples, seed=seed)
+    pooled = _pooled(columns, contexts, n_resamples=n_resamples, seed=seed)
     return UdcgCorrelation(
         metrics=tuple(
             MetricCorrelation(
@@ -189,140 +199,32 @@ def correlate_udcg(
                 pooled=pooled[name],
                 difference=None if i == 0 else estimates[2 * n + i],
             )
-            for i, name in enumerate(names)
+            for i, name in enumerate(table.names)
         ),
-        n_questions=len(numbers),
-        n_one_grade=len(numbers) - per_question.shape[0],
+        n_questions=len(table.questions) + table.n_one_grade,
+        n_one_grade=table.n_one_grade,
         n_contexts=len(contexts),
-        grades={
-            name: sum(context.grade == grade for context in contexts)
-            for name, grade in (
-                ("correct", "correct"),
-                ("partial", "partial"),
-                ("abstained", "abstain"),
-                ("wrong", "wrong"),
-            )
-        },
-        left_out=rated.left_out,
-        errors=rated.errors,
-        notes=tuple(notes),
+        grades=count_grades(contexts),
+        notes=tuple(all_notes),
         seed=seed,
     )
 
 
-def _columns(contexts: Sequence[RatedContext], gamma: float) -> dict[str, NDArray[np.float64]]:
-    """Return each metric's value for each context. UDCG is first, before its sigmoid, which does not change ranks."""
-    import numpy as np
-
-    pools: dict[str, dict[str, PassageRating]] = {}
-    for context in contexts:
-        pools.setdefault(context.question, {}).update({rating.text: rating for rating in context.ratings})
-    rows = []
-    for context in contexts:
-        u = np.array([rating.utility for rating in context.ratings])
-        helped, distracted = float(np.maximum(u, 0).mean()), float(np.minimum(u, 0).mean())
-        known = pools[context.question]
-        texts = [rating.text for rating in context.ratings]
-        graded = {text: rating.gain for text, rating in known.items()}
-        relevant = {text: float(rating.relevant) for text, rating in known.items()}
-        scores = [rating.erag for rating in context.ratings if rating.erag is not None]
-        rows.append(
-            {
-                "udcg": helped + gamma * distracted,
-                "relevance_only": helped,
-                "binary": float(np.mean([rating.relevant for rating in context.ratings])),
-                # Without relevant passages, all contexts of the question get 0.
-                "ndcg": ndcg(texts, graded, k=len(texts), gain="linear") or 0.0,
-                "map": average_precision(texts, relevant) or 0.0,
-                "mrr": reciprocal_rank(texts, relevant) or 0.0,
-                "precision": precision(texts, relevant) or 0.0,
-                "hits": hit_rate(texts, relevant) or 0.0,
-                "erag": float(np.mean(scores)) if len(scores) == len(context.ratings) else np.nan,
-            }
-        )
-    columns = {name: np.array([row[name] for row in rows], dtype=float) for name in rows[0]}
-    if np.isnan(columns["erag"]).all():
-        del columns["erag"]
-    return columns
-
-
-def _theta(
-    contexts: Sequence[RatedContext], theta: UdcgTheta | None, seed: int, notes: list[str]
-) -> dict[str, NDArray[np.float64]]:
-    """Return UDCG-theta for contexts with its number of passages (NaN for others), or an empty dict and a note."""
-    import numpy as np
-
-    k = theta.k if theta is not None else common_length(contexts)
-    fitting = [i for i, context in enumerate(contexts) if len(context.ratings) == k]
-    values = np.full(len(contexts), np.nan)
-    if theta is not None:
-        values[fitting] = [theta.linear([r.utility for r in contexts[i].ratings]) for i in fitting]
-        source = (
-            "udcg_theta: with the given weights. If they were fitted to these questions, the correlation is too high."
-        )
-    else:
-        try:
-            need_sklearn()
-        except MissingExtraError as error:
-            notes.append(f"udcg_theta is not available: {error}")
-            return {}
-        values[fitting] = cross_validated(design_of([contexts[i] for i in fitting]), seed=seed)
-        source = "udcg_theta: each question with weights fitted to the other questions"
-    if np.isnan(values).all():
-        notes.append(
-            f"udcg_theta is not available: too few questions with contexts of {k} passages and different grades"
-        )
-        return {}
-    notes.append(source)
-    if len(fitting) < len(contexts):
-        notes.append(f"udcg_theta: {len(fitting)} of {len(contexts)} contexts (those with {k} passages)")
-    return {"udcg_theta": values}
-
-
-def _correlations(
-    columns: Mapping[str, NDArray[np.float64]], grades: NDArray[np.float64], rows: NDArray[np.bool_]
-) -> list[float] | None:
-    """Return one question's correlations (NaN for a constant or missing metric), or None if all grades are equal."""
-    import numpy as np
-
-    own = grades[rows]
-    if (own == own[0]).all():
-        return None
-    correlations = []
-    for values in columns.values():
-        of_question = values[rows]
-        known = ~np.isnan(of_question)
-        correlation = spearman(of_question[known].round(_SAME), own[known])
-        correlations.append(np.nan if correlation is None else correlation)
-    return correlations
-
-
-def _absent(values: NDArray[np.float64], grades: NDArray[np.float64], clusters: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Return for each question with different grades whether the contexts with metric values have equal grades or none."""
-    import numpy as np
-
-    absent = []
-    for i in range(int(clusters.max()) + 1):
-        rows = clusters == i
-        own = grades[rows]
-        if (own == own[0]).all():
-            continue
-        known = own[~np.isnan(values[rows])]
-        absent.append(known.size == 0 or bool((known == known[0]).all()))
-    return np.array(absent, dtype=bool)
+def count_grades(contexts: Sequence[RatedContext]) -> dict[str, int]:
+    """Return the number of answers by grade."""
+    names: dict[str, Grade] = {"correct": "correct", "partial": "partial", "abstained": "abstain", "wrong": "wrong"}
+    return {name: sum(context.grade == grade for context in contexts) for name, grade in names.items()}
 
 
 def _pooled(
-    columns: Mapping[str, NDArray[np.float64]],
-    grades: NDArray[np.float64],
-    clusters: NDArray[np.intp],
-    *,
-    n_resamples: int,
-    seed: int,
+    columns: Mapping[str, NDArray[np.float64]], contexts: Sequence[RatedContext], *, n_resamples: int, seed: int
 ) -> dict[str, Estimate | None]:
     import numpy as np
 
+    ranks = np.array([float(context.rank) for context in contexts])
+    numbers = {question: i for i, question in enumerate(dict.fromkeys(context.question for context in contexts))}
+    clusters = np.array([numbers[context.question] for context in contexts])
     complete = [name for name, values in columns.items() if not np.isnan(values).any()]
-    table = np.stack([columns[name].round(_SAME) for name in complete], axis=1)
-    estimates = bootstrap_spearman(table, grades, clusters, n_resamples=n_resamples, seed=seed)
+    table = np.stack([columns[name].round(SAME) for name in complete], axis=1)
+    estimates = bootstrap_spearman(table, ranks, clusters, n_resamples=n_resamples, seed=seed)
     return dict.fromkeys(columns) | dict(zip(complete, estimates, strict=True))

@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from ragstone.errors import MissingExtraError
 from ragstone.research._udcg.complete import RatedContext
@@ -16,11 +16,24 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["C_GRID", "Design", "choose_c", "common_length", "cross_validated", "design_of", "need_sklearn", "solve"]
+__all__ = [
+    "C_GRID",
+    "Design",
+    "Features",
+    "choose_c",
+    "common_length",
+    "cross_validated",
+    "design_of",
+    "need_sklearn",
+    "question_folds",
+    "solve",
+]
 
 C_GRID: Final = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 """Candidates for C, which is divided by the number of questions. With 0.01, the default of SVM-rank, the weights are nearly
 a plain sum of differences. Above 1000 they hardly change."""
+
+Features = Literal["utility", "relevance_only", "binary"]
 
 _OUTER: Final = 5
 _INNER: Final = 3
@@ -32,7 +45,7 @@ class Design:
     """Features, grades and questions of contexts."""
 
     x: NDArray[np.float64]
-    """Features of shape (contexts, 2 * positions): u+ of each position, then u- of each position."""
+    """Features of shape (contexts, 2 * positions): u+ of each position, then u- of each position. Variants have fewer."""
     y: NDArray[np.float64]
     """Grades of the contexts."""
     questions: tuple[NDArray[np.intp], ...]
@@ -68,12 +81,22 @@ def common_length(contexts: Sequence[RatedContext]) -> int:
     return min(counts, key=lambda k: (-counts[k], k))
 
 
-def design_of(contexts: Sequence[RatedContext]) -> Design:
-    """Build the features of contexts with the same number of passages."""
+def design_of(contexts: Sequence[RatedContext], features: Features = "utility") -> Design:
+    """Build the features of contexts with the same number of passages.
+
+    Args:
+        contexts: The contexts.
+        features: "utility" (u+ and u- of each position), "relevance_only" (u+ only) or "binary" (1 for a relevant passage).
+    """
     import numpy as np
 
     u = np.array([[rating.utility for rating in context.ratings] for context in contexts])
-    x = np.concatenate([np.maximum(u, 0), np.minimum(u, 0)], axis=1)
+    if features == "utility":
+        x = np.concatenate([np.maximum(u, 0), np.minimum(u, 0)], axis=1)
+    elif features == "relevance_only":
+        x = np.maximum(u, 0)
+    else:
+        x = np.array([[float(rating.relevant) for rating in context.ratings] for context in contexts])
     y = np.array([float(context.rank) for context in contexts])
     indices: dict[str, list[int]] = {}
     for i, context in enumerate(contexts):
@@ -120,7 +143,7 @@ def choose_c(
     scores: dict[float, float] = {}
     for c in svm_c:
         total = 0.0
-        for held_out in _folds(informative, folds, seed):
+        for held_out in question_folds(informative, folds, seed):
             weights, _ = solve(design, [q for q in informative if q not in held_out], c, seed)
             ranked = design.x @ weights
             total += sum(design.correlation(question, ranked) for question in held_out)
@@ -142,7 +165,7 @@ def cross_validated(design: Design, *, svm_c: Sequence[float] = C_GRID, seed: in
     others = [question for question in range(len(design.questions)) if not design.has_different_grades(question)]
     if len(informative) < 2:
         return scores
-    folds = _folds(informative, _OUTER, seed)
+    folds = question_folds(informative, _OUTER, seed)
     for number, held_out in enumerate(folds):
         training = [question for question in informative if question not in held_out]
         c, _ = choose_c(design, training, svm_c, folds=_INNER, seed=seed)
@@ -154,7 +177,7 @@ def cross_validated(design: Design, *, svm_c: Sequence[float] = C_GRID, seed: in
     return scores
 
 
-def _folds(questions: Sequence[int], n: int, seed: int) -> list[set[int]]:
+def question_folds(questions: Sequence[int], n: int, seed: int) -> list[set[int]]:
     """Split questions randomly into folds of nearly equal size. No fold is empty."""
     import numpy as np
 

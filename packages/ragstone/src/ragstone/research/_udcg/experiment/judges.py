@@ -1,0 +1,99 @@
+"""Agreement of judges, and of the labels in the data, on the relevance of passages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from ragstone.judges import Judge
+from ragstone.research._udcg.experiment.answers import Runner
+from ragstone.research._udcg.experiment.questions import Question
+from ragstone.research._udcg.experiment.tables import Column, ResultTable
+from ragstone.stats import Estimate, bootstrap_interval, landis_koch, mean_interval
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["run_judges"]
+
+
+async def run_judges(
+    runner: Runner, questions: Sequence[Question], judges: Sequence[Judge], *, has_labels: bool
+) -> list[ResultTable]:
+    """Let each judge label the first candidates of each question, and compare the labels.
+
+    Args:
+        runner: Models and settings.
+        questions: The questions.
+        judges: The judges.
+        has_labels: Whether the labels of the questions come from the data, and are compared too.
+    """
+    k = runner.settings.k
+    chosen = runner.eligible("judges", questions)
+    items = [(question, place) for question in chosen for place in range(k)]
+    raters: dict[str, dict[tuple[str, int], bool]] = {}
+    if has_labels:
+        raters["data"] = {(q.id, place): bool(q.labels[place]) for q, place in items}
+    for number, judge in enumerate(judges, start=1):
+
+        async def work(item: tuple[Question, int], judge: Judge = judge) -> bool:
+            question, place = item
+            return await runner.asker.is_relevant(question.sample, question.candidates[place], judge)
+
+        name = judge.identity.name if judge.identity.name not in raters else f"{judge.identity.name} ({number})"
+        raters[name] = {(q.id, place): label for (q, place), label in await runner.each("judges", items, work)}
+    rows = []
+    for first, second in combinations(raters, 2):
+        keys = [key for key in raters[first] if key in raters[second]]
+        pairs = [(raters[first][key], raters[second][key]) for key in keys]
+        rows.append(_row(f"{first} / {second}", pairs, [question for question, _ in keys], runner))
+    return [
+        ResultTable(
+            part="judges",
+            title=f"Agreement on the relevance of the first {k} passages",
+            source="appendix B",
+            columns=(
+                Column(name="raters", title="raters", kind="text"),
+                Column(name="n", title="passages", kind="count"),
+                Column(name="n_questions", title="questions", kind="count"),
+                Column(name="kappa", title="Cohen's kappa [95% CI]"),
+                Column(name="words", title="agreement", kind="text"),
+                Column(name="equal", title="equal labels, % [95% CI]", kind="percent"),
+            ),
+            rows=tuple(rows),
+            notes=(
+                "Intervals resample questions, because passages of one question are not independent.",
+                *runner.notes("judges"),
+            ),
+        )
+    ]
+
+
+def _row(name: str, pairs: Sequence[tuple[bool, bool]], clusters: Sequence[str], runner: Runner) -> tuple[Any, ...]:
+    n = len(set(clusters))
+    if not pairs:
+        return name, 0, 0, None, "-", None
+    settings = runner.settings
+    values = [[float(first), float(second)] for first, second in pairs]
+    options: dict[str, Any] = {"clusters": clusters, "n_resamples": settings.n_resamples, "seed": settings.seed}
+    kappa: Estimate | None
+    try:
+        kappa = bootstrap_interval(values, _kappa, low=-1.0, high=1.0, **options)
+    except ValueError:
+        kappa = None  # All labels of both are equal, so agreement by chance is certain.
+    equal = [float(first == second) for first, second in pairs]
+    share = bootstrap_interval(equal, low=0.0, high=1.0, **options)
+    if share.method == "range":
+        # All resamples are equal, so each question counts once.
+        share = mean_interval([share.value] * n)
+    return name, len(pairs), n, kappa, "undefined" if kappa is None else landis_koch(kappa.value), share
+
+
+def _kappa(pairs: NDArray[np.float64]) -> float:
+    """Compute Cohen's kappa of two columns of zeros and ones, or NaN if all are equal."""
+    first, second = pairs[:, 0].mean(), pairs[:, 1].mean()
+    expected = first * second + (1 - first) * (1 - second)
+    observed = (pairs[:, 0] == pairs[:, 1]).mean()
+    return float("nan") if expected == 1 else float((observed - expected) / (1 - expected))

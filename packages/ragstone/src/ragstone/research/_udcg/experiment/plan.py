@@ -1,0 +1,254 @@
+"""The plan of an experiment: which questions take part, and how many model calls it needs at most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from ragstone.errors import DataError
+from ragstone.research._udcg.experiment.questions import Question, Questions
+from ragstone.research._udcg.experiment.sampling import find_obstacle, position_contexts, sampled_contexts
+from ragstone.research._udcg.experiment.settings import PARTS, ExperimentSettings
+from ragstone.schema import Usage
+
+__all__ = ["ExperimentPlan", "PlannedCalls", "check_parts", "plan_calls"]
+
+_CHARS_PER_TOKEN: Final = 4
+_READER_CHARS: Final = 400
+_JUDGE_CHARS: Final = 2_000
+"""Characters that the instructions add to query, passages and references."""
+_ANSWER_TOKENS: Final = 100
+_LABEL_TOKENS: Final = 4
+_GRADE_TOKENS: Final = 10
+_CORRELATED: Final = frozenset({"correlation", "ablation", "answer-prob"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCalls:
+    """Calls of one kind, at most."""
+
+    what: str
+    calls: int
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentPlan:
+    """The plan of an experiment."""
+
+    parts: Mapping[str, int]
+    """Number of questions that can take part, by part. Without labels it is the maximum."""
+    n_questions: int
+    n_available: int
+    n_candidates: int
+    n_unlabeled: int
+    """Number of candidates whose relevance the judge decides."""
+    left_out: Mapping[str, int]
+    calls: tuple[PlannedCalls, ...]
+    n_recorded: int
+    """Number of replies in the journal. Calls that an earlier run has made are not repeated."""
+    seed: int
+
+    @property
+    def usage(self) -> Usage:
+        """Maximum number of calls and tokens, without replies in the journal and draws."""
+        return Usage(
+            calls=sum(each.calls for each in self.calls),
+            input_tokens=sum(each.input_tokens for each in self.calls),
+            output_tokens=sum(each.output_tokens for each in self.calls),
+        )
+
+    def estimate_seconds(self, *, max_concurrent_requests: int, call_latency_s: float) -> float:
+        """Estimate the duration in seconds for this number of concurrent calls and this latency of a call."""
+        return self.usage.calls * call_latency_s / max_concurrent_requests
+
+    def estimate_usd(self, usd_per_million_tokens: tuple[float, float]) -> float:
+        """Estimate the cost in US dollars at these prices per million input and output tokens."""
+        price_in, price_out = usd_per_million_tokens
+        return (self.usage.input_tokens * price_in + self.usage.output_tokens * price_out) / 1e6
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        total = self.usage
+        return {
+            "parts": dict(self.parts),
+            "n_questions": self.n_questions,
+            "n_available": self.n_available,
+            "n_candidates": self.n_candidates,
+            "n_unlabeled": self.n_unlabeled,
+            "left_out": dict(self.left_out),
+            "planned": [asdict(each) for each in self.calls],
+            "calls": total.calls,
+            "input_tokens": total.input_tokens,
+            "output_tokens": total.output_tokens,
+            "n_recorded": self.n_recorded,
+            "seed": self.seed,
+        }
+
+    def __str__(self) -> str:
+        total = self.usage
+        lines = [
+            f"{self.n_questions} of {self.n_available} questions, {self.n_candidates} candidate passages, seed {self.seed}"
+        ]
+        lines += [f"  {part}: {PARTS[part]}, {n} questions" for part, n in self.parts.items()]
+        if self.n_unlabeled:
+            lines.append(f"{self.n_unlabeled} candidates do not have a label. The judge decides about their relevance")
+        lines += [f"excluded rows, {reason}: {n}" for reason, n in self.left_out.items()]
+        lines.append(f"at most {total.calls} calls, about {total.input_tokens} + {total.output_tokens} tokens:")
+        lines += [f"  {each.what}: {each.calls}" for each in self.calls if each.calls]
+        if any(each.what == "p(abstain)" for each in self.calls):
+            lines.append(
+                "p(abstain) needs 1 or 2 requests, and up to 20 replies (--reader-max-draws) without token probabilities"
+            )
+        if self.n_recorded:
+            lines.append(f"{self.n_recorded} replies of an earlier run are recorded and are not requested again")
+        return "\n".join(lines)
+
+
+def check_parts(questions: Sequence[Question], settings: ExperimentSettings) -> dict[str, int]:
+    """Return the number of questions that can take part in each part.
+
+    Raises:
+        DataError: If it is 0 for a part.
+    """
+    counts = {}
+    for part in settings.parts:
+        sizes = settings.k_values if part == "k" else (settings.k,)
+        reasons = {k: [find_obstacle(question, part, settings, k=k) for question in questions] for k in sizes}
+        for k, obstacles in reasons.items():
+            if all(obstacles):
+                found = ", ".join(f"{obstacles.count(reason)} have {reason}" for reason in dict.fromkeys(obstacles))
+                raise DataError(
+                    f"part {part}: none of {len(questions)} questions can take part with k = {k} ({found}, of the first "
+                    f"{settings.top_n}). Lower k (--k, --k-values), raise top_n, or omit the part"
+                )
+        counts[part] = max(obstacles.count(None) for obstacles in reasons.values())
+    return counts
+
+
+def plan_calls(
+    chosen: Questions,
+    settings: ExperimentSettings,
+    *,
+    parts: Mapping[str, int],
+    n_judges: int,
+    calls_per_reading: int,
+    n_recorded: int,
+) -> ExperimentPlan:
+    """Plan the calls. No model is called.
+
+    Args:
+        chosen: The questions.
+        settings: The settings.
+        parts: Result of `check_parts`.
+        n_judges: Number of judges that label the first candidates again.
+        calls_per_reading: Requests for one p(abstain).
+        n_recorded: Number of replies in the journal.
+    """
+    tally = _Tally()
+    for question in chosen.chosen:
+        _count(question, settings, tally, n_judges=n_judges, calls_per_reading=calls_per_reading)
+    return ExperimentPlan(
+        parts=parts,
+        n_questions=len(chosen.chosen),
+        n_available=chosen.n_available,
+        n_candidates=sum(len(question.candidates) for question in chosen.chosen),
+        n_unlabeled=sum(question.labels.count(None) for question in chosen.chosen),
+        left_out=chosen.left_out,
+        calls=tally.planned(),
+        n_recorded=n_recorded,
+        seed=settings.seed,
+    )
+
+
+class _Tally:
+    """Numbers of calls and characters, by kind."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, list[int]] = {}
+
+    def add(self, what: str, calls: int, chars: float, output_tokens: int) -> None:
+        """Add calls with this mean number of characters and this number of output tokens."""
+        count = self._counts.setdefault(what, [0, 0, 0])
+        count[0] += calls
+        count[1] += round(calls * chars / _CHARS_PER_TOKEN)
+        count[2] += calls * output_tokens
+
+    def planned(self) -> tuple[PlannedCalls, ...]:
+        """Return the kinds in the order in which they were added."""
+        return tuple(
+            PlannedCalls(what=what, calls=calls, input_tokens=tokens, output_tokens=output)
+            for what, (calls, tokens, output) in self._counts.items()
+        )
+
+
+def _count(
+    question: Question, settings: ExperimentSettings, tally: _Tally, *, n_judges: int, calls_per_reading: int
+) -> None:
+    n = len(question.candidates)
+    query = len(question.sample.query or "")
+    reference = sum(map(len, question.sample.reference))
+    passage = sum(len(candidate.text) for candidate in question.candidates) / max(n, 1)
+    judged = _JUDGE_CHARS + query + reference + passage
+    tally.add("relevance labels", question.labels.count(None), judged, _LABEL_TOKENS)
+    rated, answers = _needed(question, settings)
+    tally.add("p(abstain)", len(rated) * calls_per_reading, _READER_CHARS + query + passage, _LABEL_TOKENS)
+    for k, number in answers.items():
+        tally.add("answers", number, _READER_CHARS + query + k * passage, _ANSWER_TOKENS)
+        tally.add("grades", number, _JUDGE_CHARS + query + reference, _GRADE_TOKENS)
+    if settings.erag:
+        tally.add("answers from one passage (eRAG)", len(rated), _READER_CHARS + query + passage, _ANSWER_TOKENS)
+    if "answer-prob" in settings.parts and find_obstacle(question, "answer-prob", settings, k=settings.k) is None:
+        n_references = sum(bool(text.strip()) for text in question.sample.reference)
+        readings = len(_sampled(question, settings, settings.k)) * n_references
+        tally.add("probabilities of references", readings, _READER_CHARS + query + passage, 1)
+    if "judges" in settings.parts and find_obstacle(question, "judges", settings, k=settings.k) is None:
+        tally.add("labels of each judge", settings.k * n_judges, judged, _LABEL_TOKENS)
+
+
+def _needed(question: Question, settings: ExperimentSettings) -> tuple[set[int], dict[int, int]]:
+    """Return the candidates to rate, and the number of answers by number of passages."""
+    answers: dict[int, int] = {}
+    rated: set[int] = set()
+    parts = [part for part in settings.parts if part != "k"]
+    allowed = {part for part in parts if find_obstacle(question, part, settings, k=settings.k) is None}
+    contexts: set[tuple[int, ...]] = set()
+    if "position" in allowed:
+        contexts.update(_positions(question, settings))
+    for k in settings.sizes:
+        is_wanted = k in settings.k_values and "k" in settings.parts
+        is_wanted |= k == settings.k and not allowed.isdisjoint(_CORRELATED)
+        if is_wanted and find_obstacle(question, "k", settings, k=k) is None:
+            rated |= _sampled(question, settings, k)
+            contexts.update(_contexts(question, settings, k))
+    for places in contexts:
+        answers[len(places)] = answers.get(len(places), 0) + 1
+    if "distractors" in allowed:
+        answers[settings.distractors + 1] = answers.get(settings.distractors + 1, 0) + 2
+    if "orders" in allowed:
+        answers[settings.k] = answers.get(settings.k, 0) + 2 + settings.erag
+    if not allowed.isdisjoint({"orders", "distractors"}):
+        rated = set(range(len(question.candidates)))
+    return rated, answers
+
+
+def _positions(question: Question, settings: ExperimentSettings) -> list[tuple[int, ...]]:
+    if question.is_labeled:
+        return position_contexts(question, k=settings.k, seed=settings.seed)
+    # Without labels only the numbers are known.
+    return [(-1 - at, *range(settings.k - 1)) for at in range(settings.k)]
+
+
+def _contexts(question: Question, settings: ExperimentSettings, k: int) -> list[tuple[int, ...]]:
+    if question.is_labeled:
+        return sampled_contexts(question, k=k, n=settings.n_contexts, seed=settings.seed)
+    return [(-1 - at, *[-1] * (k - 1)) for at in range(settings.n_contexts)]
+
+
+def _sampled(question: Question, settings: ExperimentSettings, k: int) -> set[int]:
+    """Return the candidates in sampled contexts."""
+    if question.is_labeled:
+        return {place for places in _contexts(question, settings, k) for place in places}
+    return set(range(len(question.candidates)))

@@ -1,0 +1,426 @@
+"""The experiments of the UDCG paper on a user's own data, with a journal of model replies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from ragstone._util.run_async import run_async
+from ragstone.data import SampleSource
+from ragstone.errors import ConfigurationError
+from ragstone.judges import Judge, Preparable, Reader, judge_from
+from ragstone.research._journal import PASSING, Journal, JournaledCalls
+from ragstone.research._udcg.ask import CachedModels, is_model_configured, open_models
+from ragstone.research._udcg.experiment.answers import Runner, run_distractors, run_orders, run_position
+from ragstone.research._udcg.experiment.correlations import (
+    ContextSet,
+    ablation_tables,
+    answer_prob_table,
+    collect_contexts,
+    correlation_table,
+    k_table,
+    read_answer_probs,
+)
+from ragstone.research._udcg.experiment.judges import run_judges
+from ragstone.research._udcg.experiment.models import RecordedJudge, RecordedReader
+from ragstone.research._udcg.experiment.plan import ExperimentPlan, check_parts, plan_calls
+from ragstone.research._udcg.experiment.questions import (
+    Question,
+    Questions,
+    Retriever,
+    check_relevance,
+    choose_samples,
+    label_questions,
+    read_questions,
+    retrieve_candidates,
+)
+from ragstone.research._udcg.experiment.settings import ExperimentSettings, parts_from
+from ragstone.research._udcg.experiment.tables import ResultTable, wrap_lines
+from ragstone.schema import Usage
+
+__all__ = ["UdcgExperiment", "plan_udcg_experiment", "run_udcg_experiment"]
+
+_JOURNAL: Final = "journal.jsonl"
+_RESULT: Final = "result.json"
+_CONTEXTS: Final = "contexts.jsonl"
+_CORRELATED: Final = ("correlation", "ablation", "answer-prob")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UdcgExperiment:
+    """Tables of an experiment."""
+
+    tables: tuple[ResultTable, ...]
+    settings: ExperimentSettings
+    n_questions: int
+    reader: str
+    judge: str
+    n_asked: int
+    """Number of answered model calls of this run, of the kinds that the plan counts."""
+    n_known: int
+    """Number of calls that an earlier run had made."""
+    usage: Usage
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """Number of failed questions and contexts, by kind of error."""
+    errors: tuple[str, ...] = ()
+    """The first error of each kind."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether calls failed for a temporary reason, so that the same run may complete them later."""
+        return not PASSING.isdisjoint(self.failures)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "tables": [table.to_dict() for table in self.tables],
+            "settings": asdict(self.settings),
+            "n_questions": self.n_questions,
+            "reader": self.reader,
+            "judge": self.judge,
+            "n_asked": self.n_asked,
+            "n_known": self.n_known,
+            "usage": self.usage.model_dump(exclude={"schema_version"}),
+            "failures": dict(self.failures),
+            "errors": list(self.errors),
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        lines = [
+            f"reader: {self.reader}, judge: {self.judge}",
+            f"{self.n_questions} questions, seed {self.settings.seed}, {self.settings.n_resamples} bootstrap resamples",
+            f"{self.n_asked} model calls, {self.n_known} replies from the journal",
+            *(f"failed, {kind}: {n}" for kind, n in self.failures.items()),
+            *self.notes,
+        ]
+        return "\n\n".join([*map(str, self.tables), "\n".join(wrap_lines(lines))])
+
+
+def plan_udcg_experiment(
+    data: SampleSource,
+    output_dir: str | Path | None = None,
+    *,
+    parts: str | Sequence[str] | None = None,
+    retriever: Retriever | None = None,
+    n_judges: int = 1,
+    calls_per_reading: int = 1,
+    **settings: Any,
+) -> ExperimentPlan:
+    """Plan an experiment: the questions that can take part, and the maximum number of calls. No model is called.
+
+    Args:
+        data: As for `run_udcg_experiment`.
+        output_dir: Directory of an earlier run, whose recorded replies are counted.
+        parts: As for `run_udcg_experiment`.
+        retriever: As for `run_udcg_experiment`. It is called.
+        n_judges: Number of judges for the part "judges".
+        calls_per_reading: Requests for one p(abstain): 1 if the endpoint returns probabilities, else the number of
+            draws.
+        **settings: Settings of `run_udcg_experiment`.
+
+    Raises:
+        ConfigurationError: If a setting is invalid.
+        DataError: If a row is invalid, or a part does not have a question.
+
+    Example:
+        ```python
+        print(plan_udcg_experiment("questions.jsonl", k=5))
+        ```
+    """
+    wanted = ExperimentSettings(parts=parts_from(parts), **settings)
+    path = None if output_dir is None else Path(output_dir) / _JOURNAL
+
+    async def work() -> ExperimentPlan:
+        if path is None or not path.is_file():
+            chosen = await _choose(data, wanted, retriever, None)
+            return _plan(chosen, wanted, n_judges=n_judges, calls_per_reading=calls_per_reading, n_recorded=0)
+        with Journal(path) as journal:
+            chosen = await _choose(data, wanted, retriever, journal)
+            n = len(journal)
+        return _plan(chosen, wanted, n_judges=n_judges, calls_per_reading=calls_per_reading, n_recorded=n)
+
+    return run_async(work())
+
+
+def run_udcg_experiment(
+    data: SampleSource,
+    output_dir: str | Path,
+    *,
+    parts: str | Sequence[str] | None = None,
+    retriever: Retriever | None = None,
+    reader: str | Reader | None = None,
+    judge: str | Judge | None = None,
+    second_judge: str | Judge | None = None,
+    k: int = 5,
+    top_n: int = 25,
+    max_questions: int = 100,
+    n_contexts: int = 10,
+    k_values: Sequence[int] = (1, 2, 3, 5),
+    n_distractors: int | None = None,
+    weak_below: float = 0.2,
+    hard_above: float = 0.8,
+    gamma: float = 1 / 3,
+    erag: bool = True,
+    threshold: float | None = None,
+    seed: int = 0,
+    n_resamples: int = 2000,
+    concurrency: int = 16,
+    on_plan: Callable[[ExperimentPlan], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> UdcgExperiment:
+    """Run the experiments of the UDCG paper on your own questions, passages and models.
+
+    Every reply is written to a journal in `output_dir` before it is used. After an interruption the same call continues
+    without repeating calls. `output_dir` also receives `result.json`, and `contexts.jsonl` with the sampled contexts,
+    which `fit_udcg` and `correlate_udcg` read.
+
+    Args:
+        data: Rows with `query`, `reference` and `contexts`: the ranked list of candidates, with `relevance` if known.
+        output_dir: Directory of the journal and the results.
+        parts: Names of parts, also as one text with commas: "position", "k", "distractors", "orders", "correlation",
+            "ablation", "answer-prob", "judges". None runs all except the last two, which need exact probabilities and
+            (without labels in the data) two judges.
+        retriever: Function of the query that returns the ranked list of passages. Then rows do not need `contexts`.
+        reader: The application's generator, as for `fit_udcg`.
+        judge: Judge of answers, and of passages without a label.
+        second_judge: Another judge for the part "judges".
+        k: Number of passages in a context.
+        top_n: Number of candidates of a question, from the start of the ranked list.
+        max_questions: Maximum number of questions, chosen at random.
+        n_contexts: Number of sampled contexts per question. Half of them have a relevant passage.
+        k_values: Numbers of passages of the part "k".
+        n_distractors: Number of distractors of the part "distractors". None means k - 1.
+        weak_below: Distracting effect below which a distractor is weak.
+        hard_above: Distracting effect above which a distractor is hard.
+        gamma: Weight of distraction in UDCG.
+        erag: Also let the reader answer from each candidate alone.
+        threshold: Smallest grade that means relevant. None requires labels 0 and 1.
+        seed: Seed of samples, folds and bootstrap.
+        n_resamples: Number of bootstrap resamples of the questions.
+        concurrency: Number of concurrent model calls.
+        on_plan: Called with the plan before the first model call.
+        progress: Called with (answered calls, planned calls).
+
+    Raises:
+        ConfigurationError: If a setting is invalid, no model is named, or the journal is in use.
+        DataError: If a row is invalid, no candidate is relevant, or no question can take part in a part.
+        JudgeError: If a model is unavailable, or all calls fail.
+
+    Source:
+        UDCG, sections 3 and 7, appendices B, C and E. Unlike the paper, weights are fitted and tested by cross-validation
+        over the questions.
+
+    Example:
+        ```python
+        print(run_udcg_experiment("questions.jsonl", "experiment", reader="http://localhost:8000/v1"))
+        ```
+    """
+    settings = ExperimentSettings(
+        parts=parts_from(parts), k=k, top_n=top_n, max_questions=max_questions, n_contexts=n_contexts,
+        k_values=tuple(sorted(set(k_values))), n_distractors=n_distractors, weak_below=weak_below, hard_above=hard_above,
+        gamma=gamma, erag=erag, threshold=threshold, seed=seed, n_resamples=n_resamples,
+    )  # fmt: skip
+    if not is_model_configured(reader, judge):
+        raise ConfigurationError("the experiment needs a reader. Set reader= and judge= (--reader, --judge)")
+    folder = Path(output_dir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"the directory {str(folder)!r} cannot be created: {error.strerror or error}. Give another path"
+        ) from error
+
+    async def work() -> UdcgExperiment:
+        with Journal(folder / _JOURNAL) as journal:
+            chosen = await _choose(data, settings, retriever, journal)
+            judges = _check_judges(chosen.chosen, settings, second_judge)
+            plan = _plan(chosen, settings, n_judges=1 + len(judges), calls_per_reading=1, n_recorded=len(journal))
+            if on_plan is not None:
+                on_plan(plan)
+            models = open_models(
+                reader, judge, labels="data", threshold=settings.relevant_grade, concurrency=concurrency
+            )
+            async with models as asker:
+                done = _Progress(progress, plan.usage.calls)
+                calls = JournaledCalls(journal, concurrency=concurrency, on_answer=done)
+                try:
+                    return await _run(chosen, settings, asker, calls, judges, folder)
+                finally:
+                    await calls.aclose()
+                    done.end()
+                    for given, made in zip([second_judge], judges, strict=False):
+                        if given is not made:
+                            await made.aclose()
+
+    return run_async(work())
+
+
+class _Progress:
+    """Counts answered calls. The plan counts the maximum, so the end sets the total."""
+
+    def __init__(self, progress: Callable[[int, int], None] | None, total: int) -> None:
+        self._progress = progress
+        self._total = total
+        self._done = 0
+
+    def __call__(self) -> None:
+        self._done += 1
+        if self._progress is not None:
+            self._progress(self._done, max(self._total, self._done + 1))
+
+    def end(self) -> None:
+        """Report that all calls are answered."""
+        if self._progress is not None and self._done:
+            self._progress(self._done, self._done)
+
+
+async def _choose(
+    data: SampleSource, settings: ExperimentSettings, retriever: Retriever | None, journal: Journal | None
+) -> Questions:
+    samples, left_out = read_questions(data, needs_contexts=retriever is None)
+    chosen = choose_samples(samples, settings)
+    if retriever is not None:
+        chosen = await retrieve_candidates(chosen, retriever, journal, top_n=settings.top_n)
+    return label_questions(chosen, settings, n_available=len(samples), left_out=left_out)
+
+
+def _plan(
+    chosen: Questions, settings: ExperimentSettings, *, n_judges: int, calls_per_reading: int, n_recorded: int
+) -> ExperimentPlan:
+    return plan_calls(
+        chosen,
+        settings,
+        parts=check_parts(chosen.chosen, settings),
+        n_judges=n_judges,
+        calls_per_reading=calls_per_reading,
+        n_recorded=n_recorded,
+    )
+
+
+def _check_judges(
+    questions: Sequence[Question], settings: ExperimentSettings, second_judge: str | Judge | None
+) -> list[Judge]:
+    if second_judge is None:
+        if "judges" in settings.parts and not all(question.is_labeled for question in questions):
+            raise ConfigurationError(
+                "part judges compares two sources of labels, and the data does not have labels. Set second_judge= "
+                "(--second-judge), or omit the part"
+            )
+        return []
+    if "judges" not in settings.parts:
+        raise ConfigurationError("second_judge is only used by the part judges. Add it to parts, or omit second_judge")
+    return [judge_from(second_judge)]
+
+
+async def _run(
+    chosen: Questions,
+    settings: ExperimentSettings,
+    asker: CachedModels,
+    calls: JournaledCalls,
+    judges: Sequence[Judge],
+    folder: Path,
+) -> UdcgExperiment:
+    for judge in judges:
+        if isinstance(judge, Preparable):
+            await judge.prepare()
+    asker.reader, asker.judge = RecordedReader(asker.reader, calls), RecordedJudge(asker.judge, calls)
+    runner = Runner(settings, asker)
+    questions = await _labeled(runner, chosen.chosen)
+    tables: list[ResultTable] = []
+    if "answer-prob" in settings.parts:
+        # One call shows whether the reader supports this part, before others are made.
+        await read_answer_probs(runner, _first_context(questions))
+    if "position" in settings.parts:
+        tables += await run_position(runner, questions)
+    by_k = {}
+    if "k" in settings.parts:
+        for k in settings.k_values:
+            by_k[k] = await collect_contexts(runner, questions, k=k, part="k")
+        tables.append(k_table(runner, list(by_k.values())))
+    if "distractors" in settings.parts:
+        tables += await run_distractors(runner, questions)
+    if "orders" in settings.parts:
+        tables += await run_orders(runner, questions)
+    correlated = [part for part in _CORRELATED if part in settings.parts]
+    if correlated:
+        collected = by_k.get(settings.k) or await collect_contexts(runner, questions, k=settings.k, part=correlated[0])
+        _write_rows(collected, folder)
+        if collected.contexts:
+            tables += await _correlated_tables(runner, collected)
+    if "judges" in settings.parts:
+        recorded = [asker.judge, *(RecordedJudge(judge, calls) for judge in judges)]
+        has_labels = all(question.is_labeled for question in chosen.chosen)
+        tables += await run_judges(runner, questions, recorded, has_labels=has_labels)
+    failures: dict[str, int] = {}
+    for error in runner.errors:
+        failures[error.kind] = failures.get(error.kind, 0) + 1
+    if runner.errors and not calls.n_answered and not calls.n_known:
+        raise runner.errors[0]
+    result = UdcgExperiment(
+        tables=tuple(tables),
+        settings=settings,
+        n_questions=len(questions),
+        reader=asker.reader.identity.name,
+        judge=asker.judge.identity.name,
+        n_asked=calls.n_answered,
+        n_known=calls.n_known,
+        usage=asker.spent.total,
+        failures=failures,
+        errors=tuple({error.kind: str(error) for error in reversed(runner.errors)}.values()),
+        notes=asker.notes(),
+    )
+    (folder / _RESULT).write_text(json.dumps(result.to_dict(), ensure_ascii=False, indent=1), encoding="utf-8")
+    return result
+
+
+async def _labeled(runner: Runner, questions: Sequence[Question]) -> list[Question]:
+    """Let the judge label candidates without a label, and check that the parts are still possible.
+
+    Raises:
+        DataError: If no candidate is relevant, or a part does not have a question.
+    """
+
+    async def work(question: Question) -> Question:
+        async def label(place: int) -> bool:
+            known = question.labels[place]
+            if known is not None:
+                return known
+            return await runner.asker.is_relevant(question.sample, question.candidates[place])
+
+        labels = await runner.asker.gathered([label(place) for place in range(len(question.candidates))])
+        return question.with_labels(labels, relevant_grade=runner.settings.relevant_grade)
+
+    if all(question.is_labeled for question in questions):
+        return list(questions)
+    labeled = [question for _, question in await runner.each("labels", questions, work)]
+    if labeled:
+        check_relevance(labeled)
+        check_parts(labeled, runner.settings)
+    return labeled
+
+
+def _first_context(questions: Sequence[Question]) -> ContextSet:
+    """Return one context of one passage."""
+    return ContextSet(k=1, contexts=(), rows=(), places=tuple((question, (0,)) for question in questions[:1]))
+
+
+async def _correlated_tables(runner: Runner, collected: ContextSet) -> list[ResultTable]:
+    parts = runner.settings.parts
+    tables = []
+    if "correlation" in parts:
+        tables.append(correlation_table(runner, collected))
+    if "ablation" in parts:
+        tables += ablation_tables(runner, collected)
+    if "answer-prob" in parts:
+        tables.append(answer_prob_table(runner, collected, await read_answer_probs(runner, collected)))
+    return tables
+
+
+def _write_rows(collected: ContextSet, folder: Path) -> None:
+    with (folder / _CONTEXTS).open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in collected.rows)
