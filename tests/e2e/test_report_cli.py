@@ -91,6 +91,18 @@ def test_changes_against_a_baseline(files: tuple[Path, Path], tmp_path: Path) ->
         assert 6 == len(turned["changes"]["lost_ids"])
 
 
+def test_compare_counts_causes(files: tuple[Path, Path]) -> None:
+    """In the text and in JSON, each with its share."""
+    data, outcomes = files
+    both = (f"a={outcomes}", f"b={outcomes}", "--data", data, "--data", data)
+    text = run_command("compare", *both).stdout
+    assert "where it fails" in text
+    causes = json.loads(run_command("compare", *both, "--json").stdout)["causes"]
+    assert causes["a"] == causes["b"]
+    assert 6 == sum(row["n"] for row in causes["a"] if row["is_wrong"])
+    assert all(f"{row['n']} ({100 * row['share']['value']:.0f} %" in text for row in causes["a"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

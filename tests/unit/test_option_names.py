@@ -26,7 +26,7 @@ from ragstone.worker import ScoringSetup, Worker
 
 PYTHON: dict[str, tuple[Callable[..., Any], ...]] = {
     "evaluate": (ragstone.evaluate,),
-    "compare": (ragstone.compare, ragstone.Comparison.check_regression),
+    "compare": (ragstone.compare, ragstone.Comparison.check_regression, ragstone.Comparison.causes),
     "replay": (areplay_traces,),
     "worker": (ScoringSetup, Worker),
     "validate-metrics": (validate_metrics,),
@@ -52,6 +52,7 @@ ONLY_HERE = {
         "call-latency",
         "repeat",
         "max-failed-share",
+        "changed",
     ),
     *("budget-calls", "budget-tokens", "budget-usd", "no-across-metrics", "criterion"),
 }

@@ -212,6 +212,16 @@ def test_causes_before_and_means_of_other_systems() -> None:
         comparison.report(system="a")
 
 
+def test_causes_of_a_comparison() -> None:
+    """Those of the reports of its systems, also from the command's files."""
+    systems = {
+        name: experiment([(0.9 if k % every else 0.1, 0.9) for k in range(24)]) for name, every in (("a", 2), ("b", 3))
+    }
+    causes = compare(systems).causes()
+    assert {name: result.report().causes for name, result in systems.items()} == causes
+    assert {"no_relevant_passage": 12} == {row.cause: row.n for row in causes["a"]}
+
+
 def test_clusters_are_respected() -> None:
     """Intervals are those of `compare` over sessions, and a notice describes them."""
     before = experiment([(0.2 + 0.6 * (k // 4 % 2), 0.5 + k / 100) for k in range(40)], sessions=4)

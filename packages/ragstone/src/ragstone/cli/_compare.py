@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -16,12 +17,13 @@ from ragstone.cli._options import (
     parse_names,
     read_sources,
 )
-from ragstone.cli._output import print_json, print_text
+from ragstone.cli._output import cause_table, print_json, print_text
 from ragstone.cli._panels import OUTPUT, STATISTICS
 from ragstone.cli._report import read_texts
 from ragstone.cli._stdin import stdin_as_file
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import Comparison, compare
+from ragstone.views import CauseRow
 
 __all__ = ["compare_command"]
 
@@ -134,7 +136,8 @@ def compare_command(
         typer.Option(
             "--data",
             rich_help_panel=OUTPUT,
-            help="The evaluated file of each system, in the same order, for the texts of --changed. Repeat it for each system.",
+            help="The evaluated file of each system, in the same order, for the texts of --changed and the causes of wrong "
+            "answers. Repeat it for each system.",
         ),
     ] = None,
     json_output: JsonOption = False,
@@ -145,12 +148,8 @@ def compare_command(
         raise ConfigurationError(
             "--gate-metrics requires a gate. Add --fail-if-worse, or --margin for the stricter gate."
         )
-    if data is not None and (not changed or len(data) != len(systems)):
-        raise ConfigurationError(
-            f"--data is given {len(data)} times for {len(systems)} systems"
-            if changed
-            else "--data belongs to --changed N, which shows texts"
-        )
+    if data is not None and len(data) != len(systems):
+        raise ConfigurationError(f"--data is given {len(data)} times for {len(systems)} systems")
     with stdin_as_file(systems) as named:
         result = compare(
             read_sources(named),
@@ -173,18 +172,31 @@ def compare_command(
             else None
         )
         samples = {} if data is None else dict(zip(result.systems, map(read_texts, data), strict=True))
+        causes = result.causes(samples)
         listing = result.describe_changed(changed, samples) if changed and not json_output else None
     if json_output:
         found = {"changed": _changed(result, changed)} if changed else {}
-        print_json(result.to_dict() | {"gate": check and check.to_dict()} | found)
+        print_json(result.to_dict() | {"gate": check and check.to_dict()} | found | {"causes": _causes(causes)})
     else:
         print_text(result)
+        if table := cause_table(causes):
+            print_text(f"\n{table}")
         if listing is not None:
             print_text(f"\n{listing}")
         if check is not None:
             print_text(f"\n{check}")
     if check is not None and not check.ok:
         raise typer.Exit(ExitCode.GATE)
+
+
+def _causes(causes: Mapping[str, Sequence[CauseRow]]) -> dict[str, list[dict[str, Any]]]:
+    return {
+        name: [
+            {"cause": row.cause, "is_wrong": row.is_wrong, "n": row.n, "share": row.share and asdict(row.share)}
+            for row in rows
+        ]
+        for name, rows in causes.items()
+    }
 
 
 def _changed(result: Comparison, n: int) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +15,13 @@ from ragstone._util.table import text_table
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.schema import DeliveryCounts, Evidence, Failure, Ledger, LedgerRow, describe_doubt
 from ragstone.store import TraceReport
+from ragstone.views import CauseRow, format_share
 
 if TYPE_CHECKING:
     from rich.text import Text
 
 __all__ = [
+    "cause_table",
     "failure_lines",
     "ledger_lines",
     "print_json",
@@ -184,6 +186,20 @@ def failure_lines(outcomes: Iterable[object]) -> Iterator[str]:
             seen.add(outcome.kind)
             subject = f"{sanitize_for_terminal(outcome.metric)} of sample {sanitize_for_terminal(outcome.sample_id)}"
             yield f"{outcome.kind}, for example {subject}: {sanitize_for_terminal(outcome.reason, width=400)}"
+
+
+def cause_table(causes: Mapping[str, Sequence[CauseRow]]) -> str:
+    """Format the causes of wrong answers by system as a table, or return an empty text without causes."""
+    titles = {row.cause: row.title for rows in causes.values() for row in rows}
+    if not titles:
+        return ""
+    cells = {name: {row.cause: _cause_cell(row) for row in rows} for name, rows in causes.items()}
+    body = [(title, *(by.get(cause, "0") for by in cells.values())) for cause, title in titles.items()]
+    return text_table([("where it fails", *map(sanitize_for_terminal, causes)), *body])
+
+
+def _cause_cell(row: CauseRow) -> str:
+    return f"{row.n:,}" if row.share is None else f"{row.n:,} ({format_share(row.share)})"
 
 
 def trace_lines(report: TraceReport) -> list[str]:

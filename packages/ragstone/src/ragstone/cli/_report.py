@@ -9,9 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
+from ragstone.cli._models import JudgeOptions, takes_models
 from ragstone.cli._options import JsonOption, parse_named_file, parse_time_range, read_sources
 from ragstone.cli._output import print_json, print_lines, print_text, terminal_options
 from ragstone.cli._panels import OUTPUT
+from ragstone.cli._reasons import ReasonsOption
 from ragstone.data import read_samples
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import OutcomeSource, build_report, names_of, write_report
@@ -61,8 +63,10 @@ SourcesArgument = Annotated[
 ]
 
 
+@takes_models
 def report_command(
     sources: SourcesArgument,
+    models: JudgeOptions,
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -100,6 +104,7 @@ def report_command(
             "--texts/--no-texts", rich_help_panel=OUTPUT, help="Include texts of questions, answers and passages."
         ),
     ] = True,
+    reasons: ReasonsOption = 0,
     json_output: JsonOption = False,
 ) -> None:
     """Print a verdict, each metric with its interval, the causes of wrong answers, and the worst answers."""
@@ -113,6 +118,8 @@ def report_command(
         "by": by or (),
         "others": systems.others,
         "baseline": systems.baseline,
+        "reasons": reasons,
+        "judge": models.build_judge() if reasons else None,
         "baseline_samples": read_texts(files.get(systems.baseline)) if systems.others else (),
     }
     if output is not None:

@@ -14,6 +14,8 @@ from ragstone.experiments._outcomes import OutcomeSource
 from ragstone.experiments._views import build, write
 from ragstone.experiments._views.changes import Compared
 from ragstone.experiments._views.open import open_source
+from ragstone.experiments._views.reasons import AskReasons
+from ragstone.judges import Judge
 from ragstone.schema import Sample
 from ragstone.views import AnswerView, ReportView
 
@@ -31,6 +33,8 @@ def build_report(
     others: Mapping[str, OutcomeSource] | None = None,
     baseline: str | None = None,
     baseline_samples: Iterable[Sample] = (),
+    reasons: int = 0,
+    judge: Judge | None = None,
 ) -> ReportView:
     """Build the report of one system: a verdict, each metric with its interval, causes, and the worst answers.
 
@@ -44,6 +48,8 @@ def build_report(
         others: Other systems by name, to compare with. The system itself then needs a name.
         baseline: Name of the system whose differences are shown. Default: the first of `others`.
         baseline_samples: The samples of the baseline, if that is a file of outcomes.
+        reasons: Number of the shown answers for which the judge explains its lowest score. At least as many are shown.
+        judge: The judge that made the scores, for reasons. It is closed afterwards.
 
     Raises:
         ConfigurationError: If the file does not exist, no sample has a label of `by`, or a target is not a value of a scored metric.
@@ -56,6 +62,7 @@ def build_report(
         n_worst=n_worst,
         by=by,
         compared=_compared(source, name, others, baseline, baseline_samples),
+        reasons=None if judge is None or not reasons else AskReasons(reasons, judge),
     )
 
 
@@ -74,6 +81,8 @@ def write_report(
     others: Mapping[str, OutcomeSource] | None = None,
     baseline: str | None = None,
     baseline_samples: Iterable[Sample] = (),
+    reasons: int = 0,
+    judge: Judge | None = None,
 ) -> ReportView:
     """Write the report of any source to a file: a page (`.html`) or a summary (`.md`). See `Experiment.report`.
 
@@ -91,6 +100,8 @@ def write_report(
         others: Other systems by name, to compare with. The system itself then needs a name.
         baseline: Name of the system whose differences are shown. Default: the first of `others`.
         baseline_samples: The samples of the baseline, if that is a file of outcomes.
+        reasons: Number of the shown answers for which the judge explains its lowest score. At least as many are shown.
+        judge: The judge that made the scores, for reasons. It is closed afterwards.
 
     Raises:
         ConfigurationError: If the path, a target or the size limit is invalid.
@@ -108,6 +119,7 @@ def write_report(
         texts=texts,
         command=command,
         compared=_compared(source, name, others, baseline, baseline_samples),
+        reasons=None if judge is None or not reasons else AskReasons(reasons, judge),
     )
 
 

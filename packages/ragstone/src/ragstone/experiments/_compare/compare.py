@@ -20,14 +20,14 @@ from ragstone.experiments._compare.regression import RegressionCheck, check_regr
 from ragstone.experiments._compare.text import format_p_value, format_verdicts, means_table, pairs_table
 from ragstone.experiments._compare.unpaired import compare_unpaired
 from ragstone.experiments._outcomes import OutcomeSource
-from ragstone.experiments._views.build import build_report
+from ragstone.experiments._views.build import build_report, count_causes
 from ragstone.experiments._views.changes import Compared
 from ragstone.experiments._views.open import open_source
 from ragstone.experiments._views.source import ReportSource
 from ragstone.experiments._views.write import check_output, write_report
 from ragstone.judges import BASELINE_NOTE
 from ragstone.schema import Sample
-from ragstone.views import ReportView, notebook_report
+from ragstone.views import CauseRow, ReportView, notebook_report
 
 __all__ = ["Comparison", "compare"]
 
@@ -196,6 +196,22 @@ class Comparison:
         return write_report(
             source, path, targets=wanted, n_worst=n_worst, by=by, max_mb=max_mb, texts=texts, compared=compared
         )
+
+    def causes(self, data: Mapping[str, Iterable[Sample]] | None = None) -> dict[str, tuple[CauseRow, ...]]:
+        """Return the causes of wrong answers by system: each with its number, and its share with an interval.
+
+        Args:
+            data: The evaluated samples by system, for files of outcomes, which do not contain texts. Labels of passages and
+                abstentions are in the samples.
+
+        Raises:
+            StoreError: If a store cannot be read.
+        """
+        samples = data or {}
+        return {
+            name: count_causes(open_source(source, name=name, samples=samples.get(name, ())))
+            for name, source in self.sources.items()
+        }
 
     def compared(self, system: str, baseline: str, before: ReportSource) -> Compared:
         """Return what a report of `system` shows of this comparison.

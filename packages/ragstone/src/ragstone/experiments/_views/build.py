@@ -15,12 +15,13 @@ from ragstone.experiments._views.causes import (
 )
 from ragstone.experiments._views.changes import Compared
 from ragstone.experiments._views.reading import Reading, unknown_card
+from ragstone.experiments._views.reasons import ReasonsOf
 from ragstone.experiments._views.slices import SliceLabels
 from ragstone.experiments._views.source import ReportSource
 from ragstone.experiments._views.where import parse_where
-from ragstone.views import AnswerView, ReportView
+from ragstone.views import AnswerView, CauseRow, ReportView
 
-__all__ = ["build_page", "build_report", "explain_answer", "find_worst"]
+__all__ = ["build_page", "build_report", "count_causes", "explain_answer", "find_worst"]
 
 
 def build_report(
@@ -30,6 +31,7 @@ def build_report(
     n_worst: int,
     by: Sequence[str] = (),
     compared: Compared | None = None,
+    reasons: ReasonsOf | None = None,
 ) -> ReportView:
     """Build the report of one system.
 
@@ -39,6 +41,7 @@ def build_report(
         n_worst: Maximum number of answers that are shown.
         by: Labels whose values are compared. Empty: those with 2 to 12 values of at least 20 answers each.
         compared: What a comparison says about this system and others.
+        reasons: Adds reasons to the worst answers.
 
     Raises:
         ConfigurationError: If a target is not a finite value of a scored metric, or no sample has a label of `by`.
@@ -46,7 +49,7 @@ def build_report(
     """
     reading = Reading(source, slices=SliceLabels(by))
     reading.read()
-    return reading.report(targets, n_worst, compared)
+    return reading.report(targets, n_worst, compared, reasons)
 
 
 def build_page(
@@ -56,6 +59,7 @@ def build_page(
     n_worst: int,
     by: Sequence[str] = (),
     compared: Compared | None = None,
+    reasons: ReasonsOf | None = None,
 ) -> tuple[ReportView, Iterator[AnswerView]]:
     """Build the report of one system with all questions, and its answers, the most important first.
 
@@ -68,8 +72,19 @@ def build_page(
     """
     reading = Reading(source, slices=SliceLabels(by), keeps_questions=True)
     reading.read()
-    view = reading.report(targets, n_worst, compared)
+    view = reading.report(targets, n_worst, compared, reasons)
     return view, reading.answers_by_importance(view)
+
+
+def count_causes(source: ReportSource) -> tuple[CauseRow, ...]:
+    """Return the causes of wrong answers with their counts and shares, the most frequent first.
+
+    Raises:
+        DataError: If the source does not contain outcomes.
+    """
+    reading = Reading(source)
+    reading.read()
+    return reading.report({}, 0).causes
 
 
 def find_worst(

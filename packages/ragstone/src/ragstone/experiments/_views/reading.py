@@ -27,6 +27,7 @@ from ragstone.experiments._views.causes import (
     note_sample,
 )
 from ragstone.experiments._views.changes import Compared, build_changes
+from ragstone.experiments._views.reasons import ReasonsOf
 from ragstone.experiments._views.slices import SliceLabels
 from ragstone.experiments._views.source import AnswerRecord, ReportSource
 from ragstone.experiments._views.trend import Timeline
@@ -170,13 +171,20 @@ class Reading:
         """Return the samples of which correctness, support or abstention is known."""
         return _judged({id_: signals for id_, signals in self._signals.items() if signals.n_scores})
 
-    def report(self, targets: Mapping[str, float], n_worst: int, compared: Compared | None = None) -> ReportView:
+    def report(
+        self,
+        targets: Mapping[str, float],
+        n_worst: int,
+        compared: Compared | None = None,
+        reasons: ReasonsOf | None = None,
+    ) -> ReportView:
         """Build the report.
 
         Args:
             targets: The mean that each metric should reach, by metric.
             n_worst: Maximum number of answers that are shown.
             compared: What a comparison says about this system and others.
+            reasons: Adds reasons to the worst answers.
         """
         causes = self.causes()
         scored = {id_: signals for id_, signals in self._signals.items() if signals.n_scores}
@@ -188,18 +196,23 @@ class Reading:
         wrong = {id_: causes[id_] in wrong_causes for id_ in _judged(scored)}
         rows = self._rows(targets, compared)
         summaries = [tally.summary() for tally in self._tallies.values()]
+        notes = self._notes(compared, before)
+        worst_ids = self._in_turn(population.causes, n_worst if reasons is None else max(n_worst, reasons.n))
+        records = self._source.records(worst_ids)
+        if reasons is not None:
+            notes += reasons.explain([records[id_] for id_ in worst_ids if id_ in records])
         return ReportView(
             title=self._source.name,
             verdict=describe_verdict(population, rows, compared),
             next=describe_next(population),
-            notices=describe_notices(population, rows, self._notes(compared, before), self._n_doubts(summaries)),
+            notices=describe_notices(population, rows, notes, self._n_doubts(summaries)),
             n_samples=len(self._signals),
             n_unscored=len(self._signals) - len(scored),
             metrics=rows,
             causes=population.causes,
             signals=self.signals(),
             slices=() if self._slices is None else self._slices.tables(wrong, self._share),
-            worst=self.answers(self._in_turn(population.causes, n_worst)),
+            worst=self._build_answers(worst_ids, records),
             provenance=self._provenance(summaries),
             changes=None if compared is None or before is None else self._changes(compared, before, causes),
             trend=self._timeline.view(
@@ -417,7 +430,9 @@ class Reading:
         return all(condition.holds(labels, scores) for condition in self._where)
 
     def answers(self, ids: Sequence[str]) -> tuple[AnswerView, ...]:
-        records = self._source.records(ids)
+        return self._build_answers(ids, self._source.records(ids))
+
+    def _build_answers(self, ids: Sequence[str], records: Mapping[str, AnswerRecord]) -> tuple[AnswerView, ...]:
         return tuple(
             build_answer(id_, record.sample, record.outcomes, self._signals[id_], self._cards, time=record.time)
             for id_ in ids

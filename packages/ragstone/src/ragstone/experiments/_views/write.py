@@ -10,6 +10,7 @@ from typing import Final
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._views.build import build_page, build_report
 from ragstone.experiments._views.changes import Compared
+from ragstone.experiments._views.reasons import ReasonsOf
 from ragstone.experiments._views.source import ReportSource
 from ragstone.views import HtmlReport, MarkdownReport, ReportView
 
@@ -45,6 +46,7 @@ def write_report(
     texts: bool,
     command: str | None = None,
     compared: Compared | None = None,
+    reasons: ReasonsOf | None = None,
 ) -> ReportView:
     """Write the report of one system to a file, and return it.
 
@@ -58,6 +60,7 @@ def write_report(
         texts: Whether texts of questions, answers and passages are included.
         command: The command that made the report.
         compared: What a comparison says about this system and others.
+        reasons: Adds reasons to the worst answers.
 
     Raises:
         ConfigurationError: If the path, a target or the size limit is invalid.
@@ -68,10 +71,12 @@ def write_report(
     if not max_mb > 0:
         raise ConfigurationError(f"max_mb must be above 0, got {max_mb!r}")
     if file.suffix.lower() == ".md":
-        view = build_report(source, targets=targets, n_worst=n_worst if texts else 0, by=by, compared=compared)
+        view = build_report(
+            source, targets=targets, n_worst=n_worst if texts else 0, by=by, compared=compared, reasons=reasons
+        )
         document = MarkdownReport(view).text()
     else:
-        view, answers = build_page(source, targets=targets, n_worst=n_worst, by=by, compared=compared)
+        view, answers = build_page(source, targets=targets, n_worst=n_worst, by=by, compared=compared, reasons=reasons)
         limit = round(max_mb * 1_000_000)
         document = HtmlReport(view, answers, max_bytes=limit, has_texts=texts, command=command).text()
     # Written whole or not at all: a page that was cut would look like a complete one.
