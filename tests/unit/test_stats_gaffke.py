@@ -121,14 +121,34 @@ def test_two_sided_intervals_have_half_of_the_error_on_each_side():
 
 @pytest.mark.parametrize("side", ["lower", "upper"])
 def test_one_sided_intervals_have_the_whole_error_on_one_side(side):
-    """A one-sided 95% limit is that of a two-sided 90% interval, and the other end is the bound of the range."""
+    """Gaffke's limit is without the mid-p rule, because a gate's error must not exceed the level for any n."""
     values = [0.2, 0.9, 1.0, 0.7, 1.0, 0.4]
     one = mean_interval(values, low=-1, high=2, side=side)
-    both = mean_interval(values, low=-1, high=2, confidence_level=0.9)
-    assert "gaffke" == one.method == both.method
-    expected = (both.low, 2.0) if side == "lower" else (-1.0, both.high)
-    assert expected == pytest.approx((one.low, one.high))
-    assert "gaffke" == mean_interval([0.0, 1.0, 1.0], side=side).method
+    limit = -1 + 3 * gaffke_limit((np.array(values) + 1) / 3, 0.05 if side == "lower" else 0.95, mid_p=False)
+    assert "gaffke" == one.method
+    assert ((limit, 2.0) if side == "lower" else (-1.0, limit)) == pytest.approx((one.low, one.high))
+    wider = mean_interval(values, low=-1, high=2, confidence_level=0.9)
+    assert one.low < wider.low if side == "lower" else one.high > wider.high
+
+
+@pytest.mark.parametrize(("k", "n"), [(11, 11), (18, 20), (9, 10), (99, 120), (290, 300)])
+def test_one_sided_limits_of_a_proportion_are_those_of_clopper_and_pearson(k, n):
+    """Golden: `scipy.stats.beta.ppf`. With the mid-p rule, 11 successes of 11 would show 0.8 with an error of 8.6%."""
+    from scipy.stats import beta
+
+    values = [1.0] * k + [0.0] * (n - k)
+    assert beta.ppf(0.05, k, n - k + 1) == pytest.approx(mean_interval(values, side="lower").low, abs=2e-3)
+    upper = 1.0 if k == n else beta.ppf(0.95, k + 1, n - k)
+    assert upper == pytest.approx(mean_interval(values, side="upper").high, abs=2e-3)
+
+
+def test_one_sided_intervals_use_students_t_for_many_values_with_little_skewness():
+    """The conditions are stricter than for two limits, where the errors of both sides cancel."""
+    even, skewed = np.linspace(0.2, 0.8, 200), np.linspace(0.01, 1.0, 200) ** 0.2
+    assert ["student_t", "gaffke", "gaffke"] == [
+        mean_interval(x, side="lower").method for x in (even, even[1:], skewed)
+    ]
+    assert "student_t" == mean_interval(skewed).method
 
 
 def test_one_sided_intervals_without_a_bound():

@@ -27,6 +27,7 @@ from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._estimate import CallLatencyOption, DryRunOption, print_estimate
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._failed_share import MAX_FAILED_SHARE, FailedShareOption, describe_excess
+from ragstone.cli._gate import FailUnderOption, UndecidedOption, exit_if_failed, parse_thresholds
 from ragstone.cli._models import ScoringModelOptions, takes_models
 from ragstone.cli._options import (
     ClusterOption,
@@ -106,6 +107,8 @@ def evaluate_command(
     max_outage_s: MaxOutageOption = 300.0,
     max_failed_share: FailedShareOption = MAX_FAILED_SHARE,
     cluster: ClusterOption = "auto",
+    fail_under: FailUnderOption = None,
+    undecided: UndecidedOption = "fail",
     json_output: JsonOption = False,
     *,
     models: ScoringModelOptions,
@@ -118,6 +121,7 @@ def evaluate_command(
     if output is not None and output.is_dir():
         raise ConfigurationError(f"--output {str(output)!r} is a directory. Give the path of a file.")
     names, fields = parse_metrics(metrics, criterion), _fields(field or [])
+    thresholds = parse_thresholds(fail_under, undecided, names)
     application: Any = None
     if app is not None:
         if dry_run:
@@ -174,14 +178,18 @@ def evaluate_command(
     if output is not None:
         result.to_jsonl(output)
     _print_rejected([row.reason for row in result.rejected])
+    check = result.check(thresholds, undecided=undecided) if thresholds else None
     if json_output:
-        print_json(result.to_dict())
+        print_json(result.to_dict() | {"gate": check and check.to_dict()})
     else:
         print_text("\n".join([str(result), *reason_lines(result.outcomes)]))
+        if check is not None:
+            print_text(f"\n{check}")
         typer.echo(_spent(result), err=True)
     for line in failure_lines(result.outcomes):
         typer.echo(line, err=True)
     _exit(result, max_failed_share)
+    exit_if_failed(check)
 
 
 def _exit(result: Experiment, max_failed_share: float) -> None:

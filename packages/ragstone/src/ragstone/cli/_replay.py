@@ -18,6 +18,7 @@ from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._estimate import CallLatencyOption, DryRunOption, print_estimate
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._failed_share import MAX_FAILED_SHARE, FailedShareOption, describe_excess
+from ragstone.cli._gate import FailUnderOption, UndecidedOption, exit_if_failed, parse_thresholds
 from ragstone.cli._models import ScoringModelOptions, takes_models
 from ragstone.cli._options import (
     ConcurrencyOption,
@@ -35,7 +36,7 @@ from ragstone.cli._output import ledger_lines, print_json, print_text, sanitize_
 from ragstone.cli._progress import Progress, show_progress
 from ragstone.cli._reasons import ReasonsOption
 from ragstone.errors import DataError, StoreError
-from ragstone.experiments import MetricSummary, format_table, summarize, titles_of
+from ragstone.experiments import MetricSummary, check_source, format_table, summarize, titles_of
 from ragstone.judges import is_baseline
 from ragstone.metrics import resolve_metrics
 from ragstone.replay import (
@@ -82,6 +83,8 @@ def replay_command(
     reasons: ReasonsOption = 0,
     no_redact: NoRedactOption = False,
     retriever_tool: RetrieverToolOption = None,
+    fail_under: FailUnderOption = None,
+    undecided: UndecidedOption = "fail",
     json_output: JsonOption = False,
     *,
     models: ScoringModelOptions,
@@ -89,6 +92,7 @@ def replay_command(
     """Score exported traces of other tools, and deliver the scores. The same command resumes an interrupted run."""
     tools = parse_retriever_tools(retriever_tool)
     names = parse_metrics(metrics, criterion)
+    thresholds = parse_thresholds(fail_under, undecided, names)
     if dry_run:
         plan = plan_replay(
             sources,
@@ -138,6 +142,10 @@ def replay_command(
         # The store was not created yet.
         typer.echo("stopped. Run the same command to resume.", err=True)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
+    check = None
+    if thresholds and not stopped:
+        cards = [metric.card for metric in resolve_metrics(names)]
+        check = check_source(store, thresholds, undecided=undecided, cards=cards)
     if json_output:
         print_json(
             {
@@ -149,16 +157,20 @@ def replay_command(
                 "stopped_early": report.stopped_early,
                 "metrics": [asdict(summary) for summary in summaries],
                 "ledger": ledger.model_dump(mode="json"),
+                "gate": check and check.to_dict(),
             }
         )
     else:
         print_text("\n".join([*_file_lines(report.files), *_skipped_lines(report.skipped)]), err=True)
         print_text(format_table(summaries, titles=titles_of(summary.metric for summary in summaries)))
+        if check is not None:
+            print_text(f"\n{check}")
         print_text("\n" + "\n".join([*ledger_lines(ledger), *_unscored(ledger)]), err=True)
     if stopped:
         typer.echo("stopped. Run the same command to resume.", err=True)
         raise typer.Exit(ExitCode.INTERRUPTED)
     _exit(report, summaries, ledger, describe_excess(counts, max_failed_share))
+    exit_if_failed(check)
 
 
 def _unscored(ledger: Ledger) -> Iterator[str]:

@@ -9,6 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
+from ragstone.cli._gate import (
+    FailUnderOption,
+    UndecidedOption,
+    exit_if_failed,
+    parse_metric_values,
+    parse_thresholds,
+)
 from ragstone.cli._models import JudgeOptions, takes_models
 from ragstone.cli._options import JsonOption, parse_named_file, parse_time_range, read_sources
 from ragstone.cli._output import print_json, print_lines, print_text, terminal_options
@@ -16,7 +23,7 @@ from ragstone.cli._panels import OUTPUT
 from ragstone.cli._reasons import ReasonsOption
 from ragstone.data import read_samples
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import OutcomeSource, build_report, names_of, write_report
+from ragstone.experiments import OutcomeSource, ScoreCheck, build_report, check_source, names_of, write_report
 from ragstone.schema import Sample
 from ragstone.store import describe_store, is_database_url
 from ragstone.views import ReportText, ReportView
@@ -86,6 +93,8 @@ def report_command(
     target: TargetOption = None,
     by: ByOption = None,
     worst: Annotated[int, typer.Option("--worst", min=0, help="Number of answers to show.")] = 5,
+    fail_under: FailUnderOption = None,
+    undecided: UndecidedOption = "fail",
     output: Annotated[
         Path | None,
         typer.Option(
@@ -122,22 +131,33 @@ def report_command(
         "judge": models.build_judge() if reasons else None,
         "baseline_samples": read_texts(files.get(systems.baseline)) if systems.others else (),
     }
+    thresholds = parse_thresholds(fail_under, undecided)
+    check = check_source(systems.reported, thresholds, undecided=undecided) if thresholds else None
+    gate = {"gate": check.to_dict()} if check is not None else {}
     if output is not None:
         command = _command(sources, baseline, data or [], target or [], worst)
         view = write_report(systems.reported, output, max_mb=max_mb, texts=texts, command=command, **options)
         if json_output:
-            print_json(view.to_dict())
+            print_json(view.to_dict() | gate)
         else:
             print_text("\n".join(statement.text for statement in view.verdict))
+            _print_check(check)
             typer.echo(f"written: {output} ({output.stat().st_size / 1e6:.2f} MB)", err=True)
+        exit_if_failed(check)
         return
     view = build_report(systems.reported, **options)
     if json_output:
-        print_json(view.to_dict())
-        return
-    print_lines(
-        ReportText(view, **terminal_options()).lines(next_steps=_next_steps(sources, baseline, data or [], view))
-    )
+        print_json(view.to_dict() | gate)
+    else:
+        steps = _next_steps(sources, baseline, data or [], view)
+        print_lines(ReportText(view, **terminal_options()).lines(next_steps=steps))
+        _print_check(check)
+    exit_if_failed(check)
+
+
+def _print_check(check: ScoreCheck | None) -> None:
+    if check is not None:
+        print_text(f"\n{check}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,16 +240,7 @@ def read_texts(data: str | None) -> list[Sample]:
 
 def parse_targets(texts: list[str]) -> dict[str, float]:
     """Parse the values of `--target`: METRIC=MEAN."""
-    targets = {}
-    for text in texts:
-        metric, separator, value = text.partition("=")
-        try:
-            targets[metric.strip()] = float(value)
-        except ValueError:
-            separator = ""
-        if not separator or not metric.strip():
-            raise ConfigurationError(f"--target must be METRIC=MEAN, got {text!r}. Example: --target ccrs.ac=0.8")
-    return targets
+    return parse_metric_values("--target", texts)
 
 
 def _next_steps(

@@ -17,9 +17,13 @@ from ragstone.experiments._outcomes import TimeRange
 from ragstone.experiments._outcomes import read_outcomes as read_outcomes
 from ragstone.experiments._outcomes import store_of as store_of
 from ragstone.experiments._report import build_report as build_report
+from ragstone.experiments._report import check_source as check_source
 from ragstone.experiments._report import explain_answer as explain_answer
 from ragstone.experiments._report import find_worst as find_worst
 from ragstone.experiments._report import write_report as write_report
+from ragstone.experiments._score_gate import ScoreCheck as ScoreCheck
+from ragstone.experiments._score_gate import Undecided as Undecided
+from ragstone.experiments._score_gate import check_thresholds as check_thresholds
 from ragstone.experiments._summary import MetricSummary as MetricSummary
 from ragstone.experiments._summary import format_table as format_table
 from ragstone.experiments._summary import summarize as summarize

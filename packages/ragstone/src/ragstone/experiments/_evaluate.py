@@ -27,6 +27,7 @@ from ragstone.experiments._deliver import deliver
 from ragstone.experiments._evaluated import Evaluated
 from ragstone.experiments._outcomes import OutcomeSource
 from ragstone.experiments._report import compare_with_baseline
+from ragstone.experiments._score_gate import ScoreCheck, Undecided, check_scores
 from ragstone.experiments._summary import MetricSummary, format_table, summarize
 from ragstone.experiments._views.build import build_report, find_worst
 from ragstone.experiments._views.source import Dependence, Rows
@@ -199,6 +200,33 @@ class Experiment(Evaluated):
         return write_report(
             source, path, targets=wanted, n_worst=n_worst, by=by, max_mb=max_mb, texts=texts, compared=compared
         )
+
+    def check(
+        self, thresholds: Mapping[str, float], *, undecided: Undecided = "fail", confidence_level: float = 0.95
+    ) -> ScoreCheck:
+        """Check if the mean of each metric reaches a threshold: `check = result.check(...)`, then `assert check.ok, check`.
+
+        A one-sided confidence limit decides. If the true mean equals the threshold, a metric passes with a probability of
+        at most 1 - `confidence_level`, because too few samples are undecided and fail. The scores of failed samples may be
+        anything in the metric's range. All metrics must pass, so their number does not need a correction.
+
+        Args:
+            thresholds: Thresholds by metric or group, strictly inside the metric's range: the smallest acceptable mean, or
+                the largest if lower values are better.
+            undecided: Whether a metric fails or passes if the data show neither that its mean reaches the threshold nor that
+                it misses it. With "pass", a metric fails only if it is shown to be worse.
+            confidence_level: One minus the probability of a wrong decision, above 0.5 and below 1.
+
+        Raises:
+            ConfigurationError: If a threshold or an option is invalid, or a metric is not scored.
+
+        Example:
+            >>> import ragstone
+            >>> rows = [{"id": str(i), "query": "Why?", "contexts": ["Rain."], "response": "Rain."} for i in range(20)]
+            >>> ragstone.evaluate(rows, ["ccrs.cc"], judge="lexical").check({"ccrs.cc": 0.8}).ok
+            True
+        """
+        return check_scores(self.report_source(), thresholds, undecided=undecided, confidence_level=confidence_level)
 
     def plot(self, metric: str) -> Chart:
         """Return mean, interval and distribution of a metric as a chart for notebooks, with its data in `.data`.

@@ -11,15 +11,17 @@ from ragstone.experiments._compare.compare import compare
 from ragstone.experiments._compare.names import names_of
 from ragstone.experiments._evaluated import Evaluated
 from ragstone.experiments._outcomes import OutcomeSource
+from ragstone.experiments._score_gate import ScoreCheck, Undecided, check_scores
 from ragstone.experiments._views import build, write
 from ragstone.experiments._views.changes import Compared
 from ragstone.experiments._views.open import open_source
 from ragstone.experiments._views.reasons import AskReasons
 from ragstone.judges import Judge
+from ragstone.metrics import MetricCard
 from ragstone.schema import Sample
 from ragstone.views import AnswerView, ReportView
 
-__all__ = ["build_report", "compare_with_baseline", "explain_answer", "find_worst", "write_report"]
+__all__ = ["build_report", "check_source", "compare_with_baseline", "explain_answer", "find_worst", "write_report"]
 
 
 def build_report(
@@ -199,3 +201,30 @@ def explain_answer(source: OutcomeSource, sample_id: str, *, samples: Iterable[S
         StoreError: If a store cannot be read.
     """
     return build.explain_answer(open_source(source, samples=samples), sample_id)
+
+
+def check_source(
+    source: OutcomeSource,
+    thresholds: Mapping[str, float],
+    *,
+    undecided: Undecided = "fail",
+    confidence_level: float = 0.95,
+    cards: Iterable[MetricCard] = (),
+) -> ScoreCheck:
+    """Check if the mean of each metric of a source reaches a threshold. See `Experiment.check`.
+
+    Args:
+        source: An `Experiment`, a file of outcomes, a store, or a `TimeRange` of one.
+        thresholds: Thresholds by metric or group.
+        undecided: Whether a metric fails or passes if the data show neither.
+        confidence_level: One minus the probability of a wrong decision on one metric.
+        cards: Cards of metrics that were to be scored, also if the source does not have an outcome of them.
+
+    Raises:
+        ConfigurationError: If the file does not exist, a threshold or an option is invalid, or a metric is not scored.
+        DataError: If the source does not contain outcomes.
+        StoreError: If a store cannot be read.
+    """
+    return check_scores(
+        open_source(source), thresholds, undecided=undecided, confidence_level=confidence_level, cards=cards
+    )

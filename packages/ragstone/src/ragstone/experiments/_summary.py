@@ -17,7 +17,7 @@ from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.stats import Estimate, failure_bounds
 from ragstone.store import Store
 
-__all__ = ["MetricSummary", "format_table", "summarize", "summarize_store"]
+__all__ = ["MetricSummary", "bounds_of", "format_table", "summarize", "summarize_store"]
 
 _SAME: Final = 1e-9
 """Tolerance for bounds that exceed the metric's range by rounding."""
@@ -183,7 +183,7 @@ class OutcomeTally:
                 self._probabilities.append(self._by_sample.get(outcome.sample_id, 1.0))
         elif isinstance(outcome, Failure):
             self._kinds[outcome.kind] += 1
-            bounds = _bounds(outcome, self._card)
+            bounds = bounds_of(outcome, self._card)
             if bounds is not None:
                 self._bounds.append(bounds)
         else:
@@ -245,7 +245,7 @@ def _mean(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
-def _bounds(failure: Failure, card: MetricCard) -> tuple[float, float] | None:
+def bounds_of(failure: Failure, card: MetricCard) -> tuple[float, float] | None:
     """Return the bounds of a failed sample's value if the failure reports them."""
     match failure.details.get("bounds"):
         case [int() | float() as low, int() | float() as high] if card.low - _SAME <= low <= high <= card.high + _SAME:

@@ -26,6 +26,7 @@ from ragstone.stats._flips import flip_rate
 from ragstone.stats._independent import independent_tukey
 from ragstone.stats._independent import simultaneous_independent_tukey as simultaneous_independent_tukey
 from ragstone.stats._mean import Estimate, mean_interval, wilson_interval
+from ragstone.stats._mean import Side as Side
 from ragstone.stats._mean import failure_bounds as failure_bounds
 from ragstone.stats._multiple import DiscriminativePower as DiscriminativePower
 from ragstone.stats._multiple import discriminative_power as discriminative_power

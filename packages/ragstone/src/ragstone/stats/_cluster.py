@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ragstone.stats._mean import mean_interval
+from ragstone.stats._mean import Side, mean_interval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,6 +103,7 @@ def cluster_interval(
     low: float,
     high: float,
     confidence_level: float,
+    side: Side = "two-sided",
 ) -> tuple[float, float, float]:
     """Compute Hajek's mean of independent clusters with its interval.
 
@@ -117,6 +118,7 @@ def cluster_interval(
         low: Smallest possible value, or -infinity.
         high: Largest possible value, or infinity.
         confidence_level: Nominal coverage, in (0, 1).
+        side: "two-sided", or the limit with the whole error: "lower" or "upper". The other limit is then of no use.
 
     Returns:
         Mean, lower and upper limit.
@@ -136,7 +138,7 @@ def cluster_interval(
     n_effective = 1 / float((share**2).sum())
     if np.ptp(means) <= _ROUNDING * max(1.0, float(np.abs(means).max())):
         equal = mean_interval(
-            [mean] * max(1, round(n_effective)), low=low, high=high, confidence_level=confidence_level
+            [mean] * max(1, round(n_effective)), low=low, high=high, confidence_level=confidence_level, side=side
         )
         return mean, equal.low, equal.high
     # Distance of the mean of all clusters from the mean without each cluster.
@@ -145,7 +147,7 @@ def cluster_interval(
     variance = squares * (k - 1) / k
     kurtosis = k * float((moved**4).sum()) / squares**2
     freedom = max(min(n_effective, 2 * k / max(kurtosis - 1, _ROUNDING)) - 1, 1.0)
-    t = float(stdtrit(freedom, (1 + confidence_level) / 2))
+    t = float(stdtrit(freedom, 1 - (1 - confidence_level) / (2 if side == "two-sided" else 1)))
     if math.isinf(high - low):
         half = t * math.sqrt(variance)
         return mean, max(low, mean - half), min(high, mean + half)

@@ -1,8 +1,9 @@
-"""Gaffke's limits for the mean of bounded scores, with the mid-p rule."""
+"""Gaffke's limits for the mean of bounded scores, with and without the mid-p rule."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -19,19 +20,23 @@ _CONVERGED: Final = 1e-12
 """Square of the distance from the saddlepoint, in standard deviations, at which Newton's method stops."""
 _STEPS: Final = 100
 """Maximum number of Newton steps. About ten are usual."""
+_MID_P: Final = (0.0, 1.0)
+"""Equally probable additional values of the mid-p rule."""
 
 
-def gaffke_limit(unit: NDArray[np.float64], tail: float) -> float:
+def gaffke_limit(unit: NDArray[np.float64], tail: float, *, mid_p: bool = True) -> float:
     """Compute a one-sided confidence limit of the mean from values in [0, 1].
 
     Gaffke's lower limit is a quantile of a random mean of the values and of one additional value of 0, if their weights are
     independent and exponential. His upper limit is a quantile with an additional value of 1. For values of 0 and 1 these
-    are the limits of Clopper and Pearson, and they are conservative, because the additional value is the worst one. Here it
-    is 0 or 1 with probability 1/2. For values of 0 and 1 this is the mid-p version of these limits.
+    are the limits of Clopper and Pearson, and they are conservative, because the additional value is the worst one. With the
+    mid-p rule it is 0 or 1 with probability 1/2. For values of 0 and 1 this is the mid-p version of these limits, whose
+    error is the level on average, but up to twice the level for some sample sizes.
 
     Args:
         unit: At least one value in [0, 1], in any order.
         tail: Probability of the quantile, in (0, 1): 0.025 for the lower limit of a 95% interval, 0.975 for the upper.
+        mid_p: Whether to use the mid-p rule.
 
     Source:
         Gaffke 2005, "Three test statistics for a nonparametric one-sided hypothesis on the mean of a nonnegative
@@ -43,13 +48,15 @@ def gaffke_limit(unit: NDArray[np.float64], tail: float) -> float:
 
     values, counts = np.unique(unit, return_counts=True)
     n = unit.size
-    center = (float(unit.sum()) + 0.5) / (n + 1)
+    additional = _MID_P if mid_p else (0.0 if tail < 0.5 else 1.0,)
+    extra = sum(additional) / len(additional)
+    center = (float(unit.sum()) + extra) / (n + 1)
     # Variance of the random mean. The limit is at most a few standard deviations from the center.
-    variance = (float((unit * unit).sum()) + 0.5) / (n + 1) - center**2
+    variance = (float((unit * unit).sum()) + extra) / (n + 1) - center**2
     spread = math.sqrt(max(variance, 0.0) / (n + 2) + 0.25 / (n + 2) ** 2)
 
     def excess(m: float) -> float:
-        return gaffke_cdf(values, counts, m) - tail
+        return gaffke_cdf(values, counts, m, additional) - tail
 
     low, high = center - spread, center + spread
     while low > 0 and excess(low) > 0:
@@ -64,19 +71,23 @@ def gaffke_limit(unit: NDArray[np.float64], tail: float) -> float:
     return float(brentq(excess, low, high, xtol=_TOLERANCE))
 
 
-def gaffke_cdf(values: NDArray[np.float64], counts: NDArray[np.intp], m: float) -> float:
+def gaffke_cdf(
+    values: NDArray[np.float64], counts: NDArray[np.intp], m: float, additional: Sequence[float] = _MID_P
+) -> float:
     """Compute the probability that the random mean is at most `m`.
 
     Args:
         values: Distinct values in [0, 1].
         counts: Number of occurrences of each value.
         m: Argument of the distribution function, in (0, 1).
+        additional: Equally probable additional values.
     """
     import numpy as np
 
     # The mean is at most m if the weighted sum of the distances from m is at most 0.
     shape = np.append(counts, 1).astype(float)
-    return sum(_negative(np.append(values - m, additional - m), shape) for additional in (0.0, 1.0)) / 2
+    found = [_negative(np.append(values - m, value - m), shape) for value in additional]
+    return sum(found) / len(found)
 
 
 def _negative(scale: NDArray[np.float64], shape: NDArray[np.float64]) -> float:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from ragstone.stats._cluster import cluster_codes, cluster_interval
-from ragstone.stats._mean import Estimate, mean_interval
+from ragstone.stats._mean import Estimate, Side, mean_interval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,6 +26,7 @@ def hajek_mean(
     low: float = 0.0,
     high: float = 1.0,
     confidence_level: float = 0.95,
+    side: Side = "two-sided",
 ) -> Estimate:
     """Estimate the mean of all traffic from sampled items, or from items of clusters that resemble each other.
 
@@ -49,6 +50,8 @@ def hajek_mean(
         low: Smallest possible score. The interval is cut there.
         high: Largest possible score.
         confidence_level: Nominal coverage, in (0, 1).
+        side: "two-sided", "lower" (the interval ends at `high`) or "upper" (the interval begins at `low`). Only
+            "two-sided" with `finite`.
 
     Returns:
         An estimate with method "hajek", "cluster" (equal probabilities) or "hajek_cluster". `n` counts items.
@@ -76,6 +79,8 @@ def hajek_mean(
             f"a weighted mean needs at least two values in [{low}, {high}], got {x.size} values in "
             f"[{x.min()}, {x.max()}]"
         )
+    if side not in get_args(Side) or (finite and side != "two-sided"):
+        raise ValueError(f'side must be "two-sided", or without finite=True "lower" or "upper", got {side!r}')
     if clusters is not None and (finite or len(clusters) != x.size):
         raise ValueError(
             f"each value needs a cluster, and finite=True does not have clusters, got {x.size} values, {len(clusters)} "
@@ -91,12 +96,14 @@ def hajek_mean(
             f"a mean over clusters needs at least two clusters, but all {x.size} values are in the cluster "
             f"{clusters[0] if clusters else None!r}"
         )
-    mean, lower, upper = cluster_interval(totals, weights, low=low, high=high, confidence_level=confidence_level)
+    mean, lower, upper = cluster_interval(
+        totals, weights, low=low, high=high, confidence_level=confidence_level, side=side
+    )
     weighted = "hajek" if clusters is None or p.min() < p.max() else ""
     return Estimate(
         value=mean,
-        low=min(lower, mean),
-        high=max(upper, mean),
+        low=low if side == "upper" else min(lower, mean),
+        high=high if side == "lower" else max(upper, mean),
         confidence_level=confidence_level,
         method="_".join([*([weighted] if weighted else []), *(["cluster"] if clusters is not None else [])]),
         n=int(x.size),

@@ -345,8 +345,8 @@ def _at_least(
     """Return a one-sided lower confidence bound of the mean difference, weighted and over clusters.
 
     Most differences are often 0 and a few are large. Then neither permutations nor the normal approximation give a valid
-    bound. The interval of a bounded mean does for any number of samples, with half of its error on each side. If no sample
-    differs, the bound follows from the probability to observe no differing sample, each of which costs at most the range.
+    bound. The one-sided interval of a bounded mean does for any number of samples. If no sample differs, the bound follows
+    from the probability to observe no differing sample, each of which costs at most the range.
     """
     if not difference.size or math.isinf(difference.min()):
         return None
@@ -364,7 +364,8 @@ def _at_least(
         high=width,
         probabilities=inclusion,
         clusters=labels,
-        confidence_level=2 * confidence_level - 1,
+        confidence_level=confidence_level,
+        side="lower",
     )
     return estimate.low if estimate is not None and math.isfinite(estimate.low) else None
 

@@ -1,0 +1,90 @@
+"""`--fail-under`: a gate on means, for the commands that score or read scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from ragstone.cli._exit_codes import ExitCode
+from ragstone.cli._output import print_text
+from ragstone.cli._panels import STATISTICS
+from ragstone.errors import ConfigurationError
+from ragstone.experiments import ScoreCheck, Undecided, check_thresholds
+from ragstone.metrics import Metric, resolve_metrics
+
+__all__ = ["FailUnderOption", "UndecidedOption", "exit_if_failed", "parse_metric_values", "parse_thresholds"]
+
+FailUnderOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail-under",
+        metavar="METRIC=MEAN",
+        rich_help_panel=STATISTICS,
+        help="Exit with 1 unless the data show that the metric's mean is at least this (at most, if lower is better): "
+        "ccrs.cc=0.8. A group sets all its metrics. Repeatable.",
+    ),
+]
+UndecidedOption = Annotated[
+    Undecided,
+    typer.Option(
+        "--undecided",
+        rich_help_panel=STATISTICS,
+        help="Whether --fail-under fails or passes a metric whose samples show neither.",
+    ),
+]
+
+
+def parse_metric_values(option: str, texts: Sequence[str]) -> dict[str, float]:
+    """Parse the values METRIC=MEAN of an option.
+
+    Raises:
+        ConfigurationError: If a value has another form, or a metric is repeated.
+    """
+    values: dict[str, float] = {}
+    for text in texts:
+        metric, separator, number = text.partition("=")
+        metric = metric.strip()
+        try:
+            value = float(number)
+        except ValueError:
+            separator = ""
+        if not separator or not metric:
+            raise ConfigurationError(f"{option} must be METRIC=MEAN, got {text!r}. Example: {option} ccrs.ac=0.8")
+        if metric in values:
+            raise ConfigurationError(f"{option} is given twice for {metric!r}. Give each metric once")
+        values[metric] = value
+    return values
+
+
+def parse_thresholds(
+    texts: Sequence[str] | None, undecided: Undecided, metrics: Sequence[str | Metric] | None = None
+) -> dict[str, float]:
+    """Parse `--fail-under`, and check it before anything is scored.
+
+    Args:
+        texts: Values of the option.
+        undecided: Value of `--undecided`.
+        metrics: Metrics or groups that will be scored. None: known only after the scores are read.
+
+    Raises:
+        ConfigurationError: If a value is invalid, not inside the metric's range, or its metric is not scored.
+    """
+    if undecided != "fail" and not texts:
+        raise ConfigurationError(f"--undecided {undecided} belongs to a gate. Add --fail-under METRIC=MEAN")
+    thresholds = parse_metric_values("--fail-under", texts or ())
+    if thresholds and metrics is not None:
+        check_thresholds(thresholds, [metric.card for metric in resolve_metrics(metrics)])
+    return thresholds
+
+
+def exit_if_failed(check: ScoreCheck | None) -> None:
+    """Exit with 1 if a metric misses its threshold or is undecided, or with 3 if the only failed ones have no score."""
+    if check is None or check.ok:
+        return
+    if not check.is_testable:
+        names = ", ".join(gate.metric for gate in check.gates if gate.state == "no score")
+        print_text(f"exit code 3: the gate cannot be decided, because {names} does not have a score.", err=True)
+        raise typer.Exit(ExitCode.INFRASTRUCTURE)
+    raise typer.Exit(ExitCode.GATE)

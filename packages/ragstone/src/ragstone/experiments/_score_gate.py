@@ -1,0 +1,341 @@
+"""Gates on means: whether the mean of a metric reaches a threshold, decided by one-sided confidence limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal, get_args
+
+from ragstone._util.table import text_table
+from ragstone.errors import ConfigurationError
+from ragstone.experiments._cards import card_of, titles_of
+from ragstone.experiments._clusters import Clusters, choose_clusters
+from ragstone.experiments._means import estimate_mean
+from ragstone.experiments._summary import bounds_of
+from ragstone.experiments._views.reading import unknown_card
+from ragstone.experiments._views.source import ReportSource
+from ragstone.metrics import MetricCard
+from ragstone.schema import Failure, Score
+
+__all__ = ["ScoreCheck", "ScoreGate", "Undecided", "check_scores", "check_thresholds"]
+
+Undecided = Literal["fail", "pass"]
+State = Literal["reached", "missed", "undecided", "no score"]
+
+_LEAST_LEVEL: Final = 0.5
+_UNITS: Final = 2
+"""Digits of an estimated number of samples."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreGate:
+    """The result of one metric."""
+
+    metric: str
+    threshold: float
+    """The mean that is demanded: at least this value, or at most if lower values are better."""
+    higher_is_better: bool
+    state: State
+    """ "reached" and "missed" are shown by a confidence limit. "undecided": the data show neither. "no score": no sample has
+    a score."""
+    ok: bool
+    mean: float | None
+    """Mean of the scored samples."""
+    low: float | None
+    """Lower confidence limit of the mean, for the lowest scores of failed samples. None if unknown."""
+    high: float | None
+    """Upper confidence limit of the mean, for the highest scores of failed samples."""
+    n_scored: int
+    n_failed: int
+    n_not_applicable: int
+    n_more: int | None
+    """Estimated number of additional samples that decide an undecided metric, if the mean stays the same. None if unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreCheck:
+    """The result of a gate on means. `ok` says if all metrics pass, and `str()` is a table."""
+
+    gates: tuple[ScoreGate, ...]
+    undecided: Undecided
+    confidence_level: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether all metrics pass."""
+        return all(gate.ok for gate in self.gates)
+
+    @property
+    def is_testable(self) -> bool:
+        """Whether each failed metric failed because of its scores. False if some have no score, and all others pass."""
+        return self.ok or any(not gate.ok and gate.state != "no score" for gate in self.gates)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "ok": self.ok,
+            "undecided": self.undecided,
+            "confidence_level": self.confidence_level,
+            "gates": [asdict(gate) for gate in self.gates],
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        n_bad = sum(not gate.ok for gate in self.gates)
+        head = "all thresholds reached" if self.ok else f"FAILED on {n_bad} of {len(self.gates)} thresholds"
+        if self.ok and any(gate.state == "undecided" for gate in self.gates):
+            head = "no threshold missed"
+        rows: list[tuple[str, ...]] = [("metric", "mean", "at least", "at most", "threshold", "n", "verdict")]
+        # Failed metrics come first.
+        rows += [_row(gate) for gate in sorted(self.gates, key=lambda gate: gate.ok)]
+        table = text_table(rows, titles=titles_of(gate.metric for gate in self.gates))
+        level = f"{100 * self.confidence_level:.4g}%"
+        rule = (
+            f'"at least" and "at most" are one-sided {level} confidence limits. A metric passes if its limit excludes all worse '
+            f"means, fails if it excludes all better ones, and otherwise {'passes' if self.undecided == 'pass' else 'fails'} as "
+            f"undecided (--undecided {self.undecided})."
+        )
+        notes = [
+            f"{gate.metric}: the limits contain any scores of {gate.n_failed:,} failed samples."
+            for gate in self.gates
+            if gate.n_failed and gate.n_scored
+        ]
+        notes += [
+            f"{gate.metric}: not applicable to {gate.n_not_applicable:,} of {_n_all(gate):,} samples, which do not count."
+            for gate in self.gates
+            if gate.n_not_applicable and gate.n_scored
+        ]
+        return "\n".join([head, "", table, "", rule, *notes, *self.notes])
+
+
+def describe(gate: ScoreGate) -> str:
+    """Describe the result of one metric in one sentence."""
+    demanded = f"{'at least' if gate.higher_is_better else 'at most'} {gate.threshold:g}"
+    match gate.state:
+        case "reached":
+            return f"{demanded} is shown"
+        case "missed":
+            return f"MISSED: the mean is {'below' if gate.higher_is_better else 'above'} {gate.threshold:g}"
+        case "no score":
+            why = f"all {gate.n_failed:,} samples failed" if gate.n_failed else "not applicable to any sample"
+            return f"NO SCORE: {why}"
+    more = f", about {gate.n_more:,} more samples would decide" if gate.n_more is not None else ""
+    return f"{'UNDECIDED' if not gate.ok else 'undecided'}: neither shown nor excluded{more}"
+
+
+def check_thresholds(thresholds: Mapping[str, float], cards: Iterable[MetricCard]) -> dict[str, float]:
+    """Return the thresholds by metric, after checking them. A group's threshold applies to each of its metrics.
+
+    Args:
+        thresholds: Thresholds by metric or group.
+        cards: Cards of the scored metrics.
+
+    Raises:
+        ConfigurationError: If `thresholds` is empty, no metric has the name, or a threshold is not inside the range of its
+            metric.
+    """
+    known = {card.name: card for card in cards}
+    if not thresholds:
+        raise ConfigurationError("a gate needs a threshold for at least one metric, such as ccrs.cc=0.8")
+    found: dict[str, float] = {}
+    for name, threshold in thresholds.items():
+        own = [card for card in known.values() if name in (card.name, card.group) or card.name.startswith(f"{name}.")]
+        if not own:
+            raise ConfigurationError(
+                f"a threshold for {name!r}, which is not scored. Scored metrics: {', '.join(sorted(known)) or 'none'}"
+            )
+        for card in own:
+            _check_threshold(card, threshold)
+            if card.name not in found or name == card.name:
+                found[card.name] = float(threshold)
+    return found
+
+
+def _check_threshold(card: MetricCard, threshold: float) -> None:
+    if not (math.isfinite(threshold) and card.low < threshold < card.high):
+        raise ConfigurationError(
+            f"the threshold of {card.name} must be a number above {card.low:g} and below {card.high:g}, got {threshold!r}, "
+            "because no sample can show that a mean is exactly at an end of its range. Give a value inside, such as "
+            f"{card.name}={_inside(card):g}"
+        )
+
+
+def _inside(card: MetricCard) -> float:
+    if math.isfinite(card.low) and math.isfinite(card.high):
+        share = 0.8 if card.direction == "higher" else 0.2
+        return card.low + share * (card.high - card.low)
+    return card.low + 1 if math.isfinite(card.low) else 0.0
+
+
+def check_scores(
+    source: ReportSource,
+    thresholds: Mapping[str, float],
+    *,
+    undecided: Undecided = "fail",
+    confidence_level: float = 0.95,
+    cards: Iterable[MetricCard] = (),
+) -> ScoreCheck:
+    """Decide for each metric if its mean reaches a threshold.
+
+    Args:
+        source: Outcomes of one system. If a sample has several outcomes of a metric, the last one counts.
+        thresholds: Thresholds by metric or group: the smallest acceptable mean, or the largest if lower values are better.
+        undecided: Whether a metric passes or fails if the data show neither.
+        confidence_level: One minus the probability of a wrong decision on one metric, above 0.5 and below 1.
+        cards: Cards of metrics that were to be scored, also if the source does not have an outcome of them.
+
+    Raises:
+        ConfigurationError: If a threshold or an option is invalid, or a metric is not scored.
+        DataError: If an outcome cannot be read.
+    """
+    if undecided not in get_args(Undecided):
+        raise ConfigurationError(f'undecided must be "fail" or "pass", got {undecided!r}')
+    if not _LEAST_LEVEL < confidence_level < 1:
+        raise ConfigurationError(
+            f"the confidence_level of a one-sided gate must be above 0.5 and below 1, got {confidence_level!r}"
+        )
+    columns: dict[str, _Column] = {}
+    ids: dict[str, None] = {}
+    for outcome in source.outcomes():
+        ids[outcome.sample_id] = None
+        column = columns.get(outcome.metric)
+        if column is None:
+            card = source.cards.get(outcome.metric) or card_of(outcome.metric) or unknown_card(outcome)
+            column = columns[outcome.metric] = _Column(card)
+        column.add(outcome)
+    for card in [*source.cards.values(), *cards]:
+        columns.setdefault(card.name, _Column(card))
+    checked = check_thresholds(thresholds, [column.card for column in columns.values()])
+    dependence = source.dependence()
+    clusters = choose_clusters(source.cluster, dependence.labels, ids)
+    gates = [
+        columns[metric].gate(
+            threshold,
+            undecided=undecided,
+            confidence_level=confidence_level,
+            inclusion=dependence.inclusion_probabilities,
+            clusters=clusters,
+        )
+        for metric, threshold in checked.items()
+    ]
+    notes = [] if clusters is None else [f"limits treat whole clusters ({clusters.key}) as independent"]
+    if dependence.inclusion_probabilities:
+        notes.append("means and limits are weighted by 1 / sampling probability")
+    return ScoreCheck(gates=tuple(gates), undecided=undecided, confidence_level=confidence_level, notes=tuple(notes))
+
+
+class _Column:
+    """The outcomes of one metric by sample: the lowest and the highest possible value."""
+
+    def __init__(self, card: MetricCard) -> None:
+        self.card = card
+        self._ends: dict[str, tuple[float, float]] = {}
+        self._failed: set[str] = set()
+        self._absent: set[str] = set()
+
+    def add(self, outcome: Any) -> None:
+        """Add an outcome, which replaces an earlier one of the same sample."""
+        id_, card = outcome.sample_id, self.card
+        self._failed.discard(id_)
+        self._absent.discard(id_)
+        if isinstance(outcome, Score):
+            # Scores may exceed their range by a rounding error.
+            value = min(max(outcome.value, card.low), card.high)
+            self._ends[id_] = (value, value)
+        elif isinstance(outcome, Failure):
+            self._ends[id_] = bounds_of(outcome, card) or (card.low, card.high)
+            self._failed.add(id_)
+        else:
+            self._ends.pop(id_, None)
+            self._absent.add(id_)
+
+    def gate(
+        self,
+        threshold: float,
+        *,
+        undecided: Undecided,
+        confidence_level: float,
+        inclusion: Mapping[str, float],
+        clusters: Clusters | None,
+    ) -> ScoreGate:
+        """Decide if the mean reaches the threshold."""
+        ids = list(self._ends)
+        scored = [id_ for id_ in ids if id_ not in self._failed]
+
+        def limit(values: Sequence[float], of: Sequence[str], side: Literal["lower", "upper"]) -> tuple[float, float]:
+            """Return the mean and its limit."""
+            if not values or not all(map(math.isfinite, values)):
+                return math.nan, math.nan
+            found = estimate_mean(
+                values,
+                low=self.card.low,
+                high=self.card.high,
+                probabilities=[inclusion.get(id_, 1.0) for id_ in of] if inclusion else None,
+                clusters=None if clusters is None else clusters.of(of),
+                confidence_level=confidence_level,
+                side=side,
+            )
+            return (
+                (math.nan, math.nan) if found is None else (found.value, found.low if side == "lower" else found.high)
+            )
+
+        mean = low = high = math.nan
+        if scored:
+            mean, _ = limit([self._ends[id_][0] for id_ in scored], scored, "lower")
+            _, low = limit([self._ends[id_][0] for id_ in ids], ids, "lower")
+            _, high = limit([self._ends[id_][1] for id_ in ids], ids, "upper")
+        is_higher = self.card.direction == "higher"
+        state = _state(low, high, threshold, is_higher=is_higher) if scored else "no score"
+        needed = (
+            _n_more(mean, low if (mean > threshold) else high, threshold, len(ids)) if state == "undecided" else None
+        )
+        return ScoreGate(
+            metric=self.card.name,
+            threshold=threshold,
+            higher_is_better=is_higher,
+            state=state,
+            ok=state == "reached" or (state == "undecided" and undecided == "pass"),
+            mean=_known(mean),
+            low=_known(low),
+            high=_known(high),
+            n_scored=len(scored),
+            n_failed=len(self._failed),
+            n_not_applicable=len(self._absent),
+            n_more=needed,
+        )
+
+
+def _state(low: float, high: float, threshold: float, *, is_higher: bool) -> State:
+    """Compare both limits with the threshold. A limit that is NaN decides nothing."""
+    is_above, is_below = (low >= threshold, high < threshold) if is_higher else (low > threshold, high <= threshold)
+    if is_above or is_below:
+        return "reached" if is_above == is_higher else "missed"
+    return "undecided"
+
+
+def _n_more(mean: float, limit: float, threshold: float, n: int) -> int | None:
+    """Estimate how many more samples bring the limit of an unchanged mean to the threshold, with two digits."""
+    if not (math.isfinite(limit) and math.isfinite(mean)) or mean == threshold:
+        return None
+    needed = n * ((mean - limit) / (mean - threshold)) ** 2 - n
+    if not 0 < needed < 1e7:
+        return None
+    unit: int = 10 ** max(0, len(str(int(needed))) - _UNITS)
+    return math.ceil(needed / unit) * unit
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _n_all(gate: ScoreGate) -> int:
+    return gate.n_scored + gate.n_failed + gate.n_not_applicable
+
+
+def _row(gate: ScoreGate) -> tuple[str, ...]:
+    numbers = ["unknown" if value is None else f"{value:.3f}" for value in (gate.low, gate.high)]
+    sign = ">=" if gate.higher_is_better else "<="
+    mean = "no score" if gate.mean is None else f"{gate.mean:.3f}"
+    return (gate.metric, mean, *numbers, f"{sign} {gate.threshold:g}", f"{gate.n_scored:,}", describe(gate))
