@@ -68,7 +68,7 @@ def test_a_running_worker_pauses_and_resumes(tmp_path):
     worker = make_worker(store, key.judge)
     n_stored = 0
 
-    def stop_at_the_end(_outcomes: object, is_last: bool) -> None:
+    def stop_at_the_end(_trace: object, _outcomes: object, is_last: bool) -> None:
         nonlocal n_stored
         n_stored += is_last
         if n_stored == 40:

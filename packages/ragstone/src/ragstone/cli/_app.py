@@ -22,6 +22,7 @@ from ragstone.cli._evaluate import evaluate_command
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._ingest import ingest_command
 from ragstone.cli._judge_card import judge_card_command
+from ragstone.cli._logs import LogFormat, configure_logging
 from ragstone.cli._metrics import metrics_command
 from ragstone.cli._models import EndpointsOptions, takes_models
 from ragstone.cli._options import JsonOption
@@ -87,9 +88,12 @@ def _common(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print log messages to stderr.")] = False,
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", help="Format of log messages: text, or json for log collectors.")
+    ] = "text",
     config: ConfigOption = None,
 ) -> None:
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(message)s")
+    configure_logging(logging.INFO if verbose else logging.WARNING, log_format)
     apply_config(context, config)
 
 

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ragstone._util.systemd import notify
 from ragstone.capture import redact_secrets
 from ragstone.cli._criterion import CriterionOption, parse_metrics
+from ragstone.cli._health import HealthPage, watchdog
+from ragstone.cli._logs import announce
 from ragstone.cli._models import ScoringModelOptions, takes_models
 from ragstone.cli._options import (
     ConcurrencyOption,
@@ -21,12 +24,13 @@ from ragstone.cli._options import (
     NoRedactOption,
     RetrieverToolOption,
     SinkOption,
+    parse_address,
     parse_retriever_tools,
 )
 from ragstone.cli._reasons import ReasonsOption
-from ragstone.errors import ConfigurationError, JudgeError, StoreError, StoreOwnedError
+from ragstone.errors import JudgeError, StoreError, StoreOwnedError
 from ragstone.store import is_database_url
-from ragstone.worker import ScoringSetup, Worker, spool_directory
+from ragstone.worker import ScoringSetup, Worker, WorkerState, spool_directory
 
 if TYPE_CHECKING:
     from ragstone.ingest import OtlpGrpcReceiver, OtlpReceiver
@@ -73,8 +77,9 @@ def ingest_command(
     # Imported here, because no other command needs the server.
     from ragstone.ingest import OtlpGrpcReceiver, OtlpReceiver, OtlpTraceSource, SharedSpanBuffer
 
-    host, port = _address(listen, "--listen")
-    grpc_address = None if listen_grpc is None else _address(listen_grpc, "--listen-grpc")
+    host, port = parse_address(listen, "--listen")
+    grpc_address = None if listen_grpc is None else parse_address(listen_grpc, "--listen-grpc")
+    health = HealthPage()
     judge, reader = models.models()
     setup = ScoringSetup(
         parse_metrics(metrics, criterion),
@@ -95,26 +100,28 @@ def ingest_command(
         retriever_tools=parse_retriever_tools(retriever_tool),
     )
     redact = None if no_redact else redact_secrets
+    workers: list[Worker] = []
+    """The current worker, or none before the first."""
+
+    def make_worker() -> Worker:
+        worker = Worker(store, setup, intakes=[source], max_outage_s=max_outage_s)
+        worker.on_outcomes = lambda trace, outcomes, _last: health.count(trace, outcomes)
+        worker.on_ledger = health.update_status
+        workers[:] = [worker]
+        return worker
+
+    def state() -> WorkerState:
+        return workers[0].state if workers else WorkerState.starting()
+
     try:
-        receivers: list[OtlpReceiver | OtlpGrpcReceiver] = [OtlpReceiver(buffer, host=host, port=port, redact=redact)]
+        receivers: list[OtlpReceiver | OtlpGrpcReceiver] = [
+            OtlpReceiver(buffer, host=host, port=port, redact=redact, add_routes=health.routes(state).add_to)
+        ]
         if grpc_address is not None:
             receivers.append(OtlpGrpcReceiver(buffer, host=grpc_address[0], port=grpc_address[1], redact=redact))
-        asyncio.run(
-            _serve(
-                receivers,
-                setup,
-                lambda: Worker(store, setup, intakes=[source], max_outage_s=max_outage_s),
-            )
-        )
+        asyncio.run(_serve(receivers, setup, make_worker, state))
     finally:
         buffer.close()
-
-
-def _address(text: str, option: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
-        raise ConfigurationError(f"{option} must be HOST:PORT, such as 127.0.0.1:4318, got {text!r}")
-    return host.strip("[]"), int(port)
 
 
 def _buffer_path(store: str) -> Path:
@@ -129,14 +136,17 @@ def _buffer_path(store: str) -> Path:
 
 
 async def _serve(
-    receivers: Sequence[OtlpReceiver | OtlpGrpcReceiver], setup: ScoringSetup, make_worker: Callable[[], Worker]
+    receivers: Sequence[OtlpReceiver | OtlpGrpcReceiver],
+    setup: ScoringSetup,
+    make_worker: Callable[[], Worker],
+    state: Callable[[], WorkerState],
 ) -> None:
     stopping = asyncio.Event()
-    workers: list[Worker] = []
+    worker: Worker | None = None
 
     def stop() -> None:
         stopping.set()
-        for worker in workers:
+        if worker is not None:
             worker.stop()
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -145,17 +155,19 @@ async def _serve(
         for receiver in receivers:
             await receiver.start()
         places = " and ".join([f"{receivers[0].url}/v1/traces", *(f"{other.url} (gRPC)" for other in receivers[1:])])
-        typer.echo(f"listening at {places}, judge {setup.judge.identity.name}", err=True)
-        while not stopping.is_set():
-            workers[:] = [make_worker()]
-            try:
-                await workers[0].run()
-            except (JudgeError, StoreOwnedError) as error:
-                # The receiver keeps spans until the judge is available or the store's other owner has stopped.
-                typer.echo(f"cannot score now, spans are kept: {error} (next attempt in {_RETRY_S:.0f} s)", err=True)
-                stop_requested = asyncio.create_task(stopping.wait())
-                await asyncio.wait([stop_requested], timeout=_RETRY_S)
-                stop_requested.cancel()
+        announce(f"listening at {places}, judge {setup.judge.identity.name}")
+        notify("READY=1")
+        async with watchdog(state):
+            while not stopping.is_set():
+                worker = make_worker()
+                try:
+                    await worker.run()
+                except (JudgeError, StoreOwnedError) as error:
+                    # The receiver keeps spans until the judge is available or the store's other owner has stopped.
+                    announce(f"cannot score now, spans are kept: {error} (next attempt in {_RETRY_S:.0f} s)")
+                    stop_requested = asyncio.create_task(stopping.wait())
+                    await asyncio.wait([stop_requested], timeout=_RETRY_S)
+                    stop_requested.cancel()
     finally:
         for receiver in receivers:
             await receiver.aclose()

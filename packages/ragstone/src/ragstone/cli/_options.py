@@ -29,6 +29,7 @@ __all__ = [
     "SinkOption",
     "StopEarlyOption",
     "SystemsArgument",
+    "parse_address",
     "parse_named_file",
     "parse_names",
     "parse_retriever_tools",
@@ -136,6 +137,18 @@ def _time_in(text: str) -> float | None:
             "(-7d, -12h, -30m)."
         ) from None
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+
+
+def parse_address(text: str, option: str) -> tuple[str, int]:
+    """Split HOST:PORT.
+
+    Raises:
+        ConfigurationError: If the text does not have this form.
+    """
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise ConfigurationError(f"{option} must be HOST:PORT, such as 127.0.0.1:4318, got {text!r}")
+    return host.strip("[]"), int(port)
 
 
 def parse_names(text: str) -> list[str]:

@@ -48,7 +48,7 @@ from ragstone.replay import (
     areplay_traces,
     plan_replay,
 )
-from ragstone.schema import Failure, Ledger, NotApplicable, Score
+from ragstone.schema import Failure, Ledger, NotApplicable, Score, Trace
 from ragstone.scoring import MAX_CALLS_PER_REASON, JudgedCounts
 from ragstone.store import is_database_url, open_store
 from ragstone.worker import Worker, read_ledger
@@ -243,7 +243,7 @@ class _Stop:
         self.requested = True
         self._worker.stop()
 
-    def _count(self, outcomes: Sequence[Score | NotApplicable | Failure], is_last: bool) -> None:  # noqa: FBT001 - the worker passes it by position
+    def _count(self, _trace: Trace, outcomes: Sequence[Score | NotApplicable | Failure], is_last: bool) -> None:  # noqa: FBT001 - the worker passes it by position
         """Add the outcomes of a trace, or of a part of its metrics, to the progress."""
         self._progress.count(outcomes)
         n_new = sum(file.n_new for file in self._source.counts) if self._source is not None else 0

@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ragstone._util.systemd import notify
 from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._failed_share import MAX_FAILED_SHARE, FailedShareOption, describe_excess
+from ragstone.cli._health import HealthPage, ListenOption, watchdog
+from ragstone.cli._logs import announce
 from ragstone.cli._models import ScoringModelOptions, takes_models
-from ragstone.cli._options import ConcurrencyOption, DeadlineOption, MaxOutageOption, MetricsOption, SinkOption
+from ragstone.cli._options import (
+    ConcurrencyOption,
+    DeadlineOption,
+    MaxOutageOption,
+    MetricsOption,
+    SinkOption,
+    parse_address,
+)
 from ragstone.cli._output import print_text
 from ragstone.cli._reasons import ReasonsOption
 from ragstone.errors import StoreError
+from ragstone.schema import Failure, NotApplicable, Score, Trace
 from ragstone.scoring import JudgedCounts
 from ragstone.store import describe_store, is_database_url, resolve_store
 from ragstone.worker import ScoringSetup, Worker
@@ -37,6 +50,7 @@ def worker_command(
     until_idle: Annotated[
         bool, typer.Option("--until-idle", help="Stop when no trace or delivery is pending.")
     ] = False,
+    listen: ListenOption = None,
     max_failed_share: FailedShareOption = MAX_FAILED_SHARE,
     *,
     models: ScoringModelOptions,
@@ -44,6 +58,7 @@ def worker_command(
     """Own a store: score captured requests and deliver the outcomes. SIGTERM or Ctrl-C stops it cleanly."""
     if not is_database_url(store) and not Path(store).absolute().parent.is_dir():
         raise StoreError(f"the directory of the store {store!r} does not exist. Create it, or give another path.")
+    health = None if listen is None else HealthPage(*parse_address(listen, "--listen"))
     judge, reader = models.models()
     setup = ScoringSetup(
         parse_metrics(metrics, criterion),
@@ -58,8 +73,15 @@ def worker_command(
     )
     worker = Worker(resolve_store(store), setup, max_outage_s=max_outage_s)
     counts = JudgedCounts()
-    worker.on_outcomes = lambda outcomes, _last: counts.add(outcomes)
-    asyncio.run(_work(store, worker, setup, until_idle=until_idle))
+
+    def on_outcomes(trace: Trace, outcomes: Sequence[Score | NotApplicable | Failure], _last: bool) -> None:  # noqa: FBT001
+        counts.add(outcomes)
+        if health is not None:
+            health.count(trace, outcomes)
+
+    worker.on_outcomes = on_outcomes
+    worker.on_ledger = None if health is None else health.update_status
+    asyncio.run(_work(store, worker, setup, health, until_idle=until_idle))
     if worker.budget_exhausted:
         typer.echo("The budget is exhausted. Metrics that were not computed failed with kind `budget`.", err=True)
         raise typer.Exit(ExitCode.BUDGET)
@@ -73,13 +95,21 @@ def worker_command(
         raise typer.Exit(ExitCode.INFRASTRUCTURE)
 
 
-async def _work(store: str, worker: Worker, setup: ScoringSetup, *, until_idle: bool) -> None:
+async def _work(
+    store: str, worker: Worker, setup: ScoringSetup, health: HealthPage | None, *, until_idle: bool
+) -> None:
     """Run the worker until it is stopped or idle."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.stop)
-    async with setup:
-        await worker.run(
-            until_idle=until_idle,
-            on_owned=lambda: typer.echo(f"owning {describe_store(store)}, judge {setup.judge.identity.name}", err=True),
-        )
+
+    def on_owned() -> None:
+        announce(f"owning {describe_store(store)}, judge {setup.judge.identity.name}")
+        notify("READY=1")
+
+    async with setup, AsyncExitStack() as closing:
+        if health is not None:
+            url = await closing.enter_async_context(health.serve(lambda: worker.state))
+            announce(f"health and metrics at {url}")
+        await closing.enter_async_context(watchdog(lambda: worker.state))
+        await worker.run(until_idle=until_idle, on_owned=on_owned)

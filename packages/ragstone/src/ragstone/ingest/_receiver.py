@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Callable
 from typing import Final
 
 from aiohttp import web
@@ -32,6 +33,7 @@ class OtlpReceiver:
         port: Port. 0 selects a free port.
         redact: Function from text to text, applied to all text of a span before it is written. None keeps texts
             unchanged.
+        add_routes: Adds further routes to the server.
     """
 
     def __init__(
@@ -41,7 +43,9 @@ class OtlpReceiver:
         host: str = "127.0.0.1",
         port: int = 4318,
         redact: Redactor | None = redact_secrets,
+        add_routes: Callable[[web.Application], None] | None = None,
     ) -> None:
+        self._add_routes = add_routes
         self._intake = SpanIntake(buffer, redact)
         self._host = host
         self._port = port
@@ -63,6 +67,8 @@ class OtlpReceiver:
         app.router.add_post("/v1/traces", self._traces)
         app.router.add_post("/v1/logs", self._ignored)
         app.router.add_post("/v1/metrics", self._ignored)
+        if self._add_routes is not None:
+            self._add_routes(app)
         # `_decompress` decompresses bodies, because it limits their size.
         self._runner = web.AppRunner(app, access_log=None, auto_decompress=False, handle_signals=False)
         await self._runner.setup()

@@ -302,11 +302,14 @@ class Scorer:
     def _log_bug(self, metric: Metric, sample: Sample, error: BaseException) -> None:
         """Log a bug, with its traceback only the first time, so that a bug in every sample does not flood the log."""
         name = metric.card.name
+        about = {"trace_id": sample.id, "metric": name, "error_kind": "bug"}
         if name in self._buggy:
-            logger.error("metric %s failed on sample %r with another unexpected exception", name, sample.id)
+            logger.error(
+                "metric %s failed on sample %r with another unexpected exception", name, sample.id, extra=about
+            )
         else:
             self._buggy.add(name)
-            logger.error("metric %s failed on sample %r", name, sample.id, exc_info=error)
+            logger.error("metric %s failed on sample %r", name, sample.id, exc_info=error, extra=about)
 
 
 def _models_other_than_judge(metric: Metric) -> tuple[tuple[str, Reader | Embedder], ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ragstone._util.fork import after_fork_in_child
@@ -110,6 +110,10 @@ class PrometheusSink:
         if self._closed:
             raise SinkUnavailableError(f"the sink {self.name!r} is closed")
         self._page.serve()
+        self.count(batch)
+
+    def count(self, batch: Iterable[Delivery]) -> None:
+        """Count the new outcomes of `batch`, without opening the port."""
         for delivery in batch:
             self._page.families.count(delivery)
 

@@ -297,7 +297,7 @@ def _row(entry: Captured | SampledOut, *, now: float) -> tuple[object, ...]:
 
 
 def _give_up(db: Sql, trace_id: str, reason: str, *, now: float) -> None:
-    _logger.warning("trace %s will not be scored: %s", trace_id, reason)
+    _logger.warning("trace %s will not be scored: %s", trace_id, reason, extra={"trace_id": trace_id})
     failures = [
         Failure(
             sample_id=trace_id,

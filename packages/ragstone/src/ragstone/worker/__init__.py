@@ -1,5 +1,8 @@
 """Worker: moves traces into the store, scores them and delivers outcomes. Reads ledgers without owning the store."""
 
+from ragstone.worker._health import HealthRoutes as HealthRoutes
+from ragstone.worker._health import HealthServer as HealthServer
+from ragstone.worker._health import WorkerState as WorkerState
 from ragstone.worker._intake import StepErrors as StepErrors
 from ragstone.worker._intake import get_skip_reason as get_skip_reason
 from ragstone.worker._intake import spool_directory as spool_directory

@@ -139,11 +139,17 @@ class SinkDispatcher:
         if isinstance(error, SinkDeniedError):
             self._stop(message, store)
         elif not (attempts or some_sent) and not isinstance(error, SinkTargetMissingError):
-            logger.warning("ragstone sink %s: %s (next attempt in %.0f s)", name, message, wait_s)
+            logger.warning("ragstone sink %s: %s (next attempt in %.0f s)", name, message, wait_s, extra={"sink": name})
         self._record(lambda: store.mark_retry(name, ids, next_try=self._clock() + wait_s, error=message))
 
     def _mark_failed(self, ids: Sequence[str], message: str, store: Store) -> None:
-        logger.error("ragstone sink %s: %d deliveries failed: %s", self.sink.name, len(ids), message)
+        logger.error(
+            "ragstone sink %s: %d deliveries failed: %s",
+            self.sink.name,
+            len(ids),
+            message,
+            extra={"sink": self.sink.name},
+        )
         self._record(lambda: store.mark_failed(self.sink.name, ids, error=message))
 
     def _stop(self, message: str, store: Store) -> None:

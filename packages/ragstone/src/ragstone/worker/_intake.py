@@ -65,6 +65,11 @@ class StepErrors:
     def __bool__(self) -> bool:
         return bool(self._messages)
 
+    @property
+    def current(self) -> tuple[str, ...]:
+        """What fails at present, and why."""
+        return tuple(f"cannot {name}: {message}" for name, message in self._messages.items())
+
     def run_step(self, name: str, step: Callable[[], T], otherwise: T) -> T:
         """Run one step, and return `otherwise` after an error: a full disk or damaged segment must not end the worker."""
         try:

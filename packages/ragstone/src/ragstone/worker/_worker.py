@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ragstone.errors import JudgeError, StoreError
-from ragstone.schema import Failure, NotApplicable, Score, Trace, sample_from_trace
+from ragstone.schema import Failure, Ledger, NotApplicable, Score, Trace, sample_from_trace
 from ragstone.sinks import StatusSink
 from ragstone.store import PlannedMetric, Store, open_store
 from ragstone.worker._delivery import SinkDispatcher
+from ragstone.worker._health import WorkerState
 from ragstone.worker._intake import SpoolTraceSource, StepErrors, TraceSource, get_skip_reason, spool_directory
 from ragstone.worker._parts import SHARED_LEASE_S, UNANSWERED, MetricGroups, lease_s
 from ragstone.worker._setup import ScoringSetup
@@ -76,13 +77,18 @@ class Worker:
         """Whether the budget prevented calls."""
         self.stopped_early: str | None = None
         """Why a worker that runs until it is idle has returned with traces pending, or None."""
-        self.on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure], bool], None] | None = None
-        """Called with stored outcomes, and with whether they are the last ones of their trace."""
+        self.on_outcomes: Callable[[Trace, Sequence[Score | NotApplicable | Failure], bool], None] | None = None
+        """Called with a trace, outcomes of it that were stored, and whether they are its last ones."""
+        self.on_ledger: Callable[[Ledger], None] | None = None
+        """Called with the current ledger every few seconds."""
         self._clock = clock
         self._name = f"worker-{uuid.uuid4().hex[:12]}"
         self._stop = threading.Event()
         self._wake: Callable[[], None] = lambda: None
-        self._waits_for_models = False
+        self._models_error: str | None = None
+        """Why the models cannot be used, before the first trace is scored."""
+        self._owns_store = False
+        self._polled_at = time.monotonic()
         self._idle = False
         self._is_awaited = False
         """Whether a caller has waited for this worker since the last poll."""
@@ -114,12 +120,29 @@ class Worker:
     @property
     def is_blocked(self) -> bool:
         """Whether requests wait for an unavailable judge, reader or disk."""
-        return self._waits_for_models or bool(self._errors) or (self._parts is not None and self._parts.judge_is_down)
+        return (
+            self._models_error is not None
+            or bool(self._errors)
+            or (self._parts is not None and self._parts.judge_is_down)
+        )
 
     @property
     def outage(self) -> tuple[float, float] | None:
         """Duration of the judge's or reader's current outage and its limit in seconds, or None without one."""
         return None if self._parts is None else self._parts.outage
+
+    @property
+    def state(self) -> WorkerState:
+        """What the worker is doing, for health checks."""
+        judge_error = self._models_error
+        if judge_error is None and self._parts is not None and self._parts.judge_is_down:
+            judge_error = "judge or reader is unavailable or fails systematically. The log has the reason"
+        return WorkerState(
+            owns_store=self._owns_store,
+            since_poll_s=time.monotonic() - self._polled_at,
+            store_errors=self._errors.current,
+            judge_error=judge_error,
+        )
 
     @property
     def poll_count(self) -> int:
@@ -140,27 +163,22 @@ class Worker:
             ConfigurationError: If the judge's configuration is invalid.
         """
         woken = self._make_wake_event()
-        # The worker connects to the judge before it claims any trace, because the judge's identity is part of every key.
-        unavailable: JudgeError | None = None
-        try:
-            if not await self._prepare(woken):
-                return
-        except JudgeError as error:
-            if error.kind not in UNANSWERED or self._ends_at_cap:
-                raise
-            unavailable = error
+        self._polled_at = time.monotonic()
         with open_store(self._store, mode="own", clock=self._clock) as store:
             on_owned()
-            if store.is_shared:
-                self._lease_s = SHARED_LEASE_S
-            else:
-                store.release_all()
-            if unavailable is not None and not await self._drain_until_prepared(
-                store, woken, unavailable, until_idle=until_idle
-            ):
-                return
-            store.set_plan(self._planned_metrics(), [sink.name for sink in self._setup.sinks])
-            await self._loop(store, woken, until_idle=until_idle)
+            self._owns_store = True
+            try:
+                if store.is_shared:
+                    self._lease_s = SHARED_LEASE_S
+                else:
+                    store.release_all()
+                # No trace is claimed before the judge has answered, because its identity is part of every key.
+                if not await self._drain_until_prepared(store, woken, until_idle=until_idle):
+                    return
+                store.set_plan(self._planned_metrics(), [sink.name for sink in self._setup.sinks])
+                await self._loop(store, woken, until_idle=until_idle)
+            finally:
+                self._owns_store = False
 
     def _planned_metrics(self) -> list[PlannedMetric]:
         """Return the metrics of every trace, with the judge's identity, which is final after `prepare`."""
@@ -185,56 +203,53 @@ class Worker:
         self._wake = wake
         return woken
 
-    async def _prepare(self, woken: asyncio.Event) -> bool:
-        """Prepare the scorer (judge probes), and return False if `stop` was called before it was ready."""
-        preparing = asyncio.create_task(self._setup.scorer.prepare())
-        preparing.add_done_callback(lambda _: woken.set())
-        try:
-            while not (preparing.done() or self._stop.is_set()):
-                await woken.wait()
-                woken.clear()
-        finally:
-            preparing.cancel()
-            await asyncio.gather(preparing, return_exceptions=True)
-        if preparing.cancelled():  # codespell:ignore
-            return False
-        preparing.result()
-        return True
-
-    async def _drain_until_prepared(
-        self, store: Store, woken: asyncio.Event, error: JudgeError, *, until_idle: bool
-    ) -> bool:
+    async def _drain_until_prepared(self, store: Store, woken: asyncio.Event, *, until_idle: bool) -> bool:
         """Move spooled traces into the store until the models answer. Return False if the worker was stopped before."""
         loop = asyncio.get_running_loop()
         since, pause_s = loop.time(), _PREPARE_MIN_S
-        logger.error("the judge is unavailable, requests stay pending until it answers: %s", error)
-        self._waits_for_models = True
         try:
-            while not self._stop.is_set():
+            while True:
+                preparing = asyncio.create_task(self._setup.scorer.prepare())
+                preparing.add_done_callback(lambda _: woken.set())
+                try:
+                    await self._drain(store, woken, until=preparing.done)
+                finally:
+                    preparing.cancel()
+                    await asyncio.gather(preparing, return_exceptions=True)
+                if preparing.cancelled():  # codespell:ignore
+                    return False
+                error = preparing.exception()
+                if error is None:
+                    if self._models_error is not None:
+                        logger.warning("the judge is available again, scoring starts")
+                    return True
+                if not isinstance(error, JudgeError) or error.kind not in UNANSWERED or self._ends_at_cap:
+                    raise error
+                if self._models_error is None:
+                    logger.error("the judge is unavailable, requests stay pending until it answers: %s", error)
+                self._models_error = str(error)
                 if until_idle and loop.time() - since >= self._outage_patience_s:
                     self.stopped_early = f"the judge is unavailable: {error}"
                     return False
-                retry_at = loop.time() + pause_s
-                while not self._stop.is_set() and loop.time() < retry_at:
-                    woken.clear()
-                    store.check_not_replaced()
-                    moved = await self._ingest_batches(store)
-                    self._update_status_sinks(store)
-                    wait_s = 0 if moved else min(_POLL_MAX_S, max(0.0, retry_at - loop.time()))
-                    with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(woken.wait(), wait_s)
+                retry = asyncio.create_task(asyncio.sleep(pause_s))
                 try:
-                    if not await self._prepare(woken):
-                        return False
-                except JudgeError as failed:
-                    error = failed
-                    pause_s = min(2 * pause_s, _PREPARE_MAX_S)
-                else:
-                    logger.warning("the judge is available again, scoring starts")
-                    return True
-            return False
+                    await self._drain(store, woken, until=retry.done)
+                finally:
+                    retry.cancel()
+                pause_s = min(2 * pause_s, _PREPARE_MAX_S)
         finally:
-            self._waits_for_models = False
+            self._models_error = None
+
+    async def _drain(self, store: Store, woken: asyncio.Event, *, until: Callable[[], bool]) -> None:
+        """Move spooled traces into the store until a condition holds or the worker is stopped."""
+        while not (self._stop.is_set() or until()):
+            woken.clear()
+            self._polled_at = time.monotonic()
+            store.check_not_replaced()
+            moved = await self._ingest_batches(store)
+            self._update_status_sinks(store)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(woken.wait(), 0 if moved else _POLL_MAX_S)
 
     async def _loop(self, store: Store, woken: asyncio.Event, *, until_idle: bool) -> None:
         dispatchers = [SinkDispatcher(sink, self._errors, clock=self._clock) for sink in self._setup.sinks]
@@ -250,6 +265,7 @@ class Worker:
         try:
             while not self._stop.is_set():
                 woken.clear()
+                self._polled_at = time.monotonic()
                 store.check_not_replaced()
                 self._renew(store)
                 if self.stopped_early is not None:
@@ -329,7 +345,8 @@ class Worker:
                 await self._store_outcomes(trace, outcomes, store, last=True)
         except Exception:
             # The lease expires and the trace is retried. The store marks it as failed after several attempts.
-            logger.exception("ragstone worker: trace %s could not be scored", trace.trace_id)
+            about = {"trace_id": trace.trace_id, "app": trace.app}
+            logger.exception("ragstone worker: trace %s could not be scored", trace.trace_id, extra=about)
         finally:
             self._in_work.discard(trace.trace_id)
 
@@ -354,7 +371,7 @@ class Worker:
             if stored is None:
                 await asyncio.sleep(_STORE_RETRY_S)
         if self.on_outcomes is not None:
-            self.on_outcomes(outcomes, last)
+            self.on_outcomes(trace, outcomes, last)
 
     def _deliver_due(
         self,
@@ -376,12 +393,16 @@ class Worker:
         return any(not task.done() for task in running.values())
 
     def _update_status_sinks(self, store: Store) -> None:
-        """Send the ledger to the sinks that publish it."""
-        status_sinks = [sink for sink in self._setup.sinks if isinstance(sink, StatusSink)]
-        if not status_sinks or time.monotonic() < self._watch_next:
+        """Publish the ledger."""
+        publish: list[Callable[[Ledger], None]] = [
+            sink.update_status for sink in self._setup.sinks if isinstance(sink, StatusSink)
+        ]
+        if self.on_ledger is not None:
+            publish.append(self.on_ledger)
+        if not publish or time.monotonic() < self._watch_next:
             return
         self._watch_next = time.monotonic() + _WATCH_S
         ledger = self._errors.run_step("read the ledger", store.ledger, None)
         if ledger is not None:
-            for sink in status_sinks:
-                sink.update_status(ledger)
+            for update in publish:
+                update(ledger)

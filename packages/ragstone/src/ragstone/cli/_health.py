@@ -1,0 +1,107 @@
+"""Health checks, metrics and the watchdog of commands that run unattended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ragstone._util.systemd import notify, watchdog_interval_s
+from ragstone.cli._panels import OUTPUT
+from ragstone.schema import Delivery, Failure, Ledger, NotApplicable, Score, Trace
+from ragstone.sinks import PrometheusSink
+from ragstone.worker import HealthRoutes, HealthServer, WorkerState
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+__all__ = ["HealthPage", "ListenOption", "watchdog"]
+
+ListenOption = Annotated[
+    str | None,
+    typer.Option(
+        "--listen", metavar="HOST:PORT", rich_help_panel=OUTPUT, help="Serve /healthz, /readyz and /metrics there."
+    ),
+]
+
+
+class HealthPage:
+    """`/healthz`, `/readyz`, and `/metrics` with the families of the `prometheus` sink, from the start of the command.
+
+    Args:
+        host: Address to listen on.
+        port: Port. 0 selects a free port.
+    """
+
+    def __init__(self, host: str = "", port: int = 0) -> None:
+        self._host, self._port = host, port
+        self._registry: CollectorRegistry | None = None
+        self._sink: PrometheusSink | None = None
+        with suppress(ImportError):
+            from prometheus_client import CollectorRegistry
+
+            self._registry = CollectorRegistry()
+            self._sink = PrometheusSink(None, registry=self._registry)
+
+    def count(self, trace: Trace, outcomes: Sequence[Score | NotApplicable | Failure]) -> None:
+        """Count outcomes for `/metrics`, when they are stored."""
+        if self._sink is not None:
+            self._sink.count(
+                Delivery(
+                    outcome=outcome,
+                    trace_id=trace.trace_id,
+                    otel_trace_id=trace.otel_trace_id,
+                    otel_sampled=trace.otel_sampled,
+                    app=trace.app,
+                    name=trace.name,
+                )
+                for outcome in outcomes
+            )
+
+    def update_status(self, ledger: Ledger) -> None:
+        """Show a ledger on `/metrics`."""
+        if self._sink is not None:
+            self._sink.update_status(ledger)
+
+    def routes(self, state: Callable[[], WorkerState]) -> HealthRoutes:
+        """Return the routes, for another server."""
+        return HealthRoutes(state, self._registry)
+
+    @asynccontextmanager
+    async def serve(self, state: Callable[[], WorkerState]) -> AsyncIterator[str]:
+        """Serve the routes, and yield the base URL.
+
+        Raises:
+            ConfigurationError: If the address is not available.
+        """
+        server = HealthServer(self.routes(state), host=self._host, port=self._port)
+        await server.start()
+        try:
+            yield server.url
+        finally:
+            await server.aclose()
+
+
+@asynccontextmanager
+async def watchdog(state: Callable[[], WorkerState]) -> AsyncIterator[None]:
+    """Report to systemd's watchdog that the worker is alive, if the unit has one."""
+    interval_s = watchdog_interval_s()
+    if interval_s is None:
+        yield
+        return
+
+    async def report() -> None:
+        while True:
+            if state().is_alive:
+                notify("WATCHDOG=1")
+            await asyncio.sleep(interval_s)
+
+    reporting = asyncio.create_task(report())
+    try:
+        yield
+    finally:
+        reporting.cancel()
+        await asyncio.gather(reporting, return_exceptions=True)

@@ -1,0 +1,142 @@
+"""HTTP routes that show whether a worker runs: `/healthz`, `/readyz` and `/metrics`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ragstone.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from aiohttp import web
+    from prometheus_client import CollectorRegistry
+
+__all__ = ["HealthRoutes", "HealthServer", "WorkerState"]
+
+_ALIVE_S: Final = 30.0
+"""Seconds without a poll after which a worker does not count as alive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerState:
+    """What a worker is doing."""
+
+    owns_store: bool
+    """Whether it has opened the store for writing."""
+    since_poll_s: float
+    """Seconds since it last looked for work."""
+    store_errors: tuple[str, ...]
+    """What it cannot do at present with the store or the spool, and why."""
+    judge_error: str | None
+    """Why judge or reader cannot be used at present. Requests stay pending meanwhile."""
+
+    @classmethod
+    def starting(cls) -> WorkerState:
+        """Return the state before the first worker."""
+        return cls(owns_store=False, since_poll_s=0.0, store_errors=(), judge_error=None)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the event loop and the worker run."""
+        return self.since_poll_s <= _ALIVE_S
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether captured requests are stored. A judge that is down does not change that."""
+        return self.is_alive and self.owns_store and not self.store_errors
+
+
+class HealthRoutes:
+    """Adds the routes to a server.
+
+    `/healthz` is 200 while the worker runs, else 503: restart it. `/readyz` is 200 while captured requests are stored, else
+    503. Both return the state as JSON, without captured text. `/metrics` is the page for Prometheus.
+
+    Args:
+        state: Returns the state of the current worker.
+        registry: What `/metrics` shows. None if the extra `prometheus` is not installed.
+    """
+
+    def __init__(self, state: Callable[[], WorkerState], registry: CollectorRegistry | None) -> None:
+        self._state = state
+        self._registry = registry
+
+    def add_to(self, app: web.Application) -> None:
+        """Add the routes to an application."""
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._metrics)
+
+    async def _healthz(self, _request: web.Request) -> web.Response:
+        state = self._state()
+        return _response({"alive": state.is_alive} | asdict(state), is_good=state.is_alive)
+
+    async def _readyz(self, _request: web.Request) -> web.Response:
+        state = self._state()
+        return _response({"ready": state.is_ready} | asdict(state), is_good=state.is_ready)
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        from aiohttp import web
+
+        if self._registry is None:
+            return web.Response(status=501, text="install the metrics with: pip install ragstone[prometheus]\n")
+        from prometheus_client.exposition import choose_encoder
+
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return web.Response(body=encode(self._registry), headers={"Content-Type": content_type})
+
+
+class HealthServer:
+    """Serves only these routes, for a worker without another server.
+
+    Args:
+        routes: The routes.
+        host: Address to listen on.
+        port: Port. 0 selects a free port.
+    """
+
+    def __init__(self, routes: HealthRoutes, *, host: str, port: int) -> None:
+        self._routes = routes
+        self._host = host
+        self._port = port
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def url(self) -> str:
+        """Base URL. Final after `start`."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._port}"
+
+    async def start(self) -> None:
+        """Start to listen.
+
+        Raises:
+            ConfigurationError: If the address is not available.
+        """
+        from aiohttp import web
+
+        app = web.Application(client_max_size=1024)
+        self._routes.add_to(app)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self._host, self._port).start()
+        except OSError as error:
+            await self.aclose()
+            raise ConfigurationError(
+                f"cannot listen on {self._host}:{self._port}: {error.strerror or error}. Set another --listen HOST:PORT."
+            ) from None
+        self._port = self._runner.addresses[0][1]
+
+    async def aclose(self) -> None:
+        """Stop listening. Can be called twice."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+
+
+def _response(body: dict[str, Any], *, is_good: bool) -> web.Response:
+    from aiohttp import web
+
+    return web.json_response(body, status=200 if is_good else 503)

@@ -1,0 +1,103 @@
+"""Health checks, JSON logs and systemd's notifications, part by part."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+import sys
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from ragstone._util.systemd import notify, watchdog_interval_s
+from ragstone.cli._logs import _JsonFormatter
+from ragstone.worker import HealthRoutes, WorkerState
+
+
+def state(**changes) -> WorkerState:
+    return WorkerState(**({"owns_store": True, "since_poll_s": 1.0, "store_errors": (), "judge_error": None} | changes))
+
+
+@pytest.mark.parametrize(
+    ("current", "alive", "ready"),
+    [
+        (state(), 200, 200),
+        (state(judge_error="connection refused"), 200, 200),
+        (state(store_errors=("cannot store outcomes: disk full",)), 200, 503),
+        (state(owns_store=False), 200, 503),
+        (state(since_poll_s=31.0), 503, 503),
+        (WorkerState.starting(), 200, 503),
+    ],
+)
+def test_statuses_of_the_checks(current, alive, ready):
+    """A worker that hangs is restarted; one that cannot store is not ready; a judge that is down changes neither."""
+
+    async def ask() -> list[tuple[int, dict]]:
+        from aiohttp import web
+
+        app = web.Application()
+        HealthRoutes(lambda: current, None).add_to(app)
+        async with TestClient(TestServer(app)) as client:
+            answers = [await client.get("/healthz"), await client.get("/readyz"), await client.get("/metrics")]
+            assert 501 == answers[2].status
+            assert "ragstone[prometheus]" in await answers[2].text()
+            return [(answer.status, await answer.json()) for answer in answers[:2]]
+
+    (healthz, _), (readyz, body) = asyncio.run(ask())
+
+    assert (alive, ready) == (healthz, readyz)
+    assert current.judge_error == body["judge_error"]
+    assert list(current.store_errors) == body["store_errors"]
+
+
+def test_a_json_log_line_has_no_text_of_an_exception():
+    """Type and place of the error are enough to find it; its message may quote what a user asked."""
+    try:
+        int("the user's secret question")
+    except ValueError:
+        record = logging.LogRecord("ragstone", logging.ERROR, __file__, 1, "trace %s failed", ("t1",), sys.exc_info())
+    record.trace_id, record.app, record.metric = "t1", "bot", None
+
+    text = _JsonFormatter().format(record)
+
+    line = json.loads(text)
+    assert "secret" not in text
+    assert "\n" not in text
+    assert ("error", "trace t1 failed", "t1", "bot", "ValueError") == (
+        line["level"], line["event"], line["trace_id"], line["app"], line["error"]
+    )  # fmt: skip
+    assert "metric" not in line
+    assert __file__ in line["frames"][0]
+
+
+@pytest.mark.parametrize(
+    ("usec", "pid", "expected"),
+    [("2000000", "", 1.0), ("", "", None), ("0", "", None), ("x", "", None), ("9", "1", None)],
+)
+def test_the_watchdog_is_heard_twice_in_its_limit(monkeypatch, usec, pid, expected):
+    """A watchdog of another process, or none, is not served."""
+    monkeypatch.setenv("WATCHDOG_USEC", usec)
+    monkeypatch.setenv("WATCHDOG_PID", pid)
+
+    assert expected == watchdog_interval_s()
+
+
+@pytest.mark.parametrize("address", ["", "relative", "/does/not/exist", "@ragstone-no-such-socket"])
+def test_without_a_manager_nothing_is_sent(monkeypatch, address):
+    """A command started by hand runs as before."""
+    monkeypatch.setenv("NOTIFY_SOCKET", address)
+
+    notify("READY=1")
+
+
+def test_an_abstract_socket_is_reached(monkeypatch):
+    """Systemd writes its zero byte as @."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind("")
+        name = manager.getsockname()
+        monkeypatch.setenv("NOTIFY_SOCKET", "@" + name[1:].decode())
+        notify("READY=1")
+        manager.settimeout(10)
+        assert b"READY=1" == manager.recv(100)
