@@ -79,6 +79,13 @@ def validate_metrics_command(
         typer.Option("--repeat", help="The same samples scored again. With several systems: NAME=FILE. Repeatable."),
     ] = None,
     flip_threshold: FlipThresholdOption = 0.1,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            help="Metric, or labels: with three or more systems, how well each metric ranks them as this does (Kendall's tau).",
+        ),
+    ] = None,
     metrics: OnlyMetricsOption = None,
     cluster: ClusterOption = "auto",
     alpha: Annotated[
@@ -116,6 +123,7 @@ def validate_metrics_command(
             threshold=threshold,
             repeats=by_system if any(name for name, _ in repeats) else [path for _, path in repeats],
             flip_threshold=flip_threshold,
+            target=target,
             metrics=None if metrics is None else parse_names(metrics),
             cluster=cluster,
             alpha=alpha,

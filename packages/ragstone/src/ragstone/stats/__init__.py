@@ -49,6 +49,7 @@ from ragstone.stats._rank import spearman
 from ragstone.stats._sequential import beta_mixture_interval as beta_mixture_interval
 from ragstone.stats._stopped import stopped_proportion as stopped_proportion
 from ragstone.stats._stopped import stopping_paths as stopping_paths
+from ragstone.stats._system_rank import kendall_of_means as kendall_of_means
 from ragstone.stats._tukey import TukeyPair as TukeyPair
 from ragstone.stats._tukey import randomized_tukey
 from ragstone.stats._tukey import simultaneous_tukey as simultaneous_tukey

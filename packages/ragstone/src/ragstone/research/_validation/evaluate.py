@@ -10,6 +10,7 @@ from ragstone.experiments import AUTO_CLUSTER, OutcomeSource, SystemOutcomes, ch
 from ragstone.judges import BASELINE_NOTE
 from ragstone.research._validation.describe import correlations, distributions, powers
 from ragstone.research._validation.labels import LabelOptions, agreements, read_labels
+from ragstone.research._validation.ranking import rankings
 from ragstone.research._validation.repeats import flips, read_repeats
 from ragstone.research._validation.report import MetricValidation
 from ragstone.research._validation.sources import is_unevenly_sampled, metrics_of, read_systems
@@ -25,6 +26,7 @@ def validate_metrics(
     threshold: float | None = None,
     repeats: Sequence[OutcomeSource] | Mapping[str, Sequence[OutcomeSource]] = (),
     flip_threshold: float = 0.1,
+    target: str | None = None,
     metrics: Sequence[str] | None = None,
     cluster: str | None = AUTO_CLUSTER,
     alpha: float = 0.05,
@@ -50,6 +52,8 @@ def validate_metrics(
         threshold: Score from which a sample is positive, for yes/no labels. Default: the middle of the metric's range.
         repeats: Outcomes of the same samples scored again. By system if there are several.
         flip_threshold: Two scores of a sample are a flip if they differ by more than this share of the metric's range.
+        target: Metric by which the other metrics' rankings of the systems are checked with Kendall's tau, or "labels" for the
+            human labels. Needs at least three systems that answered the same samples.
         metrics: Names or groups. Default: all with outcomes.
         cluster: Key whose equal values make a cluster of samples, such as "session_id": means, shares, correlations and
             the discriminative power then treat whole clusters as independent. "auto" uses `session_id` if at least 5% of the samples share one. None or "none" treats
@@ -112,6 +116,20 @@ def validate_metrics(
         powers=tuple(powers(read, chosen, clusters=clusters, alpha=alpha, n_permutations=n_permutations, seed=seed)),
         repeatability=tuple(flips(read, repeated, chosen, threshold=flip_threshold, confidence_level=confidence_level)),
         labels=() if human_labels is None else tuple(agreements(read, chosen, human_labels, options)),
+        rankings=()
+        if target is None
+        else tuple(
+            rankings(
+                read,
+                chosen,
+                target,
+                human_labels,
+                clusters=clusters,
+                n_resamples=n_resamples,
+                confidence_level=confidence_level,
+                seed=seed,
+            )
+        ),
         notes=(
             *_notes(read, chosen, has_clusters=clusters is not None, has_ratings=labels is not None or bool(repeats)),
             *cluster_notes(cluster, clusters, merged, ids, scores),

@@ -342,7 +342,7 @@ class _Scale:
         scores = system.range_of(metric)
         bounded = math.isfinite(scores[1] - scores[0])
         if options.label_range is not None:
-            low, high = options.label_range
+            low, high = map(float, options.label_range)
             if not (math.isfinite(low) and math.isfinite(high) and low < high):
                 raise ConfigurationError(f"label_range must be finite with low < high, got {low!r} and {high!r}")
             if outside := [value for value in values if not low <= value <= high]:

@@ -12,6 +12,7 @@ from ragstone.experiments import titles_of
 from ragstone.judges import BASELINE_NOTE
 from ragstone.research._validation.describe import Distribution, MetricPairCorrelation, MetricPower
 from ragstone.research._validation.labels import LabelAgreement
+from ragstone.research._validation.ranking import SystemRanking
 from ragstone.research._validation.repeats import MetricRepeatability
 from ragstone.stats import Agreement, Estimate
 
@@ -43,6 +44,8 @@ class MetricValidation:
     """Empty without repeats."""
     labels: tuple[LabelAgreement, ...]
     """Empty without labels."""
+    rankings: tuple[SystemRanking, ...]
+    """Empty without a target."""
     notes: tuple[str, ...]
     alpha: float
     confidence_level: float
@@ -68,6 +71,8 @@ class MetricValidation:
             parts.append(_correlations(self.correlations, ci))
         if self.powers:
             parts.append(_powers(self.powers))
+        if self.rankings:
+            parts.append(_rankings(self.rankings, ci))
         if self.repeatability:
             parts.append(_flips(self.repeatability, ci))
         if self.labels:
@@ -208,6 +213,19 @@ def _powers(found: Sequence[MetricPower]) -> str:
 
 def _p(value: float) -> str:
     return f"{value:.1g}" if value < _SMALL_P else f"{value:.3f}"
+
+
+def _rankings(found: Sequence[SystemRanking], ci: str) -> str:
+    rows = [(f"ranking by {found[0].target}", f"Kendall's tau {ci}", "pairs in the same order", "samples")]
+    n_pairs = len(found[0].means) * (len(found[0].means) - 1) // 2
+    for r in sorted(found, key=lambda r: math.inf if r.tau is None else -r.tau.value):
+        samples = f"{r.n_samples}" + (f" ({r.n_incomplete} incomplete)" if r.n_incomplete else "")
+        rows.append((r.metric, shown(r.tau), f"{r.n_same_order} of {n_pairs}", samples))
+    return (
+        text_table(rows, titles=titles_of(r.metric for r in found))
+        + f"\ntau: agreement of the rankings of {len(found[0].means)} systems by their means, for these systems and as many "
+        "samples. More samples usually increase it."
+    )
 
 
 def _flips(found: Sequence[MetricRepeatability], ci: str) -> str:

@@ -1,0 +1,156 @@
+"""Agreement of metrics on the ranking of systems: Kendall's tau with the ranking by a target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ragstone.errors import DataError
+from ragstone.experiments import Clusters, SystemOutcomes, count_units
+from ragstone.research._validation.labels import Label
+from ragstone.research._validation.sources import is_unevenly_sampled, scores_of
+from ragstone.stats import Estimate, kendall_of_means
+
+__all__ = ["LABELS", "SystemRanking", "rankings"]
+
+LABELS: Final = "labels"
+"""Name of the target that stands for human labels."""
+_MIN_SYSTEMS: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemRanking:
+    """Agreement of the ranking of systems by a metric with their ranking by the target."""
+
+    metric: str
+    target: str
+    tau: Estimate | None
+    """Kendall's tau-b of the systems' means. Positive if the same systems are better. None if all means of one are equal."""
+    n_samples: int
+    """Number of samples for which each system has a score and a value of the target."""
+    n_incomplete: int
+    """Number of other samples. They are excluded, because means of different samples are not comparable."""
+    n_same_order: int
+    """Number of pairs of systems that both rank in the same order."""
+    n_other_order: int
+    """Number of pairs of systems that they rank in opposite orders."""
+    means: Mapping[str, tuple[float, float]]
+    """Means of the metric and of the target, by system."""
+
+
+def rankings(
+    systems: Sequence[SystemOutcomes],
+    metrics: Sequence[str],
+    target: str,
+    labels: Sequence[Label] | None,
+    *,
+    clusters: Clusters | None,
+    n_resamples: int,
+    confidence_level: float,
+    seed: int,
+) -> list[SystemRanking]:
+    """Compare the ranking of the systems by each metric with that by the target.
+
+    Raises:
+        DataError: If there are fewer than 3 systems, the target does not have outcomes, labels are missing, requests were
+            sampled with different probabilities, or no metric has complete samples.
+    """
+    if len(systems) < _MIN_SYSTEMS:
+        raise DataError(
+            f"a ranking needs at least {_MIN_SYSTEMS} systems, got {len(systems)}. Pass the outcomes of each system as a file"
+        )
+    if uneven := [system.name for system in systems if is_unevenly_sampled(system, system.sample_ids)]:
+        raise DataError(
+            f"{', '.join(uneven)}: requests were sampled with different probabilities, and rankings do not weight their means. "
+            "Use samples that were all kept, or sampled with one rate"
+        )
+    if target == LABELS and labels is None:
+        raise DataError("the target 'labels' needs human labels. Pass them with labels= (--labels)")
+    if target != LABELS and (missing := [system.name for system in systems if not system.values(target)]):
+        raise DataError(f"{', '.join(missing)}: no scores of the target {target!r}. Score all systems with it")
+    found: list[SystemRanking] = []
+    for metric in metrics:
+        if metric == target:
+            continue
+        goals = [
+            _of_labels(labels or (), metric, system.name) if target == LABELS else _oriented(system, target)
+            for system in systems
+        ]
+        scores = [_oriented(system, metric) for system in systems]
+        ranked = _one(
+            [system.name for system in systems],
+            metric,
+            target,
+            scores,
+            goals,
+            clusters=clusters,
+            n_resamples=n_resamples,
+            confidence_level=confidence_level,
+            seed=seed,
+        )
+        if ranked is not None:
+            found.append(ranked)
+    if not found:
+        raise DataError(
+            f"no metric has two samples that all {len(systems)} systems share with the target {target!r}. Score the same "
+            "samples with all systems"
+        )
+    return found
+
+
+def _one(
+    names: Sequence[str],
+    metric: str,
+    target: str,
+    scores: Sequence[Mapping[str, float]],
+    goals: Sequence[Mapping[str, float]],
+    *,
+    clusters: Clusters | None,
+    n_resamples: int,
+    confidence_level: float,
+    seed: int,
+) -> SystemRanking | None:
+    ids = sorted(set.intersection(*(set(values) for values in (*scores, *goals))))
+    if count_units(ids, clusters) < 2:
+        return None
+    tau = kendall_of_means(
+        [[values[id_] for values in scores] for id_ in ids],
+        [[values[id_] for values in goals] for id_ in ids],
+        None if clusters is None else clusters.of(ids),
+        n_resamples=n_resamples,
+        confidence_level=confidence_level,
+        seed=seed,
+    )
+    pairs = [
+        tuple(math.fsum(of[id_] for id_ in ids) / len(ids) for of in both) for both in zip(scores, goals, strict=True)
+    ]
+    products = [(pairs[a][0] - pairs[b][0]) * (pairs[a][1] - pairs[b][1]) for a in range(len(pairs)) for b in range(a)]
+    n_all = len(set.union(*(set(values) for values in (*scores, *goals))))
+    return SystemRanking(
+        metric=metric,
+        target=target,
+        tau=tau,
+        n_samples=len(ids),
+        n_incomplete=n_all - len(ids),
+        n_same_order=sum(product > 0 for product in products),
+        n_other_order=sum(product < 0 for product in products),
+        means={name: (pair[0], pair[1]) for name, pair in zip(names, pairs, strict=True)},
+    )
+
+
+def _oriented(system: SystemOutcomes, metric: str) -> dict[str, float]:
+    """Return the scores by sample, with the opposite sign if lower values are better."""
+    card = system.cards.get(metric)
+    sign = -1.0 if card is not None and card.direction == "lower" else 1.0
+    return {id_: sign * value for id_, value in scores_of(system, metric).items()}
+
+
+def _of_labels(labels: Sequence[Label], metric: str, system: str) -> dict[str, float]:
+    """Return the mean label of each sample of a system."""
+    values: dict[str, list[float]] = {}
+    for label in labels:
+        if label.metric in (None, metric) and label.system in (None, system):
+            values.setdefault(label.sample_id, []).append(label.value)
+    return {id_: math.fsum(several) / len(several) for id_, several in values.items()}

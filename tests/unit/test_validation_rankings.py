@@ -1,0 +1,121 @@
+"""`validate_metrics(target=...)`: how well each metric ranks systems as a target does."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from command_line import app
+from ragstone.errors import DataError
+from ragstone.research import validate_metrics
+from ragstone.schema import Failure, Score
+from ragstone.stats import kendall_of_means
+
+FAST = {"n_resamples": 100, "n_permutations": 50}
+TARGET = {"bm25": [0.1, 0.2, 0.3, 0.2], "e5": [0.5, 0.6, 0.5, 0.4], "hybrid": [0.9, 0.8, 0.9, 1.0]}
+OTHER = {"bm25": [0.6, 0.5, 0.5, 0.6], "e5": [0.1, 0.2, 0.1, 0.1], "hybrid": [0.9, 0.9, 1.0, 0.9]}
+REPEATED = {"bm25": [0.9, 0.8, 0.9, 0.9], "e5": [0.5, 0.4, 0.5, 0.5], "hybrid": [0.1, 0.1, 0.2, 0.1]}
+
+
+@pytest.fixture
+def systems(tmp_path):
+    """Files of three systems. A value of None is a failure."""
+
+    def write(**metrics):
+        paths = []
+        for name in TARGET:
+            lines = []
+            for metric, values in {"crux.response_coverage": TARGET, **metrics}.items():
+                for i, value in enumerate(values[name]):
+                    same = {"sample_id": f"q{i}", "metric": metric.replace("__", "."), "metric_version": "1"}
+                    lines.append(
+                        Failure(kind="timeout", reason="slow", **same)
+                        if value is None
+                        else Score(value=value, method="exact", **same)
+                    )
+            path = tmp_path / f"{name}.jsonl"
+            path.write_text("".join(line.model_dump_json() + "\n" for line in lines))
+            paths.append(path)
+        return paths
+
+    return write
+
+
+def ranked(report):
+    return {found.metric: found for found in report.rankings}
+
+
+def test_tau_with_the_target(systems):
+    """Over the samples that all systems share, for every metric except for the target."""
+    report = validate_metrics(*systems(crux__coverage=OTHER), target="crux.response_coverage", **FAST)
+    found = ranked(report)["crux.coverage"]
+    assert ["crux.coverage"] == [r.metric for r in report.rankings]
+    columns = [list(zip(*of.values(), strict=True)) for of in (OTHER, TARGET)]
+    assert kendall_of_means(*columns, n_resamples=100) == found.tau
+    assert (1 / 3, 2, 1) == (pytest.approx(found.tau.value), found.n_same_order, found.n_other_order)
+    assert (4, 0) == (found.n_samples, found.n_incomplete)
+    assert pytest.approx((0.55, 0.2)) == found.means["bm25"]
+
+
+def test_lower_is_better(systems):
+    """A metric of which less is better agrees if its order is the opposite."""
+    report = validate_metrics(*systems(crux__redundancy=REPEATED), target="crux.response_coverage", **FAST)
+    assert 1.0 == ranked(report)["crux.redundancy"].tau.value
+
+
+def test_incomplete_samples_are_excluded_and_counted(systems):
+    """Means over different samples are not compared."""
+    holes = {**OTHER, "e5": [None, 0.2, 0.1, 0.1]}
+    found = ranked(validate_metrics(*systems(crux__coverage=holes), target="crux.response_coverage", **FAST))
+    assert (3, 1) == (found["crux.coverage"].n_samples, found["crux.coverage"].n_incomplete)
+
+
+def test_labels_as_the_target(systems):
+    """The mean label of each sample and system, over raters."""
+    labels = [
+        {"id": f"q{i}", "system": name, "rater": rater, "label": value + shift}
+        for name, values in TARGET.items()
+        for i, value in enumerate(values)
+        for rater, shift in (("a", 0.0), ("b", 0.1))
+    ]
+    paths = systems(crux__coverage=OTHER)
+    report = validate_metrics(*paths, labels=labels, label_range=(0, 1.2), target="labels", **FAST)
+    found = ranked(report)
+    assert {"crux.response_coverage", "crux.coverage"} == found.keys()
+    assert 1.0 == found["crux.response_coverage"].tau.value
+    assert pytest.approx((0.2, 0.25)) == found["crux.response_coverage"].means["bm25"]
+
+
+@pytest.mark.parametrize(
+    ("n", "target", "words"),
+    [
+        (2, "crux.response_coverage", "at least 3 systems, got 2"),
+        (3, "labels", r"Pass them with labels= \(--labels\)"),
+        (3, "crux.density", "no scores of the target 'crux.density'"),
+    ],
+)
+def test_what_cannot_be_ranked(systems, n, target, words):
+    """The message says what is missing."""
+    with pytest.raises(DataError, match=words):
+        validate_metrics(*systems(crux__coverage=OTHER)[:n], target=target, **FAST)
+
+
+def test_systems_without_common_samples(systems):
+    """They are not ranked by means of different questions."""
+    holes = {"bm25": [0.6, None, None, None], "e5": [None, 0.2, None, None], "hybrid": [None, None, 1.0, 0.9]}
+    with pytest.raises(DataError, match="no metric has two samples that all 3 systems share"):
+        validate_metrics(*systems(crux__coverage=holes), target="crux.response_coverage", **FAST)
+
+
+def test_the_command(systems):
+    """One table, and the same numbers in JSON."""
+    line = ["validate-metrics", *map(str, systems(crux__coverage=OTHER)), "--target", "crux.response_coverage"]
+    line += ["--resamples", "100", "--permutations", "50"]
+    shown = CliRunner().invoke(app, line)
+    assert 0 == shown.exit_code, shown.output
+    assert "ranking by crux.response_coverage" in shown.stdout
+    assert "2 of 3" in shown.stdout
+    plain = json.loads(CliRunner().invoke(app, [*line, "--json"]).stdout)
+    assert pytest.approx(1 / 3) == plain["rankings"][0]["tau"]["value"]
