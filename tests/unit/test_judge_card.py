@@ -47,9 +47,11 @@ class Planted:
         self.graded = [{"id": f"s{i}", "ccrs.cc": (self.true[i] + rng.randint(-9, 9)) / 100} for i in labeled]
         self._draws = random.Random(f"{seed}/{name}")
         self._seed, self._noise = f"{seed}/{name}", noise
-        self.judge = FakeJudge(
-            self.number, json=lambda prompt: dict.fromkeys(KEYS, round(self.number(prompt))), name=name
-        )
+        self.judge = FakeJudge(self.number, json=self.ratings, name=name)
+
+    def ratings(self, prompt):
+        """In one call, every rating but coherence is 0."""
+        return dict.fromkeys(KEYS, 0) | {"coherence": round(self.number(prompt))}
 
     def number(self, prompt):
         i = int(prompt.fields["query"].split()[1])
@@ -88,6 +90,8 @@ def test_planted_values_are_in_the_intervals(planted):
         assert found.low < true < found.high, condition
         assert found.high - found.low < 4, condition
         assert not found.low <= 0 <= found.high
+    # A normal difference with mean 6 and SD 3 * sqrt(2) is above 10 points in 17% of cases.
+    assert 0.04 < effect(report, "wording 1").changed.value < 0.36
     shuffled = effect(report, "order shuffled").difference
     # A shuffle begins with the last passage in two of five cases.
     assert shuffled.low < REVERSED * 2 / 5 < shuffled.high
@@ -166,6 +170,7 @@ def test_sentences_are_computed_from_the_numbers(planted):
     assert "passages in reversed order change the mean by -" in findings
     assert "all CCRS ratings in one call need 50 calls instead of 50" in findings
     assert "with 100 questions and the same wording for both systems" in findings
+    assert f"{report.repeats.pairs.value:.0%} [" in findings
     assert card.findings() == tuple(card.to_dict()["findings"])
 
 
@@ -282,6 +287,26 @@ def test_rows_of_labels_are_the_samples_without_data():
     (report,) = card.judges[0].metrics
     assert (30, None) == (report.agreement.n, report.agreement.human_mean)
     assert "no prediction-powered mean: it needs at least two scored samples without a label" in str(card)
+
+
+def test_several_raters():
+    """The agreement among people is the measure for that of the judge."""
+    world = Planted(n=40, n_labeled=40)
+    rng = random.Random(1)
+    labels = [
+        {**row, "rater": rater, "ccrs.cc": row["ccrs.cc"] if rng.random() < 0.9 else "no"}
+        for row in world.yes_no
+        for rater in ("ann", "bob")
+    ]
+    card = judge_card(
+        [*labels, {"id": "x1", "ccrs.cc": 1}], world.rows, judge=world.judge, conditions=(), n_resamples=200
+    )
+    report = card.judges[0].metrics[0].agreement
+    assert 40 == report.n
+    sentence = next(sentence for sentence in card.findings() if "people agree with each other" in sentence)
+    assert f"alpha {report.people.coefficient.value:.2f} [" in sentence
+    assert f"the judge with people with alpha {report.krippendorff.coefficient.value:.2f} [" in sentence
+    assert "ignored: labels of 1 ids that no sample has" in str(card)
 
 
 def test_samples_of_the_conditions_are_drawn():

@@ -46,7 +46,7 @@ class CardPlan:
     seed: int
     n_judges: int = 1
     n_unknown: int = 0
-    """Number of labels of unknown samples."""
+    """Number of labeled ids that no sample has."""
     notes: tuple[str, ...] = ()
     usage: Usage = field(default_factory=Usage)
     """Estimated calls and tokens of all judges together. Tokens are estimated from characters."""
@@ -171,6 +171,8 @@ def plan_judge_card(
     _check_applicable(chosen, samples, mine)
     _check_enough(chosen, mine)
     selected, notes = _choose_conditions(conditions, names, repeats)
+    if n_unknown := len({label.sample_id for label in found} - known):
+        notes.append(f"ignored: labels of {n_unknown} ids that no sample has")
     if unlabeled := [name for name, metric in zip(names, chosen, strict=True) if not _labeled(mine, metric)]:
         notes.append(f"without labels, so without agreement with people: {', '.join(unlabeled)}")
     labeled = {label.sample_id for label in mine}
@@ -187,7 +189,7 @@ def plan_judge_card(
         repeats=repeats if "repeats" in selected else 1,
         seed=seed,
         n_judges=n_judges,
-        n_unknown=len({label.sample_id for label in found} - known),
+        n_unknown=n_unknown,
         notes=tuple(notes),
     )
     return replace(plan, usage=_estimate(plan))

@@ -111,7 +111,7 @@ def _people(judge: JudgeReport, ci: str) -> str:
         rows.append(
             (
                 metric.metric,
-                str(found.n),
+                f"{found.n} ({found.n_unscored} not scored)" if found.n_unscored else str(found.n),
                 name,
                 "undefined" if value is None else f"{value.value:.2f} [{value.low:.2f}, {value.high:.2f}]",
                 "unknown"

@@ -80,10 +80,11 @@ def _about(metric: MetricReport) -> Iterator[str]:
             "points to a difference (95%)"
         )
     yield from _about_order(metric)
-    if metric.repeats is not None and metric.repeats.pairs.value > 0:
+    if metric.repeats is not None:
+        rate = metric.repeats
         yield (
-            f"{metric.repeats.pairs.value:.0%} of the pairs of repeated scores differ by more than "
-            f"{metric.repeats.threshold:g} points"
+            f"{rate.pairs.value:.0%} [{100 * rate.pairs.low:.0f}, {100 * rate.pairs.high:.0f}] of the pairs of repeated scores "
+            f"differ by more than {rate.threshold:g} points"
         )
     for condition, other in (("fused", "one call for all ratings"), ("reasoned", "reasons before the number")):
         for effect in metric.effects:
@@ -106,6 +107,13 @@ def _about_people(metric: MetricReport) -> Iterator[str]:
             yield f"scores and labels are correlated {shown}"
         else:
             yield f"agreement with people is {landis_koch(value.value)} {shown}"
+    people = None if found.people is None else found.people.coefficient
+    judge = found.krippendorff.coefficient
+    if people is not None and judge is not None:
+        yield (
+            f"people agree with each other with alpha {people.value:.2f} [{people.low:.2f}, {people.high:.2f}], and the judge with "
+            f"people with alpha {judge.value:.2f} [{judge.low:.2f}, {judge.high:.2f}]"
+        )
     if found.bias is not None:
         width = 100 / (metric.range[1] - metric.range[0])
         bias = found.bias
