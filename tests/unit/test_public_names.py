@@ -15,7 +15,7 @@ import ragstone
 PUBLIC = {
     "ragstone": """
         Comparison Criterion Experiment Failure Monitor NotApplicable Outcome Passage RagstoneError Retrieval Sample
-        Score Trace aevaluate assert_no_regression compare evaluate
+        Score Trace aevaluate assert_no_regression assert_score compare evaluate
     """,
     "ragstone.capture": """
         Capture CaptureLimits Guard after_fork_in_child capture_suppressed guarded make_draft redact_secrets
@@ -37,7 +37,7 @@ PUBLIC = {
         StoreNotReadyError StoreOwnedError StoreVersionError
     """,
     "ragstone.experiments": """
-        Comparison Experiment TimeRange aevaluate assert_no_regression compare evaluate
+        Comparison Experiment TimeRange aevaluate assert_no_regression assert_score compare evaluate
     """,
     "ragstone.judges": """
         AbstentionEstimate Budget Capabilities ChatModel ChatReader ChatRequest ClientSettings Completion

@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ragstone.errors import RagstoneError
-    from ragstone.experiments import Comparison, Experiment, aevaluate, assert_no_regression, compare, evaluate
+    from ragstone.experiments import (
+        Comparison,
+        Experiment,
+        aevaluate,
+        assert_no_regression,
+        assert_score,
+        compare,
+        evaluate,
+    )
     from ragstone.metrics import Criterion
     from ragstone.monitor import Monitor
     from ragstone.schema import Failure, NotApplicable, Outcome, Passage, Retrieval, Sample, Score, Trace
@@ -29,6 +37,7 @@ __all__ = [
     "Trace",
     "aevaluate",
     "assert_no_regression",
+    "assert_score",
     "compare",
     "evaluate",
 ]
@@ -37,7 +46,15 @@ __all__ = [
 # test run that loads our pytest plugin, does not pay for the others. Reasons: docs/decisions/0005-lazy-top-level-imports.md.
 _ROOMS = {
     "ragstone.errors": ("RagstoneError",),
-    "ragstone.experiments": ("Comparison", "Experiment", "aevaluate", "assert_no_regression", "compare", "evaluate"),
+    "ragstone.experiments": (
+        "Comparison",
+        "Experiment",
+        "aevaluate",
+        "assert_no_regression",
+        "assert_score",
+        "compare",
+        "evaluate",
+    ),
     "ragstone.metrics": ("Criterion",),
     "ragstone.monitor": ("Monitor",),
     "ragstone.schema": ("Failure", "NotApplicable", "Outcome", "Passage", "Sample", "Score", "Retrieval", "Trace"),

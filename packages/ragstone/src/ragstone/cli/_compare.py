@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ragstone.cli._exit_codes import ExitCode
+from ragstone.cli._gate import JunitOption, check_junit
 from ragstone.cli._options import (
     ClusterOption,
     JsonOption,
@@ -22,7 +24,7 @@ from ragstone.cli._panels import OUTPUT, STATISTICS
 from ragstone.cli._report import read_texts
 from ragstone.cli._stdin import stdin_as_file
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import Comparison, compare
+from ragstone.experiments import Comparison, check_gate_file, compare
 from ragstone.views import CauseRow
 
 __all__ = ["compare_command"]
@@ -140,6 +142,13 @@ def compare_command(
             "answers. Repeat it for each system.",
         ),
     ] = None,
+    junit: JunitOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", rich_help_panel=OUTPUT, help="Write a summary for pull requests and CI jobs (summary.md)."
+        ),
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Compare systems on the same samples, or traffic of two periods, and print the significant differences."""
@@ -150,6 +159,9 @@ def compare_command(
         )
     if data is not None and len(data) != len(systems):
         raise ConfigurationError(f"--data is given {len(data)} times for {len(systems)} systems")
+    check_junit(junit, has_gate=gated, gates="--fail-if-worse or --margin")
+    if output is not None:
+        check_gate_file(output, ".md")
     with stdin_as_file(systems) as named:
         result = compare(
             read_sources(named),
@@ -174,6 +186,11 @@ def compare_command(
         samples = {} if data is None else dict(zip(result.systems, map(read_texts, data), strict=True))
         causes = result.causes(samples)
         listing = result.describe_changed(changed, samples) if changed and not json_output else None
+        if check is not None and junit is not None:
+            check.write_junit(junit)
+        if output is not None:
+            gate = "" if check is None else f"{check.to_markdown()}\n"
+            output.write_text(gate + result.to_markdown(changed if result.paired else 0, samples), encoding="utf-8")
     if json_output:
         found = {"changed": _changed(result, changed)} if changed else {}
         print_json(result.to_dict() | {"gate": check and check.to_dict()} | found | {"causes": _causes(causes)})

@@ -27,7 +27,7 @@ from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._estimate import CallLatencyOption, DryRunOption, print_estimate
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._failed_share import MAX_FAILED_SHARE, FailedShareOption, describe_excess
-from ragstone.cli._gate import FailUnderOption, UndecidedOption, exit_if_failed, parse_thresholds
+from ragstone.cli._gate import FailUnderOption, JunitOption, UndecidedOption, exit_if_failed, parse_thresholds
 from ragstone.cli._models import ScoringModelOptions, takes_models
 from ragstone.cli._options import (
     ClusterOption,
@@ -109,6 +109,7 @@ def evaluate_command(
     cluster: ClusterOption = "auto",
     fail_under: FailUnderOption = None,
     undecided: UndecidedOption = "fail",
+    junit: JunitOption = None,
     json_output: JsonOption = False,
     *,
     models: ScoringModelOptions,
@@ -121,7 +122,7 @@ def evaluate_command(
     if output is not None and output.is_dir():
         raise ConfigurationError(f"--output {str(output)!r} is a directory. Give the path of a file.")
     names, fields = parse_metrics(metrics, criterion), _fields(field or [])
-    thresholds = parse_thresholds(fail_under, undecided, names)
+    thresholds = parse_thresholds(fail_under, undecided, names, junit=junit)
     application: Any = None
     if app is not None:
         if dry_run:
@@ -179,6 +180,8 @@ def evaluate_command(
         result.to_jsonl(output)
     _print_rejected([row.reason for row in result.rejected])
     check = result.check(thresholds, undecided=undecided) if thresholds else None
+    if check is not None and junit is not None:
+        check.write_junit(junit)
     if json_output:
         print_json(result.to_dict() | {"gate": check and check.to_dict()})
     else:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._output import print_text
-from ragstone.cli._panels import STATISTICS
+from ragstone.cli._panels import OUTPUT, STATISTICS
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import ScoreCheck, Undecided, check_thresholds
+from ragstone.experiments import ScoreCheck, Undecided, check_gate_file, check_thresholds
 from ragstone.metrics import Metric, resolve_metrics
 
-__all__ = ["FailUnderOption", "UndecidedOption", "exit_if_failed", "parse_metric_values", "parse_thresholds"]
+__all__ = [
+    "FailUnderOption",
+    "JunitOption",
+    "UndecidedOption",
+    "check_junit",
+    "exit_if_failed",
+    "parse_metric_values",
+    "parse_thresholds",
+]
 
 FailUnderOption = Annotated[
     list[str] | None,
@@ -34,6 +43,26 @@ UndecidedOption = Annotated[
         help="Whether --fail-under fails or passes a metric whose samples show neither.",
     ),
 ]
+JunitOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--junit",
+        rich_help_panel=OUTPUT,
+        help="Write the gate as JUnit XML (gate.xml), one test case for each metric.",
+    ),
+]
+
+
+def check_junit(path: Path | None, *, has_gate: bool, gates: str) -> None:
+    """Check `--junit` before anything is scored.
+
+    Raises:
+        ConfigurationError: If no gate is given, or the file cannot be written.
+    """
+    if path is not None and not has_gate:
+        raise ConfigurationError(f"--junit writes the result of a gate. Add {gates}")
+    if path is not None:
+        check_gate_file(path, ".xml")
 
 
 def parse_metric_values(option: str, texts: Sequence[str]) -> dict[str, float]:
@@ -59,7 +88,11 @@ def parse_metric_values(option: str, texts: Sequence[str]) -> dict[str, float]:
 
 
 def parse_thresholds(
-    texts: Sequence[str] | None, undecided: Undecided, metrics: Sequence[str | Metric] | None = None
+    texts: Sequence[str] | None,
+    undecided: Undecided,
+    metrics: Sequence[str | Metric] | None = None,
+    *,
+    junit: Path | None = None,
 ) -> dict[str, float]:
     """Parse `--fail-under`, and check it before anything is scored.
 
@@ -67,12 +100,14 @@ def parse_thresholds(
         texts: Values of the option.
         undecided: Value of `--undecided`.
         metrics: Metrics or groups that will be scored. None: known only after the scores are read.
+        junit: Value of `--junit`.
 
     Raises:
         ConfigurationError: If a value is invalid, not inside the metric's range, or its metric is not scored.
     """
     if undecided != "fail" and not texts:
         raise ConfigurationError(f"--undecided {undecided} belongs to a gate. Add --fail-under METRIC=MEAN")
+    check_junit(junit, has_gate=bool(texts), gates="--fail-under METRIC=MEAN")
     thresholds = parse_metric_values("--fail-under", texts or ())
     if thresholds and metrics is not None:
         check_thresholds(thresholds, [metric.card for metric in resolve_metrics(metrics)])

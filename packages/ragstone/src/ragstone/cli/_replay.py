@@ -18,7 +18,7 @@ from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._estimate import CallLatencyOption, DryRunOption, print_estimate
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._failed_share import MAX_FAILED_SHARE, FailedShareOption, describe_excess
-from ragstone.cli._gate import FailUnderOption, UndecidedOption, exit_if_failed, parse_thresholds
+from ragstone.cli._gate import FailUnderOption, JunitOption, UndecidedOption, exit_if_failed, parse_thresholds
 from ragstone.cli._models import ScoringModelOptions, takes_models
 from ragstone.cli._options import (
     ConcurrencyOption,
@@ -85,6 +85,7 @@ def replay_command(
     retriever_tool: RetrieverToolOption = None,
     fail_under: FailUnderOption = None,
     undecided: UndecidedOption = "fail",
+    junit: JunitOption = None,
     json_output: JsonOption = False,
     *,
     models: ScoringModelOptions,
@@ -92,7 +93,7 @@ def replay_command(
     """Score exported traces of other tools, and deliver the scores. The same command resumes an interrupted run."""
     tools = parse_retriever_tools(retriever_tool)
     names = parse_metrics(metrics, criterion)
-    thresholds = parse_thresholds(fail_under, undecided, names)
+    thresholds = parse_thresholds(fail_under, undecided, names, junit=junit)
     if dry_run:
         plan = plan_replay(
             sources,
@@ -146,6 +147,8 @@ def replay_command(
     if thresholds and not stopped:
         cards = [metric.card for metric in resolve_metrics(names)]
         check = check_source(store, thresholds, undecided=undecided, cards=cards)
+        if junit is not None:
+            check.write_junit(junit)
     if json_output:
         print_json(
             {

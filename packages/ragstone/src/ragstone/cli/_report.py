@@ -11,6 +11,7 @@ import typer
 
 from ragstone.cli._gate import (
     FailUnderOption,
+    JunitOption,
     UndecidedOption,
     exit_if_failed,
     parse_metric_values,
@@ -95,6 +96,7 @@ def report_command(
     worst: Annotated[int, typer.Option("--worst", min=0, help="Number of answers to show.")] = 5,
     fail_under: FailUnderOption = None,
     undecided: UndecidedOption = "fail",
+    junit: JunitOption = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -131,12 +133,17 @@ def report_command(
         "judge": models.build_judge() if reasons else None,
         "baseline_samples": read_texts(files.get(systems.baseline)) if systems.others else (),
     }
-    thresholds = parse_thresholds(fail_under, undecided)
+    thresholds = parse_thresholds(fail_under, undecided, junit=junit)
     check = check_source(systems.reported, thresholds, undecided=undecided) if thresholds else None
+    if check is not None and junit is not None:
+        check.write_junit(junit)
     gate = {"gate": check.to_dict()} if check is not None else {}
     if output is not None:
         command = _command(sources, baseline, data or [], target or [], worst)
         view = write_report(systems.reported, output, max_mb=max_mb, texts=texts, command=command, **options)
+        if check is not None and output.suffix.lower() == ".md":
+            with output.open("a", encoding="utf-8") as file:
+                file.write(f"\n{check.to_markdown()}")
         if json_output:
             print_json(view.to_dict() | gate)
         else:

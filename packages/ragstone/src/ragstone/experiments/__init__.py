@@ -1,5 +1,6 @@
 """Experiments: score a dataset, summarize the scores with confidence intervals, compare systems."""
 
+from ragstone.experiments._assert import assert_score
 from ragstone.experiments._cards import titles_of as titles_of
 from ragstone.experiments._clusters import AUTO_CLUSTER as AUTO_CLUSTER
 from ragstone.experiments._clusters import Clusters as Clusters
@@ -10,6 +11,7 @@ from ragstone.experiments._compare.compare import Comparison, compare
 from ragstone.experiments._compare.names import names_of as names_of
 from ragstone.experiments._compare.regression import assert_no_regression
 from ragstone.experiments._evaluate import Experiment, aevaluate, evaluate
+from ragstone.experiments._gate_files import check_gate_file as check_gate_file
 from ragstone.experiments._means import estimate_mean as estimate_mean
 from ragstone.experiments._outcomes import OutcomeSource as OutcomeSource
 from ragstone.experiments._outcomes import SystemOutcomes as SystemOutcomes
@@ -30,4 +32,13 @@ from ragstone.experiments._summary import summarize as summarize
 from ragstone.experiments._summary import summarize_store as summarize_store
 from ragstone.experiments._views.follow import FollowedReport as FollowedReport
 
-__all__ = ["Comparison", "Experiment", "TimeRange", "aevaluate", "assert_no_regression", "compare", "evaluate"]
+__all__ = [
+    "Comparison",
+    "Experiment",
+    "TimeRange",
+    "aevaluate",
+    "assert_no_regression",
+    "assert_score",
+    "compare",
+    "evaluate",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, get_args
@@ -11,6 +12,7 @@ from ragstone._util.table import text_table
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._cards import card_of, titles_of
 from ragstone.experiments._clusters import Clusters, choose_clusters
+from ragstone.experiments._gate_files import GateCase, gate_table, write_junit
 from ragstone.experiments._means import estimate_mean
 from ragstone.experiments._summary import bounds_of
 from ragstone.experiments._views.reading import unknown_card
@@ -72,6 +74,37 @@ class ScoreCheck:
         """Whether each failed metric failed because of its scores. False if some have no score, and all others pass."""
         return self.ok or any(not gate.ok and gate.state != "no score" for gate in self.gates)
 
+    def write_junit(self, path: str | os.PathLike[str]) -> None:
+        """Write the result as JUnit XML, one test case for each metric.
+
+        Raises:
+            ConfigurationError: If the file cannot be written.
+        """
+        write_junit(path, self._cases(), name="ragstone thresholds", details=str(self))
+
+    def to_markdown(self) -> str:
+        """Return the result as a Markdown table, for summaries of CI jobs."""
+        return "\n".join([f"### {self._head()}", "", *gate_table(self._cases()), ""])
+
+    def _cases(self) -> list[GateCase]:
+        return [
+            GateCase(
+                metric=gate.metric,
+                system="",
+                state="passed" if gate.ok else "error" if gate.state == "no score" else "failed",
+                value="no score" if gate.mean is None else f"{gate.mean:.3f} (n = {gate.n_scored:,})",
+                verdict=describe(gate),
+            )
+            for gate in self.gates
+        ]
+
+    def _head(self) -> str:
+        n_bad = sum(not gate.ok for gate in self.gates)
+        if n_bad:
+            return f"FAILED on {n_bad} of {len(self.gates)} thresholds"
+        is_open = any(gate.state == "undecided" for gate in self.gates)
+        return "no threshold missed" if is_open else "all thresholds reached"
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {
@@ -83,10 +116,6 @@ class ScoreCheck:
         }
 
     def __str__(self) -> str:
-        n_bad = sum(not gate.ok for gate in self.gates)
-        head = "all thresholds reached" if self.ok else f"FAILED on {n_bad} of {len(self.gates)} thresholds"
-        if self.ok and any(gate.state == "undecided" for gate in self.gates):
-            head = "no threshold missed"
         rows: list[tuple[str, ...]] = [("metric", "mean", "at least", "at most", "threshold", "n", "verdict")]
         # Failed metrics come first.
         rows += [_row(gate) for gate in sorted(self.gates, key=lambda gate: gate.ok)]
@@ -107,7 +136,7 @@ class ScoreCheck:
             for gate in self.gates
             if gate.n_not_applicable and gate.n_scored
         ]
-        return "\n".join([head, "", table, "", rule, *notes, *self.notes])
+        return "\n".join([self._head(), "", table, "", rule, *notes, *self.notes])
 
 
 def describe(gate: ScoreGate) -> str:

@@ -8,6 +8,9 @@ from ragstone.views._live import live_places as live_places
 from ragstone.views._live import problem_part as problem_part
 from ragstone.views._live import question_rows as question_rows
 from ragstone.views._markdown import MarkdownReport as MarkdownReport
+from ragstone.views._markdown import code_in_markdown as code_in_markdown
+from ragstone.views._markdown import escape_markdown as escape_markdown
+from ragstone.views._markdown import fence_in_markdown as fence_in_markdown
 from ragstone.views._model import AnswerView, ReportView
 from ragstone.views._model import CauseFlow as CauseFlow
 from ragstone.views._model import CauseRow as CauseRow

@@ -8,7 +8,7 @@ from typing import Final
 from ragstone.views._model import AnswerView, ChangesView, Difference, ReportView
 from ragstone.views._words import FINDING_MARKS, format_day, format_interval, format_mean, format_score, format_share
 
-__all__ = ["MarkdownReport"]
+__all__ = ["MarkdownReport", "code_in_markdown", "escape_markdown", "fence_in_markdown"]
 
 _ANSWERS: Final = 3
 _CHANGED: Final = 3
@@ -36,18 +36,22 @@ class MarkdownReport:
         """Return the document."""
         view = self._view
         first, *others = view.verdict
-        lines = [f"### {_escape(first.text)}", ""]
-        lines += [f"{_escape(statement.text)}\n" for statement in others]
+        lines = [f"### {escape_markdown(first.text)}", ""]
+        lines += [f"{escape_markdown(statement.text)}\n" for statement in others]
         if view.next is not None:
-            lines += [f"**Next:** {_escape(view.next.text)}", ""]
-        lines += [f"> {_escape(notice.text)}\n>" for notice in view.notices]
-        change = "" if view.changes is None else f" against {_escape(_shorten(view.changes.baseline))} |"
+            lines += [f"**Next:** {escape_markdown(view.next.text)}", ""]
+        lines += [f"> {escape_markdown(notice.text)}\n>" for notice in view.notices]
+        change = "" if view.changes is None else f" against {escape_markdown(_shorten(view.changes.baseline))} |"
         rule = "" if view.changes is None else "---|"
         lines += ["", f"| metric | mean | interval | scored | failed |{change}", f"|---|---:|---|---:|---:|{rule}"]
         for row in view.metrics[:_MAX_METRICS]:
             mean = "no score" if row.estimate is None else format_mean(row.estimate)
-            interval = "" if row.estimate is None else _escape(format_interval(row.estimate))
-            name = f"{_escape(row.title)} {_code(row.name)}" if row.title != row.name else _code(row.name)
+            interval = "" if row.estimate is None else escape_markdown(format_interval(row.estimate))
+            name = (
+                f"{escape_markdown(row.title)} {code_in_markdown(row.name)}"
+                if row.title != row.name
+                else code_in_markdown(row.name)
+            )
             change = "" if view.changes is None else f" {_change(row.change)} |"
             lines.append(f"| {name} | {mean} | {interval} | {row.n_scored:,} | {row.n_failed:,} |{change}")
         if len(view.metrics) > _MAX_METRICS:
@@ -56,43 +60,45 @@ class MarkdownReport:
             before, rule = ("", "") if view.changes is None else (" before |", "---:|")
             lines += ["", f"| n |{before} where it fails | share |", f"|---:|{rule}---|---|"]
             for cause in view.causes:
-                share = "" if cause.share is None else _escape(format_share(cause.share))
+                share = "" if cause.share is None else escape_markdown(format_share(cause.share))
                 before = "" if view.changes is None else f" {cause.n_before or 0:,} |"
-                lines.append(f"| {cause.n:,} |{before} {_escape(cause.title)} | {share} |")
+                lines.append(f"| {cause.n:,} |{before} {escape_markdown(cause.title)} | {share} |")
         if view.changes is not None:
             lines += _changes(view.changes)
         if view.trend is not None:
             lines += ["", "| over time | first | last |", "|---|---|---|"]
             for trend in view.trend.rows[:_TRENDS]:
                 ends = (
-                    _escape(
+                    escape_markdown(
                         f"{format_mean(point.estimate)} {format_interval(point.estimate)}, {format_day(point.until)}"
                     )
                     for point in (trend.points[0], trend.points[-1])
                 )
-                lines.append(f"| {_escape(trend.title)} | {' | '.join(ends)} |")
+                lines.append(f"| {escape_markdown(trend.title)} | {' | '.join(ends)} |")
         for table in view.slices[:_SLICES]:
-            lines += ["", f"| {_escape(table.key)} | wrong | share |", "|---|---|---|"]
+            lines += ["", f"| {escape_markdown(table.key)} | wrong | share |", "|---|---|---|"]
             for value in table.rows[:_SLICE_ROWS]:
-                share = _escape(format_share(value.share))
-                lines.append(f"| {_escape(_shorten(value.value))} | {value.n_wrong:,} of {value.n:,} | {share} |")
+                share = escape_markdown(format_share(value.share))
+                lines.append(
+                    f"| {escape_markdown(_shorten(value.value))} | {value.n_wrong:,} of {value.n:,} | {share} |"
+                )
         # The lost questions are the answers to look at first.
         for answer in view.worst[: 0 if view.changes is not None and view.changes.lost else _ANSWERS]:
             lines += ["", *_answer(answer)]
         made = view.provenance
-        judges = f", judge {', '.join(map(_code, made.judges))}" if made.judges else ""
-        lines += ["", f"{view.n_samples:,} samples of {_code(made.source)}{judges}, ragstone {made.version}"]
+        judges = f", judge {', '.join(map(code_in_markdown, made.judges))}" if made.judges else ""
+        lines += ["", f"{view.n_samples:,} samples of {code_in_markdown(made.source)}{judges}, ragstone {made.version}"]
         return "\n".join(lines) + "\n"
 
 
 def _change(row: Difference | None) -> str:
     if row is None or row.difference is None:
         return ""
-    return f"{FINDING_MARKS[row.finding]} {_escape(row.size)}, {row.finding}{', exploratory' if row.is_exploratory else ''}"
+    return f"{FINDING_MARKS[row.finding]} {escape_markdown(row.size)}, {row.finding}{', exploratory' if row.is_exploratory else ''}"
 
 
 def _changes(changes: ChangesView) -> list[str]:
-    lines = [line for statement in changes.statements for line in ("", _escape(statement.text))]
+    lines = [line for statement in changes.statements for line in ("", escape_markdown(statement.text))]
     for name, rows, total in (
         ("Lost", changes.lost, len(changes.lost_ids)),
         ("Gained", changes.gained, len(changes.gained_ids)),
@@ -108,7 +114,7 @@ def _changes(changes: ChangesView) -> list[str]:
             "",
             f"<details><summary>{name}: {total:,}</summary>",
             "",
-            *_fenced("\n".join(texts)),
+            *fence_in_markdown("\n".join(texts)),
             "",
             "</details>",
         ]
@@ -124,7 +130,7 @@ def _answer(answer: AnswerView) -> list[str]:
     return [
         f"<details><summary>{_escape_html(summary)}: {_escape_html(answer.why)}</summary>",
         "",
-        *_fenced("\n".join(parts)),
+        *fence_in_markdown("\n".join(parts)),
         "",
         "</details>",
     ]
@@ -143,14 +149,16 @@ def _shorten(text: str) -> str:
     return line if len(line) <= _TEXT_CHARS else f"{line[: _TEXT_CHARS - 1]}…"
 
 
-def _fenced(text: str) -> list[str]:
+def fence_in_markdown(text: str) -> list[str]:
+    """Return captured text as a code block."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     clean = "".join(c if c.isprintable() or c == "\n" else " " for c in text)
     return [f"{fence}text", clean, fence]
 
 
-def _code(text: str) -> str:
+def code_in_markdown(text: str) -> str:
+    """Format captured text as code on one line of a table."""
     clean = "".join(c if c.isprintable() else " " for c in text).replace("|", "/")
     longest = max((len(run) for run in re.findall("`+", clean)), default=0)
     fence = "`" * (longest + 1)
@@ -158,7 +166,8 @@ def _code(text: str) -> str:
     return f"{fence}{space}{clean}{space}{fence}"
 
 
-def _escape(text: str) -> str:
+def escape_markdown(text: str) -> str:
+    """Escape captured text, so that it is shown as it is."""
     clean = "".join(c if c.isprintable() else " " for c in text)
     return _SPECIAL.sub(r"\\\1", clean)
 

@@ -27,7 +27,7 @@ from ragstone.experiments._views.source import ReportSource
 from ragstone.experiments._views.write import check_output, write_report
 from ragstone.judges import BASELINE_NOTE
 from ragstone.schema import Sample
-from ragstone.views import CauseRow, ReportView, notebook_report
+from ragstone.views import CauseRow, ReportView, escape_markdown, fence_in_markdown, notebook_report
 
 __all__ = ["Comparison", "compare"]
 
@@ -243,6 +243,21 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         return notebook_report(self.report(n_worst=0))
+
+    def to_markdown(self, n_changed: int = 0, data: Mapping[str, Iterable[Sample]] | None = None) -> str:
+        """Return verdict and tables as Markdown, for summaries of CI jobs.
+
+        Args:
+            n_changed: Number of samples with the largest changes to list for each metric and pair.
+            data: The evaluated samples by system, for the texts of changed samples.
+        """
+        first, *others = [escape_markdown(sentence) for sentence in self.verdict]
+        tables = f"{means_table(self.metrics)}\n\n{pairs_table(self.metrics, paired=self.paired)}"
+        lines = [f"### {first}", "", *(f"- {sentence}" for sentence in others), "", *fence_in_markdown(tables), ""]
+        if n_changed:
+            changed = fence_in_markdown(self.describe_changed(n_changed, data))
+            lines += ["<details><summary>Samples that changed</summary>", "", *changed, "", "</details>", ""]
+        return "\n".join([*lines, *(f"> {escape_markdown(note)}\n>" for note in (_method(self), *self.notes))]) + "\n"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""

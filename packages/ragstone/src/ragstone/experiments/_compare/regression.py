@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -22,9 +23,11 @@ from ragstone.experiments._compare.align import (
 )
 from ragstone.experiments._compare.pairs import possible_differences
 from ragstone.experiments._compare.text import format_difference, format_p_value
+from ragstone.experiments._gate_files import GateCase, gate_table, write_junit
 from ragstone.experiments._means import estimate_mean
 from ragstone.experiments._outcomes import OutcomeSource
 from ragstone.stats import cluster_codes, holm, simultaneous_tukey
+from ragstone.views import escape_markdown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,6 +86,38 @@ class RegressionCheck:
         """Whether all metrics and candidates pass."""
         return all(gate.ok for gate in self.gates)
 
+    def write_junit(self, path: str | os.PathLike[str]) -> None:
+        """Write the result as JUnit XML, one test case for each metric and candidate.
+
+        Raises:
+            ConfigurationError: If the file cannot be written.
+        """
+        write_junit(path, self._cases(), name="ragstone regression", details=str(self))
+
+    def to_markdown(self) -> str:
+        """Return the result as a Markdown table, for summaries of CI jobs."""
+        return "\n".join([f"### {escape_markdown(self._head())}", "", *gate_table(self._cases()), ""])
+
+    def _cases(self) -> list[GateCase]:
+        return [
+            GateCase(
+                metric=g.metric,
+                system=g.candidate,
+                state="passed" if g.ok else "error" if g.state == "untestable" else "failed",
+                value="no common score"
+                if g.gain is None
+                else f"gain {format_difference(g.gain, points=g.in_points, sign=True)} (n = {g.n:,})",
+                verdict=_verdict(g),
+            )
+            for g in self.gates
+        ]
+
+    def _head(self) -> str:
+        # `assert_no_regression` names its systems "baseline" and "candidate".
+        against = "baseline" if self.baseline == "baseline" else f"baseline {self.baseline}"
+        n_bad = sum(not g.ok for g in self.gates)
+        return f"{against}: " + ("no regression found" if self.ok else f"FAILED on {n_bad} of {len(self.gates)}")
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         gates = [
@@ -112,10 +147,6 @@ class RegressionCheck:
             for g in sorted(self.gates, key=lambda gate: gate.ok)
         ]
         margins = any(g.margin is not None for g in self.gates)
-        # `assert_no_regression` names its systems "baseline" and "candidate".
-        against = "baseline" if self.baseline == "baseline" else f"baseline {self.baseline}"
-        n_bad = sum(not g.ok for g in self.gates)
-        head = f"{against}: " + ("no regression found" if self.ok else f"FAILED on {n_bad} of {len(self.gates)}")
         rule = (
             f"A metric passes if the lower {self.confidence_level:.0%} confidence bound of its gain is above minus the margin."
             if margins
@@ -134,7 +165,7 @@ class RegressionCheck:
             if g.n_not_applicable
         ]
         table = text_table(rows, n_keys=2, titles=titles_of(g.metric for g in self.gates))
-        return "\n".join([head, "", table, "", rule, *failed, *absent, *self.notes])
+        return "\n".join([self._head(), "", table, "", rule, *failed, *absent, *self.notes])
 
 
 def check_regression(
@@ -235,6 +266,7 @@ def assert_no_regression(
         >>> result = ragstone.evaluate(rows, ["ccrs.qr"], judge="lexical")
         >>> ragstone.assert_no_regression(result, result)
     """
+    __tracebackhide__ = True  # pytest then shows the caller's line
     sources: Sources = {"baseline": baseline, "candidate": candidate}
     scores = align(sources, metrics=metrics, allow_different_judges=allow_different_judges, cluster=cluster)
     check = check_regression(

@@ -1,0 +1,93 @@
+"""`assert_score`: scores of single cases in tests."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ragstone._util.table import text_table
+from ragstone.errors import ConfigurationError
+from ragstone.experiments._cards import titles_of
+from ragstone.experiments._evaluate import evaluate
+from ragstone.judges import Judge, Reader
+from ragstone.metrics import Metric, MetricCard, resolve_metrics
+from ragstone.schema import Failure, NotApplicable, Sample, Score
+
+__all__ = ["assert_score"]
+
+
+def assert_score(
+    case: Mapping[str, Any] | Sample,
+    thresholds: Mapping[str, float],
+    *,
+    judge: str | Judge | None = None,
+    reader: str | Reader | None = None,
+) -> None:
+    """Raise AssertionError if a score of one case is worse than its threshold, or is missing.
+
+    One score is compared, not a mean: the test says something about this case only, and a judge's score near the threshold
+    can fall on either side. `Experiment.check` decides about a whole dataset.
+
+    Args:
+        case: A row with the field names of common libraries, or a sample.
+        thresholds: Thresholds by metric or group, in the metric's range: the smallest acceptable score, or the largest if
+            lower values are better.
+        judge: The judge, as for `evaluate`.
+        reader: The application's generator, as for `evaluate`.
+
+    Raises:
+        AssertionError: If a score is worse than its threshold, failed, or is not applicable. The message is a table with the
+            judge's reasons.
+        ConfigurationError: If a metric does not exist, or a threshold is not in its range.
+        DataError: If the case is invalid.
+
+    Example:
+        >>> import ragstone
+        >>> case = {"query": "Why?", "contexts": ["Rain."], "response": "Rain."}
+        >>> ragstone.assert_score(case, {"ccrs.cc": 0.8}, judge="lexical")
+    """
+    __tracebackhide__ = True  # pytest then shows the caller's line
+    metrics, limits = _resolve(thresholds)
+    result = evaluate([case if isinstance(case, Sample) else dict(case)], metrics, judge=judge, reader=reader)
+    cards = {card.name: card for card in result.cards}
+    worse = [o for o in result.outcomes if not _reaches(o, limits[o.metric], cards[o.metric])]
+    if worse:
+        rows = [("metric", "score", "threshold", "reason")]
+        rows += [_row(o, limits[o.metric], cards[o.metric]) for o in worse]
+        table = text_table(rows, titles=titles_of(o.metric for o in worse))
+        query = result.samples[0].query
+        head = f"FAILED on {len(worse)} of {len(result.outcomes)} metrics" + (f": {query}" if query else "")
+        raise AssertionError(f"{head}\n\n{table}")
+
+
+def _resolve(thresholds: Mapping[str, float]) -> tuple[list[Metric], dict[str, float]]:
+    """Return the metrics, and the threshold of each."""
+    if not thresholds:
+        raise ConfigurationError('assert_score needs a threshold for at least one metric, such as {"ccrs.cc": 0.8}')
+    metrics: dict[str, Metric] = {}
+    limits: dict[str, float] = {}
+    for name, threshold in thresholds.items():
+        for metric in resolve_metrics([name]):
+            card = metric.card
+            if not (math.isfinite(threshold) and card.low <= threshold <= card.high):
+                raise ConfigurationError(
+                    f"the threshold of {card.name} must be a number from {card.low:g} to {card.high:g}, got {threshold!r}"
+                )
+            if card.name not in limits or name == card.name:
+                metrics[card.name], limits[card.name] = metric, float(threshold)
+    return list(metrics.values()), limits
+
+
+def _reaches(outcome: Score | NotApplicable | Failure, threshold: float, card: MetricCard) -> bool:
+    if not isinstance(outcome, Score):
+        return False
+    return outcome.value <= threshold if card.direction == "lower" else outcome.value >= threshold
+
+
+def _row(outcome: Score | NotApplicable | Failure, threshold: float, card: MetricCard) -> tuple[str, str, str, str]:
+    demanded = f"{'<=' if card.direction == 'lower' else '>='} {threshold:g}"
+    if isinstance(outcome, Score):
+        return outcome.metric, f"{outcome.value:.3f}", demanded, outcome.explanation or ""
+    state = "failed" if isinstance(outcome, Failure) else "not applicable"
+    return outcome.metric, state, demanded, outcome.reason
