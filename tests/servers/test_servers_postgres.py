@@ -24,7 +24,7 @@ from ragstone.errors import (
 from ragstone.monitor import Monitor
 from ragstone.requests import TraceDraft
 from ragstone.schema import Captured, Dropped, Score, Trace
-from ragstone.store import PlannedMetric, open_store
+from ragstone.store import DrawnRequest, PlannedMetric, StoredLabel, open_for_labels, open_store
 from ragstone.worker import read_ledger
 
 pytestmark = pytest.mark.servers
@@ -341,6 +341,20 @@ class TestOpening:
             pytest.raises(StoreError, match="open for reading only"),
         ):
             reader.ingest("a", 1, captured("t"))
+
+    def test_labels_are_saved_while_a_worker_runs(self, own, database):
+        """By whoever may write, without an inbox; a reader is refused."""
+        label = StoredLabel("t", "ann", 0.5, 10.0)
+        worker = own()
+        with open_for_labels(database) as store:
+            store.save_labels([label._replace(value=1.0), StoredLabel("t", "bob", 0.0, 11.0)])
+            store.save_labels([label, StoredLabel("t", "bob", None, 12.0)])
+            store.save_draw([DrawnRequest("u", 0.5, None), DrawnRequest("t", 0.25, 0)])
+            store.save_draw([DrawnRequest("u", 0.75, 1)])
+        assert [label] == worker.labels()
+        assert [("t", 0.25, 0), ("u", 0.75, 1)] == worker.drawn_requests()
+        with open_store(database, mode="read") as reader, pytest.raises(StoreError, match="open for reading only"):
+            reader.save_labels([label])
 
     @pytest.mark.parametrize("version", [1, 2])
     def test_an_older_store_is_upgraded(self, own, database, version):

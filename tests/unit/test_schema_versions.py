@@ -11,7 +11,7 @@ import pytest
 from ragstone.experiments import compare
 from ragstone.replay import replay_traces
 from ragstone.schema import SCHEMA_VERSION, Captured, Score, Trace, migrate, outcome_adapter, spool_entry_adapter
-from ragstone.store import SqliteStore
+from ragstone.store import SqliteStore, StoredLabel
 
 DATA = Path(__file__).parent / "data" / "version_1"
 NEW_FIELDS = ("evidence", "standalone_query", "app", "release", "environment")
@@ -164,3 +164,22 @@ def test_old_outcomes_are_compared(tmp_path: Path):
     result = compare({"old": old, "new": new}, metrics=["ccrs.cc"])
 
     assert 0.0 == result.metrics[0].pairs[0].difference
+
+
+def test_a_store_of_version_4_keeps_everything_and_has_no_labels(tmp_path: Path):
+    """Outcomes and deliveries stay what they are, and labels can be saved."""
+    path = tmp_path / "store.db"
+    db = sqlite3.connect(path, isolation_level=None)
+    db.executescript((DATA.parent / "version_2" / "store-version-4.sql").read_text(encoding="utf-8"))
+    queued = db.execute("SELECT kind, item_id, sink, state, attempts FROM outbox ORDER BY seq").fetchall()
+    bodies = db.execute("SELECT body FROM outcome_bodies ORDER BY seq").fetchall()
+    db.close()
+    label = StoredLabel("with-app", "ann", 0.5, 60.0)
+
+    with SqliteStore.open(path, mode="own") as opened:
+        assert bodies == [(outcome.model_dump_json(),) for outcome in opened.outcomes()]
+        assert queued == [(r.kind, r.item_id, r.sink, r.state, r.attempts) for r in opened.deliveries()]
+        assert {"with-app": "bot"} == opened.request_labels("app")
+        assert [] == opened.labels() == opened.drawn_requests()
+        opened.save_labels([label])
+        assert [label] == opened.labels()

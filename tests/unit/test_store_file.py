@@ -431,6 +431,8 @@ def _as_version_1(path: Path) -> None:
     db = sqlite3.connect(path)
     db.executescript(
         """
+        DROP TABLE labels;
+        DROP TABLE label_frame;
         ALTER TABLE sinks DROP COLUMN stopped;
         DROP INDEX traces_by_app;
         ALTER TABLE traces DROP COLUMN app;

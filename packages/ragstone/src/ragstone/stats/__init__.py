@@ -25,6 +25,8 @@ from ragstone.stats._flips import FlipRate as FlipRate
 from ragstone.stats._flips import flip_rate
 from ragstone.stats._independent import independent_tukey
 from ragstone.stats._independent import simultaneous_independent_tukey as simultaneous_independent_tukey
+from ragstone.stats._labeled import drawn_kappa as drawn_kappa
+from ragstone.stats._labeled import drawn_prediction_powered_mean as drawn_prediction_powered_mean
 from ragstone.stats._mean import Estimate, mean_interval, wilson_interval
 from ragstone.stats._mean import Side as Side
 from ragstone.stats._mean import failure_bounds as failure_bounds

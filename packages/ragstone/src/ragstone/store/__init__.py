@@ -2,10 +2,13 @@
 
 from ragstone.store._factory import describe_store as describe_store
 from ragstone.store._factory import is_database_url as is_database_url
+from ragstone.store._factory import open_for_labels as open_for_labels
 from ragstone.store._factory import open_store as open_store
 from ragstone.store._factory import resolve_store as resolve_store
+from ragstone.store._protocol import DrawnRequest as DrawnRequest
 from ragstone.store._protocol import PlannedMetric as PlannedMetric
 from ragstone.store._protocol import Store as Store
+from ragstone.store._protocol import StoredLabel as StoredLabel
 from ragstone.store._protocol import StorePosition as StorePosition
 from ragstone.store._protocol import TraceReport as TraceReport
 from ragstone.store._watched import AlarmRow as AlarmRow

@@ -12,7 +12,7 @@ from ragstone.errors import MissingExtraError
 from ragstone.store._protocol import Store
 from ragstone.store.sqlite import SqliteStore
 
-__all__ = ["describe_store", "is_database_url", "open_store", "resolve_store"]
+__all__ = ["describe_store", "is_database_url", "open_for_labels", "open_store", "resolve_store"]
 
 _SCHEMES = ("postgresql://", "postgres://")
 
@@ -59,3 +59,16 @@ def open_store(
             feature="a store in PostgreSQL", package="psycopg", extra="ragstone[postgres]"
         ) from error
     return PostgresStore.open(os.fspath(store), mode=mode, clock=clock)
+
+
+def open_for_labels(store: str | os.PathLike[str]) -> Store:
+    """Open a store that exists to read it and to save labels, also while its owner is running.
+
+    Raises:
+        StoreError: If the store cannot be opened. See `open_store`.
+    """
+    opened = open_store(store, mode="read")
+    if not is_database_url(store):
+        return opened  # its labels wait in an inbox for the owner
+    opened.close()
+    return open_store(store, mode="own")

@@ -23,6 +23,7 @@ from ragstone.schema import (
 __all__ = [
     "DeliveryKind",
     "DeliveryState",
+    "DrawnRequest",
     "MetricCounts",
     "OutboxRow",
     "PlannedMetric",
@@ -30,6 +31,7 @@ __all__ = [
     "ScoredTrace",
     "Store",
     "StorePosition",
+    "StoredLabel",
     "TraceReport",
     "TraceState",
 ]
@@ -54,6 +56,27 @@ class StorePosition(NamedTuple):
     """Sequence number of the last request."""
     outcomes: int
     """Sequence number of the last outcome."""
+
+
+class StoredLabel(NamedTuple):
+    """What a person says about the answer to a request."""
+
+    trace_id: str
+    author: str
+    value: float | None
+    """From 0 (wrong) to 1 (correct). None removes the label of this author."""
+    labeled_at: float
+    """Unix seconds."""
+
+
+class DrawnRequest(NamedTuple):
+    """A request that could be drawn to be labeled."""
+
+    trace_id: str
+    probability: float
+    """Probability that it is drawn, in any draw so far."""
+    position: int | None
+    """Place in the order in which drawn requests are labeled. None if it was not drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,6 +346,22 @@ class Store(Protocol):
             n: Maximum number of scores.
             direction: Which values are better.
         """
+        ...
+
+    def labels(self) -> list[StoredLabel]:
+        """Return the labels of people, oldest first. The value of each is a number."""
+        ...
+
+    def save_labels(self, labels: Sequence[StoredLabel]) -> None:
+        """Insert or replace the labels of a request by an author. A reader of a file can do this, and of a database not."""
+        ...
+
+    def drawn_requests(self) -> list[DrawnRequest]:
+        """Return the requests that could be drawn to be labeled: those that were, in their order, then the others."""
+        ...
+
+    def save_draw(self, requests: Sequence[DrawnRequest]) -> None:
+        """Insert or replace requests that could be drawn. Who may do this is described in `save_labels`."""
         ...
 
     def due_deliveries(self, sink: str, *, limit: int, now: float | None = None) -> list[Delivery]:

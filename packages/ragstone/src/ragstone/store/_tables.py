@@ -26,7 +26,7 @@ __all__ = [
 APPLICATION_ID: Final = 0x52475354
 """The letters RGST, in the header of every store file and as the first key of Ragstone's advisory locks."""
 
-SQLITE_VERSION: Final = 4
+SQLITE_VERSION: Final = 5
 """Version of the tables of a file, stored in its `user_version`. Records have their own version."""
 
 # `seq` is the order of arrival, and pages of long reads use it. Bodies are separate, so that counting never reads text.
@@ -118,6 +118,24 @@ SQLITE_TABLES: Final[dict[str, str]] = {
             UNIQUE (kind, item_id, sink)
         )
     """,
+    # What people say about answers. Requests are not referred to, so that a label outlives a request that is removed.
+    "labels": """
+        CREATE TABLE labels (
+            seq INTEGER PRIMARY KEY,
+            trace_id TEXT NOT NULL,
+            author TEXT NOT NULL,
+            value REAL NOT NULL CHECK (value BETWEEN 0 AND 1),
+            labeled_at REAL NOT NULL,
+            UNIQUE (trace_id, author)
+        )
+    """,
+    "label_frame": """
+        CREATE TABLE label_frame (
+            trace_id TEXT PRIMARY KEY,
+            probability REAL NOT NULL CHECK (probability > 0 AND probability <= 1),  -- of being drawn
+            position INTEGER UNIQUE  -- NULL if not drawn
+        ) WITHOUT ROWID
+    """,
 }
 
 _SQLITE_INDEXES: Final = (
@@ -192,6 +210,12 @@ def _sqlite_to_version_4(db: sqlite3.Connection) -> None:
     _create_missing_indexes(db)
 
 
+def _sqlite_to_version_5(db: sqlite3.Connection) -> None:
+    """Add labels of people."""
+    for table in ("labels", "label_frame"):
+        db.execute(SQLITE_TABLES[table])
+
+
 def _replace_outbox(db: sqlite3.Connection, table: str, copy: str) -> None:
     """Create the outbox again, because SQLite cannot change a constraint, and copy its rows from `old_outbox`."""
     db.execute("ALTER TABLE outbox RENAME TO old_outbox")
@@ -211,6 +235,7 @@ SQLITE_MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {
     1: _sqlite_to_version_2,
     2: _sqlite_to_version_3,
     3: _sqlite_to_version_4,
+    4: _sqlite_to_version_5,
 }
 """Steps by version. Each upgrades to the next version, in its own transaction, which also sets the version."""
 
@@ -226,8 +251,28 @@ def create_sqlite_tables(db: sqlite3.Connection) -> None:
 POSTGRES_SCHEMA: Final = "ragstone"
 """Schema for all tables, because the database may belong to an application."""
 
-POSTGRES_VERSION: Final = 3
+POSTGRES_VERSION: Final = 4
 """Version of the tables. Records have their own version."""
+
+_POSTGRES_LABELS: Final = (
+    """
+    CREATE TABLE labels (
+        seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        trace_id TEXT COLLATE "C" NOT NULL,
+        author TEXT COLLATE "C" NOT NULL,
+        value DOUBLE PRECISION NOT NULL CHECK (value BETWEEN 0 AND 1),
+        labeled_at DOUBLE PRECISION NOT NULL,
+        UNIQUE (trace_id, author)
+    )
+    """,
+    """
+    CREATE TABLE label_frame (
+        trace_id TEXT COLLATE "C" PRIMARY KEY,
+        probability DOUBLE PRECISION NOT NULL CHECK (probability > 0 AND probability <= 1),
+        position BIGINT UNIQUE
+    )
+    """,
+)
 
 # The columns are those of `SQLITE_TABLES`. Names are compared as bytes, so that their order is the same on all servers.
 POSTGRES_TABLES: Final = (
@@ -311,6 +356,7 @@ POSTGRES_TABLES: Final = (
     "CREATE INDEX outcomes_by_metric ON outcomes (metric, metric_version, judge_hash, kind, value)",
     "CREATE INDEX due_deliveries ON outbox (sink, next_try, seq) WHERE state = 'pending'",
     "CREATE INDEX outbox_by_state ON outbox (sink, state)",
+    *_POSTGRES_LABELS,
 )
 
 
@@ -341,8 +387,15 @@ def _postgres_to_version_3(db: Sql) -> None:
     db.execute("ALTER TABLE outbox ADD UNIQUE (kind, item_id, sink)")
 
 
+def _postgres_to_version_4(db: Sql) -> None:
+    """Add labels of people."""
+    for statement in _POSTGRES_LABELS:
+        db.execute(statement)
+
+
 POSTGRES_MIGRATIONS: Final[dict[int, Callable[[Sql], None]]] = {
     1: _postgres_to_version_2,
     2: _postgres_to_version_3,
+    3: _postgres_to_version_4,
 }
 """Steps by version. Each upgrades to the next version."""

@@ -26,6 +26,7 @@ from ragstone.errors import (
 from ragstone.schema import SCHEMA_VERSION, Delivery
 from ragstone.store import _tables
 from ragstone.store._deliveries import SqlDeliveries
+from ragstone.store._labels import SqlLabels
 from ragstone.store._outcomes import SqlOutcomes, read_plan, write_plan
 from ragstone.store._protocol import PlannedMetric
 from ragstone.store._sql import Rows, Sql, Transactions
@@ -62,7 +63,7 @@ _SETTINGS: Final = (
 )
 
 
-class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries):
+class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels):
     """A `Store` in the schema `ragstone` of a PostgreSQL database. `Store` describes the methods. Open it with `open`.
 
     Several workers, also on several hosts, share it. Each claims different traces, and only one of them delivers to a

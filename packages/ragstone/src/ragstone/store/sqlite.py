@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Literal, Self
@@ -22,10 +22,12 @@ from ragstone.errors import (
     StoreOwnedError,
     StoreVersionError,
 )
-from ragstone.schema import SCHEMA_VERSION
+from ragstone.schema import SCHEMA_VERSION, Trace
 from ragstone.store import _tables
 from ragstone.store._deliveries import SqlDeliveries
+from ragstone.store._labels import LabelInbox, SqlLabels, read_drawn, read_labels, write_drawn, write_labels
 from ragstone.store._outcomes import SqlOutcomes
+from ragstone.store._protocol import DrawnRequest, StoredLabel
 from ragstone.store._sql import Transactions
 from ragstone.store._traces import SqlTraces
 
@@ -38,7 +40,7 @@ _WAL_SIZE_LIMIT: Final = 64 * 2**20
 """Maximum size in bytes of the log after a checkpoint, so that one long read does not leave a large file."""
 
 
-class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries):
+class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels):
     """A `Store` in one SQLite file in WAL mode. `Store` describes the methods. Open it with `open`.
 
     One process owns the file and is the only one that writes. SQLite before 3.51.3 can, rarely, damage a WAL file that
@@ -56,6 +58,7 @@ class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries):
         self._path = path.absolute()
         self._inode = _inode(self._path)
         self._lock = lock
+        self._inbox = LabelInbox(self._path.with_name(f"{self._path.name}.labels"))
         super().__init__(database, clock=clock, max_attempts=max_attempts)
 
     @classmethod
@@ -102,6 +105,49 @@ class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries):
     @override
     def is_shared(self) -> bool:
         return False
+
+    @override
+    def claim(self, owner: str, limit: int, *, lease_s: float) -> list[Trace]:
+        self.take_labels()
+        return super().claim(owner, limit, lease_s=lease_s)
+
+    @override
+    def labels(self) -> list[StoredLabel]:
+        # The inbox first: what its owner takes meanwhile is then read twice, and not missed.
+        waiting = [StoredLabel(*row) for row in self._inbox.read("label")]
+        with self._database.read() as db:
+            found = {(each.trace_id, each.author): each for each in read_labels(db)}
+        for each in waiting:
+            found.pop((each.trace_id, each.author), None)
+            if each.value is not None:
+                found[each.trace_id, each.author] = each
+        return list(found.values())
+
+    @override
+    def save_labels(self, labels: Sequence[StoredLabel]) -> None:
+        self._inbox.add("label", labels)
+        self.take_labels()
+
+    @override
+    def drawn_requests(self) -> list[DrawnRequest]:
+        waiting = [DrawnRequest(*row) for row in self._inbox.read("drawn")]
+        with self._database.read() as db:
+            found = {each.trace_id: each for each in read_drawn(db)} | {each.trace_id: each for each in waiting}
+        return sorted(found.values(), key=lambda each: (each.position is None, each.position or 0))
+
+    @override
+    def save_draw(self, requests: Sequence[DrawnRequest]) -> None:
+        self._inbox.add("drawn", requests)
+        self.take_labels()
+
+    def take_labels(self) -> None:
+        """Store the labels that wait in the inbox, if this process owns the store."""
+        if self._lock is None or not self._inbox:
+            return
+        with self._inbox.taking() as waiting, self._database.write() as db:
+            write_labels(db, [StoredLabel(*row) for row in waiting["label"]])
+            latest = {row[0]: DrawnRequest(*row) for row in waiting["drawn"]}
+            write_drawn(db, list(latest.values()))
 
     @override
     def check_not_replaced(self) -> None:

@@ -1,0 +1,209 @@
+"""Labels of a drawn sample: agreement with the judge, and the mean label of all items, with unequal probabilities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from ragstone.stats._agreement import Agreement
+from ragstone.stats._cluster import cluster_codes
+from ragstone.stats._mean import Estimate
+from ragstone.stats._ppi import PredictionPoweredMean
+from ragstone.stats._weight import hajek_mean
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["drawn_kappa", "drawn_prediction_powered_mean"]
+
+_ROUNDING: Final = 1e-12
+"""Relative variance below which the error of the labels is not estimable."""
+
+
+def drawn_prediction_powered_mean(
+    labels: Sequence[float | None],
+    scores: Sequence[float],
+    draw_probabilities: Sequence[float],
+    *,
+    probabilities: Sequence[float] | None = None,
+    clusters: Sequence[Hashable] | None = None,
+    low: float = 0.0,
+    high: float = 1.0,
+    confidence_level: float = 0.95,
+) -> PredictionPoweredMean:
+    """Estimate the mean label of all items from the judge's scores of all and the labels of drawn ones.
+
+    Hajek's mean of the scores is corrected by Hajek's mean of label - weight * score over the labeled items. Each labeled
+    item is weighted by 1 / (sampling probability * draw probability). The weight of the judge minimizes the variance. The
+    variance is that of the influence of whole clusters, so it contains the covariance of both means.
+
+    The interval has Student's t with the effective number of labeled clusters (Kish) minus 1. With fewer than 30 labels it
+    is a rough guide. If scores do not help, the result is `hajek_mean` of the labels.
+
+    Args:
+        labels: Label of each item in [low, high], or None. The labeled items are a random part of those drawn.
+        scores: The judge's score of each item, on any scale.
+        draw_probabilities: Probability in (0, 1] with which each item was drawn to be labeled. Only those of labeled items
+            are used.
+        probabilities: Sampling probability of each item among all traffic, in (0, 1]. None: all equal.
+        clusters: Cluster of each item, such as its session. Each None is a cluster of its own. None: independent items.
+        low: Smallest possible label.
+        high: Largest possible label.
+        confidence_level: Nominal coverage, in (0, 1).
+
+    Returns:
+        A mean with method "ppi_drawn", or that of `hajek_mean`. `n_judged` counts the items without a label.
+
+    Raises:
+        ValueError: If the lengths differ, there are fewer than two labels, a label is out of range, a probability is not
+            in (0, 1], or a score is not finite.
+
+    Source:
+        Angelopoulos, Duchi and Zrnic 2023, "PPI++". Difference estimator with unequal probabilities: Sarndal, Swensson and
+        Wretman 1992, section 6.3.
+
+    Example:
+        >>> result = drawn_prediction_powered_mean([1.0, None, 0.0, None], [0.9, 0.8, 0.2, 0.7], [0.5] * 4)
+        >>> round(result.estimate.value, 2), result.n_labeled, result.n_judged
+        (0.64, 2, 2)
+    """
+    import numpy as np
+    from scipy.special import stdtrit
+
+    f = np.asarray(scores, dtype=float)
+    drawn = np.asarray([label is not None for label in labels], dtype=bool)
+    given = [label for label in labels if label is not None]
+    p = np.ones(f.size) if probabilities is None else np.asarray(probabilities, dtype=float)
+    q = np.asarray(draw_probabilities, dtype=float)
+    if not (drawn.size == f.size == p.size == q.size) or (clusters is not None and len(clusters) != f.size):
+        raise ValueError(
+            f"each item needs a label or None, a score and its probabilities, got {drawn.size} labels, {f.size} scores, "
+            f"{q.size} and {p.size} probabilities"
+        )
+    if not np.isfinite(f).all():
+        raise ValueError("judge scores must be finite. Omit failures, and report their number")
+    own = None if clusters is None else [cluster for cluster, is_drawn in zip(clusters, drawn, strict=True) if is_drawn]
+    labels_only = hajek_mean(given, (p * q)[drawn], clusters=own, low=low, high=high, confidence_level=confidence_level)
+    y = np.zeros(f.size)
+    y[drawn] = given
+    codes = np.arange(f.size) if clusters is None else cluster_codes(clusters)
+    of_all, of_drawn = (1 / p) / (1 / p).sum(), np.where(drawn, 1 / (p * q), 0.0)
+    of_drawn /= of_drawn.sum()
+    mean, mean_drawn, mean_label = float(of_all @ f), float(of_drawn @ f), float(of_drawn @ y)
+    from_labels = np.bincount(codes, weights=of_drawn * (y - mean_label))
+    from_scores = np.bincount(codes, weights=of_drawn * (f - mean_drawn) - of_all * (f - mean))
+    spread = float(from_scores @ from_scores)
+    weight = min(max(float(from_labels @ from_scores) / spread, 0.0), 1.0) if spread > 0 else 0.0
+    result = PredictionPoweredMean(
+        estimate=labels_only,
+        labels_only=labels_only,
+        judge_mean=mean,
+        weight=weight,
+        n_labeled=len(given),
+        n_judged=f.size - len(given),
+        labels_worth=None,
+    )
+    influence = from_labels - weight * from_scores
+    n = _effective_number(np.bincount(codes, weights=of_drawn).astype(float))
+    variance = float(influence @ influence) * n / max(n - 1, _ROUNDING)
+    without = float(from_labels @ from_labels) * n / max(n - 1, _ROUNDING)
+    if weight == 0 or n <= 2 or variance <= _ROUNDING * (high - low) ** 2:
+        return replace(result, weight=0.0)
+    value = min(max(mean_label + weight * (mean - mean_drawn), low), high)
+    error = float(stdtrit(n - 1, (1 + confidence_level) / 2)) * math.sqrt(variance)
+    estimate = Estimate(
+        value=value,
+        low=max(low, value - error),
+        high=min(high, value + error),
+        confidence_level=confidence_level,
+        method="ppi_drawn",
+        n=len(given),
+    )
+    return replace(result, estimate=estimate, labels_worth=len(given) * without / variance)
+
+
+def drawn_kappa(
+    first: Sequence[bool],
+    second: Sequence[bool],
+    draw_probabilities: Sequence[float],
+    *,
+    clusters: Sequence[Hashable] | None = None,
+    confidence_level: float = 0.95,
+) -> Agreement:
+    """Compute Cohen's kappa of two yes/no raters for all items, from items that were drawn with different probabilities.
+
+    Observed and expected agreement are weighted by 1 / probability. The interval is a jackknife over clusters with
+    Student's t and the effective number of clusters.
+
+    Args:
+        first: Ratings of the first rater.
+        second: Ratings of the second rater, of the same items.
+        draw_probabilities: Probability of each item to be in the data, in (0, 1].
+        clusters: Cluster of each item, such as its session. Each None is a cluster of its own. None: independent items.
+        confidence_level: Nominal coverage, in (0, 1).
+
+    Returns:
+        The agreement. Its coefficient is None if both raters always give the same rating, and its interval is [-1, 1]
+        (method "range") if there are fewer than three clusters, or if leaving out a cluster never changes it.
+
+    Raises:
+        ValueError: If the lengths differ, the data are empty, or a probability is not in (0, 1].
+
+    Source:
+        Cohen 1960. Jackknife over clusters: Bell and McCaffrey 2002.
+
+    Example:
+        >>> found = drawn_kappa([True, True, False, False], [True, True, False, True], [0.5, 0.5, 0.5, 1.0])
+        >>> round(found.observed, 3)
+        0.857
+    """
+    import numpy as np
+    from scipy.special import stdtrit
+
+    a, b = np.asarray(first, dtype=bool), np.asarray(second, dtype=bool)
+    p = np.asarray(draw_probabilities, dtype=float)
+    if not (a.size == b.size == p.size) or (clusters is not None and len(clusters) != a.size) or not a.size:
+        raise ValueError(f"each item needs two ratings and a probability, got {a.size}, {b.size} and {p.size}")
+    if not ((p > 0) & (p <= 1)).all():
+        raise ValueError("a draw probability must be in (0, 1]")
+    codes = np.arange(a.size) if clusters is None else cluster_codes(clusters)
+    cells = np.stack([np.bincount(codes, weights=cell / p) for cell in (a & b, a & ~b, ~a & b, ~a & ~b)], axis=1)
+    total = cells.sum(axis=0)
+    kappa, observed, expected = (float(x[0]) for x in _kappas(total[np.newaxis]))
+    n = _effective_number(cells.sum(axis=1))
+    coefficient = None
+    if not math.isnan(kappa):
+        without, _, _ = _kappas(total - cells)
+        deviations = np.nan_to_num(without, nan=kappa) - kappa
+        variance = float(deviations @ deviations) * (n - 1) / n if n > 2 else 0.0
+        low, high, method = -1.0, 1.0, "range"
+        if variance > 0:
+            error = float(stdtrit(n - 1, (1 + confidence_level) / 2)) * math.sqrt(variance)
+            low, high, method = max(-1.0, kappa - error), min(1.0, kappa + error), "jackknife"
+        coefficient = Estimate(
+            value=kappa, low=low, high=high, confidence_level=confidence_level, method=method, n=a.size
+        )
+    return Agreement(coefficient=coefficient, observed=observed, expected=expected, n=a.size, n_left_out=0)
+
+
+def _kappas(
+    cells: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Compute kappa (NaN if undefined), observed and expected agreement of tables (yes-yes, yes-no, no-yes, no-no)."""
+    import numpy as np
+
+    both, only_first, only_second, neither = (cells / cells.sum(axis=1, keepdims=True)).T
+    yes, also_yes = both + only_first, both + only_second
+    observed = both + neither
+    expected = yes * also_yes + (1 - yes) * (1 - also_yes)
+    room = 1 - expected
+    kappa = np.where(room > _ROUNDING, (observed - expected) / np.where(room > _ROUNDING, room, 1.0), np.nan)
+    return kappa, observed, expected
+
+
+def _effective_number(weights: NDArray[np.float64]) -> float:
+    """Return Kish's effective number of clusters."""
+    return float(weights.sum() ** 2 / (weights @ weights))

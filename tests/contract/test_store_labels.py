@@ -1,0 +1,131 @@
+"""Labels in a store file: saved by readers while an owner writes, taken by the owner, never lost and never twice."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from live_store import make_store
+from ragstone.errors import StoreError
+from ragstone.store import DrawnRequest, SqliteStore, StoredLabel, open_for_labels
+
+ANN = StoredLabel("t1", "ann", 1.0, 10.0)
+BOB = StoredLabel("t1", "bob", 0.0, 11.0)
+
+
+def stored(path: Path) -> list[tuple[str, str, float]]:
+    """The rows of the table itself."""
+    db = sqlite3.connect(path)
+    found = db.execute("SELECT trace_id, author, value FROM labels ORDER BY seq").fetchall()
+    db.close()
+    return found
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A store of three requests."""
+    return make_store(tmp_path / "s.db", 3)
+
+
+def test_labels_are_replaced_and_removed_by_author(path: Path):
+    """One label for each request and author, the last one."""
+    with SqliteStore.open(path, mode="own") as store:
+        store.save_labels([ANN, BOB])
+        store.save_labels([ANN._replace(value=0.5, labeled_at=12.0)])
+        assert [BOB, ANN._replace(value=0.5, labeled_at=12.0)] == store.labels()
+        store.save_labels([BOB._replace(value=None)])
+        assert [ANN._replace(value=0.5, labeled_at=12.0)] == store.labels()
+    assert [("t1", "ann", 0.5)] == stored(path)
+
+
+def test_a_reader_saves_while_the_owner_runs(path: Path):
+    """All see the label at once; the owner stores it with its next claim."""
+    with SqliteStore.open(path, mode="own") as owner, open_for_labels(path) as reader:
+        reader.save_labels([ANN])
+        reader.save_labels([BOB])
+        reader.save_labels([BOB._replace(value=None)])
+        reader.save_draw([DrawnRequest("t2", 0.5, None), DrawnRequest("t1", 0.25, 0)])
+        assert [] == stored(path)
+        for store in (reader, owner):
+            assert [ANN] == store.labels()
+            assert [("t1", 0.25, 0), ("t2", 0.5, None)] == store.drawn_requests()
+        owner.claim("w", 1, lease_s=10)
+        assert [("t1", "ann", 1.0)] == stored(path)
+        assert 0 == (path.parent / "s.db.labels").stat().st_size
+        assert [ANN] == reader.labels()
+        assert [("t1", 0.25, 0), ("t2", 0.5, None)] == reader.drawn_requests()
+
+
+def test_a_reader_writes_to_the_store_file_never(path: Path):
+    """Only its inbox changes."""
+    before = path.read_bytes()
+    with open_for_labels(path) as reader:
+        reader.save_labels([ANN])
+        with pytest.raises(StoreError, match="open for reading only"):
+            reader.release_all()
+    assert before == path.read_bytes()
+    assert 0o600 == (path.parent / "s.db.labels").stat().st_mode & 0o777
+
+
+def test_a_crash_between_storing_and_emptying_changes_nothing(path: Path):
+    """The same lines are stored again."""
+    inbox = path.parent / "s.db.labels"
+    with open_for_labels(path) as reader:
+        reader.save_labels([ANN])
+        reader.save_draw([DrawnRequest("t1", 0.25, 0)])
+    lines = inbox.read_bytes()
+    with SqliteStore.open(path, mode="own") as owner:
+        owner.take_labels()
+        inbox.write_bytes(lines)
+        assert [ANN] == owner.labels()
+        owner.take_labels()
+        assert [ANN] == owner.labels()
+        assert [("t1", 0.25, 0)] == owner.drawn_requests()
+
+
+def test_a_failed_transaction_keeps_the_inbox(path: Path):
+    """A label that the table refuses stays where it is, and so do the others."""
+    with open_for_labels(path) as reader:
+        reader.save_labels([ANN, BOB._replace(value=7.0)])
+    with SqliteStore.open(path, mode="own") as owner, pytest.raises(StoreError):
+        owner.take_labels()
+    assert [] == stored(path)
+    assert (path.parent / "s.db.labels").stat().st_size > 0
+
+
+def test_a_line_that_was_cut_is_left_out(path: Path):
+    """What a full disk or a lost power supply left behind."""
+    with open_for_labels(path) as reader:
+        reader.save_labels([ANN])
+        with (path.parent / "s.db.labels").open("ab") as file:
+            file.write(b'["label", "t2", "a')
+        assert [ANN] == reader.labels()
+
+
+def test_a_folder_that_cannot_be_written(path: Path):
+    """Named, with the way out."""
+    (path.parent / "s.db.labels").mkdir()
+    with (
+        open_for_labels(path) as reader,
+        pytest.raises(StoreError, match=r"labels cannot be written .*write permission"),
+    ):
+        reader.save_labels([ANN])
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs flock")
+def test_two_writers_wait_for_each_other(path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A lock that is never released is an error after a while, not a hang."""
+    import fcntl
+
+    monkeypatch.setattr("ragstone.store._labels._LOCK_S", 0.05)
+    inbox = path.parent / "s.db.labels"
+    with inbox.open("wb") as other, open_for_labels(path) as reader:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(StoreError, match="locked by another process"):
+            reader.save_labels([ANN])
+        fcntl.flock(other, fcntl.LOCK_UN)
+        reader.save_labels([ANN])
+        assert [ANN] == reader.labels()

@@ -1,0 +1,122 @@
+"""Labels of a drawn sample: coverage with unequal probabilities and clusters, and known values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ragstone.stats import cohen_kappa, drawn_kappa, drawn_prediction_powered_mean, hajek_mean, prediction_powered_mean
+
+
+def traffic(rng: np.random.Generator, n: int, *, per_cluster: int = 1):
+    """Labels, biased scores and where the metrics disagree; the true mean label is 0.6 within its own error."""
+    level = np.repeat(rng.normal(size=n // per_cluster), per_cluster)
+    labels = (rng.normal(size=n) + level < 0.358).astype(float)  # P(N(0, 2) < 0.358) = 0.6
+    disagreement = rng.uniform(size=n) * (1 + 2 * (labels == 0))
+    scores = np.clip(0.3 * labels + 0.4 + 0.25 * rng.normal(size=n) * (0.3 + disagreement), 0, 1)
+    return labels, scores, disagreement, level
+
+
+@pytest.mark.parametrize("per_cluster", [1, 4])
+def test_coverage_with_unequal_probabilities(per_cluster: int):
+    """Half of the draw is uniform, half where metrics disagree, on sampled traffic: 95% intervals hold, and plain ones do not."""
+    rng = np.random.default_rng(1)
+    n_runs, n, n_labels = 500, 800, 120
+    covered = naive = 0
+    widths = []
+    for _ in range(n_runs):
+        y, f, d, level = traffic(rng, n, per_cluster=per_cluster)
+        sampled = np.where(y == 1, 0.5, 1.0)  # bad answers are kept more often
+        kept = np.flatnonzero(rng.uniform(size=n) < sampled)
+        y, f, d, p, level = y[kept], f[kept], d[kept], sampled[kept], level[kept]
+        q = np.minimum(n_labels * (0.5 / y.size + 0.5 * d / d.sum()), 1)
+        drawn = rng.uniform(size=y.size) < q
+        labels = [float(v) if is_drawn else None for v, is_drawn in zip(y, drawn, strict=True)]
+        clusters = level.tolist() if per_cluster > 1 else None
+        result = drawn_prediction_powered_mean(labels, f, q, probabilities=p, clusters=clusters)
+        covered += result.estimate.low <= 0.6 <= result.estimate.high
+        widths.append((result.estimate.high - result.estimate.low, result.labels_only.high - result.labels_only.low))
+        plain = prediction_powered_mean(y[drawn], f[drawn], f[~drawn]).estimate
+        naive += plain.low <= 0.6 <= plain.high
+    assert 0.925 <= covered / n_runs <= 0.975
+    assert naive / n_runs < 0.6
+    ppi, alone = np.mean(widths, axis=0)
+    assert ppi < alone
+
+
+def test_with_equal_probabilities_it_is_near_the_classical_form():
+    """The same estimate and nearly the same interval as `prediction_powered_mean`."""
+    rng = np.random.default_rng(2)
+    y, f, _, _ = traffic(rng, 1000)
+    labels = [float(v) if k < 200 else None for k, v in enumerate(y)]
+    ours = drawn_prediction_powered_mean(labels, f, [0.2] * 1000)
+    classical = prediction_powered_mean(y[:200], f[:200], f[200:])
+    assert abs(ours.estimate.value - classical.estimate.value) < 0.01
+    assert abs((ours.estimate.high - ours.estimate.low) / (classical.estimate.high - classical.estimate.low) - 1) < 0.05
+    assert ours.labels_worth is not None
+    assert ours.labels_worth > 200
+
+
+def test_useless_scores_leave_the_labels():
+    """Constant scores give Hajek's mean of the labels."""
+    result = drawn_prediction_powered_mean([1.0, 0.0, 1.0, None], [0.5] * 4, [0.1, 0.9, 0.5, 0.2])
+    assert hajek_mean([1.0, 0.0, 1.0], [0.1, 0.9, 0.5]) == result.estimate
+    assert (0.0, None, 3, 1) == (result.weight, result.labels_worth, result.n_labeled, result.n_judged)
+
+
+def test_wrong_input():
+    """Lengths, ranges and numbers."""
+    with pytest.raises(ValueError, match="each item needs a label or None"):
+        drawn_prediction_powered_mean([1.0, 0.0], [0.5], [0.5, 0.5])
+    with pytest.raises(ValueError, match="must be finite"):
+        drawn_prediction_powered_mean([1.0, 0.0], [0.5, float("nan")], [0.5, 0.5])
+    with pytest.raises(ValueError, match="at least two values"):
+        drawn_prediction_powered_mean([1.0, None], [0.5, 0.5], [0.5, 0.5])
+    with pytest.raises(ValueError, match=r"in \(0, 1\]"):
+        drawn_kappa([True], [True], [0.0])
+    with pytest.raises(ValueError, match="two ratings and a probability"):
+        drawn_kappa([True], [True, False], [1.0])
+
+
+def test_kappa_of_equal_probabilities_is_cohens():
+    """And weights are as if an item occurred several times."""
+    rng = np.random.default_rng(3)
+    a = rng.uniform(size=200) < 0.4
+    b = np.where(rng.uniform(size=200) < 0.8, a, ~a)
+    ours = drawn_kappa(a.tolist(), b.tolist(), [0.3] * 200)
+    cohen = cohen_kappa(a.tolist(), b.tolist())
+    assert ours.coefficient is not None
+    assert cohen.coefficient is not None
+    assert cohen.coefficient.value == pytest.approx(ours.coefficient.value)
+    assert cohen.coefficient.low == pytest.approx(ours.coefficient.low, abs=0.03)
+    assert cohen.coefficient.high == pytest.approx(ours.coefficient.high, abs=0.03)
+    weighted = drawn_kappa([True, False, False], [True, True, False], [0.25, 1.0, 0.5])
+    repeated = cohen_kappa([True] * 4 + [False] * 3, [True] * 5 + [False] * 2)
+    assert weighted.coefficient is not None
+    assert repeated.coefficient is not None
+    assert repeated.coefficient.value == pytest.approx(weighted.coefficient.value)
+
+
+def test_kappa_covers_with_unequal_probabilities():
+    """The kappa of all items, from a draw that prefers disagreement."""
+    rng = np.random.default_rng(4)
+    n_runs, covered = 400, 0
+    for _ in range(n_runs):
+        a = rng.uniform(size=1500) < 0.4
+        b = np.where(rng.uniform(size=1500) < 0.85, a, ~a)  # kappa of the process: (0.85 - e) / (1 - e), e = 0.508
+        q = np.where(a == b, 0.07, 0.25)
+        drawn = rng.uniform(size=1500) < q
+        found = drawn_kappa(a[drawn].tolist(), b[drawn].tolist(), q[drawn]).coefficient
+        assert found is not None
+        yes = 0.4 * 0.85 + 0.6 * 0.15
+        chance = 0.4 * yes + 0.6 * (1 - yes)
+        covered += found.low <= (0.85 - chance) / (1 - chance) <= found.high
+    assert 0.92 <= covered / n_runs <= 0.98
+
+
+def test_kappa_without_information():
+    """One rating only has no kappa; too few clusters have no interval."""
+    assert drawn_kappa([True, True], [True, True], [0.5, 1.0]).coefficient is None
+    found = drawn_kappa([True, False], [True, False], [0.5, 0.5]).coefficient
+    assert found is not None
+    assert (1.0, -1.0, 1.0, "range") == (found.value, found.low, found.high, found.method)
