@@ -10,7 +10,7 @@ import pytest
 
 from live_store import make_store
 from ragstone.errors import StoreError
-from ragstone.store import DrawnRequest, SqliteStore, StoredLabel, open_for_labels
+from ragstone.store import DrawnRequest, SqliteStore, StoredLabel, open_for_labels, settle_labels
 
 ANN = StoredLabel("t1", "ann", 1.0, 10.0)
 BOB = StoredLabel("t1", "bob", 0.0, 11.0)
@@ -88,10 +88,10 @@ def test_a_crash_between_storing_and_emptying_changes_nothing(path: Path):
 
 def test_a_failed_transaction_keeps_the_inbox(path: Path):
     """A label that the table refuses stays where it is, and so do the others."""
-    with open_for_labels(path) as reader:
+    with SqliteStore.open(path, mode="own") as owner, open_for_labels(path) as reader:
         reader.save_labels([ANN, BOB._replace(value=7.0)])
-    with SqliteStore.open(path, mode="own") as owner, pytest.raises(StoreError):
-        owner.take_labels()
+        with pytest.raises(StoreError):
+            owner.take_labels()
     assert [] == stored(path)
     assert (path.parent / "s.db.labels").stat().st_size > 0
 
@@ -113,6 +113,17 @@ def test_a_folder_that_cannot_be_written(path: Path):
         pytest.raises(StoreError, match=r"labels cannot be written .*write permission"),
     ):
         reader.save_labels([ANN])
+
+
+def test_labels_are_settled_unless_somebody_owns_the_store(path: Path):
+    """By a process that owns the store for a moment, or by its owner."""
+    with SqliteStore.open(path, mode="own"), open_for_labels(path) as reader:
+        reader.save_labels([ANN])
+        settle_labels(path)
+        assert [] == stored(path)
+    settle_labels(path)
+    assert [("t1", "ann", 1.0)] == stored(path)
+    SqliteStore.open(path, mode="own").close()  # the lock was released
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs flock")

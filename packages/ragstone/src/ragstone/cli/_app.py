@@ -22,6 +22,7 @@ from ragstone.cli._evaluate import evaluate_command
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._ingest import ingest_command
 from ragstone.cli._judge_card import judge_card_command
+from ragstone.cli._labels import labels_app
 from ragstone.cli._logs import LogFormat, configure_logging
 from ragstone.cli._metrics import metrics_command
 from ragstone.cli._models import EndpointsOptions, takes_models
@@ -72,6 +73,7 @@ app.command(name="topicality")(topicality_command)
 app.command(name="view")(view_command)
 app.command(name="worker")(worker_command)
 app.add_typer(dataset_app, name="dataset")
+app.add_typer(labels_app, name="labels")
 app.add_typer(udcg_app, name="udcg")
 
 

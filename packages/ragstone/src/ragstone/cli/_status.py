@@ -10,7 +10,7 @@ import typer
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import ledger_lines, print_json, print_text
 from ragstone.errors import RagstoneError, StoreNotReadyError
-from ragstone.experiments import MetricSummary, format_table, summarize_store
+from ragstone.experiments import MetricSummary, build_report, format_table, summarize_store
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard, resolve_metrics
 from ragstone.store import is_database_url, open_store
@@ -45,7 +45,18 @@ def status_command(
     if message := pending_message(store, ledger):
         print_text(message)
     if any(s.n_scored for s in scores):
+        for statement in _labels(store):
+            print_text(statement)
         print_text(f"where it fails: ragstone report {'STORE' if is_database_url(store) else store}")
+
+
+def _labels(store: str) -> list[str]:
+    """Say what labels of people say. The scores are read only if there are labels."""
+    with open_store(store, mode="read") as opened:
+        if not opened.labels():
+            return []
+    labels = build_report(store, n_worst=0).labels
+    return [] if labels is None else [statement.text for statement in labels.statements]
 
 
 def _score_dict(summary: MetricSummary, card: MetricCard | None) -> dict[str, Any]:

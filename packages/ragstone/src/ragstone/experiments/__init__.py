@@ -12,6 +12,9 @@ from ragstone.experiments._compare.names import names_of as names_of
 from ragstone.experiments._compare.regression import assert_no_regression
 from ragstone.experiments._evaluate import Experiment, aevaluate, evaluate
 from ragstone.experiments._gate_files import check_gate_file as check_gate_file
+from ragstone.experiments._labels import add_labels as add_labels
+from ragstone.experiments._labels import draw_to_label as draw_to_label
+from ragstone.experiments._labels import drawn_rows as drawn_rows
 from ragstone.experiments._means import estimate_mean as estimate_mean
 from ragstone.experiments._outcomes import OutcomeSource as OutcomeSource
 from ragstone.experiments._outcomes import SystemOutcomes as SystemOutcomes

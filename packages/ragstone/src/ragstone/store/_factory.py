@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from ragstone.errors import MissingExtraError
+from ragstone.errors import MissingExtraError, StoreOwnedError
 from ragstone.store._protocol import Store
 from ragstone.store.sqlite import SqliteStore
 
-__all__ = ["describe_store", "is_database_url", "open_for_labels", "open_store", "resolve_store"]
+__all__ = ["describe_store", "is_database_url", "open_for_labels", "open_store", "resolve_store", "settle_labels"]
 
 _SCHEMES = ("postgresql://", "postgres://")
 
@@ -72,3 +73,14 @@ def open_for_labels(store: str | os.PathLike[str]) -> Store:
         return opened  # its labels wait in an inbox for the owner
     opened.close()
     return open_store(store, mode="own")
+
+
+def settle_labels(store: str | os.PathLike[str]) -> None:
+    """Store labels that wait in the inbox of a file, unless another process owns it, which then stores them itself.
+
+    Raises:
+        StoreError: If the store cannot be opened.
+    """
+    if not is_database_url(store):
+        with suppress(StoreOwnedError):
+            open_store(store, mode="own").close()

@@ -96,10 +96,12 @@ class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels):
             raise ConfigurationError(f"mode must be 'own' or 'read', got {mode!r}.")
         lock = _take_lock(path)
         try:
-            return cls(path, _open_for_owner(path), lock=lock, clock=clock, max_attempts=max_attempts)
+            store = cls(path, _open_for_owner(path), lock=lock, clock=clock, max_attempts=max_attempts)
+            store.take_labels()
         except BaseException:
             lock.release()
             raise
+        return store
 
     @property
     @override

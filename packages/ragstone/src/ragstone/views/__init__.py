@@ -17,6 +17,8 @@ from ragstone.views._model import CauseRow as CauseRow
 from ragstone.views._model import ChangedAnswer as ChangedAnswer
 from ragstone.views._model import ChangesView as ChangesView
 from ragstone.views._model import Difference as Difference
+from ragstone.views._model import LabeledMetric as LabeledMetric
+from ragstone.views._model import LabelsView as LabelsView
 from ragstone.views._model import MetricRow as MetricRow
 from ragstone.views._model import PassageView as PassageView
 from ragstone.views._model import Provenance as Provenance

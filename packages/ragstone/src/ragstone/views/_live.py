@@ -19,7 +19,20 @@ from ragstone.views._words import count
 
 __all__ = ["LiveDocument", "answer_part", "live_parts", "live_places", "problem_part", "question_rows"]
 
-_PARTS: Final = ("problem", "verdict", "counts", "scores", "causes", "slices", "latest", "worst", "all", "made")
+_PARTS: Final = (
+    "problem",
+    "verdict",
+    "counts",
+    "scores",
+    "labels",
+    "causes",
+    "slices",
+    "trend",
+    "latest",
+    "worst",
+    "all",
+    "made",
+)
 """The parts that the page shows, in its order. Those of the report have the names of its sections."""
 _LINKS: Final = (("Scores", "scores"), ("Where it fails", "causes"), ("Latest", "latest"), ("All questions", "all"))
 

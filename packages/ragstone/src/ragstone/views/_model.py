@@ -15,6 +15,8 @@ __all__ = [
     "ChangedAnswer",
     "ChangesView",
     "Difference",
+    "LabeledMetric",
+    "LabelsView",
     "MetricRow",
     "PassageView",
     "Provenance",
@@ -392,6 +394,38 @@ class Provenance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LabeledMetric:
+    """One metric, and the mean label of all requests that its scores help to estimate."""
+
+    metric: str
+    title: str
+    mean: Estimate
+    """Mean score."""
+    label_mean: Estimate
+    """Mean label of people, from 0 (wrong) to 1 (correct)."""
+    labels_worth: float | None
+    """Number of labels that would give the same interval without the scores. None if the scores do not help."""
+    n: int
+    """Labels of drawn requests with a score."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelsView:
+    """What labels of people say."""
+
+    n_labeled: int
+    """Requests with a label."""
+    n_drawn: int
+    """Requests that were drawn to be labeled."""
+    n_drawn_labeled: int
+    """Drawn requests with a label. Only these represent all requests."""
+    authors: tuple[str, ...]
+    statements: tuple[Statement, ...]
+    """Agreement with the metrics, and the share of wrong answers according to people."""
+    metrics: tuple[LabeledMetric, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportView:
     """The results of one system."""
 
@@ -417,6 +451,8 @@ class ReportView:
     """What changed against the baseline, if there is one."""
     trend: TrendView | None = None
     """Means over time, if times are known and there are at least two parts of 20 scores."""
+    labels: LabelsView | None = None
+    """What labels of people say, if there are any."""
     questions: tuple[QuestionRow, ...] = ()
     """All samples, if they were asked for."""
 

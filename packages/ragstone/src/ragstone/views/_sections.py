@@ -8,7 +8,7 @@ from typing import Final
 from ragstone.views._changes_html import change_cell, changes_section, means_panel
 from ragstone.views._html_answer import answer_markup, cut
 from ragstone.views._markup import Markup, join, tag
-from ragstone.views._model import CauseRow, MetricRow, ReportView, SliceTable, Stage, TrendView
+from ragstone.views._model import CauseRow, LabelsView, MetricRow, ReportView, SliceTable, Stage, TrendView
 from ragstone.views._svg import axis_chart, bar_chart, histogram_chart, share_chart, trend_chart
 from ragstone.views._words import count, format_day, format_interval, format_mean, format_share, trend_note
 
@@ -34,6 +34,7 @@ def sections(view: ReportView, *, has_texts: bool = True, command: str | None = 
         "scores": metrics_section(view),
         "causes": causes_section(view),
         "slices": join(*(slice_section(view, table) for table in view.slices)),
+        "labels": None if view.labels is None else labels_section(view.labels),
         "worst": worst_section(view) if has_texts else None,
         "changes": None if view.changes is None else changes_section(view.changes, has_texts=has_texts),
         "trend": None if view.trend is None else trend_section(view.trend),
@@ -191,6 +192,36 @@ def trend_section(trend: TrendView) -> Markup:
         tag("p", trend_note(trend), class_="lead"),
         tag("table", tag("tbody", *rows), class_="trends"),
         id="trend",
+    )
+
+
+def labels_section(labels: LabelsView) -> Markup:
+    """Return the mean label that each metric helps to estimate. The verdict contains the statements about labels."""
+    names = ("Metric", "Mean score", "Mean label of all requests", "Worth")
+    rows = [
+        tag(
+            "tr",
+            tag("td", tag("b", row.title), tag("span", row.metric, class_="id")),
+            tag("td", format_mean(row.mean), tag("small", format_interval(row.mean)), class_="number"),
+            tag("td", tag("strong", format_mean(row.label_mean)), tag("small", format_interval(row.label_mean))),
+            tag("td", "" if row.labels_worth is None else f"{row.labels_worth:.0f} labels alone", class_="number soft"),
+        )
+        for row in labels.metrics
+    ]
+    who = f"{count(labels.n_labeled, 'request')} labeled by {count(len(labels.authors), 'person', 'people')}"
+    rest = labels.n_drawn - labels.n_drawn_labeled
+    drawn = f", {labels.n_drawn_labeled:,} of {labels.n_drawn:,} drawn ones" if rest or not labels.n_drawn else ""
+    lead = "From 0 (wrong) to 1 (correct). Labels of drawn requests correct what the metrics say about all requests."
+    table = tag(
+        "table", tag("thead", tag("tr", *(tag("th", name, scope="col") for name in names))), tag("tbody", *rows)
+    )
+    return tag(
+        "section",
+        tag("h2", "What people say"),
+        tag("p", lead, class_="lead") if rows else None,
+        table if rows else None,
+        tag("p", f"{who}{drawn}.", class_="soft"),
+        id="labels",
     )
 
 

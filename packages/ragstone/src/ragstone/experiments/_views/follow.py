@@ -14,7 +14,7 @@ from ragstone.experiments._views.open import StoredRequests
 from ragstone.experiments._views.reading import Reading
 from ragstone.experiments._views.slices import SliceLabels
 from ragstone.schema import Ledger
-from ragstone.store import PlannedMetric, StorePosition, is_database_url, open_store
+from ragstone.store import PlannedMetric, StoredLabel, StorePosition, is_database_url, open_store
 from ragstone.views import AnswerView, ReportView
 
 __all__ = ["FollowedReport"]
@@ -43,8 +43,8 @@ class FollowedReport:
         self._targets = targets
         self._n_worst = n_worst
         self._by = by
-        self._mark: tuple[StorePosition, tuple[PlannedMetric, ...], int] | None = None
-        """Position, plan and identity of the store when it was last read."""
+        self._mark: tuple[StorePosition, tuple[PlannedMetric, ...], int, tuple[StoredLabel, ...]] | None = None
+        """Position, plan, identity and labels of the store when it was last read."""
         self._source: StoredRequests | None = None
         self._reading: Reading | None = None
         self.view: ReportView | None = None
@@ -63,12 +63,12 @@ class FollowedReport:
             StoreError: If the store cannot be read.
         """
         with open_store(self._period.store, mode="read") as store:
-            mark = store.position(), tuple(store.planned_metrics()), self._identity()
+            mark = store.position(), tuple(store.planned_metrics()), self._identity(), tuple(store.labels())
             if mark == self._mark:
                 return False
             ledger, is_shared = store.ledger(), store.is_shared
         previous, self._mark = self._mark, None
-        if not (previous and self._reading and not is_shared and previous[1:] == mark[1:] and previous[0] <= mark[0]):
+        if not (previous and self._reading and not is_shared and previous[1:3] == mark[1:3] and previous[0] <= mark[0]):
             self._source = StoredRequests(self._period, None)
             self._reading = Reading(self._source, slices=SliceLabels(self._by), keeps_questions=True)
             previous = None

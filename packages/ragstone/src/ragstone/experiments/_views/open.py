@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from ragstone.experiments._clusters import AUTO_CLUSTER
 from ragstone.experiments._evaluated import Evaluated
 from ragstone.experiments._outcomes import OutcomeSource, TimeRange, store_of, stored_outcomes, stream_outcomes
+from ragstone.experiments._views.labeled import HumanLabels
 from ragstone.experiments._views.source import AnswerRecord, Dependence, ReportSource, Rows, metadata_labels
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, sample_from_trace
@@ -73,6 +74,11 @@ class StoredRequests:
     def dependence(self) -> Dependence:
         opened = stream_outcomes(self._period)
         return Dependence(opened.inclusion_probabilities, opened.labels)
+
+    def human_labels(self) -> HumanLabels:
+        with open_store(self._period.store, mode="read") as store:
+            labels = store.labels()
+            return HumanLabels(labels=labels, drawn=store.drawn_requests() if labels else ())
 
     def notes(self) -> list[str]:
         with open_store(self._period.store, mode="read") as store:

@@ -27,6 +27,7 @@ from ragstone.experiments._views.causes import (
     note_sample,
 )
 from ragstone.experiments._views.changes import Compared, build_changes
+from ragstone.experiments._views.labeled import Labeled, build_labels
 from ragstone.experiments._views.reasons import ReasonsOf
 from ragstone.experiments._views.slices import SliceLabels
 from ragstone.experiments._views.source import AnswerRecord, ReportSource
@@ -37,7 +38,7 @@ from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.stats import Estimate
-from ragstone.views import AnswerView, CauseRow, ChangesView, MetricRow, Provenance, QuestionRow, ReportView
+from ragstone.views import AnswerView, CauseRow, ChangesView, LabelsView, MetricRow, Provenance, QuestionRow, ReportView
 
 __all__ = ["Reading", "unknown_card"]
 
@@ -201,9 +202,10 @@ class Reading:
         records = self._source.records(worst_ids)
         if reasons is not None:
             notes += reasons.explain([records[id_] for id_ in worst_ids if id_ in records])
+        labels = self._compare_labels(wrong, rows)
         return ReportView(
             title=self._source.name,
-            verdict=describe_verdict(population, rows, compared),
+            verdict=(*describe_verdict(population, rows, compared), *(labels.statements if labels else ())),
             next=describe_next(population),
             notices=describe_notices(population, rows, notes, self._n_doubts(summaries)),
             n_samples=len(self._signals),
@@ -218,8 +220,18 @@ class Reading:
             trend=self._timeline.view(
                 rows, {row.name: (self._value_ids[row.name], self._values[row.name]) for row in rows}, self._estimate
             ),
+            labels=labels,
             questions=self._questions(rows, causes) if self._keeps_questions else (),
         )
+
+    def _compare_labels(self, wrong: Mapping[str, bool], rows: Sequence[MetricRow]) -> LabelsView | None:
+        human = self._source.human_labels()
+        if not human.labels:
+            return None
+        scores = {m: dict(zip(self._value_ids[m], values, strict=True)) for m, values in self._values.items()}
+        clusters = None if self._clusters is None else self._clusters.of
+        of = Labeled(wrong=wrong, scores=scores, probabilities=self._probabilities, clusters=clusters)
+        return build_labels(human, of, rows)
 
     def _changes(self, compared: Compared, before: Reading, causes: Mapping[str, str | None]) -> ChangesView:
         earlier = before.causes()

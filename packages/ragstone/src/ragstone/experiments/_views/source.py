@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from ragstone.experiments._views.labeled import HumanLabels
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 
@@ -63,6 +64,10 @@ class ReportSource(Protocol):
 
     def notes(self) -> list[str]:
         """Return what limits the numbers of this source, in sentences."""
+        ...
+
+    def human_labels(self) -> HumanLabels:
+        """Return the labels of people."""
         ...
 
 
@@ -125,6 +130,10 @@ class Rows:
     def dependence(self) -> Dependence:
         """Return sampling probabilities and labels of clusters."""
         return self._dependence()
+
+    def human_labels(self) -> HumanLabels:
+        """Return no labels: only a store keeps them."""
+        return HumanLabels()
 
     def notes(self) -> list[str]:
         """Return what limits the numbers."""

@@ -1,0 +1,79 @@
+"""`ragstone labels`: draw requests that people should label, and add labels from files."""
+
+from __future__ import annotations
+
+import csv
+import getpass
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ragstone.cli._options import JsonOption
+from ragstone.cli._output import print_json, print_text
+from ragstone.cli._validate_metrics import LabelRangeOption, parse_range
+from ragstone.errors import ConfigurationError
+from ragstone.experiments import add_labels, draw_to_label, drawn_rows
+from ragstone.store import is_database_url
+
+__all__ = ["labels_app"]
+
+labels_app = typer.Typer(
+    help="Compare the metrics with people: draw requests to label, and add labels.",
+    no_args_is_help=True,
+)
+StoreArgument = Annotated[str, typer.Argument(help="The store: a file or postgresql://...")]
+
+
+@labels_app.command()
+def draw(
+    store: StoreArgument,
+    n: Annotated[int, typer.Option("--n", min=1, help="Number of requests to draw.")] = 100,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the draw. Default: a random one.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the drawn requests without a label to this CSV file.")
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Draw scored requests at random, half of them where the metrics disagree, and keep their probabilities."""
+    if output is not None and not output.absolute().parent.is_dir():
+        raise ConfigurationError(f"cannot write {str(output)!r}: its directory does not exist")
+    drawn = draw_to_label(store, n, seed=seed)
+    if output is not None:
+        rows = drawn_rows(store)
+        with output.open("w", newline="", encoding="utf-8", errors="replace") as file:
+            writer = csv.DictWriter(file, fieldnames=list(rows[0]) if rows else ["trace_id", "label"])
+            writer.writeheader()
+            writer.writerows(rows)
+    if json_output:
+        print_json(asdict(drawn))
+        return
+    print_text(f"{drawn.n_new:,} of {drawn.n_scored:,} scored requests drawn, {drawn.n_drawn:,} in all draws.")
+    shown = "STORE" if is_database_url(store) else store
+    if output is None:
+        print_text(f"write them to a file: ragstone labels draw {shown} --output labels.csv")
+    else:
+        print_text(f"fill in the labels (correct, partly, wrong), then: ragstone labels add {shown} {output}")
+
+
+@labels_app.command()
+def add(
+    store: StoreArgument,
+    file: Annotated[
+        Path, typer.Argument(help="Rows with trace_id (or question), label and author: CSV, JSONL, JSON or Parquet.")
+    ],
+    author: Annotated[
+        str | None, typer.Option("--author", help="Author of rows without one. Default: the name of this user.")
+    ] = None,
+    label_range: LabelRangeOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Add labels from a file. A label replaces the one that the same author gave before."""
+    bounds = (0.0, 1.0) if label_range is None else parse_range(label_range)
+    n = add_labels(store, str(file), author=author or getpass.getuser(), label_range=bounds)
+    if json_output:
+        print_json({"n": n})
+        return
+    print_text(f"{n:,} labels added.")
+    print_text(f"agreement with the metrics: ragstone report {'STORE' if is_database_url(store) else store}")

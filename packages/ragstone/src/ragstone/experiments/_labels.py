@@ -1,0 +1,272 @@
+"""Labels of people for requests of a store: drawing requests with known probabilities, and reading files of labels."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ragstone.data import SampleSource, iter_rows
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments._outcomes import TimeRange, read_outcomes
+from ragstone.store import DrawnRequest, Store, StoredLabel, describe_store, open_for_labels, settle_labels
+
+__all__ = ["LABEL_VALUES", "DrawnSample", "add_labels", "draw_to_label", "drawn_rows"]
+
+LABEL_VALUES: Final[Mapping[str, float]] = {"correct": 1.0, "partly": 0.5, "wrong": 0.0}
+"""The labels by name."""
+_WORDS: Final = {
+    **LABEL_VALUES,
+    "yes": 1.0, "true": 1.0, "pass": 1.0, "good": 1.0, "partial": 0.5, "partly correct": 0.5,
+    "no": 0.0, "false": 0.0, "fail": 0.0, "incorrect": 0.0, "bad": 0.0,
+}  # fmt: skip
+_IDS: Final = ("trace_id", "id", "sample_id")
+_QUESTIONS: Final = ("question", "query", "user_input", "input")
+_LABELS: Final = ("label", "rating", "value", "human", "grade")
+_AUTHORS: Final = ("author", "rater", "annotator", "labeler")
+_BAD_ROWS: Final = 5
+"""Most invalid rows that a message lists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnSample:
+    """The result of a draw."""
+
+    n_new: int
+    """Requests that were drawn now, without those that were drawn before."""
+    n_drawn: int
+    """Requests that were drawn in all draws."""
+    n_scored: int
+    """Scored requests, from which they were drawn."""
+    n_metrics: int
+    """Metrics of which the disagreement was used."""
+
+
+def draw_to_label(store: str | os.PathLike[str], n: int, *, seed: int | None = None) -> DrawnSample:
+    """Draw scored requests of a store that people should label, and keep the probabilities of all.
+
+    Half of the expected number is drawn uniformly, and half in proportion to the disagreement of the metrics: the largest
+    difference between the scores of a request, each scaled to 0 (worst) to 1 (best). With one metric, scores near the
+    middle of the range count as disagreement. Every request has a positive probability, so labels of drawn requests
+    represent all. Draws are independent, and the probability of a request is that of being drawn in any of them.
+
+    Args:
+        store: Path of a store, or URL of a database.
+        n: Number of requests of this draw. Those that an earlier draw has chosen too are not chosen again.
+        seed: Seed of the draw. None: a random one.
+
+    Raises:
+        ConfigurationError: If `n` is not positive.
+        DataError: If the store does not contain scores of a metric with a finite range.
+        StoreError: If the store cannot be read, or labels cannot be saved.
+    """
+    if n < 1:
+        raise ConfigurationError(f"the number of requests to draw must be at least 1, got {n}")
+    disagreement, n_metrics = _disagreement(store)
+    if not disagreement:
+        raise DataError(f"{describe_store(store)!r} does not contain scores of a metric with a range. Score it first")
+    rng = random.Random(seed)  # noqa: S311  not secret
+    probabilities = _probabilities(disagreement, n)
+    chosen = _systematic_sample(probabilities, rng)
+    with open_for_labels(store) as opened:
+        known = {request.trace_id: request for request in opened.drawn_requests()}
+        places = {trace_id: each.position for trace_id, each in known.items() if each.position is not None}
+        new = [trace_id for trace_id in chosen if trace_id not in places]
+        first = max(places.values(), default=-1) + 1
+        places |= {trace_id: first + n for n, trace_id in enumerate(new)}
+        before = {trace_id: each.probability for trace_id, each in known.items()}
+        opened.save_draw(
+            [
+                DrawnRequest(each, 1 - (1 - before.get(each, 0.0)) * (1 - probability), places.get(each))
+                for each, probability in probabilities.items()
+            ]
+        )
+    settle_labels(store)
+    return DrawnSample(n_new=len(new), n_drawn=len(places), n_scored=len(probabilities), n_metrics=n_metrics)
+
+
+def _disagreement(store: str | os.PathLike[str]) -> tuple[dict[str, float], int]:
+    """Return how much the metrics disagree about each scored request, and the number of metrics."""
+    outcomes = read_outcomes(TimeRange(store))
+    scaled: dict[str, list[float]] = {}
+    n_metrics = 0
+    for metric in outcomes.outcomes:
+        low, high = outcomes.range_of(metric)
+        if not (math.isfinite(low) and math.isfinite(high)):
+            continue
+        n_metrics += 1
+        is_reversed = outcomes.cards[metric].direction == "lower"
+        for trace_id, value in outcomes.values(metric).items():
+            share = (value - low) / (high - low)
+            scaled.setdefault(trace_id, []).append(1 - share if is_reversed else share)
+    if n_metrics > 1:
+        return {trace_id: max(values) - min(values) for trace_id, values in scaled.items()}, n_metrics
+    return {trace_id: 1 - abs(2 * value - 1) for trace_id, (value,) in scaled.items()}, n_metrics
+
+
+def _probabilities(sizes: Mapping[str, float], n: int) -> dict[str, float]:
+    """Return the probability of each request, whose sum is `n` (or the number of requests, if that is smaller)."""
+    total = sum(sizes.values())
+    shares = {
+        each: 0.5 / len(sizes) + (0.5 * size / total if total > 0 else 0.5 / len(sizes)) for each, size in sizes.items()
+    }
+    certain: set[str] = set()
+    # A probability above 1 is cut, and its excess is distributed over the others.
+    while True:
+        rest = sum(share for each, share in shares.items() if each not in certain)
+        left = n - len(certain)
+        more = {each for each, share in shares.items() if each not in certain and left * share >= rest}
+        if not more:
+            break
+        certain |= more
+    return {each: 1.0 if each in certain else left * share / rest for each, share in shares.items()}
+
+
+def _systematic_sample(probabilities: Mapping[str, float], rng: random.Random) -> list[str]:
+    """Draw with the given probabilities, and return the drawn requests in a random order.
+
+    Source:
+        Systematic sampling of a list in random order: Goodman and Kish 1950.
+    """
+    order = list(probabilities)
+    rng.shuffle(order)
+    chosen, reached, next_mark = [], 0.0, rng.random()
+    for each in order:
+        reached += probabilities[each]
+        if next_mark < reached:
+            chosen.append(each)
+            next_mark += 1
+    rng.shuffle(chosen)
+    return chosen
+
+
+def drawn_rows(store: str | os.PathLike[str]) -> list[dict[str, str]]:
+    """Return the drawn requests without a label, in their order, as rows that `add_labels` reads when their labels are filled in.
+
+    Raises:
+        StoreError: If the store cannot be read.
+    """
+    with open_for_labels(store) as opened:
+        labeled = {label.trace_id for label in opened.labels()}
+        wanted = [each.trace_id for each in opened.drawn_requests() if each.position is not None]
+        traces = [opened.trace(trace_id) for trace_id in wanted if trace_id not in labeled]
+    return [
+        {
+            "trace_id": trace.trace_id,
+            "question": trace.query or "",
+            "answer": trace.response or "",
+            "reference": " | ".join(trace.reference or ()),
+            "label": "",
+        }
+        for trace in traces
+        if trace is not None
+    ]
+
+
+def add_labels(
+    store: str | os.PathLike[str],
+    source: SampleSource,
+    *,
+    author: str,
+    label_range: tuple[float, float] = (0.0, 1.0),
+) -> int:
+    """Save the labels of a file, and return their number.
+
+    A row has the id of a request (`trace_id`) or its exact question, a `label`, and optionally an `author`. Labels are words
+    (correct, partly, wrong) or numbers. Rows with an empty label are skipped.
+
+    Args:
+        store: Path of a store, or URL of a database.
+        source: JSONL, JSON, CSV or Parquet, or rows.
+        author: Author of rows without one.
+        label_range: Lowest and highest possible number.
+
+    Raises:
+        ConfigurationError: If the range is invalid.
+        DataError: If a row is invalid. Then no label is saved.
+        StoreError: If the store cannot be read, or labels cannot be saved.
+    """
+    if not label_range[0] < label_range[1]:
+        raise ConfigurationError(f"a label range is LOW,HIGH with LOW below HIGH, got {label_range}")
+    now = time.time()
+    labels: list[StoredLabel] = []
+    bad: list[str] = []
+    with open_for_labels(store) as opened:
+        requests = _Requests(opened)
+        for position, row in enumerate(iter_rows(source), start=1):
+            try:
+                if isinstance(row, DataError):
+                    raise row
+                trace_id, given = requests.find(row), _first(row, _LABELS)
+                if given is not None:
+                    name = _first(row, _AUTHORS)
+                    labels.append(
+                        StoredLabel(trace_id, author if name is None else str(name), _value(given, label_range), now)
+                    )
+            except DataError as error:
+                bad.append(f"row {position}: {error}")
+        if bad:
+            more = f", and {len(bad) - _BAD_ROWS:,} more" if len(bad) > _BAD_ROWS else ""
+            raise DataError(
+                f"no label was saved, because {len(bad):,} rows are invalid: {'; '.join(bad[:_BAD_ROWS])}{more}"
+            )
+        if not labels:
+            raise DataError("the data does not contain labels")
+        opened.save_labels(labels)
+    settle_labels(store)
+    return len(labels)
+
+
+class _Requests:
+    """Finds the requests that rows are about."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._by_question: dict[str, list[str]] | None = None
+
+    def find(self, row: object) -> str:
+        """Return the trace id of a row.
+
+        Raises:
+            DataError: If the row names no request of the store, or a question that several requests have.
+        """
+        if not isinstance(row, Mapping):
+            raise DataError(f"a row must be an object with trace_id and label, got {type(row).__name__}")
+        given = _first(row, _IDS)
+        if given is not None:
+            if self._store.explain(str(given)) is None:
+                raise DataError(f"the store does not contain a request with the id {str(given)!r}")
+            return str(given)
+        question = _first(row, _QUESTIONS)
+        if question is None:
+            raise DataError("a row needs trace_id or question, and label")
+        if self._by_question is None:
+            self._by_question = {}
+            for trace in self._store.traces():
+                self._by_question.setdefault((trace.query or "").strip(), []).append(trace.trace_id)
+        found = self._by_question.get(str(question).strip(), [])
+        if len(found) != 1:
+            n = f"{len(found)} requests have" if found else "no request has"
+            raise DataError(f"{n} the question {str(question)[:80]!r}. Name the request by its trace_id")
+        return found[0]
+
+
+def _first(row: Mapping[Any, Any], names: Sequence[str]) -> Any:
+    return next((row[name] for name in names if row.get(name) not in (None, "")), None)
+
+
+def _value(given: Any, label_range: tuple[float, float]) -> float:
+    low, high = label_range
+    if isinstance(given, str) and given.strip().casefold() in _WORDS:
+        return _WORDS[given.strip().casefold()]
+    try:
+        number = float(given)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not low <= number <= high:
+        raise DataError(f"a label must be correct, partly, wrong or a number from {low:g} to {high:g}, got {given!r}")
+    return (number - low) / (high - low)
