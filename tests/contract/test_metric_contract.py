@@ -12,6 +12,7 @@ import pytest
 from ragstone.errors import JudgeError
 from ragstone.judges import Prompt
 from ragstone.metrics import (
+    CcrsComposite,
     Criterion,
     EmbedderMetric,
     Metric,
@@ -36,7 +37,7 @@ CRITERIA = (
     Criterion("Do the passages cover it?", needs=("contexts", "sub_questions"), direction="lower", name="acme.covered"),
 )
 ALL = bind_reader([*all_metrics(), *CRITERIA, UdcgTheta([0.6, 0.4], [0.3, -0.1])], FakeReader)[0]
-ALL = bind_embedder(ALL, FakeEmbedder)[0]
+ALL = (*bind_embedder(ALL, FakeEmbedder)[0], CcrsComposite({"cc": 2, "qr": 1, "id": 1, "ac": 1, "ir": 3}))
 CARDS = pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.card.name)
 
 

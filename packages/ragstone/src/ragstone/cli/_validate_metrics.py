@@ -86,6 +86,14 @@ def validate_metrics_command(
             help="Metric, or labels: with three or more systems, how well each metric ranks them as this does (Kendall's tau).",
         ),
     ] = None,
+    fit_weights: Annotated[
+        Path | None,
+        typer.Option(
+            "--fit-weights",
+            metavar="FILE.json",
+            help="Learn weights of the CCRS ratings from --labels, and write them for the metric ccrs.composite@FILE.json.",
+        ),
+    ] = None,
     metrics: OnlyMetricsOption = None,
     cluster: ClusterOption = "auto",
     alpha: Annotated[
@@ -124,6 +132,7 @@ def validate_metrics_command(
             repeats=by_system if any(name for name, _ in repeats) else [path for _, path in repeats],
             flip_threshold=flip_threshold,
             target=target,
+            fit_weights=fit_weights,
             metrics=None if metrics is None else parse_names(metrics),
             cluster=cluster,
             alpha=alpha,

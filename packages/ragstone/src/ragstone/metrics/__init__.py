@@ -15,6 +15,7 @@ from ragstone.metrics._shared import share_work as share_work
 from ragstone.metrics._utility import PassageUtility as PassageUtility
 from ragstone.metrics._utility import passage_utilities as passage_utilities
 from ragstone.metrics.ccrs import CCRS, AnswerCorrectness
+from ragstone.metrics.ccrs_composite import CcrsComposite
 from ragstone.metrics.citation import CITATION
 from ragstone.metrics.cosine import COSINE, RagasAnswerRelevancyCosine, VeraAnswerRelevanceCosine
 from ragstone.metrics.criterion import Criterion, read_criteria
@@ -42,6 +43,7 @@ __all__ = [
     "AnswerCorrectness",
     "BertScore",
     "Bleu",
+    "CcrsComposite",
     "ChrF",
     "Criterion",
     "EmbeddingSimilarity",

@@ -13,6 +13,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.judges import Embedder, Reader
 from ragstone.metrics._card import EmbedderMetric, Metric, ReaderMetric
 from ragstone.metrics.ccrs import CCRS
+from ragstone.metrics.ccrs_composite import CcrsComposite
 from ragstone.metrics.ccrs_fused import CCRS_FUSED
 from ragstone.metrics.citation import CITATION
 from ragstone.metrics.cosine import COSINE, RagasAnswerRelevancyCosine
@@ -48,6 +49,7 @@ _BUILT_IN: Final[tuple[Metric, ...]] = (
 _WITH_ARGUMENT: Final[Mapping[str, tuple[str, Callable[[str], Metric | Sequence[Metric]]]]] = {
     "udcg": ("FILE", UdcgTheta.load),
     "criterion": ("FILE", read_criteria),
+    CcrsComposite.name: ("FILE", CcrsComposite.load),
     RagasAnswerRelevancyCosine.name: ("N", RagasAnswerRelevancyCosine.from_argument),
     **{name: ("K", make) for name, make in RANKING_AT.items()},
     **{name: ("ETA", make) for name, make in CRUX_AT.items()},

@@ -35,6 +35,7 @@ from ragstone.metrics._card import WorkedExample
 from ragstone.metrics._claim_reason import EMPTY_RESPONSE
 from ragstone.metrics._history import question_fields
 from ragstone.metrics._rated import make_rated_score
+from ragstone.metrics._shared import compute_once
 from ragstone.schema import NotApplicable, Sample, Score
 
 __all__ = [
@@ -86,7 +87,10 @@ class CcrsMetric(MetricBase):
     async def _ask(self, fields: dict[str, str | tuple[str, ...]], judge: Judge) -> NumberReply:
         """Return the judge's rating from 0 to 100."""
         shown = {name: value for name, value in fields.items() if name != "reference" or "reference" in self.needs}
-        return await judge.ask_number(Prompt(construct=self.construct, task=self.task, fields=shown))
+        prompt = Prompt(construct=self.construct, task=self.task, fields=shown)
+        # The composite of these metrics uses the same ratings.
+        key = ("ccrs", judge.identity.hash, self.task, tuple(shown.items()))
+        return await compute_once(key, lambda: judge.ask_number(prompt))
 
     def _find_not_applicable_reason(self, fields: dict[str, str | tuple[str, ...]]) -> str | None:  # noqa: ARG002
         """Return the reason why the metric is not applicable although no field is missing, or None."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError
@@ -14,6 +16,7 @@ from ragstone.research._validation.ranking import rankings
 from ragstone.research._validation.repeats import flips, read_repeats
 from ragstone.research._validation.report import MetricValidation
 from ragstone.research._validation.sources import is_unevenly_sampled, metrics_of, read_systems
+from ragstone.research._validation.weights import fit_composite
 
 __all__ = ["validate_metrics"]
 
@@ -27,6 +30,7 @@ def validate_metrics(
     repeats: Sequence[OutcomeSource] | Mapping[str, Sequence[OutcomeSource]] = (),
     flip_threshold: float = 0.1,
     target: str | None = None,
+    fit_weights: str | os.PathLike[str] | None = None,
     metrics: Sequence[str] | None = None,
     cluster: str | None = AUTO_CLUSTER,
     alpha: float = 0.05,
@@ -54,6 +58,7 @@ def validate_metrics(
         flip_threshold: Two scores of a sample are a flip if they differ by more than this share of the metric's range.
         target: Metric by which the other metrics' rankings of the systems are checked with Kendall's tau, or "labels" for the
             human labels. Needs at least three systems that answered the same samples.
+        fit_weights: File for weights of the CCRS composite, which are learned from the labels (`ccrs.composite@FILE`).
         metrics: Names or groups. Default: all with outcomes.
         cluster: Key whose equal values make a cluster of samples, such as "session_id": means, shares, correlations and
             the discriminative power then treat whole clusters as independent. "auto" uses `session_id` if at least 5% of the samples share one. None or "none" treats
@@ -109,6 +114,12 @@ def validate_metrics(
         seed=seed,
     )
     human_labels = None if labels is None else read_labels(labels, metrics=chosen, column=label_column)
+    weights = None
+    if fit_weights is not None:
+        weights = fit_composite(
+            read, human_labels, n_resamples=n_resamples, confidence_level=confidence_level, seed=seed
+        )
+        weights.save(Path(fit_weights))
     return MetricValidation(
         systems=tuple(system.name for system in read),
         distributions=tuple(distributions(read, chosen, clusters=clusters, confidence_level=confidence_level)),
@@ -116,6 +127,7 @@ def validate_metrics(
         powers=tuple(powers(read, chosen, clusters=clusters, alpha=alpha, n_permutations=n_permutations, seed=seed)),
         repeatability=tuple(flips(read, repeated, chosen, threshold=flip_threshold, confidence_level=confidence_level)),
         labels=() if human_labels is None else tuple(agreements(read, chosen, human_labels, options)),
+        weights=weights,
         rankings=()
         if target is None
         else tuple(

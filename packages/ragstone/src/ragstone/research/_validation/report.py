@@ -14,6 +14,7 @@ from ragstone.research._validation.describe import Distribution, MetricPairCorre
 from ragstone.research._validation.labels import LabelAgreement
 from ragstone.research._validation.ranking import SystemRanking
 from ragstone.research._validation.repeats import MetricRepeatability
+from ragstone.research._validation.weights import WeightFit
 from ragstone.stats import Agreement, Estimate
 
 __all__ = ["MetricValidation", "finite", "shown"]
@@ -46,6 +47,8 @@ class MetricValidation:
     """Empty without labels."""
     rankings: tuple[SystemRanking, ...]
     """Empty without a target."""
+    weights: WeightFit | None
+    """Weights of the CCRS composite, or None if none were requested."""
     notes: tuple[str, ...]
     alpha: float
     confidence_level: float
@@ -77,6 +80,8 @@ class MetricValidation:
             parts.append(_flips(self.repeatability, ci))
         if self.labels:
             parts.append(_labels(self.labels, ci))
+        if self.weights is not None:
+            parts.append(_weights(self.weights, ci))
         if self.notes:
             parts.append("\n".join(self.notes))
         return "\n\n".join(parts)
@@ -324,6 +329,16 @@ def _labels(found: Sequence[LabelAgreement], ci: str) -> str:
         everywhere = len(subjects) == len(found) > 1
         text.append(f"{'all metrics' if everywhere else '; '.join(subjects)}: {note}")
     return "\n".join(text)
+
+
+def _weights(fit: WeightFit, ci: str) -> str:
+    rows = [("weight in ccrs.composite", f"weight {ci}")]
+    rows += [(name, shown(weight)) for name, weight in zip(fit.metrics, fit.weights, strict=True)]
+    return (
+        text_table(rows, titles=titles_of(fit.metrics))
+        + f"\nSpearman correlation with the labels: {_number(fit.rank_correlation)} with weights from other samples (5 folds), "
+        f"{_number(fit.equal_weights)} with equal weights, n {fit.n_labels} labels of {fit.n_samples} samples"
+    )
 
 
 def _agreement(found: Agreement | None) -> str:
