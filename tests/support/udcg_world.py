@@ -10,13 +10,13 @@ from ragstone.testing import FakeJudge, FakeReader
 
 __all__ = ["P_ABSTAIN", "chance", "judge_of", "kinds_of", "questions", "reader_of", "truth_of"]
 
-P_ABSTAIN = {"gold": 0.1, "hard": 0.1, "weak": 0.9}
+P_ABSTAIN = {"gold": 0.1, "hard": 0.1, "weak": 0.9, "medium": 0.5}
 """Probability that the reader abstains with one passage, by kind."""
 
 
-def questions(n, *, gold=2, hard=6, weak=6, labels=True, order="hard gold weak"):
+def questions(n, *, gold=2, hard=6, weak=6, medium=0, labels=True, order="hard medium gold weak"):
     """Rows with candidates in the order of their kinds. Texts say question and kind."""
-    counts = {"gold": gold, "hard": hard, "weak": weak}
+    counts = {"gold": gold, "hard": hard, "weak": weak, "medium": medium}
     rows = []
     for number in range(n):
         texts = [f"q{number} {kind} {i}" for kind in order.split() for i in range(counts[kind])]

@@ -78,7 +78,7 @@ def test_planted_distractors_are_found(tmp_path):
             "correct" if chance("distractors", query, "hard" in kinds) < (0.5 if "hard" in kinds else 0.8) else "wrong"
         )
 
-    result = run(tmp_path, questions(100), reader_of(answer), parts="distractors")
+    result = run(tmp_path, questions(100, medium=4), reader_of(answer), parts="distractors")
     rows = rows_by(result.tables[0], "distractors")
     assert holds(rows["weak"]["correct"], 0.8)
     assert holds(rows["hard"]["correct"], 0.5)
@@ -240,6 +240,8 @@ def test_judges_that_disagree_at_random(tmp_path):
     (table,) = result.tables
     found = rows_by(table, "raters")
     assert {"data / first", "data / second", "first / second"} == set(found)
+    # Equal labels of 60 questions: Wilson's interval of the share begins at 0.94, and chance agrees in half of the cases.
+    assert 0.85 < found["data / first"]["kappa"].low < 0.9
     assert (1.0, "almost perfect", 600, 60) == (
         found["data / first"]["kappa"].value, *(found["data / first"][name] for name in ("words", "n", "n_questions"))
     )  # fmt: skip
@@ -326,3 +328,11 @@ def test_results_as_text_and_json(tmp_path, monkeypatch):
     cell = saved["tables"][0]["rows"][0]["correct"]
     assert {"value", "low", "high", "confidence_level", "method", "n"} == set(cell)
     assert 0 == saved["settings"]["seed"]
+
+
+def test_judges_that_always_agree_on_one_label(tmp_path):
+    """Chance agrees as well, so kappa is undefined and the share of equal labels is not."""
+    rows = questions(10, gold=2, hard=0, weak=3, order="weak gold")
+    result = run(tmp_path, rows, reader_of(by_utility), parts="judges", k=2)
+    (row,) = rows_by(result.tables[0], "raters").values()
+    assert (None, "undefined", 1.0, 10) == (row["kappa"], row["words"], row["equal"].value, row["equal"].n)

@@ -202,3 +202,5 @@ def _print_next(result: UdcgExperiment, output_dir: Path) -> None:
     typer.echo(f"saved in {output_dir}: result.json, contexts.jsonl, journal.jsonl", err=True)
     if "budget" in result.failures:
         raise typer.Exit(ExitCode.BUDGET)
+    if result.unfinished:
+        raise typer.Exit(ExitCode.INFRASTRUCTURE)

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from ragstone._util.filelock import FileLock
-from ragstone.errors import ConfigurationError, DataError, StoreError
+from ragstone.errors import ConfigurationError, DataError, JudgeError, StoreError
 
 __all__ = ["PASSING", "Journal", "JournaledCalls"]
 
@@ -145,10 +145,20 @@ class JournaledCalls:
         journal: The journal.
         concurrency: Number of concurrent calls. A kill of the process loses at most this many.
         on_answer: Called after each distinct call that was answered.
+        stop_at: Kinds of `JudgeError` after which no further call is made. Later calls fail with the same error.
     """
 
-    def __init__(self, journal: Journal, *, concurrency: int, on_answer: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        concurrency: int,
+        on_answer: Callable[[], None] | None = None,
+        stop_at: frozenset[str] = frozenset(),
+    ) -> None:
         self._journal = journal
+        self._stop_at = stop_at
+        self._stopped_by: JudgeError | None = None
         self._slots = asyncio.Semaphore(concurrency)
         self._work: dict[str, asyncio.Task[Any]] = {}
         self._known: set[str] = set()
@@ -190,8 +200,15 @@ class JournaledCalls:
 
     async def _call(self, key: str, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         async with self._slots:
+            if self._stopped_by is not None:
+                raise self._stopped_by
             self.n_asked += 1
-            value = await call()
+            try:
+                value = await call()
+            except JudgeError as error:
+                if error.kind in self._stop_at:
+                    self._stopped_by = error
+                raise
             self._journal.append(key, value)
         self.n_answered += 1
         self._on_answer()

@@ -62,7 +62,8 @@ class Runner:
             if reason is None:
                 chosen.append(question)
             else:
-                self.leave_out(part, reason)
+                # The part "k" has contexts of several sizes.
+                self.leave_out(part, f"k = {k}: {reason}" if part == "k" else reason)
         return chosen
 
     async def each(
@@ -277,7 +278,7 @@ async def run_orders(runner: Runner, questions: Sequence[Question]) -> list[Resu
     return [
         ResultTable(
             part="orders",
-            title=f"Answers from the best {settings.k} of {settings.top_n} candidates by three annotations",
+            title=f"Answers from the best {settings.k} of at most {settings.top_n} candidates by three annotations",
             source="table 2",
             columns=(
                 Column(name="order", title="order", kind="text"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -77,18 +78,26 @@ def _row(name: str, pairs: Sequence[tuple[bool, bool]], clusters: Sequence[str],
         return name, 0, 0, None, "-", None
     settings = runner.settings
     values = [[float(first), float(second)] for first, second in pairs]
-    options: dict[str, Any] = {"clusters": clusters, "n_resamples": settings.n_resamples, "seed": settings.seed}
-    kappa: Estimate | None
-    try:
-        kappa = bootstrap_interval(values, _kappa, low=-1.0, high=1.0, **options)
-    except ValueError:
-        kappa = None  # All labels of both are equal, so agreement by chance is certain.
     equal = [float(first == second) for first, second in pairs]
+    kappa: Estimate | None
+    if len({label for pair in pairs for label in pair}) == 1:
+        # Agreement by chance is certain.
+        return name, len(pairs), n, None, "undefined", mean_interval([1.0] * n)
+    if all(equal):
+        # All resamples agree too, so each question counts once in Wilson's interval of a share of n out of n.
+        share = mean_interval([1.0] * n)
+        chance = 1 - _expected_disagreement(pairs)
+        kappa = replace(share, value=1.0, low=(share.low - chance) / (1 - chance))
+        return name, len(pairs), n, kappa, landis_koch(1.0), share
+    options: dict[str, Any] = {"clusters": clusters, "n_resamples": settings.n_resamples, "seed": settings.seed}
+    kappa = bootstrap_interval(values, _kappa, low=-1.0, high=1.0, **options)
     share = bootstrap_interval(equal, low=0.0, high=1.0, **options)
-    if share.method == "range":
-        # All resamples are equal, so each question counts once.
-        share = mean_interval([share.value] * n)
-    return name, len(pairs), n, kappa, "undefined" if kappa is None else landis_koch(kappa.value), share
+    return name, len(pairs), n, kappa, landis_koch(kappa.value), share
+
+
+def _expected_disagreement(pairs: Sequence[tuple[bool, bool]]) -> float:
+    first, second = (sum(pair[side] for pair in pairs) / len(pairs) for side in (0, 1))
+    return first * (1 - second) + second * (1 - first)
 
 
 def _kappa(pairs: NDArray[np.float64]) -> float:

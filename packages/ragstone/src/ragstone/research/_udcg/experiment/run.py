@@ -46,6 +46,8 @@ __all__ = ["UdcgExperiment", "plan_udcg_experiment", "run_udcg_experiment"]
 _JOURNAL: Final = "journal.jsonl"
 _RESULT: Final = "result.json"
 _CONTEXTS: Final = "contexts.jsonl"
+_ENDING: Final = frozenset({"budget", "unavailable"})
+"""Kinds of failures after which all further calls would fail as well, some of them only after minutes."""
 _CORRELATED: Final = ("correlation", "ablation", "answer-prob")
 
 
@@ -247,7 +249,7 @@ def run_udcg_experiment(
             )
             async with models as asker:
                 done = _Progress(progress, plan.usage.calls)
-                calls = JournaledCalls(journal, concurrency=concurrency, on_answer=done)
+                calls = JournaledCalls(journal, concurrency=concurrency, on_answer=done, stop_at=_ENDING)
                 try:
                     return await _run(chosen, settings, asker, calls, judges, folder)
                 finally:
