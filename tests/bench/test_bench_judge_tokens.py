@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -12,8 +14,10 @@ from fake_servers import FakeJudgeServer
 from ragstone.demo._chain import load_corpus, load_questions
 from ragstone.judges import Prompt
 from ragstone.judges._render import number_request, render
-from ragstone.metrics import CCRS
+from ragstone.metrics import CCRS, resolve_metrics
 from ragstone.schema import Score
+from ragstone.scoring import Scorer
+from ragstone.testing import FakeJudge, make_sample
 
 pytestmark = pytest.mark.bench
 
@@ -72,3 +76,25 @@ def test_fused_against_separate():
     print(f"\ncalls and tokens of 12 samples: {used}")
     assert (60, 12) == (used["ccrs"][0], used["ccrs_fused"][0])
     assert used["ccrs_fused"][1] < used["ccrs"][1] / 3
+
+
+EXAMPLES = {"claims": 180, "passage_relevance": 130, "answerability": 140}
+"""Most tokens of the examples of a construct, in pieces."""
+
+
+def test_examples_of_a_task():
+    """They add a fixed number of tokens to a call, which stand in front of the sample's texts."""
+    count = COUNTS["pieces"]
+    judge = FakeJudge()
+    names = ["ragas.faithfulness", "ragas.context_recall", "judged.precision@5", "crux.coverage"]
+    fields = next(fields_of_samples())
+    sample = make_sample(**fields, sub_questions=[fields["query"]])
+    asyncio.run(Scorer(resolve_metrics(names), judge).score(sample))
+    added: dict[str, set[int]] = {}
+    for prompt in judge.prompts:
+        bare, sent = render(replace(prompt, examples="")), render(prompt)
+        assert bare[1:] == sent[1:]
+        added.setdefault(prompt.construct, set()).add(count(sent[0]["content"]) - count(bare[0]["content"]))
+    print(f"\npieces that examples add to a call: {added}")
+    assert {name: max(each) > 0 for name, each in added.items()} == {name: name in EXAMPLES for name in added}
+    assert all(max(added[name]) <= limit for name, limit in EXAMPLES.items())

@@ -230,7 +230,8 @@ def check_prompt_hash(metric):
         assert metric.card.version.endswith(f"+{metric.prompt_hash}")
         assert metric.prompt_hash == outcome.prompt_hash
     if tasks := getattr(metric, "tasks", ()):
-        assert set() == {prompt.task for prompt in judge.prompts} - set(tasks)
+        given = {text for prompt in judge.prompts for text in (prompt.task, prompt.examples) if text}
+        assert set() == given - set(tasks)
 
 
 @METRICS

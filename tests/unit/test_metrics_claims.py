@@ -213,7 +213,7 @@ def test_the_same_reference_twice_is_taken_apart_once():
 def test_a_passage_like_the_response_is_another_question():
     """The same words as evidence, once as a passage and once as an answer: neither verdict is taken for the other."""
     judge = FakeJudge(
-        json=lambda p: answer(p) if p.construct == "claims" else {"1": int("answers the query" in p.task)}
+        json=lambda p: answer(p) if p.construct == "claims" else {"1": int("an answer to the query" in p.task)}
     )
     outcomes = scored(
         ["ragchecker.claim_recall", "ragchecker.recall"],

@@ -65,6 +65,7 @@ class Prompt:
 
     `fields` is the shared, *untrusted* part (contexts, query, response, reference). It is rendered first and in this
     order, so that all metrics of one sample share one prompt prefix. `task` is the instruction, and is rendered last.
+    `examples` are rendered before the fields, so that all prompts of this task share them as a prefix.
     """
 
     construct: str
@@ -72,6 +73,8 @@ class Prompt:
     task: str
     fields: Mapping[str, str | tuple[str, ...]]
     """Untrusted text by field name. A tuple is rendered as numbered parts."""
+    examples: str = ""
+    """Trusted examples of the task, with the reply to each. They are part of the instructions, like `task`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

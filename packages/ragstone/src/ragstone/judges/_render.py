@@ -60,9 +60,9 @@ def _block(name: str, value: str | Sequence[str]) -> str:
 
 
 def render(prompt: Prompt, *, request: str = "") -> list[Message]:
-    """Render a prompt as messages: a constant system message, then the fields in their order, the task and `request`.
+    """Render a prompt as messages: a system message with examples, then the fields in their order, the task and `request`.
 
-    Prompts with the same first fields have the same first text, which a server's prefix cache needs.
+    Prompts with the same examples and first fields have the same first text, which a server's prefix cache needs.
 
     Raises:
         ValueError: If the name of a field is not an identifier.
@@ -70,7 +70,7 @@ def render(prompt: Prompt, *, request: str = "") -> list[Message]:
     material = "".join(_block(name, value) for name, value in prompt.fields.items())
     assignment = f"{prompt.task.strip()}\n\n{request}".strip()
     return [
-        {"role": "system", "content": _SYSTEM},
+        {"role": "system", "content": f"{_SYSTEM}\n\n{prompt.examples.strip()}" if prompt.examples else _SYSTEM},
         {"role": "user", "content": f"{material}\n{assignment}" if material else assignment},
     ]
 

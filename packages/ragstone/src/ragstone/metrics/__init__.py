@@ -5,6 +5,7 @@ from ragstone.metrics._base import check_sample as check_sample
 from ragstone.metrics._card import EmbedderMetric as EmbedderMetric
 from ragstone.metrics._card import Metric, MetricCard, WorkedExample
 from ragstone.metrics._card import ReaderMetric as ReaderMetric
+from ragstone.metrics._history import question_fields as question_fields
 from ragstone.metrics._registry import all_metrics, resolve_metrics
 from ragstone.metrics._registry import bind_embedder as bind_embedder
 from ragstone.metrics._registry import bind_reader as bind_reader

@@ -21,35 +21,48 @@ from ragstone.metrics._shared import compute_once
 from ragstone.metrics._shares import Mark
 from ragstone.schema import Sample
 
-__all__ = ["EXTRACTION", "IN_ANSWER", "IN_PASSAGES", "ClaimCheck", "gather_or_cancel", "pair"]
+__all__ = ["EXTRACTION", "EXTRACTION_EXAMPLES", "IN_ANSWER", "IN_PASSAGES", "ClaimCheck", "gather_or_cancel", "pair"]
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 EXTRACTION: Final = (
-    "Your assignment: take the text apart into the claims it makes, one item each.\n"
-    "A claim is a short sentence that states a single thing, and that somebody can check who has nothing but this "
-    "sentence: put names in place of 'he' or 'it', and what the query asks about where the text leaves it out.\n"
-    "Take all that the text states, right or wrong, and nothing that it does not state. Opinions, advice, questions and "
-    "courtesies are no claims, and neither is a remark that something is not known or not found. There may be no claim "
-    "at all.\n"
-    "Where there is a block 'before', it says what came before the text, and is not taken apart."
+    "Your assignment: split the text into its claims, one item for each.\n"
+    "A claim is a short sentence that states one fact. A reader must understand it without the text: write names instead of "
+    "'he', 'it' or 'there'. If the text only answers the query, add what the query asks about.\n"
+    "Include every fact that the text states, even if it is wrong. Do not add facts. Leave out opinions, advice, questions, "
+    "greetings, and sentences that say that something is unknown or was not found. If the text does not state a fact, return "
+    "an empty list.\n"
+    "Write the claims in the language of the text. If there is a block 'before', use it only to understand the text."
 )
+EXTRACTION_EXAMPLES: Final = """\
+Examples of claims:
+
+Query: Since when does the Skelling ferry run, and who owns it?
+Text: It has run since 1921. I am glad to help! It belongs to Marit Oye, whose office is in Vik.
+Reply: {"items": ["The Skelling ferry has run since 1921.", "The Skelling ferry belongs to Marit Oye.", \
+"Marit Oye's office is in Vik."]}
+
+Query: Wie hoch ist der Turm von Aulitz?
+Text: 48 Meter. Wann er gebaut wurde, steht nicht in den Unterlagen.
+Reply: {"items": ["Der Turm von Aulitz ist 48 Meter hoch."]}
+
+Text: Sorry, I could not find this. Please ask the harbor office.
+Reply: {"items": []}"""
 IN_PASSAGES: Final = (
-    "Your assignment: hold each numbered claim against the evidence.\n"
-    "1: the evidence states it, in whatever words, or it follows from the evidence, from one part or from several.\n"
-    "0: it does not, or only a piece of the claim is there, or the evidence says otherwise.\n"
-    "The evidence is all there is: what you know yourself counts for nothing, for or against. Decide on each claim by "
-    "itself."
+    "Your assignment: for each numbered claim, decide whether the evidence supports it.\n"
+    "1: everything in the claim is stated in the evidence, in any words or language, or follows from it, from one part or "
+    "from several together.\n"
+    "0: a part of the claim is not in the evidence, or the evidence contradicts it.\n"
+    "Use only the evidence, not your own knowledge. Decide on each claim by itself."
 )
 IN_ANSWER: Final = (
-    "Your assignment: hold each numbered claim against the evidence, which answers the query where there is one; read it "
-    "as that answer.\n"
-    "1: the evidence states the claim, in whatever words, or it follows from the evidence. Where that has several parts, "
-    "each is an answer by itself, and one that bears the claim out is enough.\n"
-    "0: none does, or only a piece of the claim is there, or the evidence says otherwise.\n"
-    "The evidence is all there is: what you know yourself counts for nothing, for or against. Decide on each claim by "
-    "itself."
+    "Your assignment: for each numbered claim, decide whether the evidence supports it. If there is a query, the evidence is "
+    "an answer to the query: read it in this way.\n"
+    "1: everything in the claim is stated in the evidence, in any words or language, or follows from it. If the evidence has "
+    "several parts, each is an answer by itself, and one that supports the claim is enough.\n"
+    "0: a part of the claim is not in the evidence, or the evidence contradicts it.\n"
+    "Use only the evidence, not your own knowledge. Decide on each claim by itself."
 )
 
 _CHUNK: Final = 20
@@ -130,7 +143,7 @@ class ClaimCheck:
         most = _EXTRA_CLAIMS + len(piece) // _CHARS_A_CLAIM
         fields = {**self._query, **({"before": before} if before else {}), "text": piece}
         reply = await self.ask_texts_once(
-            Prompt(construct="claims", task=EXTRACTION, fields=fields),
+            Prompt(construct="claims", task=EXTRACTION, fields=fields, examples=EXTRACTION_EXAMPLES),
             most=most,
             max_tokens=_EXTRA_TOKENS + round(_TOKENS_A_CHAR * len(piece)),
         )

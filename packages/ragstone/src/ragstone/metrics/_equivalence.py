@@ -15,11 +15,11 @@ from ragstone.metrics._shares import ShareBounds
 __all__ = ["EQUIVALENCE", "asked_equivalence"]
 
 EQUIVALENCE: Final = (
-    "Your assignment: for each numbered question, decide how far it asks for the same as the query.\n"
-    "100: whoever answers the one has answered the other.\n"
-    "50: they ask for parts of the same thing, or the one asks for much more than the other.\n"
-    "0: an answer to the one is no help with the other, whatever words they share.\n"
-    "Wording, language and politeness do not matter. Decide on each question by itself."
+    "Your assignment: for each numbered question, rate how far it asks for the same as the query.\n"
+    "100: an answer to one of them answers the other.\n"
+    "50: they ask for parts of the same thing, or one asks for much more than the other.\n"
+    "0: an answer to one does not help with the other, even if they share words.\n"
+    "Wording, language and politeness do not matter. Rate each question by itself."
 )
 
 

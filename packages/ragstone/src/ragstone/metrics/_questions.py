@@ -10,11 +10,10 @@ QUESTIONS: Final = 3
 """Number of questions of RAGAS, as in the library's default."""
 
 WRITE_QUESTION: Final = (
-    "Your assignment: write the one question to which the whole response, just as it stands, is the answer. Look for what "
-    "the response is about (who, what, when, where, how many), and ask for all of it, so that nothing of the response "
-    "would be beside the point and nothing would be missing. Put nothing into the question that cannot be known from the "
-    "response.\n"
-    "A response that tells nothing (it evades, or says that it does not know) answers no question: then there is no item."
+    "Your assignment: write the one question that the whole response answers. Look at what the response is about (who, what, "
+    "when, where, how many), and ask for all of it, so that the response contains nothing unnecessary and lacks nothing. Use "
+    "only what can be known from the response. Write in the language of the response.\n"
+    "If the response does not answer anything (it evades, or says that it does not know), return an empty list."
 )
 """Task of VERA: the one question that the whole response answers."""
 
@@ -22,9 +21,8 @@ WRITE_QUESTION: Final = (
 def write_questions(n: int) -> str:
     """Return the task to write `n` questions from a response."""
     return (
-        f"Your assignment: write {n} questions to which the response, just as it stands, would be the answer. Each "
-        "asks for what the response is mainly about, in another way than the others, and contains nothing but what can be "
-        "known from the response.\n"
-        "A response that commits to nothing (it evades, says that it does not know or cannot find it, or asks back) answers "
-        "no question: then there is no item."
+        f"Your assignment: write {n} questions that the response answers. Each asks for the main content of the response, in "
+        "another way than the others. Use only what can be known from the response. Write in the language of the response.\n"
+        "If the response does not answer anything (it evades, says that it does not know or cannot find it, or asks back), "
+        "return an empty list."
     )

@@ -18,23 +18,42 @@ LABEL_MODES: Final = ("auto", "data", "judge")
 LabelSource = Literal["data", "judge_with_reference", "judge"]
 
 _JUDGED_FROM: Final = 0.5
-"""A passage is relevant if the judge's number from 0 to 1 is at least this value."""
+"""A passage is relevant if the judge's number is at least this value. It is 0 or 1, or in some modes a mean of these."""
 
 _WITH_REFERENCE: Final = (
-    "Your assignment: decide whether somebody who has nothing but this passage could give the answer that the reference "
-    "states. Where the reference has several parts, each is a correct answer by itself, and one is enough.\n"
-    "1: the passage states that answer, in whatever words, or it follows from the passage without other knowledge.\n"
-    "0: it does not; sharing the topic, names or words with the query is not enough, nor is a part of the answer.\n"
-    "Only a passage of which you cannot tell lies between."
+    "Your assignment: decide whether this passage alone is enough to give the answer that the reference states. If the "
+    "reference has several parts, each is a correct answer by itself, and one is enough.\n"
+    "1: the passage states that answer, in any words or language, or it follows from the passage without other knowledge.\n"
+    "0: it does not. The same topic, names or words are not enough, and neither is a part of the answer.\n"
+    "Use only 1 and 0. If you are not sure, use 0."
 )
 _WITHOUT_REFERENCE: Final = (
-    "Your assignment: decide whether this passage holds what is needed to answer the query.\n"
-    "1: somebody who has nothing but this passage could answer the query from it.\n"
-    "0: they could not; sharing the topic, names or words with the query is not enough, nor is a part of an answer.\n"
-    "Only a passage of which you cannot tell lies between."
+    "Your assignment: decide whether this passage alone is enough to answer the query.\n"
+    "1: the passage states the answer, in any words or language, or it follows from the passage without other knowledge.\n"
+    "0: it does not. The same topic, names or words are not enough, and neither is a part of the answer.\n"
+    "Use only 1 and 0. If you are not sure, use 0."
 )
-RELEVANCE_HASH: Final = hashlib.sha256(f"{_WITH_REFERENCE}\x1f{_WITHOUT_REFERENCE}".encode()).hexdigest()[:12]
-"""Hash of both task texts."""
+_EXAMPLES: Final = """\
+Examples of relevant and irrelevant passages:
+
+Query: What is the roof of the Aulitz tower made of?
+{first}Passage: In 1904, the shingles of the Aulitz tower were replaced with copper sheets.
+Number: 1
+
+Query: What is the roof of the Aulitz tower made of?
+{first}Passage: The Aulitz tower is famous for its roof, which can be seen from the harbor.
+Number: 0
+
+Query: Who built the Tarn mill, and when?
+{second}Passage: Die Mühle am Tarn wurde 1887 eröffnet.
+Number: 0"""
+_EXAMPLES_WITH_REFERENCE: Final = _EXAMPLES.format(
+    first="Reference: Copper.\n", second="Reference: Ida Falk, in 1887.\n"
+)
+_EXAMPLES_WITHOUT_REFERENCE: Final = _EXAMPLES.format(first="", second="")
+_TEXTS: Final = (_WITH_REFERENCE, _EXAMPLES_WITH_REFERENCE, _WITHOUT_REFERENCE, _EXAMPLES_WITHOUT_REFERENCE)
+RELEVANCE_HASH: Final = hashlib.sha256("\x1f".join(_TEXTS).encode()).hexdigest()[:12]
+"""Hash of both tasks and their examples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +112,9 @@ async def label_of(
         fields["reference"] = answers
     fields["passage"] = passage.text
     task = _WITH_REFERENCE if answers else _WITHOUT_REFERENCE
-    reply = await judge.ask_number(Prompt(construct="passage_relevance", task=task, fields=fields), low=0, high=1)
+    examples = _EXAMPLES_WITH_REFERENCE if answers else _EXAMPLES_WITHOUT_REFERENCE
+    prompt = Prompt(construct="passage_relevance", task=task, fields=fields, examples=examples)
+    reply = await judge.ask_number(prompt, low=0, high=1)
     return Label(
         relevant=reply.value >= _JUDGED_FROM,
         source="judge_with_reference" if answers else "judge",

@@ -132,11 +132,11 @@ class ContextualCoherence(CcrsMetric):
     )
     construct = "contextual_coherence"
     task = (
-        "Your assignment: compare the response with the numbered passages of the contexts, statement by statement.\n"
-        "100: each statement is backed by the passages, and the whole is free of contradictions.\n"
-        "50: about half of it is backed; the rest is added from elsewhere, or does not fit together.\n"
-        "0: the response contradicts the passages, or has nothing to do with them, or is empty.\n"
-        "Take the passages as given, even where you know better, and do not ask whether the question is answered."
+        "Your assignment: check how much of the response the numbered passages of the contexts support, statement by statement.\n"
+        "100: the passages support every statement, and no statement contradicts another.\n"
+        "50: they support about half of the statements.\n"
+        "0: the response contradicts the passages, is unrelated to them, or is empty.\n"
+        "Treat the passages as true. It does not matter if the response answers the query."
     )
 
     def _find_not_applicable_reason(self, fields: dict[str, str | tuple[str, ...]]) -> str | None:
@@ -165,12 +165,11 @@ class QuestionRelevance(CcrsMetric):
     )
     construct = "question_relevance"
     task = (
-        "Your assignment: decide whether the response is an answer to this query.\n"
-        "100: it answers what was asked, all of it, and to the point.\n"
-        "50: it answers a part, or a neighbouring question, or buries the answer.\n"
-        "0: it is about something else, or avoids the question, or is empty.\n"
-        "Leave aside whether the answer is true and where it comes from; other material above is there for other "
-        "assignments."
+        "Your assignment: rate how completely and directly the response answers the query.\n"
+        "100: it answers everything that was asked, directly.\n"
+        "50: it answers a part or a similar question, or the answer is hard to find in it.\n"
+        "0: it is about something else, avoids the question, or is empty.\n"
+        "It does not matter if the answer is true or where it comes from. Ignore the contexts."
     )
 
 
@@ -191,11 +190,11 @@ class InformationDensity(CcrsMetric):
     )
     construct = "information_density"
     task = (
-        "Your assignment: weigh what the response tells the person who sent the query against the words it takes.\n"
-        "100: everything useful is said, and no sentence could go without a loss.\n"
-        "50: useful, but padded, repetitive or wandering; or so brief that needed details are missing.\n"
-        "0: nothing useful for this query in it, or empty.\n"
-        "The contexts, where there are any, show which details were at hand. Truth is not the matter here."
+        "Your assignment: compare the useful information in the response with its length.\n"
+        "100: it has everything that is useful for the query, and every sentence is needed.\n"
+        "50: it is useful, but padded or repetitive, or so short that needed details are missing.\n"
+        "0: it has nothing useful for the query, or is empty.\n"
+        "The contexts, if there are any, show which details were available. It does not matter if the response is true."
     )
 
 
@@ -226,13 +225,12 @@ class AnswerCorrectness(CcrsMetric):
     )
     construct = "answer_correctness"
     task = (
-        "Your assignment: check the facts in the response against the reference. Where it has several parts, each is a "
+        "Your assignment: check the statements of the response against the reference. If it has several parts, each is a "
         "correct answer by itself: use the one closest to the response.\n"
-        "100: all that the response states agrees with the reference, in whatever words.\n"
-        "50: right in part, with mistakes or claims the reference does not bear out beside it.\n"
-        "0: the answer is wrong, or contradicts the reference, or is missing.\n"
-        "Use the contexts, where there are any, only to understand names and terms. What the response leaves out is not "
-        "the matter here."
+        "100: everything that the response states agrees with the reference, in any words.\n"
+        "50: a part is correct, and the rest is wrong or not in the reference.\n"
+        "0: the answer is wrong, contradicts the reference, or is missing.\n"
+        "Use the contexts, if there are any, only to understand names and terms. Omissions do not matter."
     )
 
     def __init__(self, *, em_weight: float = 0.7) -> None:
@@ -280,14 +278,13 @@ class InformationRecall(CcrsMetric):
     )
     construct = "information_recall"
     task = (
-        "Your assignment: list for yourself the points that matter in the reference, and look for each in the response. "
-        "Where the reference has several parts, each is a correct answer by itself: use the one closest to the "
-        "response.\n"
-        "100: every point is there, in whatever words.\n"
-        "50: about half of the points are there.\n"
-        "0: none is there, or the response is empty.\n"
-        "A point counts as there only if it is stated rightly. Anything the response says beyond the reference neither "
-        "helps nor harms. Use the contexts, where there are any, only to understand names and terms."
+        "Your assignment: find the important points of the reference, and look for each of them in the response. If the "
+        "reference has several parts, each is a correct answer by itself: use the one closest to the response.\n"
+        "100: every point is in the response, in any words.\n"
+        "50: about half of the points are in the response.\n"
+        "0: none is, or the response is empty.\n"
+        "A point counts only if it is stated correctly. Additional content does not matter. Use the contexts, if there are "
+        "any, only to understand names and terms."
     )
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from ragstone.errors import JudgeError
 from ragstone.judges import Prompt, UsageMeter, record_usage
-from ragstone.metrics import Criterion, Metric, MetricCard
+from ragstone.metrics import Criterion, Metric, MetricCard, question_fields
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Usage
 from ragstone.scoring._scorer import Scorer
 
@@ -222,7 +222,9 @@ def _material(card: MetricCard, sample: Sample) -> Mapping[str, str | tuple[str,
         value = getattr(sample, name)
         if name not in card.needs or value is None:
             continue
-        if name == "contexts":
+        if name == "query":
+            fields |= question_fields(sample)
+        elif name == "contexts":
             fields[name] = tuple(passage.text for passage in value)
         else:
             fields[name] = value if isinstance(value, str) else tuple(value)

@@ -5,6 +5,7 @@ from ragstone.metrics.crux._asking import (
     RATING_TASK,
     TASK_FROM_REFERENCE,
     rate_answerability,
+    rating_prompt,
 )
 from ragstone.metrics.crux._coverage import Coverage, RankedCoverage, ResponseCoverage
 from ragstone.metrics.crux._density import Density, ResponseDensity
@@ -33,6 +34,7 @@ __all__ = [
     "ResponseDensity",
     "answerable",
     "rate_answerability",
+    "rating_prompt",
     "relative_density",
     "required_subset",
 ]

@@ -16,10 +16,12 @@ from ragstone.metrics.crux._matrix import RATING_MAX
 
 __all__ = [
     "MOST_QUESTIONS",
+    "RATING_EXAMPLES",
     "RATING_TASK",
     "TASK_FROM_QUERY",
     "TASK_FROM_REFERENCE",
     "rate_answerability",
+    "rating_prompt",
     "sub_questions_of",
 ]
 
@@ -27,28 +29,39 @@ MOST_QUESTIONS: Final = 10
 """Maximum number of sub-questions. The source uses 10 for short summaries and 15 for long ones (CRUX, figure 6)."""
 
 RATING_TASK: Final = (
-    "Your assignment: for each numbered sub-question, decide how well the evidence answers it. The evidence is all there "
-    "is: what you know yourself counts for nothing.\n"
-    "5: it gives the full and exact answer.\n"
-    "4: it gives the answer, but for a small gap or slip.\n"
-    "3: it gives the heart of the answer; something that matters is missing or vague.\n"
-    "2: it gives a piece from which nobody could tell the answer.\n"
-    "1: it only touches on what is asked.\n"
-    "0: it does not answer it.\n"
-    "Names and words in common are no answer. Rate each sub-question by itself, whatever the others have."
+    "Your assignment: for each numbered sub-question, rate how well the evidence answers it. Use only the evidence, not your "
+    "own knowledge. It can be in another language than the sub-questions.\n"
+    "5: the full and exact answer.\n"
+    "4: the answer, with a small gap or error.\n"
+    "3: the main part of the answer; something important is missing or vague.\n"
+    "2: a part from which the answer cannot be known.\n"
+    "1: only the topic of the sub-question.\n"
+    "0: nothing about it.\n"
+    "The same names or words are not an answer. Rate each sub-question by itself."
 )
+RATING_EXAMPLES: Final = """\
+Examples of ratings:
+
+Sub-questions: 1. When did the Tarn mill open? 2. Who built it? 3. What did it cost?
+Evidence: In the spring of 1887, the Tarn mill opened. Its builder came from the village of Orm.
+Reply: {"1": 5, "2": 2, "3": 0}
+
+Sub-questions: 1. How long is the Kuro bridge, and what is it made of? 2. Is it open to cars?
+Evidence: 黒橋の全長は503メートルである。今は歩行者だけが渡れる。
+Reply: {"1": 3, "2": 5}"""
 TASK_FROM_REFERENCE: Final = (
-    f"Your assignment: write up to {MOST_QUESTIONS} questions that the reference answers, and that together ask for "
-    "everything that matters in it.\n"
-    "Each asks for one thing and for another than the rest, can be understood by somebody who has not seen the reference "
-    "(names in place of 'he' or 'the report'), and is left open: the answer does not show in it.\n"
-    "Fewer are better than some that overlap; a short reference may have just one."
+    f"Your assignment: write up to {MOST_QUESTIONS} questions that the reference answers, and that together cover everything "
+    "important in it.\n"
+    "Each question asks for one thing that the others do not ask for. A reader who has not seen the reference must understand "
+    "it: write names instead of 'he' or 'the report'. Do not put the answer into the question. Use the language of the "
+    "reference.\n"
+    "Write fewer questions rather than some that overlap. For a short reference, one is enough."
 )
 TASK_FROM_QUERY: Final = (
     f"Your assignment: write up to {MOST_QUESTIONS} questions that a complete answer to the query has to answer.\n"
-    "Each asks for one thing and for another than the rest, can be understood without the query, and is something that "
-    "whoever sent the query wants to know; ask for nothing that the query does not call for.\n"
-    "Fewer are better than some that overlap; a plain query may have just one, itself."
+    "Each question asks for one thing that the others do not ask for, and that the user who sent the query wants to know. A "
+    "reader must understand it without the query. Do not ask for more than the query does. Use the language of the query.\n"
+    "Write fewer questions rather than some that overlap. For a simple query, repeat the query."
 )
 
 
@@ -63,6 +76,13 @@ async def sub_questions_of(judge: Judge, task: str, **field: str | tuple[str, ..
     return await compute_once(key, lambda: ask_text_list(judge, prompt, most=MOST_QUESTIONS))
 
 
+def rating_prompt(evidence: str, questions: Sequence[str]) -> Prompt:
+    """Return the prompt to rate how well a text answers each sub-question."""
+    # Sub-questions come first, because all passages share them and servers cache the beginning of prompts.
+    fields: dict[str, str | tuple[str, ...]] = {"sub_questions": tuple(questions), "evidence": evidence}
+    return Prompt(construct="answerability", task=RATING_TASK, fields=fields, examples=RATING_EXAMPLES)
+
+
 async def rate_answerability(judge: Judge, evidence: str, questions: Sequence[str]) -> RatingsReply:
     """Rate from 0 to 5 how well a text answers each sub-question, once for all metrics of a sample.
 
@@ -73,8 +93,6 @@ async def rate_answerability(judge: Judge, evidence: str, questions: Sequence[st
     """
     if not evidence.strip():
         return RatingsReply(marks=(0,) * len(questions), raw="", method="")
-    # Sub-questions come first, because all passages share them and servers cache the beginning of prompts.
-    fields: dict[str, str | tuple[str, ...]] = {"sub_questions": tuple(questions), "evidence": evidence}
-    prompt = Prompt(construct="answerability", task=RATING_TASK, fields=fields)
+    prompt = rating_prompt(evidence, questions)
     key = ("answerability", judge.identity.hash, evidence, *questions)
     return await compute_once(key, lambda: ask_ratings(judge, prompt, len(questions), high=RATING_MAX))

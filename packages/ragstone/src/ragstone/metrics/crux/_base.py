@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ragstone.judges import Judge
 from ragstone.metrics._base import TEXTLESS, MetricBase, find_missing_fields, have_no_text
-from ragstone.metrics.crux._asking import RATING_TASK, TASK_FROM_REFERENCE, sub_questions_of
+from ragstone.metrics.crux._asking import RATING_EXAMPLES, RATING_TASK, TASK_FROM_REFERENCE, sub_questions_of
 from ragstone.metrics.crux._findings import (
     Questions,
     Rated,
@@ -38,7 +38,7 @@ class CruxMetric(MetricBase):
     group = "crux"
     rating_threshold: float = ETA
     """Smallest rating that means that a text answers a sub-question (η)."""
-    tasks = (TASK_FROM_REFERENCE, RATING_TASK)
+    tasks = (TASK_FROM_REFERENCE, RATING_TASK, RATING_EXAMPLES)
 
     def check_sample(self, sample: Sample) -> NotApplicable | None:
         """Check the needed fields. A reference replaces missing sub-questions, and ratings replace missing texts."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from ragstone.judges import Judge
 from ragstone.metrics._history import question_fields
 from ragstone.metrics.crux import _examples
-from ragstone.metrics.crux._asking import RATING_TASK, TASK_FROM_QUERY, sub_questions_of
+from ragstone.metrics.crux._asking import RATING_EXAMPLES, RATING_TASK, TASK_FROM_QUERY, sub_questions_of
 from ragstone.metrics.crux._base import CruxMetric
 from ragstone.metrics.crux._coverage import Coverage, ResponseCoverage
 from ragstone.metrics.crux._findings import Questions, questions_in
@@ -26,7 +26,7 @@ _SOURCE = "adapted from CRUX, section 3.1. Sub-questions from the query are our 
 class _Free(CruxMetric):
     group = "crux_reference_free"
     source = _SOURCE
-    tasks = (TASK_FROM_QUERY, RATING_TASK)
+    tasks = (TASK_FROM_QUERY, RATING_TASK, RATING_EXAMPLES)
 
     def check_sample(self, sample: Sample) -> NotApplicable | None:
         """Check the needed fields. The sample's sub-questions, ratings and references are ignored."""

@@ -21,7 +21,7 @@ from ragstone.errors import JudgeError
 from ragstone.judges import Prompt
 from ragstone.metrics._card import Metric
 from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_claims
-from ragstone.metrics._claims import EXTRACTION, IN_PASSAGES, ClaimCheck, gather_or_cancel
+from ragstone.metrics._claims import EXTRACTION, EXTRACTION_EXAMPLES, IN_PASSAGES, ClaimCheck, gather_or_cancel
 from ragstone.metrics._equivalence import EQUIVALENCE, asked_equivalence
 from ragstone.metrics._history import question_fields
 from ragstone.metrics._questions import QUESTIONS, write_questions
@@ -37,20 +37,23 @@ _MOST_UNKNOWN: Final = 8
 _WRITE_QUESTIONS: Final = write_questions(QUESTIONS)
 _USEFUL_FOR: Final = {
     "reference": (
-        "Your assignment: decide whether this passage helps to arrive at the reference, which is the answer to the query. "
-        "Where the reference has several parts, each is a correct answer by itself, and one is enough.\n"
-        "1: something the reference states, or a step towards it, is in the passage.\n"
-        "0: nothing of it; the same topic, names or words are not enough."
+        "Your assignment: decide whether this passage helps to find the reference, which is the answer to the query. If the "
+        "reference has several parts, each is a correct answer by itself, and one is enough.\n"
+        "1: the passage contains something that the reference states, or a step to it, in any words or language.\n"
+        "0: it does not. The same topic, names or words are not enough.\n"
+        "Use only 1 and 0."
     ),
     "response": (
-        "Your assignment: decide whether this passage helped to arrive at the response, which answers the query.\n"
-        "1: something the response states, or a step towards it, is in the passage.\n"
-        "0: nothing of it; the same topic, names or words are not enough."
+        "Your assignment: decide whether this passage helped to write the response, which answers the query.\n"
+        "1: the passage contains something that the response states, or a step to it, in any words or language.\n"
+        "0: it does not. The same topic, names or words are not enough.\n"
+        "Use only 1 and 0."
     ),
     "query": (
         "Your assignment: decide whether this passage helps to answer the query.\n"
-        "1: the answer, a part of it, or a step towards it is in the passage.\n"
-        "0: nothing of it; the same topic, names or words are not enough."
+        "1: the passage contains the answer, a part of it, or a step to it, in any words or language.\n"
+        "0: it does not. The same topic, names or words are not enough.\n"
+        "Use only 1 and 0."
     ),
 }
 """Task by the text with which a passage is compared. The first available text is used."""
@@ -71,7 +74,7 @@ class Faithfulness(ClaimMetric):
     formula = "claims of the response that the passages support / claims of the response"
     needs = ("contexts", "response")
     judge_calls = 2
-    tasks = (EXTRACTION, IN_PASSAGES)
+    tasks = (EXTRACTION, EXTRACTION_EXAMPLES, IN_PASSAGES)
     example = examples.FAITHFULNESS
 
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
@@ -196,7 +199,7 @@ class ContextRecall(ClaimMetric):
     formula = "claims of the reference that the passages support / claims of the reference"
     needs = ("contexts", "reference")
     judge_calls = 2
-    tasks = (EXTRACTION, IN_PASSAGES)
+    tasks = (EXTRACTION, EXTRACTION_EXAMPLES, IN_PASSAGES)
     example = examples.CONTEXT_RECALL
 
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:

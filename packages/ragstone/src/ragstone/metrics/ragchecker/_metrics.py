@@ -31,7 +31,7 @@ from typing import ClassVar, Final
 
 from ragstone.metrics._card import Metric
 from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_claims
-from ragstone.metrics._claims import EXTRACTION, IN_ANSWER, IN_PASSAGES, ClaimCheck, pair
+from ragstone.metrics._claims import EXTRACTION, EXTRACTION_EXAMPLES, IN_ANSWER, IN_PASSAGES, ClaimCheck, pair
 from ragstone.metrics._shares import (
     Mark,
     ShareBounds,
@@ -55,7 +55,7 @@ NO_REFERENCE_CLAIM: Final = "the reference does not contain claims"
 
 class _RagChecker(ClaimMetric):
     group = "ragchecker"
-    tasks: ClassVar[tuple[str, ...]] = (EXTRACTION, IN_PASSAGES, IN_ANSWER)
+    tasks: ClassVar[tuple[str, ...]] = (EXTRACTION, EXTRACTION_EXAMPLES, IN_PASSAGES, IN_ANSWER)
 
 
 class Precision(_RagChecker):
@@ -72,7 +72,7 @@ class Precision(_RagChecker):
     formula = "claims of the response that a reference supports / claims of the response"
     needs = ("response", "reference")
     judge_calls = 2
-    tasks = (EXTRACTION, IN_ANSWER)
+    tasks = (EXTRACTION, EXTRACTION_EXAMPLES, IN_ANSWER)
     example = examples.PRECISION
 
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
@@ -97,7 +97,7 @@ class Recall(_RagChecker):
     formula = "claims of the reference that the response supports / claims of the reference"
     needs = ("response", "reference")
     judge_calls = 2
-    tasks = (EXTRACTION, IN_ANSWER)
+    tasks = (EXTRACTION, EXTRACTION_EXAMPLES, IN_ANSWER)
     example = examples.RECALL
 
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
@@ -123,7 +123,7 @@ class F1(_RagChecker):
     formula = "2 · precision · recall / (precision + recall), 0 if both are 0"
     needs = ("response", "reference")
     judge_calls = 4
-    tasks = (EXTRACTION, IN_ANSWER)
+    tasks = (EXTRACTION, EXTRACTION_EXAMPLES, IN_ANSWER)
     example = examples.F1
 
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
@@ -143,7 +143,7 @@ class F1(_RagChecker):
 class _OfReference(_RagChecker):
     """Base class of shares that depend on which claims of the references each passage supports."""
 
-    tasks: ClassVar[tuple[str, ...]] = (EXTRACTION, IN_PASSAGES)
+    tasks: ClassVar[tuple[str, ...]] = (EXTRACTION, EXTRACTION_EXAMPLES, IN_PASSAGES)
     judge_calls = 1
     judge_calls_per_passage = 1
 
@@ -232,7 +232,7 @@ class ContextUtilization(_OfReference):
     formula = "claims of the reference that a passage and the response support / those that a passage supports"
     needs = ("contexts", "response", "reference")
     judge_calls = 2
-    tasks = (EXTRACTION, IN_PASSAGES, IN_ANSWER)
+    tasks = (EXTRACTION, EXTRACTION_EXAMPLES, IN_PASSAGES, IN_ANSWER)
     example = examples.CONTEXT_UTILIZATION
 
     async def _from(
@@ -326,7 +326,7 @@ class Faithfulness(_RagChecker):
     needs = ("contexts", "response")
     judge_calls = 1
     judge_calls_per_passage = 1
-    tasks = (EXTRACTION, IN_PASSAGES)
+    tasks = (EXTRACTION, EXTRACTION_EXAMPLES, IN_PASSAGES)
     example = examples.FAITHFULNESS
 
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:

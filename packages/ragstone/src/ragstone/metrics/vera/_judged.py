@@ -33,10 +33,10 @@ from ragstone.metrics.vera import _examples as examples
 __all__ = ["JUDGED"]
 
 _RELEVANT: Final = (
-    "Your assignment: the numbered sentences are a passage, in its order. For each sentence decide whether it helps to "
+    "Your assignment: the numbered sentences are a passage, in its order. For each sentence, decide whether it helps to "
     "answer the query.\n"
-    "1: it states the answer, a part of it, or something that has to be known to arrive at it.\n"
-    "0: the answer would be just as good without it; the same topic, names or words are not enough."
+    "1: it states the answer, a part of it, or something that must be known to find it. It can be in another language.\n"
+    "0: the answer would be as good without it. The same topic, names or words are not enough."
 )
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from ragstone.judges import Judge, Preparable, Prompt
-from ragstone.metrics.crux import RATING_TASK, rate_answerability
+from ragstone.metrics.crux import rate_answerability, rating_prompt
 from ragstone.research._journal import Journal, JournaledCalls
 
 __all__ = ["JournaledJudge", "key_of", "prepared"]
@@ -21,6 +21,7 @@ T = TypeVar("T")
 def key_of(judge_hash: str, prompt: Prompt) -> str:
     """Return the key of a judge call: a hash of judge, prompt and texts."""
     parts = [judge_hash, prompt.construct, prompt.task, *([name, value] for name, value in prompt.fields.items())]
+    parts += [prompt.examples] if prompt.examples else []
     return hashlib.sha256(json.dumps(parts, ensure_ascii=True).encode()).hexdigest()[:32]
 
 
@@ -65,9 +66,7 @@ class JournaledJudge:
         Raises:
             JudgeError: If the reply is unusable.
         """
-        prompt = Prompt(
-            construct="answerability", task=RATING_TASK, fields={"sub_questions": tuple(questions), "evidence": text}
-        )
+        prompt = rating_prompt(text, questions)
 
         async def call() -> Any:
             return list((await rate_answerability(self.judge, text, questions)).marks)

@@ -119,7 +119,7 @@ class RecordedJudge:
 
     def _key_of(self, kind: str, prompt: Prompt, *more: object) -> str:
         fields = [[name, value] for name, value in prompt.fields.items()]
-        return _key(kind, self.identity.hash, prompt.construct, prompt.task, fields, *more)
+        return _key(kind, self.identity.hash, prompt.construct, prompt.task + prompt.examples, fields, *more)
 
     async def ask_text(self, prompt: Prompt, *, max_tokens: int = 512) -> TextReply:
         """Ask for a text once."""
