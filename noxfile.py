@@ -198,7 +198,8 @@ def install_vllm(session: nox.Session) -> None:
 def servers(session: nox.Session) -> None:
     """Test the sinks and stores against real servers. Debian's (PostgreSQL, Prometheus) are used if installed."""
     required = bool(os.environ.get("RAGSTONE_REQUIRE_SERVERS"))
-    session.install("uv", *CORE, *group("test"), *group("deploy"))
+    # Playwright for the pictures of what Phoenix and MLflow show. Without Chromium they are skipped.
+    session.install("uv", *CORE, *group("test"), *group("deploy"), *group("browser"))
     programs = {}
     for name, requirement in SERVERS.items():
         # Each in an environment of its own: they pin what others pin otherwise.

@@ -36,6 +36,7 @@ _SCORE = Score(
     explanation="because",
     created_at=1_700_000_001.5,
 )
+_COMMENT = "because\n\n0.123 [0.1, 0.2] (95% bootstrap). judge a judge. single reply"
 _FAILURE = Failure(sample_id="t1", metric="ccrs.qr", metric_version="1", kind="timeout", reason="60 s", judge="a judge")
 
 
@@ -119,7 +120,7 @@ def test_langfuse_is_sent_what_its_client_sends(server):
         client = Langfuse(public_key="pk", secret_key="sk", base_url={server.address!r}, environment="prod")
         client.create_score(
             name="ccrs.qr", value=0.123456, trace_id={_TRACE!r}, observation_id={_SPAN!r}, score_id={_SCORE.id!r},
-            data_type="NUMERIC", comment="because", timestamp=datetime.fromtimestamp(1_700_000_001.5, timezone.utc),
+            data_type="NUMERIC", comment={_COMMENT!r}, timestamp=datetime.fromtimestamp(1_700_000_001.5, timezone.utc),
         )
         client.shutdown()
         """
@@ -164,7 +165,7 @@ def test_langsmith_is_sent_what_its_client_sends(server):
         except Exception:
             pass  # Only the question matters.
         client.create_feedback(
-            run_id={_RUN!r}, key="ccrs.qr", score=0.123456, comment="because", feedback_id={_SCORE.id!r},
+            run_id={_RUN!r}, key="ccrs.qr", score=0.123456, comment={_COMMENT!r}, feedback_id={_SCORE.id!r},
             session_id={_PROJECT!r}, feedback_source_type="model", extend_trace_retention=False,
             start_time=datetime.fromtimestamp(1_700_000_000.25, timezone.utc),
         )

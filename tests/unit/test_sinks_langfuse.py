@@ -106,6 +106,7 @@ def test_a_score_as_langfuse_takes_it():
             "name": "m",
             "value": 0.5,
             "dataType": "NUMERIC",
+            "comment": "0.5 [0.4, 0.6] (95% bootstrap). judge j. x, n = 3",
             "timestamp": "2023-11-14T22:13:21.500000+00:00",
             "metadata": {
                 "schema_version": 3,
@@ -137,7 +138,31 @@ def test_text_when_it_is_wanted():
     """The explanation is the comment."""
     langfuse = Langfuse()
     _send(langfuse, _delivery(_score(explanation="because")), include_text=True)
-    assert "because" == langfuse.kept[0]["comment"]
+    assert "because\n\n0.5. x" == langfuse.kept[0]["comment"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state", "comment"),
+    [
+        (
+            Failure(sample_id="t1", metric="m", metric_version="1", kind="timeout", reason="secret"),
+            "failed",
+            "failed (timeout)",
+        ),
+        (
+            NotApplicable(sample_id="t1", metric="m", metric_version="1", reason="secret"),
+            "not applicable",
+            "not applicable",
+        ),
+    ],
+)
+def test_an_outcome_without_a_score_is_a_category(outcome, state, comment):
+    """Langfuse does not average categories."""
+    langfuse = Langfuse()
+    assert {} == _send(langfuse, _delivery(outcome))
+    (body,) = langfuse.kept
+    assert (state, "CATEGORICAL", comment) == (body["value"], body["dataType"], body["comment"])
+    assert "secret" not in str(body)
 
 
 def test_the_time_is_the_same_at_each_repeat():
@@ -150,11 +175,6 @@ def test_the_time_is_the_same_at_each_repeat():
 @pytest.mark.parametrize(
     ("delivery", "reason"),
     [
-        (
-            _delivery(Failure(sample_id="t1", metric="m", metric_version="1", kind="timeout", reason="60 s")),
-            "only scores",
-        ),
-        (_delivery(NotApplicable(sample_id="t1", metric="m", metric_version="1", reason="none")), "only scores"),
         (_delivery(_score(), otel_trace_id=None), "outside of any"),
         (_delivery(_score(), otel_trace_id="not hex"), "outside of any"),
         (_delivery(_score(), otel_sampled=False), "not sampled"),

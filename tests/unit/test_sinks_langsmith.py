@@ -95,6 +95,7 @@ def test_a_score_as_langsmith_takes_it():
             "start_time": "2023-11-14T22:13:20.250000+00:00",
             "key": "m",
             "score": 0.1235,
+            "comment": "0.123. judge j. x",
             "feedback_source": {"type": "model", "metadata": {"judge": "j", "judge_hash": "h", "prompt_hash": "p"}},
             "extra": {
                 "schema_version": 3,
@@ -131,16 +132,23 @@ def test_a_failure_is_feedback_without_a_score():
     (body,) = langsmith.kept
     assert body["error"] is True
     assert "score" not in body
-    assert "timeout" == body["extra"]["kind"]
+    assert ("timeout", "failed") == (body["extra"]["kind"], body["value"])
     assert "secret" not in json.dumps(body)
 
 
 @pytest.mark.parametrize(
     ("outcome", "text"),
     [
-        (_score(explanation="because"), "because"),
-        (Failure(sample_id="t1", metric="m", metric_version="1", kind="timeout", reason="60 s"), "60 s"),
-        (_score(), None),
+        (_score(explanation="because"), "because\n\n0.5. x"),
+        (
+            Failure(sample_id="t1", metric="m", metric_version="1", kind="timeout", reason="60 s"),
+            "60 s\n\nfailed (timeout)",
+        ),
+        (_score(), "0.5. x"),
+        (
+            NotApplicable(sample_id="t1", metric="m", metric_version="1", reason="no labels", missing=("qrels",)),
+            "no labels\n\nnot applicable, missing: qrels",
+        ),
     ],
 )
 def test_text_when_it_is_wanted(outcome, text):
@@ -159,10 +167,9 @@ def test_a_plain_metric_is_no_model():
 
 @pytest.mark.parametrize("run_id", [None, "", "run-1"])
 def test_a_request_that_langsmith_does_not_know(run_id):
-    """A request without a run id that is a UUID has no place there; nor has a metric that does not apply."""
+    """A request without a run id that is a UUID has no place there."""
     langsmith = Langsmith()
-    nothing = NotApplicable(sample_id="t2", metric="m", metric_version="1", reason="none")
-    batch = [_delivery(_score(), run_id=run_id), _delivery(nothing)]
+    batch = [_delivery(_score(), run_id=run_id)]
     (errors,) = _send(langsmith, batch, project="p")
     assert [d.outcome.id for d in batch] == list(errors)
     assert {SinkNoTargetError} == {type(error) for error in errors.values()}

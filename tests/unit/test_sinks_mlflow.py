@@ -94,6 +94,7 @@ def test_a_score_becomes_a_feedback():
     assert {
         "assessment_id": got["assessment_id"], "trace_id": f"tr-{_TRACES[0]}", "span_id": _SPAN, "assessment_name": "m",
         "source": {"source_type": "LLM_JUDGE", "source_id": "tiny"}, "feedback": {"value": 0.5},
+        "rationale": "0.5 [0.25, 0.75] (90% wilson). judge tiny. x, n = 3",
     } == got  # fmt: skip
     assert {
         "id": outcome.id, "judge_hash": "j", "prompt_hash": "p", "metric_version": "1", "method": "x", "n": "3",
@@ -113,7 +114,8 @@ def test_a_failure_is_an_error_without_a_value():
     """Its kind is MLflow's error code; its reason, which may quote captured text, stays at home."""
     mlflow = Mlflow(*_TRACES)
     _send(mlflow, _delivery(_failure()))
-    assert [{"error": {"error_code": "timeout"}}] == [got["feedback"] for got in mlflow.kept.values()]
+    error = {"error_code": "timeout", "error_message": "failed (timeout)"}
+    assert [{"error": error}] == [got["feedback"] for got in mlflow.kept.values()]
 
 
 def test_text_is_sent_when_asked_for():
@@ -122,9 +124,22 @@ def test_text_is_sent_when_asked_for():
     score = _score(explanation="e" * 16_001)
     _send(mlflow, _delivery(score), _delivery(_failure(metric="f")), include_text=True)
     got = {row["assessment_name"]: row for row in mlflow.kept.values()}
-    assert "e" * 15_999 + "…" == got["m"]["rationale"]
-    assert {"error_code": "timeout", "error_message": "60 s"} == got["f"]["feedback"]["error"]
-    assert "rationale" not in got["f"]
+    assert 16_000 == len(got["m"]["rationale"])
+    assert got["m"]["rationale"].endswith("e…\n\n0.5. x")
+    text = "60 s\n\nfailed (timeout)"
+    assert {"error_code": "timeout", "error_message": text} == got["f"]["feedback"]["error"]
+    assert text == got["f"]["rationale"]
+
+
+def test_a_metric_that_does_not_apply_is_not_an_error():
+    """Its value is text, which MLflow does not average."""
+    mlflow = Mlflow(*_TRACES)
+    _send(
+        mlflow,
+        _delivery(NotApplicable(sample_id="t", metric="m", metric_version="1", reason="secret", missing=("qrels",))),
+    )
+    (got,) = mlflow.kept.values()
+    assert ({"value": "not applicable"}, "not applicable, missing: qrels") == (got["feedback"], got["rationale"])
 
 
 def test_names_fit_into_the_tables():
@@ -138,12 +153,11 @@ def test_names_fit_into_the_tables():
 @pytest.mark.parametrize(
     "delivery",
     [
-        _delivery(NotApplicable(sample_id="t", metric="m", metric_version="1", reason="no reference")),
         _delivery(trace=None),
         _delivery(trace="../../../api/2.0/mlflow/runs/del"),
         _delivery(otel_sampled=False),
     ],
-    ids=["not applicable", "no trace", "broken trace", "not sampled"],
+    ids=["no trace", "broken trace", "not sampled"],
 )
 def test_what_has_no_place_is_left_out(delivery):
     """It is not sent, and the rest of its batch arrives, without a span too."""

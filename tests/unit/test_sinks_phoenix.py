@@ -78,7 +78,7 @@ def test_a_score_becomes_an_annotation():
     assert [
         {
             "span_id": _SPANS[0], "name": "m", "identifier": outcome.id, "annotator_kind": "LLM",
-            "result": {"score": 0.5, "label": None, "explanation": None},
+            "result": {"score": 0.5, "label": None, "explanation": "0.5 [0.25, 0.75] (90% wilson). judge tiny. x, n = 3"},
         }
     ] == phoenix.rows  # fmt: skip
     assert {
@@ -92,8 +92,21 @@ def test_a_failure_has_a_label_and_no_score():
     phoenix = Phoenix(*_SPANS)
     _send(phoenix, _delivery(Failure(sample_id="t", metric="m", metric_version="1", kind="timeout", reason="60 s")))
     (row,) = phoenix.rows
-    assert {"score": None, "label": "failure", "explanation": None} == row["result"]
+    assert {"score": None, "label": "failure", "explanation": "failed (timeout)"} == row["result"]
     assert ("timeout", "CODE") == (row["metadata"]["kind"], row["annotator_kind"])
+
+
+def test_a_metric_that_does_not_apply_has_a_label_and_no_score():
+    """With the fields that are missing; its reason, which may quote captured text, is not sent."""
+    phoenix = Phoenix(*_SPANS)
+    _send(phoenix, _delivery(_nothing()))
+    (row,) = phoenix.rows
+    expected = {"score": None, "label": "not applicable", "explanation": "not applicable, missing: reference"}
+    assert expected == row["result"]
+
+
+def _nothing():
+    return NotApplicable(sample_id="t", metric="m", metric_version="1", reason="secret", missing=("reference",))
 
 
 def test_text_is_sent_when_asked_for():
@@ -101,20 +114,23 @@ def test_text_is_sent_when_asked_for():
     phoenix = Phoenix(*_SPANS)
     failure = Failure(sample_id="t", metric="m", metric_version="1", kind="bug", reason="r" * 16_000)
     _send(phoenix, _delivery(_score(explanation="e" * 16_001)), _delivery(failure), include_text=True)
-    assert ["e" * 15_999 + "…", "r" * 16_000] == [row["result"]["explanation"] for row in phoenix.rows]
+    explained, failed = (row["result"]["explanation"] for row in phoenix.rows)
+    assert (16_000, 16_000) == (len(explained), len(failed))
+    assert explained.startswith("e" * 15_900)
+    assert explained.endswith("e…\n\n0.5. x")
+    assert failed.endswith("r…\n\nfailed (bug)")
 
 
 @pytest.mark.parametrize(
     "delivery",
     [
-        _delivery(NotApplicable(sample_id="t", metric="m", metric_version="1", reason="no reference")),
         _delivery(span=None),
         _delivery(span="0" * 16),
         _delivery(span="07ad6b71692033g1"),
         _delivery(otel_trace_id=None),
         _delivery(otel_sampled=False),
     ],
-    ids=["not applicable", "no span", "zero span", "broken span", "no trace", "not sampled"],
+    ids=["no span", "zero span", "broken span", "no trace", "not sampled"],
 )
 def test_what_has_no_place_is_left_out(delivery):
     """It is not sent, and the rest of its batch arrives."""

@@ -161,6 +161,14 @@ def test_refused_settings_keep_the_batch(otlp_receiver, answer, status):
         _send(OtlpSink(otlp_receiver.endpoint), [_delivery()])
 
 
+@pytest.mark.parametrize("status", [404, 405])
+def test_a_server_without_logs_is_named(otlp_receiver, answer, status):
+    """The message names the sinks for tracing tools, and the batch is kept."""
+    otlp_receiver.answers = [answer(status)]
+    with pytest.raises(SinkUnavailableError, match=f"accepts logs, but this one answers HTTP {status}.*sink phoenix"):
+        _send(OtlpSink(otlp_receiver.endpoint), [_delivery()])
+
+
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_a_refused_batch_is_rejected(otlp_receiver, answer, status):
     """What the receiver says about the batch itself is final."""

@@ -185,9 +185,9 @@ class MlflowServer(TracingServer):
             Seen(
                 id=row["metadata"]["id"],
                 name=row["assessment_name"],
-                value=row["feedback"].get("value"),
+                value=value if isinstance(value := row["feedback"].get("value"), float) else None,
                 failure=row["feedback"].get("error", {}).get("error_code"),
-                words=row.get("rationale") or row["feedback"].get("error", {}).get("error_message"),
+                words=row["rationale"],
                 by_model={"LLM_JUDGE": True, "CODE": False}[row["source"]["source_type"]],
                 span_id=row["span_id"],
                 facts=row["metadata"],

@@ -29,14 +29,11 @@ def test_a_batch_arrives_as_it_is(server, deliveries, fact):
     """Scores and failures are on the span of their request, with judge, prompt, method, interval and probability."""
     spans = server.sent(2)
     sent = [d for span in spans for d in deliveries(span)]
-    refused = write(server.sink(), sent)
+    assert [{}] == write(server.sink(), sent)
 
-    assert [{d.outcome.id: SinkNoTargetError for d in sent if d.outcome.metric == "accuracy"}] == refused
     seen = {s.id: s for s in server.seen(spans)}
-    assert sorted(seen) == sorted(d.outcome.id for d in sent if d.outcome.metric != "accuracy")
+    assert sorted(seen) == sorted(d.outcome.id for d in sent)
     for delivery in sent:
-        if delivery.outcome.metric == "accuracy":
-            continue
         got = seen[delivery.outcome.id]
         assert (delivery.outcome.metric, delivery.otel_span_id) == (got.name, got.span_id)
         assert getattr(delivery.outcome, "value", None) == got.value
@@ -102,11 +99,22 @@ def test_text_stays_at_home(server, deliveries):
     write(server.sink(suffix="+text"), deliveries(spans[1]))
     seen = server.seen(spans)
     without = [s for s in seen if s.facts["otel_trace_id"] == deliveries(spans[0])[0].otel_trace_id]
-    assert 3 == len(without)
+    evidence = {
+        "faithfulness": "0.625 [0.5, 0.75] (90% wilson). judge tiny at http://judge:8000/v1. monte carlo, n = 8",
+        "ndcg": "1. exact",
+        "coverage": "failed (timeout). judge tiny at http://judge:8000/v1",
+        "accuracy": "not applicable. judge tiny at http://judge:8000/v1",
+    }
     assert "SECRET" not in repr(without)
-    assert {
-        "faithfulness": "The answer says SECRET.", "ndcg": None, "coverage": "no answer on SECRET",
-    } == {s.name: s.words for s in seen if s not in without}  # fmt: skip
+    assert evidence == {s.name: s.words for s in without}
+    words = {
+        "faithfulness": "The answer says SECRET.",
+        "coverage": "no answer on SECRET",
+        "accuracy": "no reference on SECRET",
+    }
+    assert {name: f"{words[name]}\n\n{line}" if name in words else line for name, line in evidence.items()} == {
+        s.name: s.words for s in seen if s not in without
+    }
 
 
 @pytest.mark.parametrize(
@@ -115,7 +123,7 @@ def test_text_stays_at_home(server, deliveries):
         ("<script>alert(1)</script>\u202e'; DROP TABLE spans; --\r\n\t\x1b[31m", None),
         ("half \ud83d of a pair", "half ? of a pair"),
         ("a\0b", "a\ufffdb"),
-        ("\u5b57" * 1_000_000, "\u5b57" * 15_999 + "\u2026"),
+        ("\u5b57" * 1_000_000, "\u5b57" * 15_000),
     ],
     ids=["markup", "surrogate", "nul", "huge"],
 )
@@ -127,7 +135,8 @@ def test_hostile_text_arrives_as_text(server, deliveries, text, kept):
     assert [{}] == write(server.sink(suffix="+text"), [hostile, *deliveries(spans[0])[1:3]])
     seen = {s.name: s.words for s in server.seen(spans)}
     assert 3 == len(seen)
-    assert (text if kept is None else kept) == seen["faithfulness"]
+    assert seen["faithfulness"].startswith(text if kept is None else kept)
+    assert len(seen["faithfulness"]) <= 16_000
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,8 @@ _logger = logging.getLogger("ragstone")
 # Status codes that reject the batch itself. Others (401, 403, 404) point to the settings: deliveries stay pending until the
 # settings are fixed.
 _BATCH_AT_FAULT: Final = frozenset({400, 413, 422})
+_NO_LOGS: Final = frozenset({404, 405})
+"""Statuses of a server without a receiver for logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +97,13 @@ class OtlpChannel:
         answer = self._answers[-1]
         if answer.status in _BATCH_AT_FAULT:
             raise SinkRejectedError(f"the sink {self._name!r} rejected the batch with HTTP {answer.status}")
+        if answer.status in _NO_LOGS:
+            raise SinkUnavailableError(
+                f"the sink {self._name!r} needs a server that accepts logs, but this one answers HTTP {answer.status} for them. "
+                "Tracing tools often accept spans only: use the sink phoenix, mlflow, langfuse or langsmith for them, or "
+                "give otlp the address of an OpenTelemetry collector.",
+                retry_after_s=_seconds(answer.retry_after),
+            )
         # The exporter treats a redirect as success.
         if result is not LogRecordExportResult.SUCCESS or not 200 <= answer.status < 300:
             raise SinkUnavailableError(

@@ -12,7 +12,16 @@ from ragstone.errors import SinkDeniedError, SinkError, SinkNoTargetError, SinkT
 from ragstone.schema import Delivery, Failure, NotApplicable, Score
 from ragstone.sinks._otlp_event import parse_hex_id
 
-__all__ = ["SpanRef", "build_comment", "build_score_metadata", "iso_time", "outcome_row", "span_ref_of", "write_each"]
+__all__ = [
+    "SpanRef",
+    "build_comment",
+    "build_score_metadata",
+    "iso_time",
+    "outcome_row",
+    "span_ref_of",
+    "state_of",
+    "write_each",
+]
 
 _COMMENT_MAX_CHARS: Final = 16_000
 """At most 64,000 bytes: the limit of the smallest text column of the servers' databases (MySQL)."""
@@ -28,8 +37,6 @@ class SpanRef:
 
 def span_ref_of(delivery: Delivery) -> SpanRef | SinkNoTargetError:
     """Return the target span of an evaluation in a tool with OpenTelemetry ids, or why it does not have one."""
-    if isinstance(delivery.outcome, NotApplicable):
-        return SinkNoTargetError("a metric that does not apply is not an evaluation result")
     trace_id = parse_hex_id(delivery.otel_trace_id, digits=32)
     span_id = parse_hex_id(delivery.otel_span_id, digits=16)
     if not trace_id:
@@ -39,13 +46,43 @@ def span_ref_of(delivery: Delivery) -> SpanRef | SinkNoTargetError:
     return SpanRef(trace_id=f"{trace_id:032x}", span_id=f"{span_id:016x}" if span_id else None)
 
 
-def build_comment(delivery: Delivery) -> str | None:
-    """Return the explanation of a score or the reason of another outcome. Both may quote captured text."""
+def state_of(outcome: Score | NotApplicable | Failure) -> str:
+    """Return what an outcome without a score is: "failed" or "not applicable". "scored" for a score."""
+    if isinstance(outcome, Score):
+        return "scored"
+    return "failed" if isinstance(outcome, Failure) else "not applicable"
+
+
+def build_comment(delivery: Delivery, *, include_text: bool) -> str:
+    """Describe an outcome in the place that tracing tools show first: value and interval, or what is missing, and the judge.
+
+    Args:
+        delivery: The outcome.
+        include_text: Put the explanation of a score, or the reason of another outcome, before that. Both may quote captured
+            text.
+    """
     outcome = delivery.outcome
+    facts = [_fact(outcome), f"judge {outcome.judge}" if outcome.judge else ""]
+    if isinstance(outcome, Score):
+        facts.append(outcome.method.replace("_", " ") + (f", n = {outcome.n}" if (outcome.n or 0) > 1 else ""))
+    line = ". ".join(filter(None, facts))
     text = outcome.explanation if isinstance(outcome, Score) else outcome.reason
-    if text is None or len(text) <= _COMMENT_MAX_CHARS:
-        return text
-    return text[: _COMMENT_MAX_CHARS - 1] + "…"
+    if not include_text or not text:
+        return line[:_COMMENT_MAX_CHARS]
+    room = max(_COMMENT_MAX_CHARS - len(line) - 2, 0)
+    return f"{text if len(text) <= room else text[: max(room - 1, 0)] + '…'}\n\n{line}"[:_COMMENT_MAX_CHARS]
+
+
+def _fact(outcome: Score | NotApplicable | Failure) -> str:
+    """Return the value with its interval, the kind of a failure, or the missing fields."""
+    if isinstance(outcome, Failure):
+        return f"failed ({outcome.kind})"
+    if isinstance(outcome, NotApplicable):
+        return f"not applicable, missing: {', '.join(outcome.missing)}" if outcome.missing else "not applicable"
+    if outcome.interval is None:
+        return f"{outcome.value:.3g}"
+    low, high = outcome.interval.low, outcome.interval.high
+    return f"{outcome.value:.3g} [{low:.3g}, {high:.3g}] ({100 * outcome.interval.confidence_level:g}% {outcome.interval.method})"
 
 
 _NOT_EVIDENCE: Final = ("id", "reason", "usage")

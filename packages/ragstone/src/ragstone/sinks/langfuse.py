@@ -16,7 +16,7 @@ from ragstone.errors import (
 )
 from ragstone.schema import Delivery, Score
 from ragstone.sinks._http import HttpClient, base_url, host_and_port, json_bytes, parse_error_response, printable
-from ragstone.sinks._row import build_comment, build_score_metadata, iso_time, span_ref_of, write_each
+from ragstone.sinks._row import build_comment, build_score_metadata, iso_time, span_ref_of, state_of, write_each
 
 __all__ = ["LangfuseSink"]
 
@@ -32,8 +32,9 @@ class LangfuseSink:
     """Adds each score to the request's trace in Langfuse.
 
     Langfuse identifies traces by their OpenTelemetry ids. The sink adds the score to the trace and the observation whose
-    span was current when the request was captured. It skips requests without a span, requests whose span was not sampled
-    and outcomes without a score, because Langfuse accepts only numbers here.
+    span was current when the request was captured. It skips requests without a span and requests whose span was not sampled.
+    An outcome without a score is a categorical score, "failed" or "not applicable". The comment contains interval, judge and
+    method.
 
     A score keeps its id and time, so that a repeated delivery replaces it. Servers from version 4.59 accept several
     scores per request, older ones one. The sink detects this from the responses.
@@ -171,8 +172,6 @@ class LangfuseSink:
 def _body(delivery: Delivery, *, environment: str | None, include_text: bool) -> dict[str, Any] | SinkNoTargetError:
     """Return a score in Langfuse's format, or why it is skipped."""
     outcome = delivery.outcome
-    if not isinstance(outcome, Score):
-        return SinkNoTargetError("Langfuse accepts only scores")
     span = span_ref_of(delivery)
     if isinstance(span, SinkNoTargetError):
         return span
@@ -182,10 +181,11 @@ def _body(delivery: Delivery, *, environment: str | None, include_text: bool) ->
         "id": outcome.id,
         "traceId": span.trace_id,
         "observationId": span.span_id,
+        # Langfuse keeps numbers and categories of one name apart, so that a state does not change averages.
         "name": outcome.metric,
-        "value": outcome.value,
-        "dataType": "NUMERIC",
-        "comment": build_comment(delivery) if include_text else None,
+        "value": outcome.value if isinstance(outcome, Score) else state_of(outcome),
+        "dataType": "NUMERIC" if isinstance(outcome, Score) else "CATEGORICAL",
+        "comment": build_comment(delivery, include_text=include_text),
         "environment": environment,
         "timestamp": timestamp,
         "metadata": build_score_metadata(delivery),

@@ -14,9 +14,9 @@ from ragstone.errors import (
     SinkTargetMissingError,
     SinkUnavailableError,
 )
-from ragstone.schema import Delivery, Failure, NotApplicable, Score
+from ragstone.schema import Delivery, Failure, Score
 from ragstone.sinks._http import HttpClient, base_url, host_and_port, parse_error_response, printable
-from ragstone.sinks._row import build_comment, build_score_metadata, iso_time, write_each
+from ragstone.sinks._row import build_comment, build_score_metadata, iso_time, state_of, write_each
 
 __all__ = ["LangsmithSink"]
 
@@ -30,7 +30,8 @@ class LangsmithSink:
     """Adds each score and each failure as feedback to the request's run in LangSmith.
 
     LangSmith identifies runs by the run id of LangChain. Requests without a run id are skipped. A failure becomes feedback
-    with `error` and without a score. A metric that does not apply is skipped. LangSmith accepts four decimals, so `extra`
+    with `error` and without a score, and a metric that does not apply has the value "not applicable". The comment contains
+    interval, judge and method. LangSmith accepts four decimals, so `extra`
     contains the exact value.
 
     Feedback keeps its id, so a repeated delivery does not duplicate it. The sink sets `extend_trace_retention` to false,
@@ -145,8 +146,6 @@ class LangsmithSink:
 
 
 def _no_target(delivery: Delivery) -> SinkNoTargetError | None:
-    if isinstance(delivery.outcome, NotApplicable):
-        return SinkNoTargetError("a metric that does not apply is not feedback")
     try:
         uuid.UUID(delivery.run_id or "")
     except ValueError:
@@ -169,8 +168,9 @@ def _feedback(delivery: Delivery, *, session_id: str | None, include_text: bool)
         "start_time": iso_time(delivery.requested_at),
         "key": outcome.metric,
         "score": round(outcome.value, _SCORE_DECIMALS) if isinstance(outcome, Score) else None,
+        "value": None if isinstance(outcome, Score) else state_of(outcome),
         "error": True if isinstance(outcome, Failure) else None,
-        "comment": build_comment(delivery) if include_text else None,
+        "comment": build_comment(delivery, include_text=include_text),
         "feedback_source": {
             "type": "model" if outcome.judge else "api",
             "metadata": {name: value for name, value in source.items() if value is not None},

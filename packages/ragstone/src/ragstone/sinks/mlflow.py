@@ -18,7 +18,7 @@ from ragstone.errors import (
 )
 from ragstone.schema import Delivery, Failure, Score
 from ragstone.sinks._http import HttpClient, base_url, host_and_port, parse_error_response
-from ragstone.sinks._row import build_comment, build_score_metadata, span_ref_of, write_each
+from ragstone.sinks._row import build_comment, build_score_metadata, span_ref_of, state_of, write_each
 
 if TYPE_CHECKING:
     import httpx
@@ -39,8 +39,8 @@ class MlflowSink:
 
     MLflow identifies a trace from OTLP by `tr-` and its OpenTelemetry id. It accepts one assessment per request and
     rejects a second one with the same id. The sink derives the id from the ids of outcome and trace, so a repeated
-    delivery changes nothing. A `Failure` becomes an assessment with an error and without a value. A `NotApplicable` is
-    skipped.
+    delivery changes nothing. A `Failure` becomes an assessment with an error and without a value, a `NotApplicable` one with the value
+    "not applicable". The rationale contains interval, judge and method.
 
     Requests without a trace, or whose trace was not sampled, are skipped. If a trace has not arrived yet, the delivery is
     retried.
@@ -141,12 +141,13 @@ def _assessment(delivery: Delivery, *, include_text: bool) -> dict[str, Any] | S
     if isinstance(span, SinkNoTargetError):
         return span
     outcome = delivery.outcome
-    comment = build_comment(delivery) if include_text else None
+    comment = build_comment(delivery, include_text=include_text)
     feedback: dict[str, Any]
     if isinstance(outcome, Failure):
-        feedback = {"error": {"error_code": outcome.kind} | ({"error_message": comment} if comment else {})}
+        feedback = {"error": {"error_code": outcome.kind, "error_message": comment}}
     else:
-        feedback = {"value": outcome.value if isinstance(outcome, Score) else None}
+        # MLflow averages numbers only, and would show an error in red.
+        feedback = {"value": outcome.value if isinstance(outcome, Score) else state_of(outcome)}
     assessment = {
         # Includes the trace's id, because request ids of different applications on one server may be equal.
         "assessment_id": str(uuid.uuid5(uuid.UUID(outcome.id), span.trace_id)),
@@ -158,7 +159,7 @@ def _assessment(delivery: Delivery, *, include_text: bool) -> dict[str, Any] | S
             "source_id": (outcome.judge or "ragstone")[:_NAME_MAX_CHARS],
         },
         "feedback": feedback,
-        "rationale": comment if isinstance(outcome, Score) else None,
+        "rationale": comment,
         # MLflow accepts only strings as metadata.
         "metadata": {"id": outcome.id}
         | {

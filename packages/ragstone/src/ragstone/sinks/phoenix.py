@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from ragstone.errors import SinkError, SinkNoTargetError, SinkTargetMissingError, SinkUnavailableError
-from ragstone.schema import Delivery, Failure, Score
+from ragstone.schema import Delivery, Score
 from ragstone.sinks._http import HttpClient, base_url, host_and_port, parse_error_response
 from ragstone.sinks._row import build_comment, build_score_metadata, span_ref_of
 
@@ -22,6 +22,8 @@ _LOCAL: Final = "http://localhost:6006"
 _PATH: Final = "/v1/span_annotations"
 _REQUEST_MAX_ROWS: Final = 1000
 _WRONG_ADDRESS: Final = frozenset({404, 405})
+_LABELS: Final = {"failure": "failure", "not_applicable": "not applicable"}
+"""Labels of outcomes without a score."""
 _SPAN_ID: Final = re.compile(r"\b[0-9a-f]{16}\b")
 
 
@@ -29,8 +31,9 @@ class PhoenixSink:
     """Annotates the request's span in Phoenix: the span that was current when the request was captured.
 
     Phoenix identifies an annotation by span, name and identifier. The sink uses the outcome's id as identifier: a repeated
-    delivery replaces the annotation, and another metric version or judge adds one. A `Failure` has the label "failure"
-    and no score, so that it does not change averages. A `NotApplicable` is skipped.
+    delivery replaces the annotation, and another metric version or judge adds one. A `Failure` has the label "failure",
+    a `NotApplicable` the label "not applicable". Neither has a score, so that averages do not change. The explanation
+    contains interval, judge and method.
 
     Requests without a span, or whose trace was not sampled, are skipped. If a span has not arrived yet, its delivery is
     retried, and the rest of the batch is stored.
@@ -149,8 +152,8 @@ def _annotation(delivery: Delivery, *, include_text: bool) -> dict[str, Any] | S
         "annotator_kind": "CODE" if outcome.judge is None else "LLM",
         "result": {
             "score": outcome.value if isinstance(outcome, Score) else None,
-            "label": "failure" if isinstance(outcome, Failure) else None,
-            "explanation": build_comment(delivery) if include_text else None,
+            "label": _LABELS.get(outcome.outcome),
+            "explanation": build_comment(delivery, include_text=include_text),
         },
         "metadata": build_score_metadata(delivery),
     }
