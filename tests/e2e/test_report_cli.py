@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from command_line import run_command, run_in_new_process
 from ragstone.experiments import evaluate
+from ragstone.schema import Captured, Trace
+from ragstone.store import PlannedMetric, SqliteStore
 
 ROWS = [
     {
@@ -143,3 +147,31 @@ def test_any_terminal(files: tuple[Path, Path], columns: str, encoding: str) -> 
     assert max(map(len, lines)) <= int(columns)
     assert encoding != "ascii" or done.stdout.isascii()
     assert "\x1b" not in done.stdout
+
+
+def test_sources_that_cannot_be_shown(tmp_path: Path) -> None:
+    """An empty store, one without scores, a damaged one and one of a future version: what is there, and the way out."""
+    with SqliteStore.open(tmp_path / "empty.db", mode="own"):
+        pass
+    with SqliteStore.open(tmp_path / "pending.db", mode="own") as store:
+        store.set_plan([PlannedMetric(name="ccrs.ac", version="1", judge_hash="h")], [])
+        for n in range(5):
+            trace = Trace(trace_id=f"t{n}", started_at=float(n), query="?", response="!", contexts=())
+            store.ingest("s", n + 1, [Captured(trace=trace)])
+    whole = (tmp_path / "pending.db").read_bytes()
+    (tmp_path / "damaged.db").write_bytes(whole[: len(whole) // 3])
+    (tmp_path / "future.db").write_bytes(whole)
+    with contextlib.closing(sqlite3.connect(tmp_path / "future.db")) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    (tmp_path / "empty.jsonl").write_text("", encoding="utf-8")
+    for name, code, message in (
+        ("empty.db", 2, "does not contain outcomes (no samples either)"),
+        ("empty.jsonl", 2, "does not contain outcomes (no samples either)"),
+        ("pending.db", 2, "(5 samples without scores). 5 captured requests are not scored yet. Score them with"),
+        ("damaged.db", 3, "is damaged"),
+        ("future.db", 3, "has version 99"),
+    ):
+        for extra in ((), ("-o", tmp_path / "r.html")):
+            done = run_command("report", tmp_path / name, *extra)
+            assert (code, True) == (done.returncode, message in done.stderr), (name, done.stderr)
+    assert not (tmp_path / "r.html").exists()

@@ -115,7 +115,10 @@ class Reading:
         for outcome in self._source.outcomes():
             self._add(outcome)
         if not self._tallies:
-            raise DataError(f"{self._source.name!r} does not contain outcomes")
+            n = len(self._signals)
+            there = f"{n:,} samples without scores" if n else "no samples either"
+            rest = " ".join(["", *self._source.notes()])
+            raise DataError(f"{self._source.name!r} does not contain outcomes ({there}).{rest}")
         if self._metric is not None and self._metric not in self._tallies:
             raise ConfigurationError(
                 f"{self._metric!r} was not scored. Scored metrics: {', '.join(sorted(self._tallies))}"
