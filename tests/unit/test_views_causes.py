@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+
 import pytest
 
 from ragstone._util.abstains import answer_abstains
-from ragstone.experiments import build_report, evaluate
+from ragstone.experiments import Experiment, build_report, evaluate
 from ragstone.experiments._views.causes import Signals, find_cause, note_outcome, note_sample
+from ragstone.judges import JudgeIdentity
 from ragstone.metrics import MetricCard, resolve_metrics
-from ragstone.schema import Failure, NotApplicable, Passage, Sample, Score
+from ragstone.schema import Failure, NotApplicable, Passage, Sample, Score, Usage
 
 CARDS = {metric.card.name: metric.card for metric in resolve_metrics(["ccrs", "ragas", "ragchecker", "udcg", "vera"])}
 
@@ -208,3 +212,67 @@ def test_counts_of_causes_add_up() -> None:
     assert sum(row.n for row in wrong) == numbers["n_wrong"]
     assert all(row.n == len(row.sample_ids) for row in view.causes)
     assert {id_ for row in wrong for id_ in row.sample_ids} <= {f"w{n}" for n in range(6)}
+
+
+FAULTS = {
+    "right": None,
+    "retriever misses": "no_relevant_passage",
+    "model declines": "missed_passage",
+    "model invents": "unsupported_claims",
+    "model follows a wrong passage": "wrong_passage",
+    "right, and invents": "correct_unsupported",
+    "answers what has no answer": "should_abstain",
+}
+"""What was planted, and the cause that it should have."""
+
+
+def planted(fault: str, n: int, rng: random.Random, *, is_labeled: bool, error: float) -> tuple[Sample, list[Score]]:
+    """A sample with a fault, and the outcomes of a judge that is wrong with a probability."""
+
+    def judged(value: bool) -> bool:
+        return value != (rng.random() < error)
+
+    declines, invents = fault == "model declines", fault in ("model invents", "right, and invents")
+    has_relevant = fault not in ("retriever misses", "answers what has no answer")
+    is_right = judged(fault.startswith("right"))
+    relevant = judged(has_relevant) if not is_labeled else has_relevant
+    made = Sample(
+        id=f"{fault}|{n}",
+        query="Which color?",
+        contexts=(Passage(text="It is red.", relevance=float(has_relevant) if is_labeled else None),),
+        response=DECLINED if declines else "It is red. It is old.",
+        reference=(DECLINED if fault == "answers what has no answer" else "Red.",),
+    )
+    outcomes = [
+        score("ccrs.ac", 0.3 * is_right, em=0.0, judge=0.9 if is_right else 0.1),
+        score("ragas.context_precision", float(relevant), useful=[relevant]),
+    ]
+    if not declines:
+        claims = [{"claim": "It is red.", "supported": True}, {"claim": "It is old.", "supported": judged(not invents)}]
+        outcomes.append(score("ragas.faithfulness", 1.0, claims=claims))
+    return made, [outcome.model_copy(update={"sample_id": made.id}) for outcome in outcomes]
+
+
+@pytest.mark.parametrize(
+    ("is_labeled", "error", "least"), [(True, 0.0, 1.0), (False, 0.0, 1.0), (True, 0.1, 0.78), (False, 0.1, 0.7)]
+)
+def test_confusion_of_planted_faults(is_labeled: bool, error: float, least: float) -> None:
+    """Without errors of the judge each fault has its cause, and with 10% the diagonal keeps most of them."""
+    rng = random.Random(f"{is_labeled} {error}")
+    made = [planted(fault, n, rng, is_labeled=is_labeled, error=error) for fault in FAULTS for n in range(100)]
+    result = Experiment(
+        samples=tuple(each for each, _ in made),
+        outcomes=tuple(outcome for _, outcomes in made for outcome in outcomes),
+        cards=tuple(CARDS[name] for name in ("ccrs.ac", "ragas.context_precision", "ragas.faithfulness")),
+        judge=JudgeIdentity(name="j", hash="h"),
+        usage=Usage(),
+        wall_s=1.0,
+    )
+    table = Counter((answer.id.partition("|")[0], answer.cause) for answer in result.worst(len(made)))
+    for fault, cause in FAULTS.items():
+        others = {found: n for (planted_fault, found), n in table.items() if planted_fault == fault and found != cause}
+        assert table[fault, cause] >= least * 100, (fault, table[fault, cause], others)
+    counts = {row.cause: row.n for row in result.report().causes}
+    assert counts == {
+        c: n for c in set(FAULTS.values()) - {None} if (n := sum(v for (_, f), v in table.items() if f == c))
+    }
