@@ -311,6 +311,7 @@ def test_an_untestable_claim_counts_as_refuted() -> None:
         (["A > A"], "is not a hypothesis"),
         (["B > A on nope"], "unknown metric 'nope'"),
         ({"H": []}, "the hypothesis 'H' is empty"),
+        (["B > A on some of "], "names no metric"),
     ],
 )
 def test_a_claim_that_cannot_be_read_is_refused(claims: object, message: str) -> None:
@@ -435,3 +436,47 @@ def test_what_a_later_step_claims_has_no_interval_across_0(turned: bool) -> None
     assert 0.0 == (barely.high if turned else barely.low)
     assert "B beats A on ccrs.cc by 3.5 points [0, 7" in " ".join(result.verdict)
     assert 0.1 < abs(sure.high if turned else sure.low)
+
+
+def test_some_metric_is_a_global_test_of_several() -> None:
+    """Its p-value is the smallest of those adjusted for the metrics, not of those of each metric."""
+    values = {QR: (noisy(0), noisy(0.035, seed=1)), CC: (noisy(0, seed=2), noisy(0, seed=3))}
+    sources = {name: system({m: v[i] for m, v in values.items()}) for i, name in enumerate("AB")}
+    terms = ["B != A on some metric", f"B != A on some of {QR}, {CC}", f"B != A on {QR}", "B > A on some metric"]
+    comparison = ragstone.compare(sources, hypotheses={str(i): term for i, term in enumerate(terms)})
+    every, named, alone, better = [h.p_value for h in comparison.hypotheses]
+
+    assert min(metric.pairs[0].p_value for metric in comparison.metrics) == pytest.approx(every, rel=0.2)
+    assert every == named
+    assert 1.2 * alone < every < 2.4 * alone
+    assert better < 0.7 * every
+    assert f"some of {QR}, {CC}" == comparison.hypotheses[0].claims[0].metric
+    assert 1 == len(comparison.hypotheses[0].claims)
+
+
+def test_some_metric_uses_the_direction_of_each() -> None:
+    """A lower score is better for one of them, and worse for the other."""
+    values = {QR: (noisy(0), noisy(0, seed=1)), BAD: (noisy(0.2), noisy(0, seed=1))}
+    sources = {name: system({m: v[i] for m, v in values.items()}) for i, name in enumerate("AB")}
+    better, worse = ragstone.compare(sources, hypotheses=["B > A on some metric", "A > B on some metric"]).hypotheses
+    assert (True, False) == (better.supported, worse.supported)
+
+
+@pytest.mark.slow
+def test_some_metric_is_rarely_supported_without_a_difference() -> None:
+    """Three metrics, equal systems: at most 5% of 400 experiments, with a standard error of 1.1 points."""
+    from ragstone.experiments._compare.align import align
+    from ragstone.experiments._compare.hypotheses import judge_hypotheses
+
+    n_supported = 0
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        sources = {
+            name: system({m: rng.integers(0, 5, 30) / 4 for m in (QR, CC)} | {BAD: (rng.random(30) < 0.9) * 1.0})
+            for name in "AB"
+        }
+        (found,) = judge_hypotheses(
+            align(sources), ["B != A on some metric"], confidence_level=0.95, n_permutations=400, seed=seed
+        )
+        n_supported += found.supported
+    assert 0.05 + 3 * 0.011 >= n_supported / 400

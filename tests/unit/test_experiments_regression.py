@@ -254,6 +254,7 @@ def test_every_candidate_faces_the_baseline(write) -> None:
     [
         ({"margin": 0.0}, "margin must be a finite number above 0"),
         ({"margin": math.nan}, "margin must be a finite number"),
+        ({"margin": 2}, r"margin must be below the range of ccrs\.qr, which is 1, got 2"),
         ({"confidence_level": 0.5}, r"must be above 0\.5 and below 1"),
         ({"metrics": "bleu"}, "no system has outcomes of 'bleu'"),
     ],
@@ -267,6 +268,55 @@ def test_options_out_of_range_are_refused(write, options: dict[str, object], mes
         ragstone.compare([old, new]).check_regression("ccrs.cc")
     with pytest.raises(ConfigurationError, match="unknown baseline 'x'"):
         ragstone.compare([old, new]).check_regression(baseline="x")
+
+
+class TestEquivalence:
+    """Neither a loss nor a gain of the margin."""
+
+    def test_both_limits_decide(self, write) -> None:
+        """The limits are those of both directions, so that order and sign of the systems do not matter."""
+        old, new = write("old", qr=noisy(0, 0, n=400)), write("new", qr=noisy(0.02, 1, n=400))
+        comparison = ragstone.compare({"old": old, "new": new})
+        (gate,) = comparison.check_equivalence(0.05).gates
+        (loss,) = comparison.check_regression(margin=0.05).gates
+        (back,) = comparison.check_equivalence(0.05, baseline="new").gates
+        assert (loss.low, "ok") == (gate.low, gate.state)
+        assert (-gate.high, -gate.low) == pytest.approx((back.low, back.high))
+        assert gate.low < gate.gain < gate.high
+        assert [True, False] == [comparison.check_equivalence(m).ok for m in (gate.high + 1e-6, gate.high)]
+        assert comparison.check_regression(margin=gate.high).ok, "a gain is not a loss"
+        assert loss.high is None
+
+    def test_the_text_names_both_limits(self, write) -> None:
+        """And the rule."""
+        old, new = write("old", qr=noisy(0, 0, n=400)), write("new", qr=noisy(0.02, 1, n=400))
+        check = ragstone.compare([old, new]).check_equivalence(0.05)
+        assert str(check).startswith("baseline old: equivalent on all metrics\n")
+        assert "differs by less than 5 points" in str(check)
+        assert "at most" in str(check)
+        wide = ragstone.compare([old, new]).check_equivalence(0.02)
+        assert "NOT SHOWN: the difference may be 2 points or more" in str(wide)
+        assert wide.to_dict()["equivalence"]
+
+    def test_failed_samples_count_with_their_best_scores_too(self, write) -> None:
+        """A candidate that failed may also be better than it seems."""
+        old, new = write("old", qr=[0.5] * 400), write("new", qr=[0.5] * 360 + [None] * 40)
+        (gate,) = ragstone.compare([old, new]).check_equivalence(0.04).gates
+        assert ("not shown", pytest.approx(-gate.low)) == (gate.state, gate.high)
+        assert gate.high > 0.05
+
+    def test_a_high_score_is_a_loss_if_lower_is_better(self, write, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The gain keeps its meaning, and so do its limits."""
+        from dataclasses import replace
+
+        from ragstone.experiments._compare import align
+
+        old, new = write("old", qr=noisy(0, 0, n=400)), write("new", qr=noisy(0.02, 1, n=400))
+        (higher,) = ragstone.compare([old, new]).check_equivalence(0.05).gates
+        known = align.card_of
+        monkeypatch.setattr(align, "card_of", lambda name: replace(known(name), direction="lower"))
+        (lower,) = ragstone.compare([old, new]).check_equivalence(0.05).gates
+        assert (-higher.high, -higher.low) == pytest.approx((lower.low, lower.high))
 
 
 def test_nothing_of_a_test_framework_is_needed() -> None:

@@ -95,6 +95,14 @@ def compare_command(
             help="Exit with 1 unless the data exclude a loss of this size, such as 0.01 (non-inferiority test).",
         ),
     ] = None,
+    equivalent_within: Annotated[
+        float | None,
+        typer.Option(
+            "--equivalent-within",
+            rich_help_panel=STATISTICS,
+            help="Exit with 1 unless the data exclude a loss and a gain of this size, such as 0.02 (two one-sided tests).",
+        ),
+    ] = None,
     confidence_level: Annotated[
         float,
         typer.Option("--confidence-level", rich_help_panel=STATISTICS, help="Confidence level."),
@@ -152,14 +160,18 @@ def compare_command(
     json_output: JsonOption = False,
 ) -> None:
     """Compare systems on the same samples, or traffic of two periods, and print the significant differences."""
-    gated = fail_if_worse or margin is not None
+    gated = fail_if_worse or margin is not None or equivalent_within is not None
+    if equivalent_within is not None and (fail_if_worse or margin is not None):
+        raise ConfigurationError(
+            "--equivalent-within excludes losses already. Give it without --fail-if-worse and --margin"
+        )
     if gate_metrics is not None and not gated:
         raise ConfigurationError(
             "--gate-metrics requires a gate. Add --fail-if-worse, or --margin for the stricter gate."
         )
     if data is not None and len(data) != len(systems):
         raise ConfigurationError(f"--data is given {len(data)} times for {len(systems)} systems")
-    check_junit(junit, has_gate=gated, gates="--fail-if-worse or --margin")
+    check_junit(junit, has_gate=gated, gates="--fail-if-worse, --margin or --equivalent-within")
     if output is not None:
         check_gate_file(output, ".md")
     with stdin_as_file(systems) as named:
@@ -178,11 +190,12 @@ def compare_command(
             allow_different_judges=allow_different_judges,
             paired=paired,
         )
-        check = (
-            result.check_regression(None if gate_metrics is None else parse_names(gate_metrics), margin=margin)
-            if gated
-            else None
-        )
+        chosen = None if gate_metrics is None else parse_names(gate_metrics)
+        check = None
+        if equivalent_within is not None:
+            check = result.check_equivalence(equivalent_within, chosen)
+        elif gated:
+            check = result.check_regression(chosen, margin=margin)
         samples = {} if data is None else dict(zip(result.systems, map(read_texts, data), strict=True))
         causes = result.causes(samples)
         listing = result.describe_changed(changed, samples) if changed and not json_output else None

@@ -98,6 +98,42 @@ class Comparison:
             seed=self.seed,
         )
 
+    def check_equivalence(
+        self,
+        margin: float | Mapping[str, float],
+        gate_metrics: Sequence[str] | str | None = None,
+        *,
+        baseline: str | None = None,
+    ) -> RegressionCheck:
+        """Check if every other system is equivalent to the baseline: neither a loss nor a gain of the margin or more.
+
+        Two one-sided tests for each metric, which count failed samples with their worst and best scores. `ok` means
+        equivalence on all metrics. If a difference is as large as the margin on any metric, this has a probability of at
+        most 1 - `confidence_level`.
+
+        Args:
+            margin: The smallest difference that matters, in the metric's own units, or one for each metric.
+            gate_metrics: Names or groups to check. Default: all.
+            baseline: A system. Default: the comparison's baseline, or the first system.
+
+        Raises:
+            ConfigurationError: If a system, metric or margin is invalid, or the systems do not share samples.
+
+        Source:
+            Schuirmann 1987 (two one-sided tests). Berger 1982 (all metrics).
+        """
+        _require_paired(self.scores, "a test of equivalence")
+        return check_regression(
+            self.scores,
+            baseline=baseline or self.baseline or self.systems[0],
+            metrics=gate_metrics,
+            margin=margin,
+            equivalence=True,
+            confidence_level=self.confidence_level,
+            n_permutations=self.n_permutations,
+            seed=self.seed,
+        )
+
     def changed(
         self,
         metric: str,
@@ -335,7 +371,8 @@ def compare(
         metrics: Names or groups ("ccrs"). Default: all.
         baseline: Name of a system that all others are compared with, instead of all pairs: fewer pairs, more power.
         hypotheses: Hypotheses stated before looking at the data, by name: {"H1": ["e5 > bm25 on ccrs.qr, ccrs.ir"]}. A
-            hypothesis is supported if all its terms are. P-values are corrected for the number of hypotheses (Holm).
+            hypothesis is supported if all its terms are. "e5 > bm25 on some metric" and "... on some of ccrs.qr, ccrs.ir"
+            state at least one of the metrics (a global test). P-values are corrected for the number of hypotheses (Holm).
         across_metrics: Correct for all metrics together. False corrects for the pairs of each metric separately: without any
             real difference, each metric then has a false one with a probability of up to 1 - `confidence_level`.
         primary: The metric that decides, named before looking at the data. It is tested alone, with more power, and all

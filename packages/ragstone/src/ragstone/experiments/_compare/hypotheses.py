@@ -14,9 +14,12 @@ __all__ = ["Hypotheses", "Hypothesis", "HypothesisTerm", "judge_hypotheses"]
 
 Hypotheses = Mapping[str, str | Sequence[str]] | Sequence[str]
 """Terms by the hypothesis's name, or a sequence of terms, each a separate hypothesis. A term is "B > A" (B is better than A)
-or "B != A", on all metrics, or on some: "B > A on ccrs.qr, ccrs.ir"."""
+or "B != A", on all metrics, or on those that are named: "B > A on ccrs.qr, ccrs.ir". "on some metric" and "on some of ccrs.qr,
+ccrs.ir" state at least one of them."""
 
 _OPERATORS: Final = ("!=", ">")
+_SOME: Final = "some metric"
+_SOME_OF: Final = "some of"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,11 +29,13 @@ class HypothesisTerm:
     system: str
     other: str
     metric: str
+    """The metric, or "some of" several: at least one of them."""
     directed: bool
     """Whether `system` is stated to be better. Otherwise the term states only a difference."""
     p_value: float | None
-    """P-value of this term alone, or None if untestable."""
+    """P-value of this term alone, or None if untestable. For several metrics, that of the largest standardized difference."""
     n: int
+    """Number of samples with a score of both systems, on the metric with the smallest p-value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +76,8 @@ def judge_hypotheses(
         if not parts:
             raise ConfigurationError(f"the hypothesis {name!r} is empty. Give it terms such as {_example(scores)!r}.")
         claims = tuple(
-            _test(metric, scores, pair, directed=directed, n_permutations=n_permutations, seed=seed)
-            for pair, directed, metric in parts
+            _test(metrics, scores, pair, directed=directed, n_permutations=n_permutations, seed=seed)
+            for pair, directed, metrics in parts
         )
         tested.append((name, claims, max(1.0 if c.p_value is None else c.p_value for c in claims)))
     corrected = holm([p for _, _, p in tested], confidence_level=confidence_level)
@@ -82,8 +87,8 @@ def judge_hypotheses(
     )
 
 
-def _read(text: str, scores: AlignedScores) -> list[tuple[tuple[int, int], bool, AlignedMetric]]:
-    """Parse a term. Names of systems may contain operators and blanks, so both sides are matched with known names."""
+def _read(text: str, scores: AlignedScores) -> list[tuple[tuple[int, int], bool, list[AlignedMetric]]]:
+    """Parse a term: pair, direction, and the metrics of which one must differ. Names of systems may contain operators and blanks, so both sides are matched with known names."""
     columns = {name: i for i, name in enumerate(scores.systems)}
     for operator in _OPERATORS:
         pieces = text.split(operator)
@@ -91,20 +96,32 @@ def _read(text: str, scores: AlignedScores) -> list[tuple[tuple[int, int], bool,
             left, right = operator.join(pieces[:cut]).strip(), operator.join(pieces[cut:]).strip()
             for other, metrics in _readings(right):
                 if left in columns and other in columns and left != other:
-                    chosen = scores.metrics if metrics is None else [_metric(m, text, scores) for m in metrics]
-                    return [((columns[left], columns[other]), operator == ">", metric) for metric in chosen]
+                    pair = (columns[left], columns[other])
+                    return [(pair, operator == ">", chosen) for chosen in _chosen(metrics, text, scores)]
     raise ConfigurationError(
         f"{text!r} is not a hypothesis about these systems ({', '.join(map(repr, scores.systems))}). Write "
-        f"{_example(scores)!r} for better, '!=' for different, and append 'on METRIC, METRIC' to select metrics."
+        f"{_example(scores)!r} for better, '!=' for different, and append 'on METRIC, METRIC' or 'on {_SOME}' to select metrics."
     )
 
 
-def _readings(right: str) -> list[tuple[str, list[str] | None]]:
+def _chosen(names: str | None, text: str, scores: AlignedScores) -> list[list[AlignedMetric]]:
+    """Return lists of metrics: of each list, at least one metric must differ."""
+    if names is None:
+        return [[metric] for metric in scores.metrics]
+    if names == _SOME:
+        return [list(scores.metrics)]
+    found = [_metric(name.strip(), text, scores) for name in names.removeprefix(_SOME_OF).split(",") if name.strip()]
+    if not found:
+        raise ConfigurationError(f"the hypothesis {text!r} names no metric. Write 'on METRIC, METRIC' or 'on {_SOME}'")
+    return [found] if names.startswith(_SOME_OF) else [[metric] for metric in found]
+
+
+def _readings(right: str) -> list[tuple[str, str | None]]:
     """Return the possible readings of the right side: a system, or a system and metrics."""
-    readings: list[tuple[str, list[str] | None]] = [(right, None)]
+    readings: list[tuple[str, str | None]] = [(right, None)]
     other, on, metrics = right.rpartition(" on ")
     if on:
-        readings.append((other.strip(), [name.strip() for name in metrics.split(",") if name.strip()]))
+        readings.append((other.strip(), metrics.strip()))
     return readings
 
 
@@ -122,7 +139,7 @@ def _example(scores: AlignedScores) -> str:
 
 
 def _test(
-    metric: AlignedMetric,
+    metrics: Sequence[AlignedMetric],
     scores: AlignedScores,
     pair: tuple[int, int],
     *,
@@ -130,24 +147,23 @@ def _test(
     n_permutations: int,
     seed: int,
 ) -> HypothesisTerm:
-    # The sign makes higher values better for every metric.
-    sign = 1 if metric.higher_is_better else -1
-    ((result,),) = (
-        table.pairs
-        for table in simultaneous_tukey(
-            [sign * metric.values[:, list(pair)]],
-            pairs=[(0, 1)],
-            clusters=scores.clusters,
-            weights=1 / scores.inclusion_probabilities,
-            alternative="greater" if directed else "two-sided",
-            n_resamples=n_permutations,
-            seed=seed,
-        )
+    tables = simultaneous_tukey(
+        # The sign makes higher values better for every metric.
+        [(1 if metric.higher_is_better else -1) * metric.values[:, list(pair)] for metric in metrics],
+        pairs=[(0, 1)],
+        clusters=scores.clusters,
+        weights=1 / scores.inclusion_probabilities,
+        alternative="greater" if directed else "two-sided",
+        n_resamples=n_permutations,
+        seed=seed,
     )
+    # P-values are adjusted for all these metrics, so the smallest one is that of the global test.
+    result = min((table.pairs[0] for table in tables), key=lambda each: 1.0 if each.p_value is None else each.p_value)
+    names = ", ".join(metric.name for metric in metrics)
     return HypothesisTerm(
         system=scores.systems[pair[0]],
         other=scores.systems[pair[1]],
-        metric=metric.name,
+        metric=names if len(metrics) == 1 else f"{_SOME_OF} {names}",
         directed=directed,
         p_value=result.p_value,
         n=result.n,

@@ -54,6 +54,8 @@ class MetricGate:
     """Mean of candidate - baseline, positive if the candidate is better."""
     low: float | None
     """One-sided lower confidence bound of the gain, for the worst scores of failed samples. None if unknown."""
+    high: float | None
+    """One-sided upper confidence bound of the gain, for the best scores of failed samples, if equivalence is tested."""
     p_value: float | None
     """P-value of the randomization test that the candidate is worse. Without a margin, adjusted for all metrics and
     candidates."""
@@ -79,6 +81,8 @@ class RegressionCheck:
     baseline: str
     gates: tuple[MetricGate, ...]
     confidence_level: float
+    equivalence: bool = False
+    """Whether a gain of the margin must be excluded too, so that only equivalent systems pass."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -107,7 +111,7 @@ class RegressionCheck:
                 value="no common score"
                 if g.gain is None
                 else f"gain {format_difference(g.gain, points=g.in_points, sign=True)} (n = {g.n:,})",
-                verdict=_verdict(g),
+                verdict=_verdict(g, equivalence=self.equivalence),
             )
             for g in self.gates
         ]
@@ -116,7 +120,8 @@ class RegressionCheck:
         # `assert_no_regression` names its systems "baseline" and "candidate".
         against = "baseline" if self.baseline == "baseline" else f"baseline {self.baseline}"
         n_bad = sum(not g.ok for g in self.gates)
-        return f"{against}: " + ("no regression found" if self.ok else f"FAILED on {n_bad} of {len(self.gates)}")
+        good = "equivalent on all metrics" if self.equivalence else "no regression found"
+        return f"{against}: " + (good if self.ok else f"FAILED on {n_bad} of {len(self.gates)}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -127,28 +132,36 @@ class RegressionCheck:
         return {
             "baseline": self.baseline,
             "ok": self.ok,
+            "equivalence": self.equivalence,
             "confidence_level": self.confidence_level,
             "gates": gates,
             "notes": list(self.notes),
         }
 
     def __str__(self) -> str:
-        rows = [("metric", "candidate", "gain over the baseline", "at least", "n", "verdict")]
+        most = ["at most"] if self.equivalence else []
+        rows = [("metric", "candidate", "gain over the baseline", "at least", *most, "n", "verdict")]
         rows += [
             (
                 g.metric,
                 g.candidate,
                 "no common score" if g.gain is None else format_difference(g.gain, points=g.in_points, sign=True),
-                "unknown" if g.low is None else format_difference(g.low, points=g.in_points, sign=True),
+                *(
+                    "unknown" if end is None else format_difference(end, points=g.in_points, sign=True)
+                    for end in ([g.low, g.high] if self.equivalence else [g.low])
+                ),
                 str(g.n),
-                _verdict(g),
+                _verdict(g, equivalence=self.equivalence),
             )
             # Failed gates come first.
             for g in sorted(self.gates, key=lambda gate: gate.ok)
         ]
         margins = any(g.margin is not None for g in self.gates)
         rule = (
-            f"A metric passes if the lower {self.confidence_level:.0%} confidence bound of its gain is above minus the margin."
+            f"A metric passes if both one-sided {self.confidence_level:.0%} confidence bounds of its gain are closer to 0 than the "
+            "margin (two one-sided tests)."
+            if self.equivalence
+            else f"A metric passes if the lower {self.confidence_level:.0%} confidence bound of its gain is above minus the margin."
             if margins
             else f"A metric fails if it is significantly worse (confidence level {self.confidence_level:.0%} for all metrics together)."
         )
@@ -174,6 +187,7 @@ def check_regression(
     baseline: str,
     metrics: Sequence[str] | str | None = None,
     margin: float | Mapping[str, float] | None = None,
+    equivalence: bool = False,
     confidence_level: float = 0.95,
     n_permutations: int = 10_000,
     seed: int = 0,
@@ -183,7 +197,8 @@ def check_regression(
     Without a margin, a metric fails if the candidate is significantly worse. The probability that any metric fails although
     none became worse is at most 1 - `confidence_level` (Holm). With a margin, a metric passes only if a loss of the margin or
     more is excluded for any scores of failed samples. Because all metrics must pass, the probability of passing in spite of
-    such a loss on any metric is at most 1 - `confidence_level` without a correction (intersection-union test).
+    such a loss on any metric is at most 1 - `confidence_level` without a correction (intersection-union test). With
+    `equivalence`, a gain of the margin or more must be excluded too (two one-sided tests, Schuirmann 1987).
 
     Raises:
         ConfigurationError: If a system, metric or margin is invalid.
@@ -207,6 +222,7 @@ def check_regression(
             scores,
             (i, at),
             margin=margin[metric.name] if isinstance(margin, Mapping) else margin,
+            equivalence=equivalence,
             confidence_level=confidence_level,
             n_permutations=n_permutations,
             seed=seed,
@@ -222,7 +238,11 @@ def check_regression(
             for gate, p, worse in zip(gates, corrected.adjusted, corrected.rejected, strict=True)
         ]
     return RegressionCheck(
-        baseline=baseline, gates=tuple(gates), confidence_level=confidence_level, notes=(*notes, *scores.notes)
+        baseline=baseline,
+        gates=tuple(gates),
+        confidence_level=confidence_level,
+        equivalence=equivalence,
+        notes=(*notes, *scores.notes),
     )
 
 
@@ -317,6 +337,7 @@ def _gate(
     pair: tuple[int, int],
     *,
     margin: float | None,
+    equivalence: bool,
     confidence_level: float,
     n_permutations: int,
     seed: int,
@@ -325,6 +346,11 @@ def _gate(
 
     if margin is not None and not (math.isfinite(margin) and margin > 0):
         raise ConfigurationError(f"margin must be a finite number above 0, in the metric's own units, got {margin!r}")
+    if margin is not None and margin >= metric.high - metric.low:
+        raise ConfigurationError(
+            f"margin must be below the range of {metric.name}, which is {metric.high - metric.low:g}, got {margin!r}: every "
+            "change would pass. Give it in the metric's own units: 0.02 is two points of a metric from 0 to 1"
+        )
     sign = 1 if metric.higher_is_better else -1
     better = sign * metric.values[:, list(pair)]
     (result,) = simultaneous_tukey(
@@ -341,14 +367,19 @@ def _gate(
     candidates, baselines = metric.states[:, list(pair)].T
     # The scores of failed samples are unknown, so a loss must be excluded for their worst possible scores.
     n_failed, rows, lowest, highest = possible_differences(metric, *pair)
-    worst = lowest if metric.higher_is_better else -highest
+    worst, best = (lowest, highest) if metric.higher_is_better else (-highest, -lowest)
     inclusion = scores.inclusion_probabilities[rows]
     labels = None if scores.clusters is None else [scores.clusters[row] for row in rows]
-    low = _at_least(worst, inclusion, labels, width=metric.high - metric.low, confidence_level=confidence_level)
+    width = metric.high - metric.low
+    low = _at_least(worst, inclusion, labels, width=width, confidence_level=confidence_level)
+    high = None
+    if equivalence:
+        most = _at_least(-best, inclusion, labels, width=width, confidence_level=confidence_level)
+        high = None if most is None else -most
     state: Literal["ok", "not shown", "untestable"] = "ok"
     if not test.n:
         state = "untestable"
-    elif margin is not None and (low is None or low <= -margin):
+    elif margin is not None and (low is None or low <= -margin or (equivalence and (high is None or high >= margin))):
         state = "not shown"
     return MetricGate(
         candidate=scores.systems[pair[0]],
@@ -357,6 +388,7 @@ def _gate(
         n=test.n,
         gain=test.difference,
         low=low,
+        high=high,
         p_value=test.p_value,
         margin=margin,
         n_failed=n_failed,
@@ -402,14 +434,17 @@ def _at_least(
     return estimate.low if estimate is not None and math.isfinite(estimate.low) else None
 
 
-def _verdict(gate: MetricGate) -> str:
+def _verdict(gate: MetricGate, *, equivalence: bool = False) -> str:
+    what, verb = ("difference", "differs by") if equivalence else ("loss", "loses")
     match gate.state:
         case "worse":
             return f"WORSE (p {format_p_value(gate.p_value)})"
         case "not shown":
-            return f"NOT SHOWN: the loss may be {format_difference(gate.margin or 0.0, points=gate.in_points)} or more"
+            return (
+                f"NOT SHOWN: the {what} may be {format_difference(gate.margin or 0.0, points=gate.in_points)} or more"
+            )
         case "untestable":
             return "UNTESTABLE: no sample has a score of both"
     if gate.margin is not None:
-        return f"loses less than {format_difference(gate.margin, points=gate.in_points)}"
+        return f"{verb} less than {format_difference(gate.margin, points=gate.in_points)}"
     return f"not shown to be worse (p {format_p_value(gate.p_value)})"
