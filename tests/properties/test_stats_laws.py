@@ -143,11 +143,11 @@ def test_holm_only_raises_p_values_and_keeps_their_order(p, level):
 @given(p_values, st.floats(0.01, 0.5))
 def test_discriminative_power_is_where_the_curve_crosses_alpha(p, alpha):
     """The curve ascends, and holds every pair."""
-    found = discriminative_power(p, alpha=alpha)
+    found = discriminative_power(p, confidence_level=1 - alpha)
     assert list(found.asl) == sorted(found.asl)
     assert len(p) == found.n_pairs == len(found.asl)
-    assert found.value == sum(q < alpha for q in found.asl) / len(p)
-    assert 0 <= found.value <= discriminative_power(p, alpha=min(0.99, alpha * 1.5)).value <= 1
+    assert found.value == sum(q < (1 - (1 - alpha)) * (1 - 1e-12) for q in found.asl) / len(p)
+    assert 0 <= found.value <= discriminative_power(p, confidence_level=1 - min(0.99, alpha * 1.5)).value <= 1
 
 
 @settings(max_examples=40)

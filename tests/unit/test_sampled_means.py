@@ -50,6 +50,28 @@ def test_validate_metrics_weights_means_and_shares(sampled):
     assert re.search(r"app: requests were sampled with different probabilities", str(report))
 
 
+def test_shares_at_the_ends_of_the_range_are_weighted(tmp_path):
+    """Of 550 requests, the 50 that were always kept have the lowest score, and the 500 others the highest."""
+    path = tmp_path / "ends.jsonl"
+    rows = [
+        {
+            "outcome": "score",
+            "sample_id": f"r{i}",
+            "value": 0.0 if often else 1.0,
+            "method": "x",
+            "inclusion_probability": 1.0 if often else 0.1,
+        }
+        | QR
+        for i in range(100)
+        for often in [i % 2 == 0]
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (found,) = validate_metrics(path).distributions
+    low, high = found.population.at_low, found.population.at_high
+    assert [50 / 550, 500 / 550] == pytest.approx([low.value, high.value])
+    assert ["hajek", "hajek"] == [low.method, high.method]
+
+
 def test_the_command_prints_the_weighted_mean(sampled, capsys):
     """`validate-metrics STORE` prints what `status STORE` prints."""
     meta = _printed(capsys, "validate-metrics", str(sampled), "--json")

@@ -40,7 +40,7 @@ def test_an_empty_family_has_nothing_to_reject():
 
 
 def test_discriminative_power_counts_all_pairs():
-    """Strictly below alpha; what could not be tested is in the denominator, at the end of the curve, and reported."""
+    """Strictly below the significance level; what could not be tested is in the denominator, at the end of the curve, and reported."""
     found = discriminative_power([0.05, 0.049, None, 0.2, math.nan])
     assert (0.2, 1, 5, 2) == (found.value, found.n_significant, found.n_pairs, found.n_untestable)
     assert (0.049, 0.05, 0.2, 1.0, 1.0) == found.asl
@@ -54,7 +54,7 @@ def test_discriminative_power_counts_all_pairs():
         (lambda: holm([0.1], confidence_level=1), "level"),
         (lambda: discriminative_power([]), "at least one pair"),
         (lambda: discriminative_power([2.0]), "2.0"),
-        (lambda: discriminative_power([0.2], alpha=0), "alpha"),
+        (lambda: discriminative_power([0.2], confidence_level=1), "level"),
     ],
 )
 def test_bad_input_is_named(call, match):

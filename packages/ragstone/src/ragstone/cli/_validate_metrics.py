@@ -96,10 +96,6 @@ def validate_metrics_command(
     ] = None,
     metrics: OnlyMetricsOption = None,
     cluster: ClusterOption = "auto",
-    alpha: Annotated[
-        float,
-        typer.Option("--alpha", rich_help_panel=STATISTICS, help="Significance level for the discriminative power."),
-    ] = 0.05,
     confidence_level: LevelOption = 0.95,
     resamples: ResamplesOption = 2000,
     permutations: Annotated[
@@ -135,7 +131,6 @@ def validate_metrics_command(
             fit_weights=fit_weights,
             metrics=None if metrics is None else parse_names(metrics),
             cluster=cluster,
-            alpha=alpha,
             confidence_level=confidence_level,
             n_resamples=resamples,
             n_permutations=permutations,

@@ -5,8 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 __all__ = ["DiscriminativePower", "HolmResult", "discriminative_power", "holm"]
+
+
+_ROUNDING: Final = 1e-12
+"""Tolerance for rounding: 1 - 0.95 is slightly more than 0.05."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,26 +71,26 @@ class DiscriminativePower:
     """Share of the pairs of systems with a significant difference by a metric."""
 
     value: float
-    """Share of the pairs with p < alpha. The denominator includes untestable pairs."""
+    """Share of the pairs with p < 1 - confidence level. The denominator includes untestable pairs."""
     n_significant: int
     n_pairs: int
     n_untestable: int
-    alpha: float
+    confidence_level: float
     asl: tuple[float, ...]
     """Curve of achieved significance levels: all p-values in ascending order, with 1 for untestable pairs. A lower curve
     means a metric that discriminates better."""
 
 
-def discriminative_power(p_values: Sequence[float | None], *, alpha: float = 0.05) -> DiscriminativePower:
+def discriminative_power(p_values: Sequence[float | None], *, confidence_level: float = 0.95) -> DiscriminativePower:
     """Compute the share of the pairs of systems with a significant difference by a metric.
 
     Args:
         p_values: One p-value per pair of systems, corrected for multiple tests (`randomized_tukey`), or None for a pair
             that could not be tested.
-        alpha: Significance level, in (0, 1). A difference is significant if p is below it.
+        confidence_level: Confidence level, in (0, 1). A difference is significant if p is below 1 - `confidence_level`.
 
     Raises:
-        ValueError: If `p_values` is empty, a p-value is outside [0, 1], or `alpha` is outside (0, 1).
+        ValueError: If `p_values` is empty, a p-value is outside [0, 1], or `confidence_level` is outside (0, 1).
 
     Source:
         Sakai 2006, "Evaluating evaluation metrics based on the bootstrap". CCRS, section 4.1.3.
@@ -94,18 +99,17 @@ def discriminative_power(p_values: Sequence[float | None], *, alpha: float = 0.0
         >>> discriminative_power([0.001, 0.2, 0.04]).n_significant
         2
     """
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha must be in (0, 1), got {alpha}")
+    _check_level(confidence_level)
     if not p_values:
         raise ValueError("discriminative power needs at least one pair of systems")
     asl = tuple(sorted(_p_value(p) for p in p_values))
-    n_significant = sum(p < alpha for p in asl)
+    n_significant = sum(p < (1 - confidence_level) * (1 - _ROUNDING) for p in asl)
     return DiscriminativePower(
         value=n_significant / len(asl),
         n_significant=n_significant,
         n_pairs=len(asl),
         n_untestable=sum(p is None or math.isnan(p) for p in p_values),
-        alpha=alpha,
+        confidence_level=confidence_level,
         asl=asl,
     )
 

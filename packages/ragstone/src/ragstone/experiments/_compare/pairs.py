@@ -383,4 +383,4 @@ def standard_error(
 
 def power_of(pairs: Sequence[PairDifference], confidence_level: float) -> DiscriminativePower:
     """Return the share of pairs with a significant difference."""
-    return discriminative_power([pair.p_value for pair in pairs], alpha=1 - confidence_level)
+    return discriminative_power([pair.p_value for pair in pairs], confidence_level=confidence_level)

@@ -73,7 +73,7 @@ class MetricPower:
     n_samples: int
     """Number of samples with scores of at least two systems."""
     n_uncertain: int
-    """Number of pairs whose p-value is within two Monte Carlo errors of alpha: the result may depend on the seed."""
+    """Number of pairs whose p-value is within two Monte Carlo errors of the significance level: the result may depend on the seed."""
     n_permutations: int
 
 
@@ -200,7 +200,7 @@ def powers(
     metrics: Sequence[str],
     *,
     clusters: Clusters | None,
-    alpha: float,
+    confidence_level: float,
     n_permutations: int,
     seed: int,
 ) -> list[MetricPower]:
@@ -218,14 +218,14 @@ def powers(
             shared,
             clusters=None if clusters is None else clusters.of(rows[i] for i in kept),
             n_resamples=n_permutations,
-            confidence_level=1 - alpha,
+            confidence_level=confidence_level,
             seed=seed,
         )
         ps = [pair.p_value for pair in result.pairs]
         results.append(
             MetricPower(
                 metric=metric,
-                power=discriminative_power(ps, alpha=alpha),
+                power=discriminative_power(ps, confidence_level=confidence_level),
                 p_values={
                     f"{columns[pair.first][0]} / {columns[pair.second][0]}": pair.p_value for pair in result.pairs
                 },
@@ -234,7 +234,7 @@ def powers(
                     pair.p_value is not None
                     and pair.mc_error is not None
                     and pair.mc_error > 0
-                    and abs(pair.p_value - alpha) <= 2 * pair.mc_error
+                    and abs(pair.p_value - (1 - confidence_level)) <= 2 * pair.mc_error
                     for pair in result.pairs
                 ),
                 n_permutations=result.n_resamples,

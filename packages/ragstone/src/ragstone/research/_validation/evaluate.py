@@ -33,7 +33,6 @@ def validate_metrics(
     fit_weights: str | os.PathLike[str] | None = None,
     metrics: Sequence[str] | None = None,
     cluster: str | None = AUTO_CLUSTER,
-    alpha: float = 0.05,
     confidence_level: float = 0.95,
     n_resamples: int = 2000,
     n_permutations: int = 10_000,
@@ -63,8 +62,7 @@ def validate_metrics(
         cluster: Key whose equal values make a cluster of samples, such as "session_id": means, shares, correlations and
             the discriminative power then treat whole clusters as independent. "auto" uses `session_id` if at least 5% of the samples share one. None or "none" treats
             samples as independent.
-        alpha: Significance level for the discriminative power.
-        confidence_level: Confidence level of all intervals.
+        confidence_level: Confidence level of all intervals, and of the tests of the discriminative power.
         n_resamples: Number of bootstrap resamples.
         n_permutations: Number of permutations for p-values.
         seed: Seed of all random numbers.
@@ -87,10 +85,8 @@ def validate_metrics(
         >>> report.distributions[0].population.n
         2
     """
-    if not (0 < alpha < 1 and 0 < confidence_level < 1):
-        raise ConfigurationError(
-            f"alpha and confidence_level must be between 0 and 1, got alpha={alpha!r} and confidence_level={confidence_level!r}"
-        )
+    if not 0 < confidence_level < 1:
+        raise ConfigurationError(f"confidence_level must be between 0 and 1, got {confidence_level!r}")
     if n_resamples < 1 or n_permutations < 1 or flip_threshold < 0:
         raise ConfigurationError(
             "n_resamples and n_permutations must be at least 1 and flip_threshold at least 0, got "
@@ -124,7 +120,16 @@ def validate_metrics(
         systems=tuple(system.name for system in read),
         distributions=tuple(distributions(read, chosen, clusters=clusters, confidence_level=confidence_level)),
         correlations=tuple(correlations(read, chosen, clusters=clusters, confidence_level=confidence_level)),
-        powers=tuple(powers(read, chosen, clusters=clusters, alpha=alpha, n_permutations=n_permutations, seed=seed)),
+        powers=tuple(
+            powers(
+                read,
+                chosen,
+                clusters=clusters,
+                confidence_level=confidence_level,
+                n_permutations=n_permutations,
+                seed=seed,
+            )
+        ),
         repeatability=tuple(flips(read, repeated, chosen, threshold=flip_threshold, confidence_level=confidence_level)),
         labels=() if human_labels is None else tuple(agreements(read, chosen, human_labels, options)),
         weights=weights,
@@ -146,7 +151,6 @@ def validate_metrics(
             *_notes(read, chosen, has_clusters=clusters is not None, has_ratings=labels is not None or bool(repeats)),
             *cluster_notes(cluster, clusters, merged, ids, scores),
         ),
-        alpha=alpha,
         confidence_level=confidence_level,
         seed=seed,
     )

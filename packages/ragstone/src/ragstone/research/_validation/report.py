@@ -50,7 +50,6 @@ class MetricValidation:
     weights: WeightFit | None
     """Weights of the CCRS composite, or None if none were requested."""
     notes: tuple[str, ...]
-    alpha: float
     confidence_level: float
     seed: int
 
@@ -205,7 +204,7 @@ def _powers(found: Sequence[MetricPower]) -> str:
     first = found[0]
     text = text_table(rows, titles=titles_of(m.metric for m in found)) + (
         f"\np-values: randomized Tukey HSD, paired, {first.n_permutations:,} permutations, adjusted for all pairs of a metric, "
-        f"significant below {first.power.alpha:g}"
+        f"significant below {1 - first.power.confidence_level:.3g}"
     )
     for m in found:
         if m.n_uncertain:
