@@ -86,6 +86,14 @@ def validate_metrics_command(
             help="Metric, or labels: with three or more systems, how well each metric ranks them as this does (Kendall's tau).",
         ),
     ] = None,
+    pass_at: Annotated[
+        str | None,
+        typer.Option(
+            "--pass-at",
+            metavar="K,...",
+            help="pass@k for these k, from repeated answers: the probability that one of k answers reaches --threshold.",
+        ),
+    ] = None,
     fit_weights: Annotated[
         Path | None,
         typer.Option(
@@ -128,6 +136,7 @@ def validate_metrics_command(
             repeats=by_system if any(name for name, _ in repeats) else [path for _, path in repeats],
             flip_threshold=flip_threshold,
             target=target,
+            pass_at=() if pass_at is None else _numbers(pass_at),
             fit_weights=fit_weights,
             metrics=None if metrics is None else parse_names(metrics),
             cluster=cluster,
@@ -183,3 +192,10 @@ def parse_range(text: str) -> tuple[float, float]:
             f"--label-range must be LOW,HIGH, got {text!r}; for example --label-range 1,5"
         ) from None
     return low, high
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigurationError(f"--pass-at must be K or K,K, got {text!r}; for example --pass-at 1,5") from None

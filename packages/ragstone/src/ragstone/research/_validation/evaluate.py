@@ -12,6 +12,7 @@ from ragstone.experiments import AUTO_CLUSTER, OutcomeSource, SystemOutcomes, ch
 from ragstone.judges import BASELINE_NOTE
 from ragstone.research._validation.describe import correlations, distributions, powers
 from ragstone.research._validation.labels import LabelOptions, agreements, read_labels
+from ragstone.research._validation.passing import pass_rates
 from ragstone.research._validation.ranking import rankings
 from ragstone.research._validation.repeats import flips, read_repeats
 from ragstone.research._validation.report import MetricValidation
@@ -30,6 +31,7 @@ def validate_metrics(
     repeats: Sequence[OutcomeSource] | Mapping[str, Sequence[OutcomeSource]] = (),
     flip_threshold: float = 0.1,
     target: str | None = None,
+    pass_at: Sequence[int] = (),
     fit_weights: str | os.PathLike[str] | None = None,
     metrics: Sequence[str] | None = None,
     cluster: str | None = AUTO_CLUSTER,
@@ -57,6 +59,8 @@ def validate_metrics(
         flip_threshold: Two scores of a sample are a flip if they differ by more than this share of the metric's range.
         target: Metric by which the other metrics' rankings of the systems are checked with Kendall's tau, or "labels" for the
             human labels. Needs at least three systems that answered the same samples.
+        pass_at: Numbers k for pass@k: the probability that at least one of k answers to a question reaches `threshold`, from
+            repeated answers (`evaluate --repeats`, or `repeats`).
         fit_weights: File for weights of the CCRS composite, which are learned from the labels (`ccrs.composite@FILE`).
         metrics: Names or groups. Default: all with outcomes.
         cluster: Key whose equal values make a cluster of samples, such as "session_id": means, shares, correlations and
@@ -133,6 +137,19 @@ def validate_metrics(
         repeatability=tuple(flips(read, repeated, chosen, threshold=flip_threshold, confidence_level=confidence_level)),
         labels=() if human_labels is None else tuple(agreements(read, chosen, human_labels, options)),
         weights=weights,
+        pass_rates=tuple(
+            pass_rates(
+                read,
+                repeated,
+                chosen,
+                sorted(set(pass_at)),
+                threshold=threshold,
+                clusters=clusters,
+                confidence_level=confidence_level,
+            )
+        )
+        if pass_at
+        else (),
         rankings=()
         if target is None
         else tuple(

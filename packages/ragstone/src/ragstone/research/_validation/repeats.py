@@ -11,7 +11,7 @@ from ragstone.experiments import OutcomeSource, SystemOutcomes, read_outcomes
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.stats import FlipRate, flip_rate
 
-__all__ = ["MetricRepeatability", "flips", "read_repeats"]
+__all__ = ["MetricRepeatability", "Repeats", "flips", "read_repeats"]
 
 AnyOutcome = Score | NotApplicable | Failure
 Repeats = dict[str, dict[str, list[AnyOutcome]]]

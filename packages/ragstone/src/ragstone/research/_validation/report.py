@@ -12,6 +12,7 @@ from ragstone.experiments import titles_of
 from ragstone.judges import BASELINE_NOTE
 from ragstone.research._validation.describe import Distribution, MetricPairCorrelation, MetricPower
 from ragstone.research._validation.labels import LabelAgreement
+from ragstone.research._validation.passing import PassRate
 from ragstone.research._validation.ranking import SystemRanking
 from ragstone.research._validation.repeats import MetricRepeatability
 from ragstone.research._validation.weights import WeightFit
@@ -47,6 +48,8 @@ class MetricValidation:
     """Empty without labels."""
     rankings: tuple[SystemRanking, ...]
     """Empty without a target."""
+    pass_rates: tuple[PassRate, ...]
+    """Empty without a k."""
     weights: WeightFit | None
     """Weights of the CCRS composite, or None if none were requested."""
     notes: tuple[str, ...]
@@ -75,6 +78,8 @@ class MetricValidation:
             parts.append(_powers(self.powers))
         if self.rankings:
             parts.append(_rankings(self.rankings, ci))
+        if self.pass_rates:
+            parts.append(_pass_rates(self.pass_rates, ci))
         if self.repeatability:
             parts.append(_flips(self.repeatability, ci))
         if self.labels:
@@ -229,6 +234,25 @@ def _rankings(found: Sequence[SystemRanking], ci: str) -> str:
         text_table(rows, titles=titles_of(r.metric for r in found))
         + f"\ntau: agreement of the rankings of {len(found[0].means)} systems by their means, for these systems and as many "
         "samples. More samples usually increase it."
+    )
+
+
+def _pass_rates(found: Sequence[PassRate], ci: str) -> str:
+    rows = [("pass@k", "system", "k", f"probability {ci}", "threshold", "samples")]
+    rows += [
+        (
+            p.metric,
+            p.system,
+            str(p.k),
+            shown(p.rate),
+            f"{p.threshold:.3g}",
+            f"{0 if p.rate is None else p.rate.n}" + (f" ({p.n_few} with fewer scores)" if p.n_few else ""),
+        )
+        for p in found
+    ]
+    return (
+        text_table(rows, n_keys=3, titles=titles_of(p.metric for p in found))
+        + "\npass@k: probability that at least one of k answers to a question reaches the threshold"
     )
 
 

@@ -1,0 +1,120 @@
+"""pass@k: the probability that at least one of k answers to a question passes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments import Clusters, SystemOutcomes, estimate_mean
+from ragstone.research._validation.repeats import Repeats
+from ragstone.research._validation.sources import probabilities_of
+from ragstone.schema import Score
+from ragstone.stats import Estimate, pass_at_k
+
+__all__ = ["PassRate", "pass_rates"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassRate:
+    """pass@k of one metric's scores of one system."""
+
+    metric: str
+    system: str
+    k: int
+    rate: Estimate | None
+    """Mean of pass@k over samples, or None if no sample has at least k scores."""
+    threshold: float
+    """Score from which an answer passes (or up to which, if lower values are better)."""
+    n_few: int
+    """Number of samples with fewer than k scores. They are excluded."""
+
+
+def pass_rates(
+    systems: Sequence[SystemOutcomes],
+    collected: Mapping[str, Repeats],
+    metrics: Sequence[str],
+    ks: Sequence[int],
+    *,
+    threshold: float | None,
+    clusters: Clusters | None,
+    confidence_level: float,
+) -> list[PassRate]:
+    """Compute pass@k from the scores of repeated answers: `evaluate --repeats`, or other files of the same samples.
+
+    Args:
+        systems: The systems.
+        collected: All outcomes by system.
+        metrics: The metrics.
+        ks: Numbers of answers.
+        threshold: Score from which an answer passes. None: the middle of the metric's range.
+        clusters: Clusters of samples, or None.
+        confidence_level: Confidence level of the intervals.
+
+    Raises:
+        ConfigurationError: If a k is below 1, or a metric without a bounded range needs a threshold.
+        DataError: If no sample has as many scores as the smallest k.
+    """
+    if wrong := [k for k in ks if k < 1]:
+        raise ConfigurationError(f"pass_at must be 1 or more, got {wrong[0]!r}")
+    found = []
+    for metric in metrics:
+        for system in systems:
+            if metric not in system.outcomes:
+                continue
+            low, high = system.range_of(metric)
+            if threshold is None and not math.isfinite(high - low):
+                raise ConfigurationError(
+                    f"{metric} does not have a bounded range. Set threshold (--threshold) for pass@k"
+                )
+            limit = (low + high) / 2 if threshold is None else threshold
+            card = system.cards.get(metric)
+            sign = -1 if card is not None and card.direction == "lower" else 1
+            values = {id_: _values(several) for id_, several in collected[system.name].get(metric, {}).items()}
+            counts = {id_: (len(of), sum(sign * v >= sign * limit for v in of)) for id_, of in values.items() if of}
+            found += [
+                _rate(metric, system, k, counts, limit, clusters=clusters, confidence_level=confidence_level)
+                for k in ks
+            ]
+    if all(one.rate is None for one in found):
+        raise DataError(
+            f"pass@{min(ks)} needs at least {min(ks)} scored answers of one sample. Evaluate with --repeats, or pass more "
+            "outcomes of the same samples with --repeat"
+        )
+    return found
+
+
+def _rate(
+    metric: str,
+    system: SystemOutcomes,
+    k: int,
+    counts: Mapping[str, tuple[int, int]],
+    limit: float,
+    *,
+    clusters: Clusters | None,
+    confidence_level: float,
+) -> PassRate:
+    ids = [id_ for id_, (n, _) in counts.items() if n >= k]
+    rates = [pass_at_k(*counts[id_], k) for id_ in ids]
+    rate = estimate_mean(
+        rates,
+        low=0.0,
+        high=1.0,
+        probabilities=probabilities_of(system, ids),
+        clusters=None if clusters is None else clusters.of(ids),
+        confidence_level=confidence_level,
+    )
+    return PassRate(metric=metric, system=system.name, k=k, rate=rate, threshold=limit, n_few=len(counts) - len(ids))
+
+
+def _values(outcomes: Sequence[object]) -> list[float]:
+    """Return the scores of all answers, also those that an outcome merges (`evaluate --repeats`)."""
+    values: list[float] = []
+    for outcome in outcomes:
+        if not isinstance(outcome, Score):
+            continue
+        merged = outcome.details.get("repeats") if outcome.method == "mean_of_repeats" else None
+        several = merged if isinstance(merged, list | tuple) else [outcome.value]
+        values += [float(value) for value in several if isinstance(value, int | float)]
+    return values
