@@ -84,7 +84,7 @@ def mean_interval(
         >>> mean_interval([1.0, 1.0, 0.0, 1.0]).method
         'wilson'
         >>> round(mean_interval([1.0, 0.8, 0.9, 1.0], side="lower").low, 2)
-        0.52
+        0.43
     """
     x = _checked(values, low, high, confidence_level, side)
     tail = (1 - confidence_level) / (2 if side == "two-sided" else 1)
