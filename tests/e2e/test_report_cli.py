@@ -93,6 +93,10 @@ def test_changes_against_a_baseline(files: tuple[Path, Path], tmp_path: Path) ->
         turned = json.loads(run_command("report", *given, *arguments, "--json").stdout)
         assert ["o", "new"] == turned["changes"]["systems"]
         assert 6 == len(turned["changes"]["lost_ids"])
+        printed = run_command("report", *given, *arguments, "--data", data).stdout
+        assert f"ragstone traces {outcomes} " in next(x for x in printed.splitlines() if x.startswith("one answer"))
+    named = run_command("report", f"x={outcomes}", f"base={better}", "--baseline", "base", "--data", data).stdout
+    assert f"ragstone traces {outcomes} " in next(x for x in named.splitlines() if x.startswith("one answer"))
 
 
 def test_compare_counts_causes(files: tuple[Path, Path]) -> None:

@@ -156,7 +156,7 @@ def report_command(
     if json_output:
         print_json(view.to_dict() | gate)
     else:
-        steps = _next_steps(sources, baseline, data or [], view)
+        steps = _next_steps(sources, baseline, data or [], view, systems, files.get(systems.name))
         print_lines(ReportText(view, **terminal_options()).lines(next_steps=steps))
         _print_check(check)
     exit_if_failed(check)
@@ -251,13 +251,19 @@ def parse_targets(texts: list[str]) -> dict[str, float]:
 
 
 def _next_steps(
-    sources: Sequence[str], baseline: str | None, data: Sequence[str], view: ReportView
+    sources: Sequence[str],
+    baseline: str | None,
+    data: Sequence[str],
+    view: ReportView,
+    systems: _Systems,
+    data_of_reported: str | None,
 ) -> list[tuple[str, str]]:
     """Return commands that show more of the same source."""
-    position = -1 if baseline != sources[-1] else -2
-    _, path = parse_named_file(sources[position] if len(sources) > 1 else sources[0])
+    # A baseline that is not one of the sources comes first in the order.
+    position = systems.order.index(systems.name) - (len(systems.order) - len(sources))
+    _, path = parse_named_file(sources[position])
     shown = path if not is_database_url(path) else "STORE"
-    texts = f" --data {data[position if len(data) > 1 else 0]}" if data else ""
+    texts = f" --data {data_of_reported}" if data_of_reported else ""
     steps = []
     if view.worst:
         steps.append(("one answer", f"ragstone traces {shown} {view.worst[0].id}{texts}"))
