@@ -97,6 +97,8 @@ def test_planted_values_are_in_the_intervals(planted):
     assert shuffled.low < REVERSED * 2 / 5 < shuffled.high
     # The SD of one reply is the planted noise, and the mean over people is not that of the judge alone.
     assert 3.0 == pytest.approx(report.repeats.spread, rel=0.25)
+    # Two replies differ by more than 10 points, 2.4 standard deviations, in 2% of cases.
+    assert (10, True) == (report.repeats.threshold, report.repeats.pairs.value < 0.15)
     true = np.mean([value > 50 for value in world.true])
     assert abs(report.agreement.human_mean.judge_mean - true) > 0.03
     mean = report.agreement.human_mean
@@ -169,7 +171,9 @@ def test_sentences_are_computed_from_the_numbers(planted):
     assert "agreement with people is substantial (kappa 0.7" in findings
     assert "passages in reversed order change the mean by -" in findings
     assert "all CCRS ratings in one call need 50 calls instead of 50" in findings
-    assert "with 100 questions and the same wording for both systems" in findings
+    parts = [report.variance.component(*names).variance.value for names in (("question", "wording"), ("repeat",))]
+    noise = 1.96 * (2 * sum(parts) / 100) ** 0.5
+    assert f"same wording for both systems, the judge's own variation adds up to {noise:.1f} points" in findings
     assert f"{report.repeats.pairs.value:.0%} [" in findings
     assert card.findings() == tuple(card.to_dict()["findings"])
 

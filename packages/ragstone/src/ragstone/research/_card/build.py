@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -15,10 +14,9 @@ from ragstone.research._card.model import ConditionEffect, JudgeReport, MetricRe
 from ragstone.research._card.plan import FUSED, CardPlan
 from ragstone.research._card.report import JudgeCard
 from ragstone.research._card.wordings import WORDINGS_HASH
-from ragstone.research._validation.labels import Label, LabelAgreement, LabelOptions, agreements
+from ragstone.research._validation.labels import Label, LabelAgreement, LabelOptions, agreements, estimate_difference
 from ragstone.schema import Failure, Usage
 from ragstone.stats import (
-    Estimate,
     VarianceSplit,
     bootstrap_spearman,
     flip_rate,
@@ -34,8 +32,6 @@ _POINTS: Final = 100.0
 """Differences are stated in points: hundredths of the metric's range."""
 _SAME: Final = 1e-9
 """Difference of equal scores, by rounding."""
-_MIN_CHANGED: Final = 10
-"""Minimum number of changed scores for Student's t."""
 
 
 def build_card(plan: CardPlan, scored: Scored, options: LabelOptions, *, flip_threshold: float) -> JudgeCard:
@@ -158,7 +154,7 @@ class _Table:
         labels = [label for label in self.plan.labels if label.sample_id in set(both)] if has_people else []
         return ConditionEffect(
             condition=run.name,
-            difference=self._difference(differences),
+            difference=estimate_difference(differences, bound=_POINTS, confidence_level=level),
             changed=mean_interval(flips, confidence_level=level),
             correlation=bootstrap_spearman(
                 [[value] for value in before],
@@ -173,16 +169,6 @@ class _Table:
             people=self._agreement(run, name, _as_labels_of(labels, card.name, name), like=card.name),
             people_usual=self._agreement(Run(), card.name, labels, like=card.name),
         )
-
-    def _difference(self, differences: Sequence[float]) -> Estimate:
-        """Estimate the mean of paired differences, in points.
-
-        With enough different scores the interval is Student's. Rare changes do not show their variance, so with fewer it is
-        that of a mean in a known range.
-        """
-        n_changed = sum(abs(difference) > _SAME for difference in differences)
-        bound = math.inf if n_changed >= _MIN_CHANGED and max(differences) > min(differences) else _POINTS
-        return mean_interval(differences, low=-bound, high=bound, confidence_level=self._options.confidence_level)
 
     def _agreement(
         self, run: Run, metric: str, labels: Iterable[Label], *, like: str | None = None

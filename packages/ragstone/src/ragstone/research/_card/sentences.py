@@ -13,6 +13,8 @@ from ragstone.stats import Estimate, VarianceSplit, landis_koch
 __all__ = ["findings_of", "points", "wording_shift"]
 
 _Z: Final = 1.96
+_SHOWN: Final = 0.05
+"""Smallest number of points that is not printed as 0.0."""
 _COMPARED: Final = 100
 """Number of questions for which the noise of a comparison is stated."""
 
@@ -74,7 +76,7 @@ def _about(metric: MetricReport) -> Iterator[str]:
             )
         else:
             yield f"{n} wordings of the same task have about the same mean (a shift above {limit} points is excluded)"
-    if (noise := _noise(metric)) is not None:
+    if (noise := _noise(metric)) is not None and noise >= _SHOWN:
         yield (
             f"with {_COMPARED} questions and the same wording for both systems, the judge's own variation adds up to {noise:.1f} "
             "points to a difference (95%)"

@@ -30,7 +30,7 @@ from ragstone.stats import (
     prediction_powered_mean,
 )
 
-__all__ = ["Label", "LabelAgreement", "LabelOptions", "agreements", "read_labels"]
+__all__ = ["Label", "LabelAgreement", "LabelOptions", "agreements", "estimate_difference", "read_labels"]
 
 _LARGEST: Final = 1e100
 """Maximum absolute label: squares and sums of larger values overflow."""
@@ -155,6 +155,10 @@ def _number(cell: Any, position: int) -> float | None:
 _MOST_CATEGORIES: Final = 11
 """Maximum number of distinct labels of a categorical scale (0 to 10). More labels are a continuous scale."""
 _FEW_LABELS: Final = 30
+_SAME: Final = 1e-9
+"""Difference of equal scores by rounding, as a share of the range."""
+_MIN_DIFFERENT: Final = 10
+"""Minimum number of differences other than 0 for Student's t."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,11 +324,22 @@ def _bias(people: Sequence[float], judge: Sequence[float], scale: _Scale, option
     """Estimate the mean difference judge - people."""
     if not people:
         return None
-    width = scale.scores[1] - scale.scores[0]
-    # Scores of a metric without bounds can be outside of the labels' range.
-    width = max(width, *(abs(j - p) for j, p in zip(judge, people, strict=True)))
     differences = [j - p for j, p in zip(judge, people, strict=True)]
-    return mean_interval(differences, low=-width, high=width, confidence_level=options.confidence_level)
+    # Scores of a metric without bounds can be outside of the labels' range.
+    bound = max(scale.scores[1] - scale.scores[0], *map(abs, differences))
+    return estimate_difference(differences, bound=bound, confidence_level=options.confidence_level)
+
+
+def estimate_difference(differences: Sequence[float], *, bound: float, confidence_level: float) -> Estimate:
+    """Estimate the mean of paired differences in [-bound, bound].
+
+    With enough differences other than 0 the interval is Student's. A few rare ones do not show their variance, so with fewer it
+    is that of a mean in a known range.
+    """
+    n_different = sum(abs(difference) > _SAME * bound for difference in differences)
+    is_bounded = n_different < _MIN_DIFFERENT or max(differences) == min(differences)
+    limit = bound if is_bounded else math.inf
+    return mean_interval(differences, low=-limit, high=limit, confidence_level=confidence_level)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
