@@ -97,21 +97,23 @@ _PARAPHRASES: Final[dict[str, tuple[str, str]]] = {
             "Write each as one short sentence with one fact that can be checked without the rest of the text. Replace pronouns by "
             "names, and add from the query what the text takes for granted.\n"
             "Include wrong statements. Do not add anything. Leave out opinions, advice, questions, greetings, and remarks that "
-            "something is unknown. The list may be empty.\n"
+            "something is unknown. The list may be empty. Keep the language of the text.\n"
             "A block 'before' is only context. Do not list its statements."
         ),
         (
             "Which facts does the text state? Return every fact as its own short sentence that a reader understands and can check "
             "without seeing the text or the query. Use names instead of pronouns.\n"
             "Return facts whether or not they are true, and no fact that the text does not state. An opinion, advice, a question, "
-            "a greeting or 'I do not know' is not a fact. If the text does not state any, return an empty list.\n"
+            "a greeting or 'I do not know' is not a fact. If the text does not state any, return an empty list. "
+            "Do not translate.\n"
             "If there is a block 'before', use it to understand the text, and do not return its facts."
         ),
     ),
     "entailment_passages": (
         (
             "Task: decide for each numbered claim if the evidence supports it.\n"
-            "Give 1 if the whole claim is stated in the evidence or follows from one or more of its parts. The words may differ.\n"
+            "Give 1 if the whole claim is stated in the evidence or follows from one or more of its parts. Words and "
+            "language may differ.\n"
             "Give 0 if the evidence contradicts the claim, does not mention it, or supports only a part of it.\n"
             "Use only the evidence, not your own knowledge. Decide about each claim separately."
         ),
@@ -139,25 +141,25 @@ _PARAPHRASES: Final[dict[str, tuple[str, str]]] = {
     "answer_questions_three": (
         (
             "Task: write 3 different questions that the response answers exactly as it is. Each question asks for the main content "
-            "of the response in its own words, and uses only information from the response.\n"
+            "of the response in its own words, and uses only information from the response and its language.\n"
             "If the response does not answer anything (it refuses, asks back, or does not know), return an empty list."
         ),
         (
             "Imagine that you see only the response. Which 3 questions could it be the answer to? Ask for its main subject, each "
             "time in a different form, and do not add information.\n"
-            "Return an empty list if the response is evasive or says that the answer is unknown."
+            "Do not translate. Return an empty list if the response is evasive or says that the answer is unknown."
         ),
     ),
     "answer_questions_one": (
         (
             "Task: write the single question that the complete response answers. It must ask for everything in the response and "
-            "for nothing else, and use only information from the response.\n"
+            "for nothing else, and use only information from the response and its language.\n"
             "If the response does not answer anything (it refuses or does not know), return an empty list."
         ),
         (
             "Imagine that you see only the response. Which one question is it the full answer to? No part of the response may be "
             "superfluous, and none may be missing.\n"
-            "Return an empty list if the response is evasive or says that the answer is unknown."
+            "Do not translate. Return an empty list if the response is evasive or says that the answer is unknown."
         ),
     ),
     "question_equivalence": (
@@ -179,34 +181,37 @@ _PARAPHRASES: Final[dict[str, tuple[str, str]]] = {
             "Task: check if the passage contributes to the reference, which is the correct answer to the query. If the reference has "
             "several parts, one of them is sufficient.\n"
             "Give 1 if the passage contains a statement of the reference, or a fact that leads to it.\n"
-            "Give 0 if it does not. A common subject or common words are not sufficient."
+            "Give 0 if it does not. A common subject or common words are not sufficient. Do not give other numbers."
         ),
         (
             "Could a person use this passage to find at least a part of the reference (the correct answer to the query, or one of "
             "several)?\n"
-            "A statement of the reference or a step to it in the passage is 1. Only a shared subject, names or words is 0."
+            "A statement of the reference or a step to it in the passage is 1. Only a shared subject, names or words is 0. "
+            "Other numbers are not allowed."
         ),
     ),
     "useful_response": (
         (
             "Task: check if the passage contributed to the response, which answers the query.\n"
             "Give 1 if the passage contains a statement of the response, or a fact that leads to it.\n"
-            "Give 0 if it does not. A common subject or common words are not sufficient."
+            "Give 0 if it does not. A common subject or common words are not sufficient. Do not give other numbers."
         ),
         (
             "Could a person have used this passage to write at least a part of the response to the query?\n"
-            "A statement of the response or a step to it in the passage is 1. Only a shared subject, names or words is 0."
+            "A statement of the response or a step to it in the passage is 1. Only a shared subject, names or words is 0. "
+            "Other numbers are not allowed."
         ),
     ),
     "useful_query": (
         (
             "Task: check if the passage contributes to an answer to the query.\n"
             "Give 1 if the passage contains the answer, a part of it, or a fact that leads to it.\n"
-            "Give 0 if it does not. A common subject or common words are not sufficient."
+            "Give 0 if it does not. A common subject or common words are not sufficient. Do not give other numbers."
         ),
         (
             "Could a person use this passage to answer at least a part of the query?\n"
-            "The answer, a part of it or a step to it in the passage is 1. Only a shared subject, names or words is 0."
+            "The answer, a part of it or a step to it in the passage is 1. Only a shared subject, names or words is 0. "
+            "Other numbers are not allowed."
         ),
     ),
     "relevance_reference": (
@@ -215,12 +220,12 @@ _PARAPHRASES: Final[dict[str, tuple[str, str]]] = {
             "the reference has several parts, each is a correct answer, and one is sufficient.\n"
             "Give 1 if the passage states this answer, or the answer follows from the passage alone.\n"
             "Give 0 otherwise, also if the passage contains only a part of the answer or has the same subject.\n"
-            "Give a number between them only if you cannot decide."
+            "Do not give other numbers. Give 0 if you are not sure."
         ),
         (
             "Is this passage alone sufficient to arrive at the answer that the reference gives (or at one of several answers)?\n"
-            "Sufficient, in whatever words, is 1. A part of the answer, or only the same subject, names or words, is 0. Use other "
-            "numbers only if it is undecidable."
+            "Sufficient, in whatever words, is 1. A part of the answer, or only the same subject, names or words, is 0, also in "
+            "case of doubt. Other numbers are not allowed."
         ),
     ),
     "relevance_query": (
@@ -228,12 +233,12 @@ _PARAPHRASES: Final[dict[str, tuple[str, str]]] = {
             "Task: suppose that a person reads only this passage. Check if this person could answer the query.\n"
             "Give 1 if the passage contains everything that the answer needs.\n"
             "Give 0 otherwise, also if the passage contains only a part of the answer or has the same subject.\n"
-            "Give a number between them only if you cannot decide."
+            "Do not give other numbers. Give 0 if you are not sure."
         ),
         (
             "Is this passage alone sufficient to answer the query?\n"
-            "Sufficient is 1. A part of an answer, or only the same subject, names or words, is 0. Use other numbers only if it is "
-            "undecidable."
+            "Sufficient is 1. A part of an answer, or only the same subject, names or words, is 0, also in case of "
+            "doubt. Other numbers are not allowed."
         ),
     ),
     "sentence_relevance": (
@@ -253,28 +258,28 @@ _PARAPHRASES: Final[dict[str, tuple[str, str]]] = {
             "Task: write at most 10 questions that cover all important content of the reference. The reference must answer each of "
             "them.\n"
             "Every question asks for a different single fact, is understandable without the reference (names instead of pronouns), "
-            "and does not reveal its answer.\n"
+            "does not reveal its answer, and is in the language of the reference.\n"
             "Prefer few questions without overlap. One question may be sufficient for a short reference."
         ),
         (
             "Which questions, 10 at most, would test if a person knows everything important in the reference? The reference must "
             "contain each answer.\n"
             "Ask for one thing per question and for each thing once. A person who has not read the reference must understand the "
-            "question, and the question must not give away the answer. Do not pad the list."
+            "question, and the question must not give away the answer. Do not translate, and do not pad the list."
         ),
     ),
     "sub_questions_query": (
         (
             "Task: write at most 10 questions that a complete answer to the query must cover.\n"
             "Every question asks for a different single fact that the person with this query wants to know, and is understandable "
-            "without the query. Do not go beyond the query.\n"
+            "without the query. Do not go beyond the query, and keep its language.\n"
             "Prefer few questions without overlap. For a simple query, one question (the query itself) may be sufficient."
         ),
         (
             "Into which questions, 10 at most, can the query be divided, so that answering all of them answers the query "
             "completely?\n"
             "Ask for one thing per question and for each thing once. A person who has not seen the query must understand the "
-            "question. Do not ask for anything that the query does not ask for, and do not pad the list."
+            "question. Do not ask for anything that the query does not ask for. Do not translate, and do not pad the list."
         ),
     ),
     "answerability": (
