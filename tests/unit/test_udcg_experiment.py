@@ -330,6 +330,22 @@ def test_results_as_text_and_json(tmp_path, monkeypatch):
     assert 0 == saved["settings"]["seed"]
 
 
+def test_labels_of_one_question_are_not_independent(tmp_path):
+    """A judge that reverses all labels of a tenth of the questions: 600 labels say no more than 60."""
+    rows = questions(60, gold=5, hard=5, weak=0, order="gold hard")
+
+    def reversed_questions(prompt):
+        return float((" gold " in prompt.fields["passage"]) != (chance("whole", prompt.fields["query"]) < 0.1))
+
+    judge = FakeJudge(reversed_questions, name="first")
+    result = run(tmp_path, rows, reader_of(by_utility), parts="judges", k=10, judge=judge)
+    (row,) = rows_by(result.tables[0], "raters").values()
+    assert holds(row["kappa"], 0.8)
+    # 0.1 if the labels were independent.
+    assert row["kappa"].high - row["kappa"].low > 0.2
+    assert row["equal"].high - row["equal"].low > 0.1
+
+
 def test_judges_that_always_agree_on_one_label(tmp_path):
     """Chance agrees as well, so kappa is undefined and the share of equal labels is not."""
     rows = questions(10, gold=2, hard=0, weak=3, order="weak gold")
