@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,41 @@ def test_silent_accessible_and_not_wider_than_the_window(opened: Any, report: Pa
     page.locator("#rows a").first.click()
     page.wait_for_selector("dialog[open]")
     assert [] == [v["id"] for v in Axe().run(page).response["violations"]]
+
+
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of 60 questions against a baseline of which a quarter is wrong."""
+    before = experiment(60)
+    after = tuple(
+        outcome.model_copy(update={"value": 0.9, "details": {"em": 0.0, "judge": 0.9 if n % 14 else 0.1}})
+        if outcome.metric == "ccrs.ac"
+        else outcome
+        for n, outcome in enumerate(before.outcomes)
+    )
+    path = tmp_path_factory.mktemp("changes") / "report.html"
+    replace(before, outcomes=after).report(path, baseline=before)
+    return path
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_changes_are_accessible_and_lead_to_answers(opened: Any, changed: Path, width: int, scheme: str) -> None:
+    """No violation, no horizontal scrolling; a lost question opens its answer, and the table lists all of them."""
+    window = opened(changed, width=width, color_scheme=scheme).ready()
+    page = window.page
+    assert [] == window.messages
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert [] == [v["id"] for v in Axe().run(page).response["violations"]]
+    lost = page.locator("table.changed").first.locator("tbody a")
+    question = lost.first.inner_text()
+    lost.first.click()
+    page.wait_for_selector("dialog[open]")
+    assert question in page.locator("dialog").inner_text()
+    page.keyboard.press("Escape")
+    page.locator("#cause").select_option(label="lost against baseline")
+    n_lost = int(page.locator("#found").inner_text().split(" of ")[0])
+    assert n_lost >= lost.count() > 0
+    assert f"{n_lost} are wrong now" in page.locator("#changes").inner_text()
 
 
 def test_search_filter_and_dialog_with_the_keyboard(opened: Any, report: Path) -> None:
