@@ -463,3 +463,16 @@ def test_topicality_warns(written):
     assert found.contrast.first.mean.low < 0.6
     with pytest.raises(ConfigurationError, match="level"):
         topicality(a, b, confidence_level=1)
+
+
+def test_topicality_shows_how_standard_errors_converge(written):
+    """On request, one row for each metric and query set, and in JSON always."""
+    paths = [written(name, {"vera.answer_relevance": noisy(seed)}) for seed, name in enumerate(("in", "out"))]
+    report = topicality(*paths, n_resamples=600, convergence=True)
+    assert "SE by resamples B" in str(report)
+    errors = report.metrics[0].contrast.second.standard_errors
+    assert [50, 100, 200, 500, 600] == list(errors)
+    assert f"{errors[50]:.4f}" in str(report)
+    assert "SE by resamples B" not in str(topicality(*paths, n_resamples=600))
+    plain = json.loads(json.dumps(report.to_dict()))
+    assert errors[50] == plain["metrics"][0]["contrast"]["second"]["standard_errors"]["50"]

@@ -100,3 +100,15 @@ def test_bad_input_is_refused(arguments, options):
     """Nothing to compare, no number, no bootstrap."""
     with pytest.raises(ValueError, match="at least"):
         compare_groups(*arguments, **options)
+
+
+def test_standard_errors_by_number_of_resamples():
+    """Those of the first B resamples, as a run with B resamples has them; the last is that of all."""
+    first, second = [0.1 * (i % 11) for i in range(40)], [0.05 * (i % 7) for i in range(30)]
+    full = compare_groups(first, second, n_resamples=1500)
+    assert [50, 100, 200, 500, 1000, 1500] == list(full.first.standard_errors)
+    assert full.first.standard_error == full.first.standard_errors[1500]
+    exact = (sum((x - 0.1 * 195 / 40) ** 2 for x in first) / 40**2) ** 0.5
+    assert abs(full.first.standard_errors[1500] - exact) < 0.1 * exact
+    assert len(set(full.second.standard_errors.values())) > 3
+    assert [2] == list(compare_groups(first, second, n_resamples=2).first.standard_errors)

@@ -160,6 +160,14 @@ def topicality_command(
         int, typer.Option("--resamples", min=2, rich_help_panel=STATISTICS, help="Number of bootstrap resamples.")
     ] = 10_000,
     seed: SeedOption = 0,
+    convergence: Annotated[
+        bool,
+        typer.Option(
+            "--convergence",
+            rich_help_panel=STATISTICS,
+            help="Show the standard errors for increasing numbers of bootstrap resamples.",
+        ),
+    ] = False,
     json_output: JsonOption = False,
 ) -> None:
     """Check if a repository is about a domain, from in-domain and out-of-domain queries."""
@@ -172,6 +180,7 @@ def topicality_command(
         confidence_level=confidence_level,
         n_resamples=resamples,
         seed=seed,
+        convergence=convergence,
     )
     if json_output:
         print_json(report.to_dict())

@@ -72,6 +72,8 @@ class TopicalityReport:
     """Confidence level of each mean, and of all differences together: each of k informative metrics has 1 - (1 - level) / k."""
     n_resamples: int
     seed: int
+    convergence: bool = False
+    """Whether the text shows the standard errors by number of resamples."""
     notes: tuple[str, ...] = ()
 
     def verdict(self) -> str:
@@ -101,6 +103,23 @@ class TopicalityReport:
             )
         return (
             f"no significant difference on any of {of}: these queries do not show if the repository is about the domain"
+        )
+
+    def _convergence(self) -> str:
+        """Return the table of standard errors by number of resamples."""
+        rows: list[tuple[str, ...]] = []
+        for m in self.metrics:
+            if m.contrast is None:
+                continue
+            for name, side in ((self.in_domain, m.contrast.first), (self.out_of_domain, m.contrast.second)):
+                if not rows:
+                    rows.append(("SE by resamples B", "query set", *(f"{size:,}" for size in side.standard_errors)))
+                rows.append((m.metric, name, *(f"{error:.4f}" for error in side.standard_errors.values())))
+        if not rows:
+            return "no standard errors, because no metric has scores on both query sets"
+        return (
+            text_table(rows, n_keys=2)
+            + "\nWith B resamples, the standard error itself has a relative error of about 1 / sqrt(2 B): 10% with 50, 1% with 5,000."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -136,6 +155,8 @@ class TopicalityReport:
         lines = [self.verdict(), "", text_table(rows, n_keys=2), ""]
         if len(differences) > 1:
             lines += [text_table(differences), ""]
+        if self.convergence:
+            lines += [self._convergence(), ""]
         lines += [
             f"CI: {self.confidence_level:.0%} for each mean, {self.confidence_level:.0%} for all differences together",
             f"SE: standard error of the mean by bootstrap, {self.n_resamples:,} resamples (decreases with more queries). SD: standard deviation of the scores",
@@ -158,6 +179,7 @@ def topicality(
     confidence_level: float = 0.95,
     n_resamples: int = 10_000,
     seed: int = 0,
+    convergence: bool = False,
 ) -> TopicalityReport:
     """Compare in-domain with out-of-domain queries, both answered from the same repository.
 
@@ -177,6 +199,7 @@ def topicality(
         confidence_level: Simultaneous confidence level of all differences of the verdict, in (0, 1).
         n_resamples: Number of bootstrap resamples.
         seed: Seed of the random numbers.
+        convergence: Whether the report shows how the standard errors converge with the number of resamples.
 
     Raises:
         ConfigurationError: If a file does not exist or an option is out of range.
@@ -226,6 +249,7 @@ def topicality(
         confidence_level=confidence_level,
         n_resamples=n_resamples,
         seed=seed,
+        convergence=convergence,
         notes=tuple(_notes(inside, outside, chosen)),
     )
 

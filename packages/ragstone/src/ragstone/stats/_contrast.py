@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +17,8 @@ __all__ = ["GroupDifference", "GroupMean", "compare_groups"]
 
 _CELLS: Final = 1_000_000
 """Resamples times items per batch (8 MB per table)."""
+_SIZES: Final = (50, 100, 200, 500, 1000, 2000, 5000, 10_000)
+"""Numbers of resamples for which standard errors are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,8 @@ class GroupMean:
     """Standard deviation of the scores, which does not shrink with more items. None for a single item."""
     standard_error: float
     """Standard deviation of the mean over resamples, which shrinks with more items."""
+    standard_errors: Mapping[int, float]
+    """The same from the first B resamples, by B: it converges, but does not shrink, with more resamples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,10 +114,15 @@ def compare_groups(
     table = np.concatenate(tables)
 
     def side(column: int, x: NDArray[np.float64]) -> GroupMean:
+        sizes = [size for size in _SIZES if size < n_resamples]
+        errors = {
+            size: float(table[1 : size + 1, column].std(ddof=1)) if size > 1 else 0.0 for size in (*sizes, n_resamples)
+        }
         return GroupMean(
             mean=mean_interval(x, low=low, high=high, confidence_level=confidence_level),
             spread=float(x.std(ddof=1)) if x.size > 1 else None,
-            standard_error=float(table[1:, column].std(ddof=1)) if n_resamples > 1 else 0.0,
+            standard_error=errors[n_resamples],
+            standard_errors=errors,
         )
 
     one, two = side(0, a), side(1, b)
