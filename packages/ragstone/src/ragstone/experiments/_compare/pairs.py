@@ -34,6 +34,7 @@ __all__ = [
     "compare_metrics",
     "decide",
     "default_effect",
+    "effect_interval",
     "possible_differences",
     "power_of",
     "standard_error",
@@ -46,6 +47,9 @@ POWER: Final = 0.8
 
 POINT: Final = 0.01
 """One point, as a share of a metric's range: the default minimum effect."""
+
+_FEW_UNITS: Final = 10
+"""Smallest number of samples or clusters for the interval of an effect size, whose error is estimated from fourth moments."""
 
 _SAME: Final = 1e-12
 """Tolerance for rounding (1 - 0.95 is slightly more than 0.05): a p-value equal to the limit is significant."""
@@ -95,6 +99,8 @@ class PairDifference:
     """Smallest difference that this number of samples detects with power 0.8, or None if untestable."""
     n_more: int | None
     """Number of additional samples that would detect `MetricComparison.min_effect` with power 0.8."""
+    effect_interval: tuple[float, float] | None = None
+    """Confidence interval of `effect_size` alone, not simultaneous. None without an effect size, or for fewer than 10 units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,6 +315,9 @@ def _pair(
         p_value=tukey.p_value,
         better=None,
         effect_size=effect.g_z if effect else None,
+        effect_interval=None
+        if effect is None or effect.g_z is None
+        else _paired_effect_interval(first - second, effect.g_z, scores, confidence_level),
         n_higher=effect.n_better if effect else 0,
         n_equal=effect.n_equal if effect else 0,
         n_lower=effect.n_worse if effect else 0,
@@ -379,6 +388,52 @@ def standard_error(
     moved = np.bincount(codes, weights=weights * (values - float((weights * values).sum()) / total)) / total
     k = moved.size
     return math.sqrt(float((moved**2).sum()) * k / (k - 1)) if k > 1 else 0.0
+
+
+def _paired_effect_interval(
+    difference: NDArray[np.float64], g: float, scores: AlignedScores, confidence_level: float
+) -> tuple[float, float] | None:
+    import numpy as np
+
+    rows = np.flatnonzero(~np.isnan(difference))
+    x = difference[rows]
+    z = (x - x.mean()) / x.std(ddof=1)
+    # The influence of each sample on mean / standard deviation.
+    influence = z - float(x.mean() / x.std(ddof=1)) / 2 * z * z
+    labels = None if scores.clusters is None else [scores.clusters[row] for row in rows]
+    return effect_interval(g, [(influence, labels)], confidence_level)
+
+
+def effect_interval(
+    g: float,
+    groups: Sequence[tuple[NDArray[np.float64], Sequence[str | None] | None]],
+    confidence_level: float,
+) -> tuple[float, float] | None:
+    """Compute the interval of an effect size with the delta method, which does not assume normal scores.
+
+    Args:
+        g: The effect size.
+        groups: Influences of the samples on the effect size, and labels of clusters of each independent group.
+        confidence_level: Nominal coverage.
+
+    Returns:
+        Both limits, or None if a group has fewer than 10 independent units.
+
+    Source:
+        Delta method for mean and variance: van der Vaart 1998, section 3.1.
+    """
+    import numpy as np
+    from scipy.special import stdtrit
+
+    errors, least = [], math.inf
+    for values, labels in groups:
+        units = values.size if labels is None else int(cluster_codes(labels).max()) + 1
+        least = min(least, units)
+        errors.append(standard_error(values, np.ones(values.size), labels))
+    if least < _FEW_UNITS:
+        return None
+    half = float(stdtrit(least - 1, (1 + confidence_level) / 2)) * math.hypot(*errors)
+    return g - half, g + half
 
 
 def power_of(pairs: Sequence[PairDifference], confidence_level: float) -> DiscriminativePower:

@@ -186,7 +186,7 @@ def pairs_table(metrics: Sequence[MetricComparison], *, paired: bool = True) -> 
             f"{p.system} - {p.other}",
             "no common score" if p.difference is None else size(metric, p, sign=True),
             probability(p.p_value),
-            "" if p.effect_size is None else f"{p.effect_size:+.2f}",
+            _effect(p),
             *([f"{p.n_higher} / {p.n_equal} / {p.n_lower}"] if paired else []),
             str(p.n),
             _more(metric, p),
@@ -197,6 +197,13 @@ def pairs_table(metrics: Sequence[MetricComparison], *, paired: bool = True) -> 
     counts = ["higher / equal / lower"] if paired else []
     head = ("metric", "difference", "of means", "p", "effect", *counts, "n", "more samples")
     return text_table([head, *rows], n_keys=2, titles=titles_of(metric.metric for metric in metrics))
+
+
+def _effect(pair: PairDifference) -> str:
+    if pair.effect_size is None:
+        return ""
+    ends = "" if pair.effect_interval is None else " [{:.2f}, {:.2f}]".format(*pair.effect_interval)
+    return f"{pair.effect_size:+.2f}{ends}"
 
 
 def _end(value: float) -> str:

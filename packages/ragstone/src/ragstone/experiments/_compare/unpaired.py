@@ -14,6 +14,7 @@ from ragstone.experiments._compare.pairs import (
     PairDifference,
     decide,
     default_effect,
+    effect_interval,
     power_of,
     standard_error,
     system_mean,
@@ -114,11 +115,12 @@ def _pair(
     import numpy as np
     from scipy.special import ndtri
 
-    groups, errors = [], []
+    groups, errors, clusters = [], [], []
     for column in (tukey.first, tukey.second):
         rows = np.flatnonzero(metric.states[:, column] == SCORED)
         groups.append(metric.values[rows, column])
         labels = None if scores.clusters is None else [scores.clusters[row] for row in rows]
+        clusters.append(labels)
         weights = 1 / scores.inclusion_probabilities[rows]
         errors.append(standard_error(groups[-1], weights, labels) if rows.size else 0.0)
     half = None if tukey.low is None or tukey.high is None else (tukey.high - tukey.low) / 2
@@ -132,6 +134,7 @@ def _pair(
         # A difference cannot exceed the range.
         low, high = max(low, -width), min(high, width)
     n_failed, bounds = _worst_case(metric, tukey, scores.inclusion_probabilities)
+    effect = _effect(*groups)
     pair = PairDifference(
         system=scores.systems[tukey.first],
         other=scores.systems[tukey.second],
@@ -141,7 +144,8 @@ def _pair(
         high=high,
         p_value=tukey.p_value,
         better=None,
-        effect_size=_effect(*groups),
+        effect_size=effect,
+        effect_interval=None if effect is None else _interval(effect, groups, clusters, confidence_level),
         n_higher=0,
         n_equal=0,
         n_lower=0,
@@ -155,15 +159,34 @@ def _pair(
 
 def _effect(first: NDArray[np.float64], second: NDArray[np.float64]) -> float | None:
     """Return Hedges' g of two independent groups: the difference in pooled standard deviations, corrected for small n."""
+    if min(first.size, second.size) < 2 or not (pooled := _pooled(first, second)):
+        return None
     freedom = first.size + second.size - 2
-    if min(first.size, second.size) < 2:
-        return None
-    pooled = math.sqrt(
-        ((first.size - 1) * float(first.var(ddof=1)) + (second.size - 1) * float(second.var(ddof=1))) / freedom
-    )
-    if not pooled:
-        return None
     return (float(first.mean()) - float(second.mean())) / pooled * (1 - 3 / (4 * freedom - 1))
+
+
+def _pooled(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+    """Return the pooled standard deviation of two groups."""
+    freedom = first.size + second.size - 2
+    squares = (first.size - 1) * float(first.var(ddof=1)) + (second.size - 1) * float(second.var(ddof=1))
+    return math.sqrt(squares / freedom)
+
+
+def _interval(
+    effect: float,
+    groups: Sequence[NDArray[np.float64]],
+    clusters: Sequence[Sequence[str | None] | None],
+    confidence_level: float,
+) -> tuple[float, float] | None:
+    """Return the interval of Hedges' g of two independent groups."""
+    pooled, total = _pooled(*groups), sum(group.size for group in groups)
+    # The difference of means, not the mean of a group, is divided by the deviation.
+    difference = float(groups[0].mean()) - float(groups[1].mean())
+    influences = []
+    for group, sign in zip(groups, (1.0, -1.0), strict=True):
+        z = (group - group.mean()) / pooled
+        influences.append(sign * z - difference / pooled / 2 * group.size / total * z * z)
+    return effect_interval(effect, list(zip(influences, clusters, strict=True)), confidence_level)
 
 
 def _worst_case(
