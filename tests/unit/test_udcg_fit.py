@@ -196,3 +196,11 @@ def test_missing_utilities_are_never_guessed(monkeypatch):
     rows[1] = {name: value for name, value in rows[1].items() if name != "grade"}
     with pytest.raises(ConfigurationError, match="2 of 24 rows lack"):
         fit_udcg(rows)
+
+
+def test_features_of_variants():
+    """Utilities, only those of relevant passages, or only whether passages are relevant."""
+    contexts = [rated("q", (0.8, -0.3), 2), rated("q", (-0.5, 0.1), 0)]
+    assert [[0.8, 0, 0, -0.3], [0, 0.1, -0.5, 0]] == design_of(contexts).x.tolist()
+    assert [[0.8, 0], [0, 0.1]] == design_of(contexts, "relevance_only").x.tolist()
+    assert [[1, 0], [0, 1]] == design_of(contexts, "binary").x.tolist()
