@@ -129,3 +129,14 @@ def test_on_the_command_line(tmp_path):
     assert 0 == done.returncode, done.stderr
     (line,) = map(json.loads, out.read_text().splitlines())
     assert (0.45, REASONS) == (line["value"], line["explanation"])
+
+
+def test_same_settings_in_another_score_mode():
+    """Temperature, seed and length limit are those of the judge, so that only the mode differs."""
+    settings = {"temperature": None, "seed": 7, "max_tokens": 99}
+    own = ModelJudge(ScriptedModel({"5": 1.0}), **settings)
+    other = own.with_score_mode("reasoned")
+
+    assert ModelJudge(own.model, score_mode="reasoned", **settings).identity == other.identity
+    assert own.model is other.model
+    assert ("single", "reasoned") == (own.score_mode, other.score_mode)
