@@ -155,4 +155,5 @@ def test_session_ids_reused_for_weeks(reuse):
     object.__setattr__(traffic, "memory", {"i": 0})
     rate = false_alarms_at_the_reference(traffic, np.random.default_rng(27), n_streams=9000, quarters=1)
     print(f"\n| session ids used on {reuse} days, correlation .3 between visits | {rate:.2f} at the reference |")
-    assert rate < 3
+    # The promise does not cover such streams, and `ragstone watch` says so.
+    assert (rate <= 1) == (reuse == 1)

@@ -14,7 +14,7 @@ from ragstone.watch._options import Scale, WatchOptions
 from ragstone.watch._stream import Stream
 
 KEY = StreamKey("app", "metric", "1", "judge")
-OPTIONS = WatchOptions(slices=("slice",))
+OPTIONS = WatchOptions(slices=("release",))
 
 
 @dataclass
@@ -94,13 +94,13 @@ def run_stream(
                     continue
             failed = fail is not None and rng.random() < fail(float(since[j]), value)
             session = f"s{i}" if sessions is None else sessions(i)
-            repeated = sessions is not None and at - seen.get(session, -np.inf) < DAY_S
+            gap_s = at - seen[session] if sessions is not None and session in seen else None
             seen[session] = at
             unit = Unit(
                 session=session, closed_at=at, value=None if failed else value, weight=0.0 if failed else 1 / q,
-                failed_weight=1 / q if failed else 0.0, p_min=q, repeated=repeated,
+                failed_weight=1 / q if failed else 0.0, p_min=q, gap_s=gap_s,
                 worst_trace=str(i), worst_value=None if failed else value,
-                labels={} if labels is None else {"slice": labels(i)},
+                labels={} if labels is None else {"release": labels(i)},
             )  # fmt: skip
             if failed and kind == "score":
                 continue
@@ -116,7 +116,7 @@ def run_stream(
                 stream.open_alarm(before=alarm.before, after=alarm.after, worst=alarm.worst, options=options)
                 alarms.append(alarm)
             elif event == "follow_up":
-                alarms[-1] = follow_up(alarms[-1], stream, [u for u in units if u.closed_at > alarms[-1].raised_at])
+                alarms[-1] = follow_up(alarms[-1], stream, units, options=options)
             if stop_at_alarm and alarms and alarms[-1].follow_up:
                 return _run(stream, alarms, events, learned, change_after)
         if (learned is not None and day[-1] > learned + days) or day[-1] > 60 + days:

@@ -440,6 +440,11 @@ def _as_version_1(path: Path) -> None:
         ALTER TABLE traces DROP COLUMN environment;
         ALTER TABLE traces DROP COLUMN otel_sampled;
         DROP INDEX traces_by_time;
+        DROP INDEX sessions_pending;
+        DROP TABLE watch_queue;
+        DROP TABLE watch_units;
+        DROP TABLE streams;
+        DROP TABLE alarms;
         DROP TABLE outbox;
         CREATE TABLE outbox (
             seq INTEGER PRIMARY KEY,

@@ -15,12 +15,12 @@ from ragstone.watch._options import Scale, WatchOptions
 from watch_tables import DAY_S, KEY, MemoryTables, sessions
 
 SCALES = {"ccrs.qr": Scale(low=0.0, high=1.0)}
-OPTIONS = WatchOptions(slices=("release", "language"))
+OPTIONS = WatchOptions(slices=("release", "operation"))
 T0 = 1_790_000_000.0
 
 
 def labels(i):
-    return {"release": "2.4.1" if i % 3 == 0 else "2.4.0", "language": "de" if i % 2 else "en"}
+    return {"release": "2.4.1" if i % 3 == 0 else "2.4.0", "operation": "chat" if i % 2 else "search"}
 
 
 def traffic(days=(0, 12), **options):
@@ -89,7 +89,7 @@ def test_open_session_keeps_its_rows():
     tables.put(*(WatchedOutcome(key=KEY, trace_id=str(t), session="s", requested_at=t, value=0.5) for t in at))
     fold(tables, now=T0 + 4.5 * 3600, options=OPTIONS, scales=SCALES)
     assert [T0 + 4.4 * 3600] == [o.requested_at for o in tables.queue]
-    assert [False, True] == [unit.repeated for _, unit in tables.stored]
+    assert [False, True] == [unit.is_repeated for _, unit in tables.stored]
 
 
 def test_late_request_is_repeated_for_a_day():
@@ -99,8 +99,8 @@ def test_late_request_is_repeated_for_a_day():
         at = T0 + day * DAY_S
         tables.put(WatchedOutcome(key=KEY, trace_id=str(at), session="s", requested_at=at, value=0.5))
         fold(tables, now=at + 1800.0, options=OPTIONS, scales=SCALES)
-    assert [False, True, False] == [unit.repeated for _, unit in tables.stored]
-    assert {(3, 1)} == {(s.n_units, s.n_repeated) for s in read_streams(tables)}
+    assert [False, True, False] == [unit.is_repeated for _, unit in tables.stored]
+    assert {(3, 2)} == {(s.n_units, s.n_repeated) for s in read_streams(tables)}
 
 
 def test_streams_are_by_application_version_and_judge():

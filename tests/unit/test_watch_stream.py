@@ -37,7 +37,7 @@ class Feed:
             weight=(1 - failed) / p,
             failed_weight=failed / p,
             p_min=p,
-            repeated=repeated,
+            gap_s=3600.0 if repeated else None,
         )
         self.units.append(unit)
         event = self.stream.update(

@@ -34,6 +34,7 @@ from ragstone.cli._traces import traces_command
 from ragstone.cli._udcg import udcg_app
 from ragstone.cli._validate_metrics import topicality_command, validate_metrics_command
 from ragstone.cli._view import view_command
+from ragstone.cli._watch import watch_command
 from ragstone.cli._worker import worker_command
 
 __all__ = ["app"]
@@ -71,6 +72,7 @@ app.command(name="status")(status_command)
 app.command(name="traces")(traces_command)
 app.command(name="topicality")(topicality_command)
 app.command(name="view")(view_command)
+app.command(name="watch")(watch_command)
 app.command(name="worker")(worker_command)
 app.add_typer(dataset_app, name="dataset")
 app.add_typer(labels_app, name="labels")

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from ragstone.cli._endpoints import read_tables
+from ragstone.cli._watch_options import set_watch_options
 from ragstone.errors import ConfigurationError
 from ragstone.judges import ROLES
 from ragstone.monitor import read_config
@@ -38,9 +39,11 @@ def apply_config(context: typer.Context, path: Path | None) -> None:
     Raises:
         ConfigurationError: If the file cannot be read or sets an option that the command does not have.
     """
+    set_watch_options(None, "")
     if path is None:
         return
     values = read_config(path)
+    set_watch_options(values.pop("watch", None), str(path))
     group = context.command
     # `takes_models` reads them from there.
     context.obj = read_tables(values, str(path))

@@ -9,6 +9,7 @@ import typer
 
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import ledger_lines, print_json, print_text
+from ragstone.cli._watch import watch_lines
 from ragstone.errors import RagstoneError, StoreNotReadyError
 from ragstone.experiments import MetricSummary, build_report, format_table, summarize_store
 from ragstone.judges import is_baseline
@@ -42,6 +43,8 @@ def status_command(
     if any(s.n_scored + s.n_failed + s.n_not_applicable for s in scores):
         print_text(format_table(scores, titles={name: card.title for name, card in cards.items()}) + "\n")
     print_text("\n".join(ledger_lines(ledger)))
+    for line in watch_lines(store):
+        print_text(line)
     if message := pending_message(store, ledger):
         print_text(message)
     if any(s.n_scored for s in scores):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -18,10 +19,11 @@ from ragstone.cli._output import (
     trace_lines,
 )
 from ragstone.cli._report import DataOption, SourceArgument, read_texts
-from ragstone.errors import DataError
+from ragstone.cli._watch import read_alarm
+from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import OutcomeSource, TimeRange, explain_answer, find_worst, store_of
 from ragstone.store import TraceReport, describe_store, is_database_url, open_store
-from ragstone.views import AnswersText, AnswerText
+from ragstone.views import AnswersText, AnswerText, AnswerView
 
 __all__ = ["traces_command"]
 
@@ -46,6 +48,12 @@ def traces_command(
             "(contains).",
         ),
     ] = None,
+    alarm: Annotated[
+        int | None,
+        typer.Option(
+            "--alarm", metavar="N", help="The worst answers behind this alarm of a store (see `ragstone watch`)."
+        ),
+    ] = None,
     data: DataOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -54,7 +62,10 @@ def traces_command(
     if trace_id is not None:
         _print_one(opened, trace_id, data, json_output=json_output)
         return
-    answers = find_worst(opened, n=worst, cause=cause, metric=metric, where=where, samples=read_texts(data))
+    if alarm is not None:
+        answers = _behind_alarm(opened, alarm, n=worst)
+    else:
+        answers = find_worst(opened, n=worst, cause=cause, metric=metric, where=where, samples=read_texts(data))
     if json_output:
         print_json([answer.to_dict() for answer in answers])
         return
@@ -63,6 +74,17 @@ def traces_command(
         return
     print_lines(AnswersText(answers, metric=metric, **terminal_options()).lines())
     print_text(f"\none answer: ragstone traces {'STORE' if is_database_url(source) else source} {answers[0].id}")
+
+
+def _behind_alarm(source: OutcomeSource, number: int, *, n: int) -> Sequence[AnswerView]:
+    """Return the worst answers of the sessions since the change behind an alarm."""
+    store = store_of(source)
+    if store is None:
+        raise ConfigurationError("--alarm needs a store: a file or postgresql://...")
+    with open_store(store, mode="read") as opened, opened.watched() as tables:
+        traces = read_alarm(tables, number).traces[:n]
+    answers = [explain_answer(source, trace_id) for trace_id in traces]
+    return [answer for answer in answers if answer is not None]
 
 
 def _print_one(source: OutcomeSource, trace_id: str, data: str | None, *, json_output: bool) -> None:

@@ -1,6 +1,7 @@
 """Experiments: score a dataset, summarize the scores with confidence intervals, compare systems."""
 
 from ragstone.experiments._assert import assert_score
+from ragstone.experiments._cards import card_of as card_of
 from ragstone.experiments._cards import titles_of as titles_of
 from ragstone.experiments._clusters import AUTO_CLUSTER as AUTO_CLUSTER
 from ragstone.experiments._clusters import Clusters as Clusters

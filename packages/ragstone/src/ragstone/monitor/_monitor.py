@@ -9,7 +9,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +28,7 @@ from ragstone.schema import Ledger
 from ragstone.sinks import Sink
 from ragstone.spool import SpoolWriter
 from ragstone.store import is_database_url, resolve_store
+from ragstone.watch import WatchOptions
 from ragstone.worker import ScoringSetup, Worker, pending_message, read_ledger, spool_directory
 
 __all__ = ["Monitor"]
@@ -79,6 +80,7 @@ class Monitor(RequestBlocks):
         deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
         max_outage_s: Seconds for which a request stays pending and is retried while the judge is unavailable. Then its
             metrics fail.
+        watch: Keys of the table `[watch]` of a configuration: how scores are watched, and where alarms are sent.
         reasons: Number of requests for which the judge explains its lowest score: those that are among the worst of 24
             hours when they are scored. At most five times as many judge calls are made in 24 hours. 0 asks for none.
         role: "auto" owns the store if no other process does. "capture" never scores (a `ragstone worker` does).
@@ -110,6 +112,7 @@ class Monitor(RequestBlocks):
         concurrency: int = 16,
         deadline_s: float = 120.0,
         max_outage_s: float = 3600.0,
+        watch: Mapping[str, Any] | None = None,
         reasons: int = 0,
         role: Literal["auto", "capture"] = "auto",
         clock: Callable[[], float] = time.time,
@@ -136,6 +139,7 @@ class Monitor(RequestBlocks):
             closes_models=True,
         )
         self._outage_patience_s = max_outage_s
+        self._watch = WatchOptions.from_table(watch or {}, source="Monitor(watch=...)")
         self._clock = clock
         spool = spool_directory(self._store)
         self._guard = Guard()
@@ -161,8 +165,7 @@ class Monitor(RequestBlocks):
 
         Args:
             path: The file. Its keys are arguments of `Monitor`. The tables `[judge]`, `[reader]` and `[embedder]`
-                describe endpoints. Other
-                tables, which are for commands, are ignored.
+                describe endpoints, and `[watch]` is the argument `watch`. Other tables, which are for commands, are ignored.
             arguments: Arguments of `Monitor` that override the file's.
 
         Raises:
@@ -189,6 +192,8 @@ class Monitor(RequestBlocks):
         tables: dict[str, Any] = {
             key: values[key] for key in ("judge", "reader") if key in values and key not in arguments
         }
+        if "watch" in values:
+            configured["watch"] = values["watch"]
         return cls(**(configured | build_models(tables, path) | arguments))
 
     def _reset(self) -> None:
@@ -384,7 +389,9 @@ class Monitor(RequestBlocks):
         """Own the store as soon as it is free, and work until closed."""
         waiting = False
         while not self._closing.is_set():
-            worker = Worker(self._store, self._setup, max_outage_s=self._outage_patience_s, clock=self._clock)
+            worker = Worker(
+                self._store, self._setup, max_outage_s=self._outage_patience_s, watch=self._watch, clock=self._clock
+            )
             self._candidate = worker
             if self._closing.is_set():  # `close` was called before the worker existed
                 worker.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -12,6 +13,7 @@ from ragstone.schema._base import Model, Record
 from ragstone.schema._trace import Usage
 
 __all__ = [
+    "AlarmDelivery",
     "Delivery",
     "Failure",
     "FailureKind",
@@ -150,3 +152,26 @@ class Delivery:
     """Number of previous delivery attempts."""
     since: float | None = None
     """When it was queued, Unix seconds. None if it does not come from a store."""
+
+    @property
+    def id(self) -> str:
+        """Id of the outcome."""
+        return self.outcome.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmDelivery:
+    """One event of an alarm for one destination."""
+
+    id: str
+    """Number of the alarm and event, such as "17:alarm". The same event has the same id after every restart."""
+    event: str
+    """"alarm", "follow_up" or "recovered"."""
+    alarm: Mapping[str, Any]
+    """The alarm as it is now: the object that `ragstone watch --json` prints."""
+    text: str = ""
+    """The alarm in lines of text."""
+    attempts: int = 0
+    """Number of previous delivery attempts."""
+    since: float | None = None
+    """When it was queued, Unix seconds."""

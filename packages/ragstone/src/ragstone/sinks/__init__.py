@@ -1,8 +1,12 @@
 """Sinks: destinations for outcomes, with at-least-once delivery."""
 
 from ragstone.schema import Delivery
+from ragstone.sinks._alarms import AlarmSink as AlarmSink
+from ragstone.sinks._alarms import alarm_sink_from as alarm_sink_from
 from ragstone.sinks._protocol import Sink
 from ragstone.sinks._protocol import StatusSink as StatusSink
+from ragstone.sinks._protocol import StreamSink as StreamSink
+from ragstone.sinks._protocol import StreamStatus as StreamStatus
 from ragstone.sinks._protocol import sink_from as sink_from
 from ragstone.sinks.jsonl import JsonlSink
 from ragstone.sinks.langfuse import LangfuseSink

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Delivery, DeliveryCounts, Ledger, Score
+from ragstone.sinks._prometheus_streams import StreamCollector
 
 __all__ = ["Families"]
 
@@ -63,6 +64,8 @@ class Families:
         )  # fmt: skip
         self.ledgers = LedgerCollector()
         registry.register(self.ledgers)
+        self.streams = StreamCollector(self._metric, self._app)
+        registry.register(self.streams)
 
     def count(self, delivery: Delivery) -> None:
         """Count an outcome unless it is among the last 20,000 counted."""
@@ -91,7 +94,7 @@ class Families:
 
     def unregister(self, registry: CollectorRegistry) -> None:
         """Remove the metrics from their registry."""
-        for collector in (self._score, self._outcomes, self._seconds, self._tokens, self.ledgers):
+        for collector in (self._score, self._outcomes, self._seconds, self._tokens, self.ledgers, self.streams):
             registry.unregister(collector)
 
 

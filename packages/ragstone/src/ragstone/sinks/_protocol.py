@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from ragstone.errors import ConfigurationError, SinkError
 from ragstone.schema import Delivery, Ledger
 
-__all__ = ["Sink", "StatusSink", "sink_from"]
+__all__ = ["Sink", "StatusSink", "StreamSink", "StreamStatus", "sink_from"]
 
 _GROUP = "ragstone.sinks"
 
@@ -52,6 +53,32 @@ class StatusSink(Sink, Protocol):
 
     def update_status(self, ledger: Ledger) -> None:
         """Publish the current ledger. The owner of the store calls this every few seconds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamStatus:
+    """State of one watched stream. Means are in the metric's unit, and shares for a stream of failures."""
+
+    app: str
+    metric: str
+    kind: Literal["score", "failures"]
+    mean: float | None
+    """Mean of the last 24 hours."""
+    reference: float | None
+    evidence: float
+    """Evidence of a change for the worse, 1 raises an alarm."""
+    is_learning: bool
+    has_alarm: bool
+    n_alarms: int
+
+
+@runtime_checkable
+class StreamSink(Sink, Protocol):
+    """A sink that also publishes the state of the watched streams."""
+
+    def update_streams(self, streams: Sequence[StreamStatus]) -> None:
+        """Publish the current streams. The owner of the store calls this after each fold."""
         ...
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import ConfigurationError, MissingExtraError, SinkUnavailableError
 from ragstone.schema import Delivery, Ledger
+from ragstone.sinks._protocol import StreamStatus
 
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
@@ -128,6 +129,11 @@ class PrometheusSink:
             # The next delivery raises the same error, which the worker stores and logs.
             return
 
+    def update_streams(self, streams: Sequence[StreamStatus]) -> None:
+        """Expose the watched streams."""
+        if not self._closed:
+            self._page.families.streams.put(id(self), streams)
+
     async def aclose(self) -> None:
         """Close the port, unless another sink of this process uses it."""
         if not self._closed:
@@ -183,6 +189,7 @@ class _Page:
         with self._lock:
             self.users.discard(user)
             self.families.ledgers.remove(user)
+            self.families.streams.remove(user)
             if self.users:
                 return
             for key in [key for key, page in _pages.items() if page is self]:

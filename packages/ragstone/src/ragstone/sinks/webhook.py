@@ -9,12 +9,12 @@ import hmac
 import os
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
 from ragstone.errors import ConfigurationError, SinkDeniedError, SinkUnavailableError
-from ragstone.schema import Delivery
+from ragstone.schema import AlarmDelivery, Delivery
 from ragstone.sinks._http import HttpClient, base_url, host_and_port, json_bytes, parse_error_response
 from ragstone.sinks._row import outcome_row
 
@@ -97,8 +97,21 @@ class WebhookSink:
         if not batch:
             return
         batch_id = str(uuid.uuid5(_NAMESPACE, "\x1f".join(delivery.outcome.id for delivery in batch)))
-        outcomes = [self._row(delivery) for delivery in batch]
-        content = json_bytes({"version": _VERSION, "id": batch_id, "outcomes": outcomes})
+        await self._post(batch_id, {"outcomes": [self._row(delivery) for delivery in batch]})
+
+    async def write_alarms(self, batch: Sequence[AlarmDelivery]) -> None:
+        """Post each event of an alarm as one object: `{"version": 1, "id": "...", "event": "alarm", "alarm": {...}}`.
+
+        Raises the errors of `write`.
+        """
+        for event in batch:
+            if self._closed:
+                raise SinkUnavailableError(f"the sink {self.name!r} is closed")
+            event_id = str(uuid.uuid5(_NAMESPACE, f"{event.alarm.get('raised_at')}\x1f{event.id}"))
+            await self._post(event_id, {"event": event.event, "text": event.text, "alarm": dict(event.alarm)})
+
+    async def _post(self, batch_id: str, values: Mapping[str, object]) -> None:
+        content = json_bytes({"version": _VERSION, "id": batch_id, **values})
         response = await self._http.request(
             "POST", self._url, content=content, headers=self._headers(batch_id, content)
         )

@@ -33,6 +33,8 @@ from ragstone.stats._mean import failure_bounds as failure_bounds
 from ragstone.stats._multiple import DiscriminativePower as DiscriminativePower
 from ragstone.stats._multiple import discriminative_power as discriminative_power
 from ragstone.stats._multiple import holm
+from ragstone.stats._online.alarms import BETS as BETS
+from ragstone.stats._online.alarms import QUARTER_S as QUARTER_S
 from ragstone.stats._online.alarms import AlarmBudget, CalendarDetector
 from ragstone.stats._online.bernstein import BernsteinSequence
 from ragstone.stats._online.betting import BettingSequence

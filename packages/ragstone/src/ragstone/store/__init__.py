@@ -6,6 +6,7 @@ from ragstone.store._factory import open_for_labels as open_for_labels
 from ragstone.store._factory import open_store as open_store
 from ragstone.store._factory import resolve_store as resolve_store
 from ragstone.store._factory import settle_labels as settle_labels
+from ragstone.store._protocol import DeliveryKind as DeliveryKind
 from ragstone.store._protocol import DrawnRequest as DrawnRequest
 from ragstone.store._protocol import PlannedMetric as PlannedMetric
 from ragstone.store._protocol import Store as Store

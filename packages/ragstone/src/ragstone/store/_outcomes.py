@@ -15,6 +15,7 @@ from ragstone.schema import Evidence, Failure, IgnoredTraces, Ledger, LedgerRow,
 from ragstone.store._deliveries import count_deliveries, deliveries
 from ragstone.store._protocol import MetricCounts, PlannedMetric, ScoredTrace, StorePosition, TraceReport, TraceState
 from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore, to_body, to_outcome, to_trace
+from ragstone.store._watch import queue_outcomes
 
 __all__ = ["IGNORED", "SqlOutcomes", "complete_trace", "evidence_counters", "read_counter", "read_plan", "write_plan"]
 
@@ -248,6 +249,7 @@ def complete_trace(
         if outcome_id not in known:
             new.setdefault(outcome_id, outcome)
     _insert(db, new, now=now)
+    queue_outcomes(db, trace_id, [row for outcome in new.values() if (row := _watched(outcome)) is not None])
     state = _state(db, trace_id)
     ends = state != "pending" or owner is None or owner == lease_owner
     # Outcomes of a former plan also make a trace partial. The ledger then only reads one row more.
@@ -258,6 +260,13 @@ def complete_trace(
         (state, int(partial), trace_id),
     )
     return True
+
+
+def _watched(outcome: Score | NotApplicable | Failure) -> tuple[str, str, str, float | None] | None:
+    """Return what a stream needs to know about an outcome, or None if it is neither a score nor a failure to compute one."""
+    if isinstance(outcome, NotApplicable) or (isinstance(outcome, Failure) and outcome.kind == "budget"):
+        return None
+    return *outcome.key[1:], outcome.value if isinstance(outcome, Score) else None
 
 
 def _insert(db: Sql, new: Mapping[str, Score | NotApplicable | Failure], *, now: float) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, NamedTuple, Protocol, Self
 
 from ragstone.schema import (
+    AlarmDelivery,
     Captured,
     Delivery,
     Dropped,
@@ -19,6 +21,7 @@ from ragstone.schema import (
     Score,
     Trace,
 )
+from ragstone.store._watched import WatchTables
 
 __all__ = [
     "DeliveryKind",
@@ -394,6 +397,22 @@ class Store(Protocol):
         self, *, sink: str | None = None, state: DeliveryState | None = None, limit: int = 100
     ) -> list[OutboxRow]:
         """Return the state of single deliveries, oldest first."""
+        ...
+
+    def watching(self, *, notify: Sequence[str] = ()) -> AbstractContextManager[WatchTables | None]:
+        """Run a block in one transaction that may change streams and alarms. None if another worker does this now.
+
+        Args:
+            notify: Names of the sinks that receive alarms.
+        """
+        ...
+
+    def watched(self) -> AbstractContextManager[WatchTables]:
+        """Run a block that reads streams and alarms in one snapshot."""
+        ...
+
+    def due_alarms(self, sink: str, *, limit: int, now: float | None = None) -> list[AlarmDelivery]:
+        """Return up to `limit` deliveries of alarms to `sink` that are due at `now` (Unix seconds, default: the current time)."""
         ...
 
     def stop_sink(self, sink: str, *, reason: str) -> None:

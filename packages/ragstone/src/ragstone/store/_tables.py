@@ -26,7 +26,7 @@ __all__ = [
 APPLICATION_ID: Final = 0x52475354
 """The letters RGST, in the header of every store file and as the first key of Ragstone's advisory locks."""
 
-SQLITE_VERSION: Final = 5
+SQLITE_VERSION: Final = 6
 """Version of the tables of a file, stored in its `user_version`. Records have their own version."""
 
 # `seq` is the order of arrival, and pages of long reads use it. Bodies are separate, so that counting never reads text.
@@ -136,6 +136,55 @@ SQLITE_TABLES: Final[dict[str, str]] = {
             position INTEGER UNIQUE  -- NULL if not drawn
         ) WITHOUT ROWID
     """,
+    "watch_queue": """
+        CREATE TABLE watch_queue (  -- outcomes of sessions that are not closed
+            seq INTEGER PRIMARY KEY,
+            trace_id TEXT NOT NULL REFERENCES traces (trace_id),
+            app TEXT NOT NULL,
+            session TEXT NOT NULL,  -- the trace, if it does not have one
+            requested_at REAL NOT NULL,
+            probability REAL NOT NULL,
+            metric TEXT NOT NULL,
+            metric_version TEXT NOT NULL,
+            judge_hash TEXT NOT NULL,
+            value REAL              -- NULL for a failure
+        )
+    """,
+    "streams": """
+        CREATE TABLE streams (
+            id INTEGER PRIMARY KEY,
+            app TEXT NOT NULL,
+            metric TEXT NOT NULL,
+            metric_version TEXT NOT NULL,
+            judge_hash TEXT NOT NULL,
+            kind TEXT NOT NULL CHECK (kind IN ('score', 'failures')),
+            state TEXT,
+            UNIQUE (app, metric, metric_version, judge_hash, kind)
+        )
+    """,
+    "watch_units": """
+        CREATE TABLE watch_units (  -- closed sessions of the last 100 days
+            seq INTEGER PRIMARY KEY,
+            stream INTEGER NOT NULL REFERENCES streams (id),
+            session TEXT NOT NULL,
+            closed_at REAL NOT NULL,
+            value REAL,
+            weight REAL NOT NULL,
+            failed_weight REAL NOT NULL,
+            p_min REAL NOT NULL,
+            gap_s REAL,  -- since the last unit of the session
+            worst_trace TEXT NOT NULL,
+            worst_value REAL,
+            labels TEXT
+        )
+    """,
+    "alarms": """
+        CREATE TABLE alarms (
+            number INTEGER PRIMARY KEY,
+            state TEXT NOT NULL CHECK (state IN ('open', 'recovered', 'accepted')),
+            body TEXT NOT NULL
+        )
+    """,
 }
 
 _SQLITE_INDEXES: Final = (
@@ -149,8 +198,16 @@ _SQLITE_INDEXES: Final = (
     # Reports and comparisons select by the time of the request.
     "CREATE INDEX traces_by_time ON traces (started_at)",
     "CREATE INDEX traces_by_app ON traces (app, started_at)",
+    # Nearly always empty: a session is closed only if none of its traces is pending.
+    "CREATE INDEX sessions_pending ON traces (session_id) WHERE state = 'pending'",
+    "CREATE INDEX watch_queue_by_session ON watch_queue (app, session, requested_at)",
+    "CREATE INDEX watch_units_by_time ON watch_units (stream, closed_at)",
+    "CREATE INDEX watch_units_by_session ON watch_units (session, closed_at)",
 )
 
+
+_WATCH_TABLES: Final = ("watch_queue", "streams", "watch_units", "alarms")
+"""Tables of the monitoring, in the order of their references."""
 
 _OUTBOX_OF_VERSION_3: Final = """
     CREATE TABLE outbox (
@@ -216,6 +273,13 @@ def _sqlite_to_version_5(db: sqlite3.Connection) -> None:
         db.execute(SQLITE_TABLES[table])
 
 
+def _sqlite_to_version_6(db: sqlite3.Connection) -> None:
+    """Add the tables of the monitoring."""
+    for name in _WATCH_TABLES:
+        db.execute(SQLITE_TABLES[name])
+    _create_missing_indexes(db)
+
+
 def _replace_outbox(db: sqlite3.Connection, table: str, copy: str) -> None:
     """Create the outbox again, because SQLite cannot change a constraint, and copy its rows from `old_outbox`."""
     db.execute("ALTER TABLE outbox RENAME TO old_outbox")
@@ -225,9 +289,11 @@ def _replace_outbox(db: sqlite3.Connection, table: str, copy: str) -> None:
 
 
 def _create_missing_indexes(db: sqlite3.Connection) -> None:
+    names = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
     for statement in _SQLITE_INDEXES:
-        name = statement.split()[2]
-        if not db.execute("SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = ?", (name,)).fetchone():
+        _, _, index, _, table, *_ = statement.split()
+        # A later step may create the table.
+        if index not in names and table in names:
             db.execute(statement)
 
 
@@ -236,6 +302,7 @@ SQLITE_MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {
     2: _sqlite_to_version_3,
     3: _sqlite_to_version_4,
     4: _sqlite_to_version_5,
+    5: _sqlite_to_version_6,
 }
 """Steps by version. Each upgrades to the next version, in its own transaction, which also sets the version."""
 
@@ -251,7 +318,7 @@ def create_sqlite_tables(db: sqlite3.Connection) -> None:
 POSTGRES_SCHEMA: Final = "ragstone"
 """Schema for all tables, because the database may belong to an application."""
 
-POSTGRES_VERSION: Final = 4
+POSTGRES_VERSION: Final = 5
 """Version of the tables. Records have their own version."""
 
 _POSTGRES_LABELS: Final = (
@@ -275,6 +342,62 @@ _POSTGRES_LABELS: Final = (
 )
 
 # The columns are those of `SQLITE_TABLES`. Names are compared as bytes, so that their order is the same on all servers.
+_POSTGRES_WATCH: Final = (
+    """
+    CREATE TABLE watch_queue (
+        seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        trace_id TEXT COLLATE "C" NOT NULL REFERENCES traces (trace_id),
+        app TEXT NOT NULL,
+        session TEXT NOT NULL,
+        requested_at DOUBLE PRECISION NOT NULL,
+        probability DOUBLE PRECISION NOT NULL,
+        metric TEXT COLLATE "C" NOT NULL,
+        metric_version TEXT COLLATE "C" NOT NULL,
+        judge_hash TEXT COLLATE "C" NOT NULL,
+        value DOUBLE PRECISION
+    )
+    """,
+    """
+    CREATE TABLE streams (
+        id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        app TEXT COLLATE "C" NOT NULL,
+        metric TEXT COLLATE "C" NOT NULL,
+        metric_version TEXT COLLATE "C" NOT NULL,
+        judge_hash TEXT COLLATE "C" NOT NULL,
+        kind TEXT COLLATE "C" NOT NULL CHECK (kind IN ('score', 'failures')),
+        state TEXT,
+        UNIQUE (app, metric, metric_version, judge_hash, kind)
+    )
+    """,
+    """
+    CREATE TABLE watch_units (
+        seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        stream BIGINT NOT NULL REFERENCES streams (id),
+        session TEXT NOT NULL,
+        closed_at DOUBLE PRECISION NOT NULL,
+        value DOUBLE PRECISION,
+        weight DOUBLE PRECISION NOT NULL,
+        failed_weight DOUBLE PRECISION NOT NULL,
+        p_min DOUBLE PRECISION NOT NULL,
+        gap_s DOUBLE PRECISION,
+        worst_trace TEXT COLLATE "C" NOT NULL,
+        worst_value DOUBLE PRECISION,
+        labels TEXT
+    )
+    """,
+    """
+    CREATE TABLE alarms (
+        number BIGINT PRIMARY KEY,
+        state TEXT COLLATE "C" NOT NULL CHECK (state IN ('open', 'recovered', 'accepted')),
+        body TEXT NOT NULL
+    )
+    """,
+    "CREATE INDEX sessions_pending ON traces (session_id) WHERE state = 'pending'",
+    "CREATE INDEX watch_queue_by_session ON watch_queue (app, session, requested_at)",
+    "CREATE INDEX watch_units_by_time ON watch_units (stream, closed_at)",
+    "CREATE INDEX watch_units_by_session ON watch_units (session, closed_at)",
+)
+
 POSTGRES_TABLES: Final = (
     'CREATE TABLE meta (key TEXT COLLATE "C" PRIMARY KEY, value TEXT NOT NULL)',
     'CREATE TABLE counters (name TEXT COLLATE "C" PRIMARY KEY, n BIGINT NOT NULL)',
@@ -357,6 +480,7 @@ POSTGRES_TABLES: Final = (
     "CREATE INDEX due_deliveries ON outbox (sink, next_try, seq) WHERE state = 'pending'",
     "CREATE INDEX outbox_by_state ON outbox (sink, state)",
     *_POSTGRES_LABELS,
+    *_POSTGRES_WATCH,
 )
 
 
@@ -393,9 +517,16 @@ def _postgres_to_version_4(db: Sql) -> None:
         db.execute(statement)
 
 
+def _postgres_to_version_5(db: Sql) -> None:
+    """Add the tables of the monitoring."""
+    for statement in _POSTGRES_WATCH:
+        db.execute(statement)
+
+
 POSTGRES_MIGRATIONS: Final[dict[int, Callable[[Sql], None]]] = {
     1: _postgres_to_version_2,
     2: _postgres_to_version_3,
     3: _postgres_to_version_4,
+    4: _postgres_to_version_5,
 }
 """Steps by version. Each upgrades to the next version."""

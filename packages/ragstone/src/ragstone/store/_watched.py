@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 __all__ = ["AlarmRow", "StreamKey", "StreamKind", "StreamRow", "Unit", "WatchTables", "WatchedOutcome"]
 
 StreamKind = Literal["score", "failures"]
 """What a stream watches: the scores of a metric, or the share of its outcomes that are failures."""
+
+
+_REPEATED_S: Final = 86_400.0
 
 
 class StreamKey(NamedTuple):
@@ -56,12 +59,17 @@ class Unit:
     """The same over the failures."""
     p_min: float = 1.0
     """Smallest sampling probability of its requests."""
-    repeated: bool = False
-    """Whether the session had a unit within the last 24 hours. Such a unit counts in means but does not bet."""
+    gap_s: float | None = None
+    """Time since the last unit of the same session, or None if it did not have one within 28 days."""
     worst_trace: str = ""
     """Id of the trace with the lowest score (highest, if lower values are better)."""
     worst_value: float | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the session had a unit within the last 24 hours. Such a unit counts in means but is not evidence."""
+        return self.gap_s is not None and self.gap_s < _REPEATED_S
 
     @property
     def failed_share(self) -> float:

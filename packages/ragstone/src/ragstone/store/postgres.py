@@ -23,7 +23,7 @@ from ragstone.errors import (
     StoreNotReadyError,
     StoreVersionError,
 )
-from ragstone.schema import SCHEMA_VERSION, Delivery
+from ragstone.schema import SCHEMA_VERSION, AlarmDelivery, Delivery
 from ragstone.store import _tables
 from ragstone.store._deliveries import SqlDeliveries
 from ragstone.store._labels import SqlLabels
@@ -32,13 +32,15 @@ from ragstone.store._protocol import PlannedMetric
 from ragstone.store._sql import Rows, Sql, Transactions
 from ragstone.store._tables import POSTGRES_SCHEMA
 from ragstone.store._traces import SqlTraces
+from ragstone.store._watch import SqlWatch
 
 __all__ = ["PostgresConnection", "PostgresDatabase", "PostgresStore"]
 
 _SETUP: Final = 1
 _PLANNING: Final = 2
 _PLAN: Final = 3
-"""Keys of advisory locks: creating or changing tables, comparing or changing the plan, and using the plan."""
+_FOLDING: Final = 4
+"""Keys of advisory locks: creating or changing tables, comparing or changing the plan, using the plan, changing streams."""
 
 _RETRY_S: Final = 1.0
 """Minimum pause after a failed connection attempt. If the attempt took longer, the pause is four times its duration."""
@@ -63,7 +65,7 @@ _SETTINGS: Final = (
 )
 
 
-class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels):
+class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels, SqlWatch):
     """A `Store` in the schema `ragstone` of a PostgreSQL database. `Store` describes the methods. Open it with `open`.
 
     Several workers, also on several hosts, share it. Each claims different traces, and only one of them delivers to a
@@ -153,6 +155,12 @@ class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels):
         return super().due_deliveries(sink, limit=limit, now=now)
 
     @override
+    def due_alarms(self, sink: str, *, limit: int, now: float | None = None) -> list[AlarmDelivery]:
+        if self._owning and not self._delivers(sink):
+            return []
+        return super().due_alarms(sink, limit=limit, now=now)
+
+    @override
     def stop_sink(self, sink: str, *, reason: str) -> None:
         # Another worker may deliver to the sink instead: its credentials may be valid.
         super().stop_sink(sink, reason=reason)
@@ -223,6 +231,10 @@ class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels):
             if sink not in self._delivering and _lock(db, "pg_try_advisory_lock", _key(sink)):
                 self._delivering.add(sink)
             return sink in self._delivering
+
+    @override
+    def _may_fold(self, db: Sql) -> bool:
+        return _lock(db, "pg_try_advisory_xact_lock", _FOLDING)
 
     def _now(self) -> float:
         return self._own_clock() + (self._skew_s or 0.0)

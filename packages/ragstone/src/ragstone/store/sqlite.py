@@ -30,6 +30,7 @@ from ragstone.store._outcomes import SqlOutcomes
 from ragstone.store._protocol import DrawnRequest, StoredLabel
 from ragstone.store._sql import Transactions
 from ragstone.store._traces import SqlTraces
+from ragstone.store._watch import SqlWatch
 
 __all__ = ["Database", "SqliteStore"]
 
@@ -40,7 +41,7 @@ _WAL_SIZE_LIMIT: Final = 64 * 2**20
 """Maximum size in bytes of the log after a checkpoint, so that one long read does not leave a large file."""
 
 
-class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels):
+class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels, SqlWatch):
     """A `Store` in one SQLite file in WAL mode. `Store` describes the methods. Open it with `open`.
 
     One process owns the file and is the only one that writes. SQLite before 3.51.3 can, rarely, damage a WAL file that

@@ -1,1 +1,18 @@
 """Watching of scored traffic: sessions, streams and alarms, as pure logic over plain data."""
+
+from ragstone.watch._alarm import Alarm as Alarm
+from ragstone.watch._fold import all_alarms as all_alarms
+from ragstone.watch._fold import fold as fold
+from ragstone.watch._fold import open_alarms as open_alarms
+from ragstone.watch._fold import read_streams as read_streams
+from ragstone.watch._options import Scale as Scale
+from ragstone.watch._options import WatchOptions as WatchOptions
+from ragstone.watch._requests import AlarmRequest as AlarmRequest
+from ragstone.watch._requests import read_requests as read_requests
+from ragstone.watch._requests import write_request as write_request
+from ragstone.watch._stream import Stream as Stream
+from ragstone.watch._text import describe_delay as describe_delay
+from ragstone.watch._text import render_alarm as render_alarm
+from ragstone.watch._text import stream_name as stream_name
+
+__all__: list[str] = []

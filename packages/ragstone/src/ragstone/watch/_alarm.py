@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Alarm", "FollowUp", "describe_alarm", "follow_up"]
+__all__ = ["Alarm", "FollowUp", "describe_alarm", "follow_up", "units_around"]
 
 _SIGNIFICANT: Final = 0.05
 _N_TRACES: Final = 10
@@ -125,13 +125,15 @@ def describe_alarm(number: int, stream: Stream, *, raised_at: float, options: Wa
     """
     import numpy as np
 
-    units = history(max(stream.learns_from, raised_at - MAX_DAYS * DAY_S), raised_at)
+    everything = history(_start(stream, raised_at), raised_at)
+    units = [unit for unit in everything if stream.watches(unit)]
     x, w = _values(stream, units)
     sign = 1 if stream.direction == "drop" else -1
     change = find_change(x, w, sign=sign, min_before=min(30, max(len(units) // 2, 1))) or _always(stream, x, w, sign)
     slices = find_slices(x, w, [u.labels for u in units], start=change.start, fields=options.slices, sign=sign)
-    named = tuple(s for s in slices if s.p <= _SIGNIFICANT and s.excess > 0)
+    named = _significant(slices)
     before, after = units[: change.start] or units, units[change.start :]
+    began = after[0].closed_at
     return Alarm(
         number=number,
         key=stream.key,
@@ -151,10 +153,23 @@ def describe_alarm(number: int, stream: Stream, *, raised_at: float, options: Wa
         slices=named,
         n_slices=len(slices),
         rates=(float(np.median([u.p_min for u in before])), float(np.median([u.p_min for u in after]))),
-        failed=(_failed(before), _failed(after)),
+        failed=(
+            _failed([u for u in everything if u.closed_at < began] or everything),
+            _failed([u for u in everything if u.closed_at >= began]),
+        ),
         traces=_worst(after, named, sign=sign, kind=stream.kind),
         is_covered=stream.is_covered,
     )
+
+
+def _start(stream: Stream, raised_at: float) -> float:
+    """Return the time from which units are compared with those after a change."""
+    return max(stream.learns_from, raised_at - MAX_DAYS * DAY_S)
+
+
+def units_around(alarm: Alarm, stream: Stream, history: History, *, until: float) -> Sequence[Unit]:
+    """Return the units of a stream before an alarm and after it."""
+    return [unit for unit in history(_start(stream, alarm.raised_at), until) if stream.watches(unit)]
 
 
 def _always(stream: Stream, x: NDArray[np.float64], w: NDArray[np.float64], sign: int) -> Change:
@@ -165,18 +180,33 @@ def _always(stream: Stream, x: NDArray[np.float64], w: NDArray[np.float64], sign
     return Change(start=0, first=0, last=0, before=aim, before_se=0.0, after=mean, drop=loss, low=loss, high=loss)
 
 
-def follow_up(alarm: Alarm, stream: Stream, units: Sequence[Unit]) -> Alarm:
-    """Return an alarm with the size estimated from the units after it.
+def follow_up(alarm: Alarm, stream: Stream, units: Sequence[Unit], *, options: WatchOptions) -> Alarm:
+    """Return an alarm with its size estimated from the units after it, and its slices from all units since the change.
 
     Args:
         alarm: The alarm.
         stream: Its stream.
-        units: At least two units that closed after the alarm.
+        units: Units before and after the change, at least two of them after the alarm.
+        options: Options of the store.
     """
     x, w = _values(stream, units)
     sign = 1 if stream.direction == "drop" else -1
-    drop, low, high = drop_between(x, w, before=alarm.before, before_se=alarm.before_se, sign=sign)
-    return replace(alarm, follow_up=FollowUp(drop=drop, low=low, high=high, n=len(units)))
+    start = sum(unit.closed_at - options.session_gap_s < alarm.since for unit in units)
+    later = sum(unit.closed_at <= alarm.raised_at for unit in units)
+    drop, low, high = drop_between(x[later:], w[later:], before=alarm.before, before_se=alarm.before_se, sign=sign)
+    slices = find_slices(x, w, [u.labels for u in units], start=start, fields=options.slices, sign=sign)
+    named = _significant(slices)
+    return replace(
+        alarm,
+        follow_up=FollowUp(drop=drop, low=low, high=high, n=len(units) - later),
+        slices=named,
+        n_slices=len(slices),
+        traces=_worst(units[start:], named, sign=sign, kind=stream.kind),
+    )
+
+
+def _significant(slices: Sequence[SliceDrop]) -> tuple[SliceDrop, ...]:
+    return tuple(s for s in slices if s.p <= _SIGNIFICANT and s.excess > 0)
 
 
 def _values(stream: Stream, units: Sequence[Unit]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -10,16 +10,17 @@ from typing import Final
 
 from ragstone.stats import AlarmBudget
 from ragstone.store import AlarmRow, StreamKey, StreamKind, StreamRow, Unit, WatchedOutcome, WatchTables
-from ragstone.watch._alarm import Alarm, describe_alarm, follow_up
+from ragstone.watch._alarm import Alarm, describe_alarm, follow_up, units_around
 from ragstone.watch._baseline import DAY_S
 from ragstone.watch._options import SESSION_MAX_S, Scale, WatchOptions
 from ragstone.watch._stream import ACTIVE_S, Event, Stream
 from ragstone.watch._units import segments, to_unit
 
-__all__ = ["Folded", "accept_alarm", "fold", "mute_alarm", "open_alarms", "read_streams"]
+__all__ = ["Folded", "accept_alarm", "all_alarms", "fold", "mute_alarm", "open_alarms", "read_streams"]
 
 _KINDS: Final[tuple[StreamKind, ...]] = ("score", "failures")
-_REPEATED_S: Final = DAY_S
+_SEEN_S: Final = 28 * DAY_S
+"""How long a session counts as seen before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +63,14 @@ def read_streams(tables: WatchTables) -> list[Stream]:
     return [Stream.from_state(row.key, row.kind, row.state) for row in tables.streams()]
 
 
+def all_alarms(tables: WatchTables) -> list[Alarm]:
+    """Return all alarms, oldest first."""
+    return [Alarm.from_dict(row.body) for row in tables.alarms()]
+
+
 def open_alarms(tables: WatchTables) -> list[Alarm]:
     """Return the open alarms, oldest first."""
-    return [Alarm.from_dict(row.body) for row in tables.alarms() if row.state == "open"]
+    return [alarm for alarm in all_alarms(tables) if alarm.state == "open"]
 
 
 def accept_alarm(tables: WatchTables, number: int, *, now: float) -> Alarm | None:
@@ -130,14 +136,16 @@ def _units(
                     by_stream[outcome.key].append(outcome)
             closed += [(closes_at, key, session, rows) for key, rows in by_stream.items()]
     closed.sort(key=lambda c: c[:3])
-    since = min((c[0] for c in closed), default=now) - _REPEATED_S
+    since = min((c[0] for c in closed), default=now) - _SEEN_S
     last = tables.last_units({c[2] for c in closed}, since=since) if closed else {}
     units = []
     for closes_at, key, session, rows in closed:
-        repeated = closes_at - last.get((key, session), -float("inf")) < _REPEATED_S
-        last[key, session] = closes_at
+        before = last.get((key, session))
+        # A late request may belong before the last unit of its session.
+        gap_s = None if before is None else max(closes_at - before, 0.0)
+        last[key, session] = max(closes_at, before or 0.0)
         better = scales[key.metric].higher_is_better
-        units.append((key, to_unit(rows, closed_at=closes_at, repeated=repeated, higher_is_better=better)))
+        units.append((key, to_unit(rows, closed_at=closes_at, gap_s=gap_s, higher_is_better=better)))
     return units, seqs
 
 
@@ -165,10 +173,10 @@ class _Fold:
             stream = self._streams.get(name)
             if stream is None:
                 stream = self._streams[name] = Stream(key, kind, self._scales[key.metric], start=unit.closed_at)
-            if kind == "score" and unit.value is None:
+            if not stream.watches(unit):
                 continue
             self._touched.add(name)
-            history = partial(self._history, key, kind)
+            history = partial(self._history, key)
             event = stream.update(
                 unit, budget=self._budget, n_active=self._n_active(name, unit), options=self._options, history=history
             )
@@ -187,9 +195,8 @@ class _Fold:
         others = sum(unit.closed_at - at <= ACTIVE_S for other, at in self._last.items() if other != name)
         return others + 1
 
-    def _history(self, key: StreamKey, kind: StreamKind, since: float, until: float) -> list[Unit]:
-        units = self._tables.units(key, since=since, until=until)
-        return units if kind == "failures" else [u for u in units if u.value is not None]
+    def _history(self, key: StreamKey, since: float, until: float) -> list[Unit]:
+        return self._tables.units(key, since=since, until=until)
 
     def _on_event(self, event: Event, stream: Stream, unit: Unit, history: partial[list[Unit]]) -> None:
         at = unit.closed_at
@@ -202,7 +209,7 @@ class _Fold:
             changed = [replace(alarm, muted_until=muted)]
         elif event == "follow_up":
             changed = [
-                follow_up(alarm, stream, [u for u in history(alarm.raised_at, at) if u.closed_at > alarm.raised_at])
+                follow_up(alarm, stream, units_around(alarm, stream, history, until=at), options=self._options)
                 for alarm in mine[-1:]
             ]
         else:

@@ -18,6 +18,9 @@ LATE_SHARE: Final = 0.1
 """Largest share of units of a session seen before for which the promise covers a stream."""
 
 
+_SLICES: Final = ("release", "environment", "operation")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
     """Range and direction of a metric with two finite bounds."""
@@ -49,7 +52,7 @@ class WatchOptions:
     """Smallest drop that matters, as a share of the metric's range, in (0, 0.5]. The tolerance is 0.3 of it."""
     session_gap_s: float = 1800.0
     """A session is closed this long after its last request, in seconds, at most four hours."""
-    slices: Sequence[str] = ("release", "environment", "retriever", "language", "tag:topic")
+    slices: Sequence[str] = ("release", "environment", "operation")
     """Fields whose values are compared when an alarm is raised."""
     notify: Sequence[str] = ()
     """Destinations of alarms: `slack:https://...` or `webhook:https://...`."""
@@ -61,6 +64,8 @@ class WatchOptions:
         _check("false_alarms_per_quarter", self.false_alarms_per_quarter, 0.0, 100.0)
         _check("min_drop", self.min_drop, 0.0, 0.5)
         _check("session_gap_s", self.session_gap_s, 0.0, SESSION_MAX_S)
+        if unknown := [name for name in self.slices if name not in _SLICES]:
+            raise ConfigurationError(f"[watch] slices must be among {', '.join(_SLICES)}, got {', '.join(unknown)}.")
         for place in self.notify:
             kind, _, url = str(place).partition(":")
             if kind not in ("slack", "webhook") or not url.startswith(("https://", "http://")):

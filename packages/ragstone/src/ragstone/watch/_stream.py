@@ -18,7 +18,7 @@ StreamPhase = Literal["learning", "watching", "alarm", "blind"]
 Event = Literal["alarm", "follow_up", "recovered"]
 
 History = Callable[[float, float], Sequence[Unit]]
-"""Returns the units of the stream that closed from one time up to and including another, in order of closing."""
+"""Returns the units that closed from one time up to and including another, in order of closing."""
 
 ACTIVE_S: Final = 7 * DAY_S
 """A stream without a unit for this long does not share the budget."""
@@ -61,6 +61,7 @@ class Stream:
         self.last_at = start
         self.n_units = 0
         self.n_repeated = 0
+        """Units of sessions that had a unit within the last 28 days."""
         self.p_floor = 1.0
         """Smallest sampling probability so far."""
 
@@ -111,14 +112,14 @@ class Stream:
         """
         x, total = self.value_of(unit)
         self.n_units += 1
-        self.n_repeated += unit.repeated
+        self.n_repeated += unit.gap_s is not None
         self.p_floor = min(self.p_floor, unit.p_min)
         self._aim(options)
         event: Event | None = None
         if self.detector is not None:
             spend = budget.take(self.last_at, unit.closed_at, n_streams=max(n_active, 1))
-            # Units of sessions seen before resemble earlier units, which the promise excludes.
-            weight = 0.0 if unit.repeated else self.weight(total)
+            # Units of a session within a day resemble earlier units, which the promise excludes.
+            weight = 0.0 if unit.is_repeated else self.weight(total)
             event = self._bet(x, weight, spend, options)
         if self.baseline is None:
             self._learn(unit.closed_at, options, history)
@@ -153,12 +154,22 @@ class Stream:
         if self.target is not None:
             self._arm(self.target)
 
+    def watches(self, unit: Unit) -> bool:
+        """Return whether a unit belongs to this stream: one without scores belongs to the stream of failures only."""
+        return unit.value is not None or self.kind == "failures"
+
     def value_of(self, unit: Unit) -> tuple[float, float]:
         """Return the value of a unit in [0, 1] and its sum of 1 / probability."""
         if self.kind == "failures":
             return unit.failed_share, unit.weight + unit.failed_weight
         assert unit.value is not None  # noqa: S101 - a unit without scores is not in this stream
         return self.scale.to_unit(unit.value), unit.weight
+
+    def mean_of(self, units: Sequence[Unit]) -> float | None:
+        """Return the weighted mean of units, in [0, 1]. None without units."""
+        pairs = [self.value_of(u) for u in units if self.watches(u)]
+        total = sum(self.weight(weight) for _, weight in pairs)
+        return sum(x * self.weight(weight) for x, weight in pairs) / total if total else None
 
     def weight(self, total: float) -> float:
         """Return the weight of a unit, in (0, 1], from its sum of 1 / probability."""
@@ -196,7 +207,11 @@ class Stream:
         if now < self.learns_from + self.learn_days * DAY_S:
             return
         end = self.learns_from + self.learn_days * DAY_S
-        units = [unit for unit in history(self.learns_from, end) if unit.closed_at < end]
+        units = [unit for unit in history(self.learns_from, end) if unit.closed_at < end and self.watches(unit)]
+        if not units:
+            # The first units are so old that they were deleted.
+            self.learns_from, self.learn_days = now, LEARNING_DAYS
+            return
         values = [self.value_of(unit) for unit in units]
         self.baseline = learn(
             [x for x, _ in values],

@@ -42,14 +42,14 @@ def segments(outcomes: Iterable[WatchedOutcome], *, gap_s: float) -> list[Segmen
 
 
 def to_unit(
-    outcomes: Sequence[WatchedOutcome], *, closed_at: float, repeated: bool = False, higher_is_better: bool = True
+    outcomes: Sequence[WatchedOutcome], *, closed_at: float, gap_s: float | None = None, higher_is_better: bool = True
 ) -> Unit:
     """Combine the outcomes of one stream in one session.
 
     Args:
         outcomes: At least one outcome, all of one stream and session.
         closed_at: End of the session, Unix seconds.
-        repeated: Whether the session had a unit within the last 24 hours.
+        gap_s: Time since the last unit of the session, or None.
         higher_is_better: Direction of the metric, which decides on the worst score.
     """
     scored = [(o, o.value) for o in outcomes if o.value is not None]
@@ -63,7 +63,7 @@ def to_unit(
         weight=weight,
         failed_weight=sum(1 / o.probability for o in outcomes if o.value is None),
         p_min=min(o.probability for o in outcomes),
-        repeated=repeated,
+        gap_s=gap_s,
         worst_trace=worst.trace_id,
         worst_value=worst_value,
         labels=outcomes[0].labels,

@@ -9,6 +9,7 @@ from ragstone.worker._intake import spool_directory as spool_directory
 from ragstone.worker._setup import ScoringSetup
 from ragstone.worker._status import pending_message as pending_message
 from ragstone.worker._status import read_ledger as read_ledger
+from ragstone.worker._watching import requests_folder as requests_folder
 from ragstone.worker._worker import Worker as Worker
 
 __all__ = ["ScoringSetup"]

@@ -1,12 +1,16 @@
-"""Delivery of outcomes to one sink, in batches, until each one is sent, skipped or failed."""
+"""Delivery of outcomes and alarms to one sink, in batches, until each one is sent, skipped or failed."""
 
 from __future__ import annotations
 
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar, Final, Generic, TypeVar
+
+from typing_extensions import override
 
 from ragstone.errors import (
     SinkDeniedError,
@@ -16,12 +20,14 @@ from ragstone.errors import (
     SinkTargetMissingError,
     SinkUnavailableError,
 )
-from ragstone.schema import Delivery
-from ragstone.sinks import Sink
-from ragstone.store import Store
+from ragstone.schema import AlarmDelivery, Delivery
+from ragstone.sinks import AlarmSink, Sink
+from ragstone.store import DeliveryKind, Store
 from ragstone.worker._intake import StepErrors
 
-__all__ = ["SinkDispatcher"]
+__all__ = ["AlarmDispatcher", "Dispatcher", "SinkDispatcher"]
+
+Item = TypeVar("Item", Delivery, AlarmDelivery)
 
 logger = logging.getLogger("ragstone")
 
@@ -38,47 +44,60 @@ _MISSING_PATIENCE_S: Final = 24 * 3600.0
 """How long an outcome is retried if its trace is missing: exporters may be slow, and sampled-out traces never arrive."""
 
 
-class SinkDispatcher:
-    """Delivers pending outcomes to one sink.
+class Dispatcher(ABC, Generic[Item]):
+    """Delivers pending outcomes or alarms to one sink.
 
     If the sink is unavailable, each delivery is retried with exponential backoff (at most ten minutes) until it arrives. A
     delivery whose trace is missing is retried for a day. A rejected delivery fails. If the sink rejects the credentials,
     delivery stops until the worker restarts.
 
     Args:
-        sink: The destination.
+        name: Name of the sink in the store.
         errors: Collects errors of the store.
         clock: Returns the current time in Unix seconds.
         jitter: Returns a number in [0, 1) that spreads the retries of several workers.
     """
 
+    kind: ClassVar[DeliveryKind]
+
     def __init__(
         self,
-        sink: Sink,
+        name: str,
         errors: StepErrors,
         *,
         clock: Callable[[], float] = time.time,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self.sink = sink
+        self.name = name
         self._errors = errors
         self._clock = clock
         self._jitter = jitter
         self._stopped = False
 
-    def due(self, store: Store) -> list[Delivery]:
+    def due(self, store: Store) -> list[Item]:
         """Return the next batch. Empty if no delivery is due or the sink is stopped."""
         if self._stopped:
             return []
-        return self._errors.run_step(
-            "read deliveries", lambda: store.due_deliveries(self.sink.name, limit=_BATCH, now=self._clock()), []
-        )
+        return self._errors.run_step("read deliveries", lambda: self._read(store, now=self._clock()), [])
 
-    async def deliver(self, items: Sequence[Delivery], store: Store) -> None:
+    def start(self, store: Store) -> Coroutine[None, None, None] | None:
+        """Return the delivery of the next batch, or None if no delivery is due."""
+        due = self.due(store)
+        return self.deliver(due, store) if due else None
+
+    @abstractmethod
+    def _read(self, store: Store, *, now: float) -> list[Item]:
+        """Read the next batch."""
+
+    @abstractmethod
+    async def _write(self, items: list[Item]) -> Mapping[str, SinkError] | None:
+        """Write a batch to the sink, and return errors by id."""
+
+    async def deliver(self, items: Sequence[Item], store: Store) -> None:
         """Write a batch to the sink, and store the result of each delivery."""
         try:
             # A copy, because a sink may change its batch.
-            failed = await self.sink.write(list(items)) or {}
+            failed = await self._write(list(items)) or {}
         except SinkRejectedError as error:
             if len(items) > 1:
                 # Split the batch until only the rejected row remains, so that the other rows arrive.
@@ -87,45 +106,45 @@ class SinkDispatcher:
                 if not self._stopped:
                     await self.deliver(items[middle:], store)
                 return
-            failed = {item.outcome.id: error for item in items}
+            failed = {item.id: error for item in items}
         except SinkError as error:
-            failed = {item.outcome.id: error for item in items}
+            failed = {item.id: error for item in items}
         except Exception as error:
             if _ENDING in str(error):
                 return  # nothing was sent, and the deliveries stay due for the next worker
             message = f"{type(error).__name__}: {error}"
-            logger.error("ragstone sink %s failed: %s", self.sink.name, message, exc_info=items[0].attempts == 0)  # noqa: TRY400
-            failed = {item.outcome.id: SinkUnavailableError(message) for item in items}
+            logger.error("ragstone sink %s failed: %s", self.name, message, exc_info=items[0].attempts == 0)  # noqa: TRY400
+            failed = {item.id: SinkUnavailableError(message) for item in items}
         self._record_results(items, failed, store)
 
-    def _record_results(self, items: Sequence[Delivery], failed: Mapping[str, SinkError], store: Store) -> None:
-        name = self.sink.name
-        sent = [item.outcome.id for item in items if item.outcome.id not in failed]
+    def _record_results(self, items: Sequence[Item], failed: Mapping[str, SinkError], store: Store) -> None:
+        name = self.name
+        sent = [item.id for item in items if item.id not in failed]
         if sent:
-            self._record(lambda: store.mark_sent(name, sent))
+            self._record(lambda: store.mark_sent(name, sent, kind=self.kind))
         # Deliveries that failed with the same error are stored together.
-        by_error: dict[tuple[type[SinkError], str], tuple[SinkError, list[Delivery]]] = {}
+        by_error: dict[tuple[type[SinkError], str], tuple[SinkError, list[Item]]] = {}
         for item in items:
-            error = failed.get(item.outcome.id)
+            error = failed.get(item.id)
             if error is not None:
                 by_error.setdefault((type(error), str(error)), (error, []))[1].append(item)
         for error, group in by_error.values():
             self._record_failures(group, error, store, some_sent=bool(sent))
 
-    def _record_failures(self, items: Sequence[Delivery], error: SinkError, store: Store, *, some_sent: bool) -> None:
-        name, ids, message = self.sink.name, [item.outcome.id for item in items], str(error)
+    def _record_failures(self, items: Sequence[Item], error: SinkError, store: Store, *, some_sent: bool) -> None:
+        name, ids, message = self.name, [item.id for item in items], str(error)
         if isinstance(error, SinkNoTargetError):
-            self._record(lambda: store.mark_skipped(name, ids, reason=message))
+            self._record(lambda: store.mark_skipped(name, ids, reason=message, kind=self.kind))
             return
         if isinstance(error, SinkTargetMissingError):
             too_old = self._clock() - _MISSING_PATIENCE_S
-            late = [item.outcome.id for item in items if item.since is not None and item.since <= too_old]
+            late = [item.id for item in items if item.since is not None and item.since <= too_old]
             if late:
                 self._mark_failed(
                     late, f"the trace did not arrive within {_MISSING_PATIENCE_S / 3600:.0f} h: {message}", store
                 )
-            items = [item for item in items if item.outcome.id not in late]
-            ids = [item.outcome.id for item in items]
+            items = [item for item in items if item.id not in late]
+            ids = [item.id for item in items]
         if isinstance(error, SinkRejectedError):
             self._mark_failed(ids, message, store)
             return
@@ -140,23 +159,21 @@ class SinkDispatcher:
             self._stop(message, store)
         elif not (attempts or some_sent) and not isinstance(error, SinkTargetMissingError):
             logger.warning("ragstone sink %s: %s (next attempt in %.0f s)", name, message, wait_s, extra={"sink": name})
-        self._record(lambda: store.mark_retry(name, ids, next_try=self._clock() + wait_s, error=message))
+        self._record(
+            lambda: store.mark_retry(name, ids, next_try=self._clock() + wait_s, error=message, kind=self.kind)
+        )
 
     def _mark_failed(self, ids: Sequence[str], message: str, store: Store) -> None:
         logger.error(
-            "ragstone sink %s: %d deliveries failed: %s",
-            self.sink.name,
-            len(ids),
-            message,
-            extra={"sink": self.sink.name},
+            "ragstone sink %s: %d deliveries failed: %s", self.name, len(ids), message, extra={"sink": self.name}
         )
-        self._record(lambda: store.mark_failed(self.sink.name, ids, error=message))
+        self._record(lambda: store.mark_failed(self.name, ids, error=message, kind=self.kind))
 
     def _stop(self, message: str, store: Store) -> None:
         if not self._stopped:
             self._stopped = True
-            logger.error("ragstone sink %s stopped, its deliveries stay pending: %s", self.sink.name, message)
-            self._record(lambda: store.stop_sink(self.sink.name, reason=message))
+            logger.error("ragstone sink %s stopped, its deliveries stay pending: %s", self.name, message)
+            self._record(lambda: store.stop_sink(self.name, reason=message))
 
     def _wait_s(self, attempts: int, error: SinkError) -> float:
         min_s = _MISSING_MIN_S if isinstance(error, SinkTargetMissingError) else _BACKOFF_MIN_S
@@ -168,3 +185,61 @@ class SinkDispatcher:
 
     def _record(self, step: Callable[[], None]) -> None:
         self._errors.run_step("store a delivery", step, None)
+
+
+class SinkDispatcher(Dispatcher[Delivery]):
+    """Delivers pending outcomes to one sink."""
+
+    kind = "outcome"
+
+    def __init__(
+        self,
+        sink: Sink,
+        errors: StepErrors,
+        *,
+        clock: Callable[[], float] = time.time,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        super().__init__(sink.name, errors, clock=clock, jitter=jitter)
+        self._sink = sink
+
+    @override
+    def _read(self, store: Store, *, now: float) -> list[Delivery]:
+        return store.due_deliveries(self.name, limit=_BATCH, now=now)
+
+    @override
+    async def _write(self, items: list[Delivery]) -> Mapping[str, SinkError] | None:
+        return await self._sink.write(items)
+
+
+class AlarmDispatcher(Dispatcher[AlarmDelivery]):
+    """Delivers pending alarms to one sink.
+
+    Args:
+        sink: The destination.
+        errors: Collects errors of the store.
+        render: Returns the text of an alarm.
+        clock: Returns the current time in Unix seconds.
+    """
+
+    kind = "alarm"
+
+    def __init__(
+        self,
+        sink: AlarmSink,
+        errors: StepErrors,
+        *,
+        render: Callable[[AlarmDelivery], str],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(sink.name, errors, clock=clock)
+        self._sink, self._render = sink, render
+
+    @override
+    def _read(self, store: Store, *, now: float) -> list[AlarmDelivery]:
+        due = store.due_alarms(self.name, limit=_BATCH, now=now)
+        return [replace(item, text=self._render(item)) for item in due]
+
+    @override
+    async def _write(self, items: list[AlarmDelivery]) -> None:
+        await self._sink.write_alarms(items)

@@ -14,13 +14,15 @@ from typing import Any
 
 from ragstone.errors import JudgeError, StoreError
 from ragstone.schema import Failure, Ledger, NotApplicable, Score, Trace, sample_from_trace
-from ragstone.sinks import StatusSink
+from ragstone.sinks import StatusSink, StreamSink, StreamStatus
 from ragstone.store import PlannedMetric, Store, open_store
-from ragstone.worker._delivery import SinkDispatcher
+from ragstone.watch import WatchOptions
+from ragstone.worker._delivery import AlarmDispatcher, SinkDispatcher
 from ragstone.worker._health import WorkerState
 from ragstone.worker._intake import SpoolTraceSource, StepErrors, TraceSource, get_skip_reason, spool_directory
 from ragstone.worker._parts import SHARED_LEASE_S, UNANSWERED, MetricGroups, lease_s
 from ragstone.worker._setup import ScoringSetup
+from ragstone.worker._watching import StreamWatcher, requests_folder
 
 __all__ = ["Worker"]
 
@@ -51,7 +53,11 @@ class Worker:
             their metrics fail.
         stop_early: Pause a group of metrics if its models fail systematically: no score, and 20 failures over 10 traces with
             kind "rejected" or "truncated". Its traces stay pending. A worker that runs until it is idle returns then.
+        watch: How scores are watched for alarms. Default: all defaults, without notifications.
         clock: Returns the current time in Unix seconds.
+
+    Raises:
+        ConfigurationError: If `watch` has a target or a destination that is invalid.
     """
 
     def __init__(
@@ -63,6 +69,7 @@ class Worker:
         max_outage_s: float = 3600.0,
         ends_at_cap: bool = False,
         stop_early: bool = True,
+        watch: WatchOptions | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
@@ -94,6 +101,13 @@ class Worker:
         """Whether a caller has waited for this worker since the last poll."""
         self._progress = 0
         self._errors = StepErrors()
+        self._watcher = StreamWatcher(
+            setup.metrics,
+            WatchOptions() if watch is None else watch,
+            requests=requests_folder(spool_directory(store)),
+            errors=self._errors,
+            clock=clock,
+        )
         self._parts: MetricGroups | None = None
         self._watch_next = 0.0
         self._in_work: set[str] = set()
@@ -252,7 +266,10 @@ class Worker:
                 await asyncio.wait_for(woken.wait(), 0 if moved else _POLL_MAX_S)
 
     async def _loop(self, store: Store, woken: asyncio.Event, *, until_idle: bool) -> None:
-        dispatchers = [SinkDispatcher(sink, self._errors, clock=self._clock) for sink in self._setup.sinks]
+        dispatchers: list[SinkDispatcher | AlarmDispatcher] = [
+            *(SinkDispatcher(sink, self._errors, clock=self._clock) for sink in self._setup.sinks),
+            *self._watcher.dispatchers(),
+        ]
         self._parts = parts = MetricGroups(
             self._setup,
             patience_s=self._outage_patience_s,
@@ -278,6 +295,7 @@ class Worker:
                     scoring.add(work)
                     work.add_done_callback(scoring.discard)
                     work.add_done_callback(lambda _: woken.set())
+                folded = self._watch(store)
                 delivered = self._deliver_due(store, dispatchers, deliveries, woken)
                 self._update_status_sinks(store)
                 busy = bool(moved or claimed or scoring or delivered or any(i.may_have_more for i in self._intakes))
@@ -286,7 +304,10 @@ class Worker:
                 ends, self._is_awaited = until_idle or self._is_awaited, False
                 if ends and not (moved or claimed or any(i.may_have_more for i in self._intakes)):
                     parts.release_held()
-                if until_idle and not busy:
+                if until_idle and not (busy or folded):
+                    # Sessions may have closed since the last turn, and an alarm is delivered before the end.
+                    if self._watch(store, now_too=True):
+                        continue
                     self._errors.raise_first()
                     break
                 if ending and not scoring and not delivered:
@@ -300,6 +321,7 @@ class Worker:
             for task in unfinished:
                 task.cancel()
             await asyncio.gather(*unfinished, return_exceptions=True)
+            await self._watcher.aclose()
             with contextlib.suppress(StoreError):
                 store.release(self._name)
 
@@ -376,21 +398,32 @@ class Worker:
     def _deliver_due(
         self,
         store: Store,
-        dispatchers: Sequence[SinkDispatcher],
+        dispatchers: Sequence[SinkDispatcher | AlarmDispatcher],
         running: dict[str, asyncio.Task[None]],
         woken: asyncio.Event,
     ) -> bool:
         """Start a delivery task for each sink with due deliveries, and return whether any task is running."""
         for dispatcher in dispatchers:
-            task = running.get(dispatcher.sink.name)
+            name = f"{dispatcher.kind} {dispatcher.name}"
+            task = running.get(name)
             if task is not None and not task.done():
                 continue
-            due = dispatcher.due(store)
-            if due:
-                task = asyncio.create_task(dispatcher.deliver(due, store))
+            if (work := dispatcher.start(store)) is not None:
+                task = asyncio.create_task(work)
                 task.add_done_callback(lambda _: woken.set())
-                running[dispatcher.sink.name] = task
+                running[name] = task
         return any(not task.done() for task in running.values())
+
+    def _watch(self, store: Store, *, now_too: bool = False) -> bool:
+        """Fold closed sessions, publish the streams if any changed, and return whether any did."""
+        folded = self._watcher.update(store, now_too=now_too)
+        sinks = [sink for sink in self._setup.sinks if isinstance(sink, StreamSink)]
+        if folded and sinks:
+            none: list[StreamStatus] = []
+            streams = self._errors.run_step("read the streams", lambda: self._watcher.statuses(store), none)
+            for sink in sinks:
+                sink.update_streams(streams)
+        return folded
 
     def _update_status_sinks(self, store: Store) -> None:
         """Publish the ledger."""

@@ -1,0 +1,325 @@
+"""`ragstone watch`: the streams of a store and their alarms."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import typer
+
+from ragstone._util.table import text_table
+from ragstone.cli._exit_codes import ExitCode
+from ragstone.cli._options import JsonOption
+from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
+from ragstone.cli._watch_options import watch_options
+from ragstone.errors import ConfigurationError, DataError, StoreError, StoreOwnedError
+from ragstone.experiments import card_of
+from ragstone.schema import AlarmDelivery
+from ragstone.sinks import alarm_sink_from
+from ragstone.store import Unit, WatchTables, describe_store, is_database_url, open_store
+from ragstone.watch import (
+    Alarm,
+    AlarmRequest,
+    Stream,
+    all_alarms,
+    describe_delay,
+    open_alarms,
+    read_streams,
+    render_alarm,
+    stream_name,
+    write_request,
+)
+from ragstone.worker import requests_folder, spool_directory
+
+__all__ = ["read_alarm", "watch_command", "watch_lines"]
+
+_DAY_S = 86_400.0
+_RECENT_S = 7 * _DAY_S
+_BASIS_S = 28 * _DAY_S
+
+
+def watch_command(
+    store: Annotated[str, typer.Argument(help="The store, as passed to Monitor(store=...).")],
+    alarm: Annotated[int | None, typer.Option("--alarm", metavar="N", help="Show this alarm, open or not.")] = None,
+    accept: Annotated[
+        int | None,
+        typer.Option("--accept", metavar="N", help="Accept the change behind this alarm as the new baseline."),
+    ] = None,
+    mute: Annotated[
+        int | None,
+        typer.Option("--mute", metavar="N", help="Send nothing about the stream of this alarm until --until."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", help="End of --mute: a time (2026-11-24T08:00) or a duration (12h, 3d).")
+    ] = None,
+    fail_on_alarm: Annotated[
+        bool, typer.Option("--fail-on-alarm", help="Exit code 1 if an alarm is open and not muted.")
+    ] = False,
+    test_notify: Annotated[
+        bool, typer.Option("--test-notify", help="Send a test message to the destinations of \\[watch] in --config.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Show which metrics are watched, what each can find, and the open alarms."""
+    if test_notify:
+        asyncio.run(_test_notify(watch_options().notify))
+        return
+    if accept is not None:
+        _change(store, AlarmRequest(action="accept", number=accept))
+        return
+    if mute is not None:
+        _change(store, AlarmRequest(action="mute", number=mute, until=_parse_until(until)))
+        return
+    if until is not None:
+        raise ConfigurationError("--until is the end of --mute N.")
+    with open_store(store, mode="read") as opened, opened.watched() as tables:
+        if alarm is not None:
+            _print_alarm(read_alarm(tables, alarm), store, json_output=json_output)
+            return
+        shown = _Shown.read(tables)
+    now = time.time()
+    if json_output:
+        print_json(shown.to_dict(now))
+    else:
+        _print(shown, store, now)
+    if fail_on_alarm and any(not a.is_muted(now) for a in shown.alarms):
+        raise typer.Exit(ExitCode.GATE)
+
+
+def read_alarm(tables: WatchTables, number: int) -> Alarm:
+    """Return an alarm.
+
+    Raises:
+        DataError: If it does not exist.
+    """
+    alarms = all_alarms(tables)
+    for alarm in alarms:
+        if alarm.number == number:
+            return alarm
+    known = f"alarms 1 to {len(alarms)}" if alarms else "no alarms so far"
+    raise DataError(f"alarm {number} not found. This store has {known}: ragstone watch STORE")
+
+
+def _alarm_lines(alarms: Sequence[Alarm], store: str) -> list[str]:
+    """Return the texts of alarms."""
+    name = "STORE" if is_database_url(store) else store
+    return [render_alarm(alarm, title=_title(alarm.key.metric), store=name) for alarm in alarms]
+
+
+def watch_lines(store: str) -> list[str]:
+    """Return the number of watched streams and the open alarms, one line each, if the store has streams."""
+    try:
+        with open_store(store, mode="read") as opened, opened.watched() as tables:
+            streams, alarms = read_streams(tables), open_alarms(tables)
+    except StoreError:
+        return []  # only a spool exists
+    if not streams:
+        return []
+    phases = Counter(stream.phase for stream in streams)
+    counts = ", ".join(f"{n} {phase}" for phase, n in phases.items())
+    name = "STORE" if is_database_url(store) else store
+    return [f"watched streams: {counts}   ragstone watch {name}"] + [
+        text.partition("\n")[0] for text in _alarm_lines(alarms, store)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """What the command shows."""
+
+    streams: list[tuple[Stream, list[Unit], dict[float, float]]]
+    """Streams with their units of the last four weeks, and the days that they need to find drops."""
+    alarms: list[Alarm]
+    per_quarter: float
+    n_earlier: int
+    """Streams of earlier versions and judges, without units in the last seven days."""
+
+    @classmethod
+    def read(cls, tables: WatchTables) -> _Shown:
+        streams = read_streams(tables)
+        end = max((s.last_at for s in streams), default=0.0)
+        newest: dict[tuple[str, str, str], float] = {}
+        for s in streams:
+            name = (s.key.app, s.key.metric, s.kind)
+            newest[name] = max(s.last_at, newest.get(name, 0.0))
+        current = [
+            s for s in streams if end - s.last_at <= _RECENT_S or s.last_at == newest[s.key.app, s.key.metric, s.kind]
+        ]
+        budget = tables.budget()
+        per_quarter = 1.0 if budget is None else float(budget["per_quarter"])
+        n_active = max(sum(s.is_active(end) for s in streams), 1)
+        shown = []
+        for stream in current:
+            units = tables.units(stream.key, since=stream.last_at - _BASIS_S, until=stream.last_at)
+            units = [unit for unit in units if stream.watches(unit)]
+            shown.append((stream, units, describe_delay(stream, units, per_quarter=per_quarter, n_active=n_active)))
+        alarms = open_alarms(tables)
+        return cls(streams=shown, alarms=alarms, per_quarter=per_quarter, n_earlier=len(streams) - len(current))
+
+    def to_dict(self, now: float) -> dict[str, Any]:
+        return {
+            "false_alarms_per_quarter": self.per_quarter,
+            "streams": [_stream_dict(*row) for row in self.streams],
+            "n_earlier_streams": self.n_earlier,
+            "alarms": [a.to_dict() | {"muted": a.is_muted(now)} for a in self.alarms],
+        }
+
+
+def _stream_dict(stream: Stream, units: Sequence[Unit], delays: dict[float, float]) -> dict[str, Any]:
+    mean = _recent_mean(stream, units)
+    return {
+        **stream.key._asdict(),
+        "kind": stream.kind,
+        "phase": stream.phase,
+        "mean_7_days": None if mean is None else stream.scale.to_value(mean),
+        "reference": None if stream.reference is None else stream.scale.to_value(stream.reference),
+        "target": stream.target is not None,
+        "evidence": 0.0 if stream.detector is None else stream.detector.evidence,
+        "n_units": stream.n_units,
+        "n_repeated": stream.n_repeated,
+        "covered": stream.is_covered,
+        "last_at": stream.last_at,
+        "days_to_find": {f"{drop:g}": days if days < float("inf") else None for drop, days in delays.items()},
+    }
+
+
+def _print(shown: _Shown, store: str, now: float) -> None:
+    if not shown.streams:
+        print_text("no closed sessions so far. A session is closed 30 minutes after its last request.")
+        return
+    table: list[tuple[str, ...]] = [("stream", "state", "mean 7 d", "reference", "finds points: days")]
+    table += [_row(*row) for row in shown.streams]
+    print_text(text_table(table, align="llrrl"))
+    notes = [f"expected false alarms per quarter, over all streams together: at most {shown.per_quarter:g}"]
+    if shown.n_earlier:
+        notes.append(f"{shown.n_earlier} streams of earlier versions and judges are not shown")
+    late = [s for s, _, _ in shown.streams if not s.is_covered]
+    if late:
+        names = ", ".join(stream_name(s.key.app, "", s.key.metric, s.kind) for s in late)
+        notes.append(
+            f"not covered by this: {sanitize_for_terminal(names)}, because more than 10% of the units are of sessions seen "
+            "before"
+        )
+    print_text("\n" + "\n".join(notes))
+    for text in _alarm_lines([a for a in shown.alarms if not a.is_muted(now)], store):
+        print_text("\n" + text)
+    muted = [a.number for a in shown.alarms if a.is_muted(now)]
+    if muted:
+        print_text(f"\nmuted alarms: {', '.join(map(str, muted))}")
+    if not shown.alarms:
+        print_text("no open alarm")
+
+
+def _row(stream: Stream, units: Sequence[Unit], delays: dict[float, float]) -> tuple[str, ...]:
+    mean = _recent_mean(stream, units)
+    name = stream_name(stream.key.app, "", stream.key.metric, "score") if stream.kind == "score" else "  its failures"
+    state: str = stream.phase
+    if state == "learning":
+        days = min(max((stream.last_at - stream.learns_from) / _DAY_S, 0.0), stream.learn_days)
+        state = f"day {days:.0f} of {stream.learn_days}"
+    elif stream.target is not None:
+        state = f"{state}, target"
+    finds = ", ".join(f"{100 * drop:.0f}: {_days(days)}" for drop, days in delays.items())
+    return (
+        sanitize_for_terminal(name) if stream.kind == "score" else name,
+        state,
+        _show(stream, mean),
+        _show(stream, stream.reference),
+        finds,
+    )
+
+
+def _days(days: float) -> str:
+    if days > 90:
+        return ">90"
+    return f"{days:.0f}" if days >= 9.5 else f"{days:.1f}" if days >= 0.095 else "<.1"
+
+
+def _show(stream: Stream, unit: float | None) -> str:
+    if unit is None:
+        return ""
+    return f"{unit:.1%}" if stream.kind == "failures" else f"{stream.scale.to_value(unit):.3g}"
+
+
+def _recent_mean(stream: Stream, units: Sequence[Unit]) -> float | None:
+    """Return the mean of the last seven days of a stream, in [0, 1]."""
+    return stream.mean_of([u for u in units if u.closed_at > stream.last_at - _RECENT_S])
+
+
+def _title(metric: str) -> str:
+    card = card_of(metric)
+    return "" if card is None else card.title
+
+
+def _print_alarm(alarm: Alarm, store: str, *, json_output: bool) -> None:
+    if json_output:
+        print_json(alarm.to_dict())
+    else:
+        print_text(_alarm_lines([alarm], store)[0])
+
+
+def _change(store: str, request: AlarmRequest) -> None:
+    """Change an alarm, or leave the request for the worker that owns the store."""
+    with open_store(store, mode="read") as opened, opened.watched() as tables:
+        alarm = read_alarm(tables, request.number)
+    if alarm.state != "open":
+        raise DataError(f"alarm {request.number} is not open: it was {alarm.state}.")
+    try:
+        done = _apply(store, request)
+    except StoreOwnedError:
+        write_request(requests_folder(spool_directory(store)), request)
+        print_text(
+            f"alarm {request.number}: {request.action} requested. The worker of {describe_store(store)} does it within 10 s."
+        )
+        return
+    if not done:
+        raise StoreError(f"alarm {request.number} was not changed, because a worker changes streams now. Try again.")
+    print_text(f"alarm {request.number}: {request.action} done")
+
+
+def _apply(store: str, request: AlarmRequest) -> bool:
+    """Change an alarm in a store that this process may write, and return False if another worker changes streams."""
+    with open_store(store, mode="own") as owned, owned.watching() as tables:
+        if tables is not None:
+            request.apply(tables, now=time.time())
+        return tables is not None
+
+
+def _parse_until(text: str | None) -> float:
+    """Return the end of muting in Unix seconds."""
+    if text is None:
+        raise ConfigurationError("--mute N needs --until: a time (2026-11-24T08:00) or a duration (12h, 3d).")
+    units = {"h": "hours", "d": "days"}
+    try:
+        if text[-1:] in units:
+            end = datetime.now().astimezone() + timedelta(**{units[text[-1]]: float(text[:-1])})
+        else:
+            end = datetime.fromisoformat(text).astimezone()
+        at = end.timestamp()
+    except (ValueError, OverflowError):
+        raise ConfigurationError(
+            f"--until must be a time such as 2026-11-24T08:00 or a duration such as 12h or 3d, got {text!r}"
+        ) from None
+    if at <= time.time():
+        raise ConfigurationError(f"--until must be in the future, got {text!r}")
+    return at
+
+
+async def _test_notify(places: Sequence[str]) -> None:
+    if not places:
+        raise ConfigurationError(
+            "--test-notify needs [watch] notify in the file of --config: notify = ['slack:https://...']"
+        )
+    for place in places:
+        sink = alarm_sink_from(place)
+        text = f"TEST of `ragstone watch`: alarms of this configuration arrive here\nsent       {datetime.now().astimezone():%a %d %b %H:%M}"
+        try:
+            await sink.write_alarms([AlarmDelivery(id=f"test:{time.time():.0f}", event="test", alarm={}, text=text)])
+        finally:
+            await sink.aclose()
+        print_text(f"sent to {sink.name}")

@@ -1,0 +1,30 @@
+"""The table `[watch]` of the file of `--config`, for commands that run a worker or send alarms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any, Final
+
+from ragstone.errors import ConfigurationError
+from ragstone.watch import WatchOptions
+
+__all__ = ["set_watch_options", "watch_options"]
+
+_OPTIONS: Final[ContextVar[WatchOptions | None]] = ContextVar("ragstone_watch_options", default=None)
+
+
+def set_watch_options(table: Any, source: str) -> None:
+    """Read the table.
+
+    Raises:
+        ConfigurationError: If it is not a table, or a key or value is invalid.
+    """
+    if table is not None and not isinstance(table, Mapping):
+        raise ConfigurationError(f"{source!r}: watch must be a table [watch], got {table!r}")
+    _OPTIONS.set(WatchOptions.from_table(table or {}, source=source))
+
+
+def watch_options() -> WatchOptions:
+    """Return the options of the configuration, or the defaults."""
+    return _OPTIONS.get() or WatchOptions()

@@ -1,0 +1,106 @@
+"""Destinations of alarms: `AlarmSink`, and `alarm_sink_from`, which creates one from `slack:URL` or `webhook:URL`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
+from urllib.parse import urlsplit
+
+from ragstone.errors import ConfigurationError, SinkUnavailableError
+from ragstone.schema import AlarmDelivery
+from ragstone.sinks._http import HttpClient, base_url, host_and_port, json_bytes, parse_error_response
+from ragstone.sinks.webhook import WebhookSink
+
+__all__ = ["AlarmSink", "SlackSink", "alarm_sink_from"]
+
+
+@runtime_checkable
+class AlarmSink(Protocol):
+    """A destination for alarms. The same event may be written twice: its id is its key."""
+
+    @property
+    def name(self) -> str:
+        """Name of the destination in the store: stable across restarts, without credentials."""
+        ...
+
+    async def write_alarms(self, batch: Sequence[AlarmDelivery]) -> None:
+        """Deliver events of alarms. Raises the errors of `Sink.write`."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connections. Can be called twice."""
+        ...
+
+
+class SlackSink:
+    """Posts alarms to a Slack channel through an incoming webhook.
+
+    Args:
+        url: URL of the incoming webhook.
+        timeout_s: Timeout of one request, in seconds.
+
+    Raises:
+        ConfigurationError: If the URL is invalid.
+    """
+
+    def __init__(self, url: str, *, timeout_s: float = 10.0) -> None:
+        address = base_url(url, sink="slack", example="slack:https://hooks.slack.com/services/T000/B000/XXXX")
+        self._url = url
+        self._http = HttpClient(timeout_s=timeout_s)
+        self._closed = False
+        path_hash = hashlib.sha256(urlsplit(url).path.encode()).hexdigest()[:8]
+        self._name = f"slack:{host_and_port(address)}#{path_hash}"
+
+    @property
+    def name(self) -> str:
+        """Name of the sink: `slack:` with the host, and eight hex digits of a hash of the path."""
+        return self._name
+
+    async def write_alarms(self, batch: Sequence[AlarmDelivery]) -> None:
+        """Post each event as one message, in a fixed-width block.
+
+        Raises:
+            SinkUnavailableError: On connection failure, timeout or any other status, or if the sink is closed.
+            SinkRejectedError: If Slack rejects the message.
+            SinkDeniedError: If the webhook was revoked.
+        """
+        for event in batch:
+            if self._closed:
+                raise SinkUnavailableError(f"the sink {self.name!r} is closed")
+            title, _, details = event.text.partition("\n")
+            text = f"*{_escape(title)}*" + (f"\n```{_escape(details)}```" if details else "")
+            response = await self._http.request(
+                "POST", self._url, content=json_bytes({"text": text}), headers={"Content-Type": "application/json"}
+            )
+            error = parse_error_response(response, wrong_address=frozenset({404, 405}))
+            if error is not None:
+                raise error
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        self._closed = True
+        await self._http.aclose()
+
+
+def _escape(text: str) -> str:
+    """Escape the characters with a meaning in Slack's markup."""
+    escaped: Mapping[str, str] = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+    return "".join(escaped.get(c, c) for c in text)
+
+
+def alarm_sink_from(spec: str) -> AlarmSink:
+    """Create a destination of alarms.
+
+    Args:
+        spec: `slack:URL` or `webhook:URL`.
+
+    Raises:
+        ConfigurationError: If it has another form or the URL is invalid.
+    """
+    kind, _, url = spec.partition(":")
+    if kind == "slack":
+        return SlackSink(url)
+    if kind == "webhook":
+        return WebhookSink(url)
+    raise ConfigurationError(f"alarms can be sent to slack:URL or webhook:URL, got {kind!r}")

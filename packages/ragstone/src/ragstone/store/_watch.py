@@ -1,0 +1,288 @@
+"""The monitoring in a store: the queue of outcomes, units, streams and alarms, and the transaction over them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from typing_extensions import override
+
+from ragstone.schema import AlarmDelivery
+from ragstone.store._sql import Sql, SqlStore
+from ragstone.store._watched import AlarmRow, StreamKey, StreamRow, Unit, WatchedOutcome, WatchTables
+
+__all__ = ["SqlWatch", "queue_outcomes"]
+
+_BUDGET: Final = "watch_budget"
+"""Key in `meta`."""
+_CHUNK: Final = 500
+"""Sessions of one query."""
+_UNITS_KEPT_S: Final = 100 * 86_400.0
+"""Units are kept for 100 days: a baseline and the time around an alarm need at most 28 days of them."""
+_LABELS: Final = {"release": "t.release", "environment": "t.environment", "operation": "t.name"}
+"""Fields by which alarms can be sliced, with their column."""
+
+
+class SqlWatch(SqlStore):
+    """The methods of a store that watch its outcomes."""
+
+    @override
+    @contextmanager
+    def watching(self, *, notify: Sequence[str] = ()) -> Iterator[WatchTables | None]:
+        with self._database.write() as db:
+            yield _Tables(db, notify=notify, now=self._clock()) if self._may_fold(db) else None
+
+    @override
+    @contextmanager
+    def watched(self) -> Iterator[WatchTables]:
+        with self._database.read() as db:
+            yield _Tables(db, notify=(), now=self._clock())
+
+    @override
+    def due_alarms(self, sink: str, *, limit: int, now: float | None = None) -> list[AlarmDelivery]:
+        with self._database.read() as db:
+            rows = db.execute(
+                """
+                SELECT item_id, attempts, since FROM outbox
+                WHERE kind = 'alarm' AND sink = ? AND state = 'pending' AND next_try <= ? ORDER BY next_try, seq LIMIT ?
+                """,
+                (sink, self._clock() if now is None else now, max(limit, 0)),
+            ).fetchall()
+            found = []
+            for item_id, attempts, since in rows:
+                number, _, event = item_id.partition(":")
+                (body,) = db.execute("SELECT body FROM alarms WHERE number = ?", (int(number),)).fetchone()
+                found.append(
+                    AlarmDelivery(id=item_id, event=event, alarm=json.loads(body), attempts=attempts, since=since)
+                )
+            return found
+
+    def _may_fold(self, db: Sql) -> bool:  # noqa: ARG002 - a file has one owner, which needs no lock
+        """Return whether this transaction may change streams. If several workers share a store, only one does."""
+        return True
+
+
+def queue_outcomes(db: Sql, trace_id: str, rows: Sequence[tuple[str, str, str, float | None]]) -> None:
+    """Queue outcomes for the end of their session.
+
+    Args:
+        db: The transaction that stores them.
+        trace_id: Their trace.
+        rows: Metric, version, judge hash, and the score or None for a failure.
+    """
+    db.executemany(
+        """
+        INSERT INTO watch_queue (trace_id, app, session, requested_at, probability, metric, metric_version, judge_hash, value)
+        SELECT trace_id, COALESCE(app, ''), COALESCE(session_id, trace_id), started_at, inclusion_probability, ?, ?, ?, ?
+        FROM traces WHERE trace_id = ?
+        """,
+        [(*row, trace_id) for row in rows],
+    )
+
+
+class _Tables(WatchTables):
+    """`WatchTables` in one transaction."""
+
+    def __init__(self, db: Sql, *, notify: Sequence[str], now: float) -> None:
+        self._db, self._notify, self._now = db, tuple(dict.fromkeys(notify)), now
+
+    @override
+    def closed_outcomes(self, *, now: float, gap_s: float, max_s: float) -> list[WatchedOutcome]:
+        rows = self._db.execute(
+            f"""
+            SELECT q.seq, q.app, q.metric, q.metric_version, q.judge_hash, q.trace_id, q.session, q.requested_at, q.value,
+                   q.probability, {", ".join(_LABELS.values())}
+            FROM (
+                SELECT app, session FROM watch_queue GROUP BY app, session
+                HAVING MAX(requested_at) <= ?1 OR MIN(requested_at) <= ?2
+            ) AS closed
+            JOIN watch_queue AS q ON q.app = closed.app AND q.session = closed.session
+            JOIN traces AS t ON t.trace_id = q.trace_id
+            WHERE NOT EXISTS (
+                SELECT 1 FROM traces AS p
+                WHERE p.state = 'pending' AND p.session_id = q.session AND COALESCE(p.app, '') = q.app
+            ) AND t.state <> 'pending'
+            ORDER BY q.seq
+            """,  # noqa: S608 - constant columns
+            (now - gap_s, now - max_s),
+        )
+        return [
+            WatchedOutcome(
+                key=StreamKey(app, metric, version, judge),
+                trace_id=trace_id,
+                session=session,
+                requested_at=requested_at,
+                value=value,
+                probability=probability,
+                labels={name: label for name, label in zip(_LABELS, labels, strict=True) if label is not None},
+                seq=seq,
+            )
+            for seq, app, metric, version, judge, trace_id, session, requested_at, value, probability, *labels in rows
+        ]
+
+    @override
+    def remove_outcomes(self, seqs: Sequence[int]) -> None:
+        self._db.executemany("DELETE FROM watch_queue WHERE seq = ?", [(seq,) for seq in seqs])
+
+    @override
+    def last_units(self, sessions: Iterable[str], *, since: float) -> dict[tuple[StreamKey, str], float]:
+        found: dict[tuple[StreamKey, str], float] = {}
+        wanted = sorted(set(sessions))
+        for start in range(0, len(wanted), _CHUNK):
+            chunk = wanted[start : start + _CHUNK]
+            rows = self._db.execute(
+                f"""
+                SELECT s.app, s.metric, s.metric_version, s.judge_hash, u.session, MAX(u.closed_at)
+                FROM watch_units AS u JOIN streams AS s ON s.id = u.stream
+                WHERE u.closed_at >= ? AND u.session IN ({", ".join("?" * len(chunk))})
+                GROUP BY s.app, s.metric, s.metric_version, s.judge_hash, u.session
+                """,  # noqa: S608 - placeholders
+                (since, *chunk),
+            )
+            found |= {(StreamKey(*key), session): closed_at for *key, session, closed_at in rows}
+        return found
+
+    @override
+    def add_units(self, units: Sequence[tuple[StreamKey, Unit]]) -> None:
+        ids = {key: self._id(key) for key in dict.fromkeys(key for key, _ in units)}
+        self._db.executemany(
+            """
+            INSERT INTO watch_units (stream, session, closed_at, value, weight, failed_weight, p_min, gap_s, worst_trace,
+                                     worst_value, labels)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            """,
+            [
+                (
+                    ids[key],
+                    unit.session,
+                    unit.closed_at,
+                    unit.value,
+                    unit.weight,
+                    unit.failed_weight,
+                    unit.p_min,
+                    unit.gap_s,
+                    unit.worst_trace,
+                    unit.worst_value,
+                    json.dumps(dict(unit.labels), sort_keys=True) if unit.labels else None,
+                )
+                for key, unit in units
+            ],
+        )
+        for id_ in ids.values():
+            oldest = max(unit.closed_at for _, unit in units) - _UNITS_KEPT_S
+            self._db.execute("DELETE FROM watch_units WHERE stream = ? AND closed_at < ?", (id_, oldest))
+
+    @override
+    def units(self, key: StreamKey, *, since: float, until: float) -> list[Unit]:
+        rows = self._db.execute(
+            """
+            SELECT u.session, u.closed_at, u.value, u.weight, u.failed_weight, u.p_min, u.gap_s, u.worst_trace,
+                   u.worst_value, u.labels
+            FROM watch_units AS u JOIN streams AS s ON s.id = u.stream
+            WHERE s.app = ? AND s.metric = ? AND s.metric_version = ? AND s.judge_hash = ? AND s.kind = 'score'
+                  AND u.closed_at >= ? AND u.closed_at <= ?
+            ORDER BY u.closed_at, u.session
+            """,
+            (*key, since, until),
+        )
+        return [
+            Unit(
+                session=session,
+                closed_at=closed_at,
+                value=value,
+                weight=weight,
+                failed_weight=failed_weight,
+                p_min=p_min,
+                gap_s=gap_s,
+                worst_trace=worst_trace,
+                worst_value=worst_value,
+                labels={} if labels is None else json.loads(labels),
+            )
+            for (
+                session,
+                closed_at,
+                value,
+                weight,
+                failed_weight,
+                p_min,
+                gap_s,
+                worst_trace,
+                worst_value,
+                labels,
+            ) in rows
+        ]
+
+    @override
+    def streams(self) -> list[StreamRow]:
+        rows = self._db.execute(
+            """
+            SELECT app, metric, metric_version, judge_hash, kind, state FROM streams
+            WHERE state IS NOT NULL ORDER BY app, metric, metric_version, judge_hash, kind DESC
+            """
+        )
+        return [StreamRow(key=StreamKey(*key), kind=kind, state=json.loads(state)) for *key, kind, state in rows]
+
+    @override
+    def save_stream(self, row: StreamRow) -> None:
+        self._db.execute(
+            """
+            INSERT INTO streams (app, metric, metric_version, judge_hash, kind, state) VALUES (?, ?, ?, ?, ?, ?)
+            ON CONFLICT (app, metric, metric_version, judge_hash, kind) DO UPDATE SET state = excluded.state
+            """,
+            (*row.key, row.kind, json.dumps(row.state)),
+        )
+
+    @override
+    def budget(self) -> Mapping[str, Any] | None:
+        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (_BUDGET,)).fetchone()
+        return None if row is None else json.loads(row[0])
+
+    @override
+    def save_budget(self, state: Mapping[str, Any]) -> None:
+        self._db.execute(
+            "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+            (_BUDGET, json.dumps(state)),
+        )
+
+    @override
+    def alarms(self) -> list[AlarmRow]:
+        rows = self._db.execute("SELECT number, state, body FROM alarms ORDER BY number")
+        return [AlarmRow(number=number, state=state, body=json.loads(body)) for number, state, body in rows]
+
+    @override
+    def save_alarm(self, row: AlarmRow, *, event: str | None = None) -> None:
+        self._db.execute(
+            """
+            INSERT INTO alarms (number, state, body) VALUES (?, ?, ?)
+            ON CONFLICT (number) DO UPDATE SET state = excluded.state, body = excluded.body
+            """,
+            (row.number, row.state, json.dumps(row.body)),
+        )
+        if event is not None:
+            self._db.executemany(
+                """
+                INSERT INTO outbox (kind, item_id, sink, since, next_try) VALUES ('alarm', ?, ?, ?, ?)
+                ON CONFLICT (kind, item_id, sink) DO NOTHING
+                """,
+                [(f"{row.number}:{event}", sink, self._now, self._now) for sink in self._notify],
+            )
+
+    def _id(self, key: StreamKey) -> int:
+        """Return the id of the stream of scores to which units belong."""
+        self._db.execute(
+            """
+            INSERT INTO streams (app, metric, metric_version, judge_hash, kind) VALUES (?, ?, ?, ?, 'score')
+            ON CONFLICT (app, metric, metric_version, judge_hash, kind) DO NOTHING
+            """,
+            tuple(key),
+        )
+        (id_,) = self._db.execute(
+            """
+            SELECT id FROM streams
+            WHERE app = ? AND metric = ? AND metric_version = ? AND judge_hash = ? AND kind = 'score'
+            """,
+            tuple(key),
+        ).fetchone()
+        return int(id_)

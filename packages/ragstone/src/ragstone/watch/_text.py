@@ -1,0 +1,156 @@
+"""Text of alarms and of streams, for terminals, Slack and webhooks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import datetime, tzinfo
+from typing import Final
+
+from ragstone.stats import BETS, QUARTER_S
+from ragstone.store import Unit
+from ragstone.watch._alarm import Alarm
+from ragstone.watch._baseline import DAY_S
+from ragstone.watch._options import Scale
+from ragstone.watch._stream import Stream
+
+__all__ = ["describe_delay", "render_alarm", "stream_name"]
+
+_DROPS: Final = (0.05, 0.10, 0.20)
+_LONGEST_DAYS: Final = 90.0
+
+
+def stream_name(app: str, title: str, metric: str, kind: str) -> str:
+    """Return the display name of a stream."""
+    name = metric if title in ("", metric) else f"{title} ({metric})"
+    return f"{app + ' · ' if app else ''}{'failures of ' if kind == 'failures' else ''}{name}"
+
+
+def render_alarm(
+    alarm: Alarm, *, title: str = "", store: str = "STORE", event: str = "alarm", zone: tzinfo | None = None
+) -> str:
+    """Return an alarm as lines of text.
+
+    Args:
+        alarm: The alarm.
+        title: Display name of the metric.
+        store: The store, as a command's argument.
+        event: "alarm", "follow_up" or "recovered".
+        zone: Time zone of the times. Default: the local one.
+    """
+    scale = Scale(low=alarm.scale[0], high=alarm.scale[1], higher_is_better=alarm.scale[2])
+    change = "fell" if alarm.scale[2] else "rose"
+    name = stream_name(alarm.key.app, title, alarm.key.metric, alarm.kind)
+    heading = {"recovered": "RECOVERED", "follow_up": "FOLLOW-UP"}.get(event, "ALARM")
+    first = (
+        f"{heading} {alarm.number} · {name} {change} by about {_points(alarm.drop)} points "
+        f"[{_points(alarm.low)}, {_points(alarm.high)}], from {_mean(alarm, scale, alarm.before)} to "
+        f"{_mean(alarm, scale, alarm.after)}"
+    )
+    lines = [("since", _since(alarm, zone)), ("where", _where(alarm)), ("judge", _judge(alarm))]
+    if alarm.kind == "score":
+        lines.append(("failures", _failures(alarm)))
+    if alarm.follow_up is not None:
+        later = alarm.follow_up
+        lines.append(
+            (
+                "follow-up",
+                f"{_points(later.drop)} points [{_points(later.low)}, {_points(later.high)}] in {later.n} sessions after it",
+            )
+        )
+    if alarm.state != "open" and alarm.closed_at is not None:
+        lines.append((alarm.state, _time(alarm.closed_at, zone)))
+    if not alarm.is_covered:
+        lines.append(("note", "more than 10% of the units are of sessions seen before: the promise does not cover it"))
+    if alarm.traces:
+        shown = f"({len(alarm.traces)} shown, one per session)"
+        lines.append(("traces", f"ragstone traces {store} --alarm {alarm.number}   {shown}"))
+    return "\n".join([first, *(f"{key:<10} {text}" for key, text in lines)])
+
+
+def describe_delay(stream: Stream, units: Sequence[Unit], *, per_quarter: float, n_active: int) -> dict[float, float]:
+    """Estimate how many days the stream needs to find a drop, by the growth of its evidence on recent units.
+
+    Args:
+        stream: A stream with a reference.
+        units: Its units of the last weeks.
+        per_quarter: Budget of the store.
+        n_active: Number of streams that share it.
+
+    Returns:
+        Days until the alarm by the size of the drop (a share of the range). Infinite if it takes more than 90 days.
+    """
+    import numpy as np
+
+    reference = stream.reference
+    if reference is None or stream.phase == "alarm" or len(units) < 30:
+        return {}
+    values = [stream.value_of(unit) for unit in units]
+    x, w = np.array([v for v, _ in values]), np.array([stream.weight(total) for _, total in values])
+    good = reference
+    if stream.direction == "rise":
+        x, good = 1 - x, 1 - reference
+    per_day = len(units) / max((units[-1].closed_at - units[0].closed_at) / DAY_S, 1.0)
+    spend = per_quarter * DAY_S / QUARTER_S / n_active / per_day
+    mean = float((w * x).sum() / w.sum())
+    found: dict[float, float] = {}
+    for drop in _DROPS:
+        # Each unit loses the same share of its value, so values stay in the range.
+        lower = x * max(1 - drop / mean, 0.0) if mean > 0 else x
+        needed = math.inf
+        for bet in BETS:
+            growth = float(np.log1p(bet * (good - lower) / (1 - good) * w).mean())
+            if growth > 0:
+                needed = min(needed, math.log1p(len(BETS) * growth / spend) / growth)
+        days = needed / per_day
+        found[drop] = days if days <= _LONGEST_DAYS else math.inf
+    return found
+
+
+def _points(loss: float) -> str:
+    return f"{100 * loss:.1f}"
+
+
+def _mean(alarm: Alarm, scale: Scale, unit: float) -> str:
+    return f"{unit:.1%}" if alarm.kind == "failures" else f"{scale.to_value(unit):.3g}"
+
+
+def _since(alarm: Alarm, zone: tzinfo | None) -> str:
+    span = f"{_time(alarm.since_first, zone)} to {_time(alarm.since_last, zone)}"
+    return f"{_time(alarm.since, zone)} (95%: {span}); alarm at {_time(alarm.raised_at, zone)}, {alarm.n} sessions"
+
+
+def _where(alarm: Alarm) -> str:
+    if not alarm.n_slices:
+        return "not divided: fewer than 30 sessions in every slice, or all are in one"
+    tested = f"({alarm.n_slices} slices, family-wise 5%)"
+    if not alarm.slices:
+        return f"everywhere: no slice differs from the rest {tested}"
+    first, *others = alarm.slices
+    text = f"{first.name} carries it: {-100 * first.drop:+.1f}"
+    more = (
+        "; also " + ", ".join(f"{s.name} {-100 * s.drop:+.1f}" for s in others) if others else "; nothing else differs"
+    )
+    return f"{text}{more} {tested}"
+
+
+def _judge(alarm: Alarm) -> str:
+    before, after = alarm.rates
+    sampling = f"unchanged: {after:.0%}" if before == after else f"changed from {before:.1%} to {after:.1%} (weighted)"
+    return f"unchanged: model and prompt, otherwise this would be another stream. Sampling {sampling}"
+
+
+def _failures(alarm: Alarm) -> str:
+    before, after = alarm.failed
+    share = f"{after:.1%}, before {before:.1%}"
+    if after <= 0:
+        return share
+    best = alarm.drop_if_failures_were_best
+    bound = (
+        f"if every failure had the best score, still {-100 * best:+.1f}" if best > 0 else "failures could explain it"
+    )
+    return f"{share}; {bound}"
+
+
+def _time(at: float, zone: tzinfo | None) -> str:
+    return datetime.fromtimestamp(at, zone).strftime("%a %d %b %H:%M")

@@ -1,0 +1,142 @@
+"""Watching of the outcomes of a store: folds closed sessions into streams, and delivers alarms."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from ragstone.metrics import Metric
+from ragstone.schema import AlarmDelivery
+from ragstone.sinks import AlarmSink, StreamStatus, alarm_sink_from
+from ragstone.store import Store
+from ragstone.watch import Alarm, Scale, WatchOptions, all_alarms, fold, read_requests, read_streams, render_alarm
+from ragstone.worker._delivery import AlarmDispatcher
+from ragstone.worker._intake import StepErrors
+
+__all__ = ["StreamWatcher", "requests_folder"]
+
+logger = logging.getLogger("ragstone")
+
+_DAY_S: Final = 86_400.0
+_RECENT_S: Final = 7 * _DAY_S
+_FOLD_S: Final = 10.0
+"""Time between two folds in seconds."""
+
+
+def requests_folder(spool: Path) -> Path:
+    """Return the folder in which commands leave requests for the worker of a store."""
+    return spool.with_name(f"{spool.name}.requests")
+
+
+class StreamWatcher:
+    """Folds closed sessions into streams every ten seconds, and delivers the alarms.
+
+    Args:
+        metrics: Metrics of the worker. Those with two finite bounds are watched.
+        options: How streams are watched.
+        requests: Folder with the requests of commands.
+        errors: Collects errors of the store.
+        clock: Returns the current time in Unix seconds.
+
+    Raises:
+        ConfigurationError: If a target or a destination of alarms is invalid.
+    """
+
+    def __init__(
+        self,
+        metrics: Sequence[Metric],
+        options: WatchOptions,
+        *,
+        requests: Path,
+        errors: StepErrors,
+        clock: Callable[[], float],
+    ) -> None:
+        cards = [metric.card for metric in metrics]
+        self._titles = {card.name: card.title for card in cards}
+        self._scales = {
+            card.name: Scale(low=card.low, high=card.high, higher_is_better=card.direction == "higher")
+            for card in cards
+            if math.isfinite(card.low) and math.isfinite(card.high)
+        }
+        options.check_targets(self._scales)
+        self._options, self._requests, self._errors, self._clock = options, requests, errors, clock
+        self._sinks: tuple[AlarmSink, ...] = tuple(alarm_sink_from(spec) for spec in options.notify)
+        self._next = 0.0
+
+    def dispatchers(self) -> list[AlarmDispatcher]:
+        """Return one dispatcher for each destination of alarms."""
+        return [AlarmDispatcher(sink, self._errors, render=self._render, clock=self._clock) for sink in self._sinks]
+
+    def update(self, store: Store, *, now_too: bool = False) -> bool:
+        """Fold, at most every ten seconds, and return whether anything changed.
+
+        Args:
+            store: The store.
+            now_too: Do not wait for the next turn.
+        """
+        if not now_too and time.monotonic() < self._next:
+            return False
+        self._next = time.monotonic() + _FOLD_S
+        try:
+            return self._errors.run_step("watch the outcomes", lambda: self._fold(store), False)  # noqa: FBT003
+        except Exception:
+            # Scoring continues, and the transaction was rolled back.
+            logger.exception("ragstone watch: outcomes could not be folded")
+            return False
+
+    def statuses(self, store: Store) -> list[StreamStatus]:
+        """Return the state of all streams that had a unit in the last seven days."""
+        now = self._clock()
+        with store.watched() as tables:
+            alarms = all_alarms(tables)
+            found = []
+            for stream in read_streams(tables):
+                if now - stream.last_at > _RECENT_S:
+                    continue
+                mine = [a for a in alarms if (a.key, a.kind) == (stream.key, stream.kind)]
+                mean = stream.mean_of(tables.units(stream.key, since=now - _DAY_S, until=now))
+                found.append(
+                    StreamStatus(
+                        app=stream.key.app,
+                        metric=stream.key.metric,
+                        kind=stream.kind,
+                        mean=None if mean is None else stream.scale.to_value(mean),
+                        reference=None if stream.reference is None else stream.scale.to_value(stream.reference),
+                        evidence=0.0 if stream.detector is None else stream.detector.evidence,
+                        is_learning=stream.phase == "learning",
+                        has_alarm=any(a.state == "open" for a in mine),
+                        n_alarms=len(mine),
+                    )
+                )
+            return found
+
+    def _fold(self, store: Store) -> bool:
+        requests = list(read_requests(self._requests))
+        now = self._clock()
+        with store.watching(notify=[sink.name for sink in self._sinks]) as tables:
+            if tables is None:
+                return False
+            for _, request in requests:
+                request.apply(tables, now=now)
+            result = fold(tables, now=now, options=self._options, scales=self._scales)
+        for path, _ in requests:
+            path.unlink(missing_ok=True)
+        for alarm in result.alarms:
+            logger.warning("ragstone watch: %s", self._line(alarm))
+        return bool(result.n_outcomes or requests)
+
+    def _line(self, alarm: Alarm) -> str:
+        return render_alarm(alarm, title=self._titles.get(alarm.key.metric, "")).partition("\n")[0]
+
+    def _render(self, item: AlarmDelivery) -> str:
+        alarm = Alarm.from_dict(item.alarm)
+        return render_alarm(alarm, title=self._titles.get(alarm.key.metric, ""), event=item.event)
+
+    async def aclose(self) -> None:
+        """Close the destinations of alarms."""
+        for sink in self._sinks:
+            await sink.aclose()

@@ -1,0 +1,173 @@
+"""`ragstone watch` and what other commands say about alarms, in process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import time
+
+import pytest
+
+from command_line import run_command
+from fake_servers import RecordingServer
+from ragstone.store import open_store
+from ragstone.testing import FakeJudge
+from ragstone.watch import WatchOptions, read_requests
+from ragstone.worker import ScoringSetup, Worker, requests_folder, spool_directory
+from watched_store import DAY_S, fill, make
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A store with an open alarm; the last session was a few hours ago."""
+    return make(tmp_path_factory.mktemp("watched") / "a.db", time.time() - 11.6 * DAY_S)
+
+
+@pytest.fixture
+def store(made, tmp_path):
+    """A copy of it."""
+    return shutil.copy(made, tmp_path / "a.db")
+
+
+def watch(store, *arguments, **environment):
+    return run_command("watch", store, *arguments, **environment)
+
+
+def test_streams_and_the_alarm(store):
+    """Each stream with what it can find, and the alarm in full."""
+    text = watch(store).stdout
+    assert re.search(r"qa-bot · ccrs\.qr +alarm +0\.\d+ +0\.78\d", text)
+    assert re.search(r"its failures +day 1\d of 14 +\d\.\d%", text)
+    assert "at most 1" in text
+    alarm = text[text.index("ALARM 1") :]
+    assert "ALARM 1 · qa-bot · Question relevance (ccrs.qr) fell by about" in alarm
+    assert re.search(r"where      release=2\.4\.1 carries it: -(3\d|4\d)\.\d; nothing else differs \(2 slices", alarm)
+    assert re.search(r"failures   \d\.\d%, before [1-4]\.\d%", alarm)
+    assert "Sampling unchanged: 100%" in alarm
+    assert f"ragstone traces {store} --alarm 1   (10 shown, one per session)" in alarm
+
+
+def test_json_and_the_gate(store):
+    """The same as JSON; the exit code is 1 only if asked for."""
+    done = watch(store, "--json", "--fail-on-alarm")
+    found = json.loads(done.stdout)
+    assert (1, 0) == (done.returncode, watch(store).returncode)
+    assert {("score", "alarm"), ("failures", "learning")} == {(s["kind"], s["phase"]) for s in found["streams"]}
+    (alarm,) = [a for a in found["alarms"] if a["number"] == 1]
+    assert ("qa-bot", "open", False) == (alarm["key"]["app"], alarm["state"], alarm["muted"])
+    assert json.loads(watch(store, "--alarm", "1", "--json").stdout)["number"] == 1
+
+
+def test_traces_and_status_show_the_alarm(store):
+    """The traces are those of the release, worst first, and `status` has one line for each alarm."""
+    traces = json.loads(run_command("traces", store, "--alarm", "1", "--json").stdout)
+    assert 10 == len(traces)
+    listed = run_command("status", store).stdout
+    assert "watched streams: 1 alarm, 1 learning" in listed
+    assert "ALARM 1 · qa-bot" in listed
+
+
+def test_accept(store):
+    """The alarm is closed and its stream learns from the change on."""
+    assert "alarm 1: accept done" in watch(store, "--accept", "1").stdout
+    text = watch(store).stdout
+    assert "no open alarm" in text
+    assert re.search(r"ccrs\.qr +day \d of 7", text)
+    refused = watch(store, "--accept", "1")
+    assert (2, True) == (refused.returncode, "is not open: it was accepted" in refused.stderr)
+
+
+def test_mute(store):
+    """A muted alarm does not fail the gate."""
+    assert 0 == watch(store, "--mute", "1", "--until", "3d").returncode
+    done = watch(store, "--fail-on-alarm")
+    assert 0 == done.returncode
+    assert "muted alarms: 1" in done.stdout
+
+
+def test_request_for_the_worker_that_owns_the_store(store):
+    """While a worker owns the file, the command leaves a request, which the worker's next fold does."""
+    with open_store(store, mode="own"):
+        said = watch(store, "--accept", "1").stdout
+    assert "accept requested. The worker of" in said
+    folder = requests_folder(spool_directory(store))
+    assert [1] == [request.number for _, request in read_requests(folder)]
+    worker = Worker(store, ScoringSetup("ccrs.qr", judge=FakeJudge()))
+    asyncio.run(asyncio.wait_for(worker.run(until_idle=True), 60))
+    assert [] == list(read_requests(folder))
+    assert "no open alarm" in watch(store).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--alarm", "9"], 2, "alarm 9 not found. This store has alarms 1 to"),
+        (["--accept", "9"], 2, "alarm 9 not found"),
+        (["--mute", "1"], 2, "needs --until"),
+        (["--mute", "1", "--until", "soon"], 2, "must be a time such as"),
+        (["--mute", "1", "--until", "2001-01-01"], 2, "must be in the future"),
+        (["--until", "3d"], 2, "--until is the end of --mute"),
+        (["--test-notify"], 2, "needs [watch] notify"),
+    ],
+)
+def test_refusals(made, arguments, code, message):
+    """Each message names the value and the way out."""
+    done = watch(made, *arguments)
+    assert code == done.returncode
+    assert message in " ".join(done.stderr.split())
+
+
+def test_store_without_sessions(tmp_path):
+    """Before the first closed session, the command says so."""
+    path = tmp_path / "new.db"
+    open_store(path, mode="own").close()
+    assert "no closed sessions so far" in watch(path).stdout
+
+
+def test_worker_folds_and_notifies(tmp_path):
+    """The worker folds what has closed, and posts the alarm and its follow-up to Slack and a webhook, once each."""
+    path = tmp_path / "a.db"
+    with open_store(path, mode="own") as store:
+        fill(store, time.time() - 11.6 * DAY_S)
+    with RecordingServer() as slack, RecordingServer() as hook:
+        options = WatchOptions(notify=(f"slack:{slack.address}/services/T/B/secret", f"webhook:{hook.address}/alarms"))
+        for _ in range(2):
+            worker = Worker(path, ScoringSetup("ccrs.qr", judge=FakeJudge()), watch=options)
+            asyncio.run(asyncio.wait_for(worker.run(until_idle=True), 120))
+    texts = [json.loads(request.content)["text"] for request in slack.requests]
+    assert [1, 1] == [sum(text.startswith(f"*{word} 1 · qa-bot") for text in texts) for word in ("ALARM", "FOLLOW-UP")]
+    assert "```since " in texts[0]
+    bodies = [json.loads(request.content) for request in hook.requests]
+    assert len(texts) == len(bodies) == len({body["id"] for body in bodies})
+    assert ("alarm", 1, "qa-bot") == (
+        bodies[0]["event"],
+        bodies[0]["alarm"]["number"],
+        bodies[0]["alarm"]["key"]["app"],
+    )
+    states = run_command("deliveries", path, "--state", "sent").stdout
+    assert "secret" not in states
+    assert "slack:127.0.0.1" in states
+
+
+def test_configuration_of_the_worker(tmp_path):
+    """`[watch]` is read from the file; a target outside of the range is refused before anything starts."""
+    path = tmp_path / "ragstone.toml"
+    path.write_text('[watch]\nmin_drop = 0.1\n[watch.targets]\n"ccrs.qr" = 1.0\n', encoding="utf-8")
+    done = run_command("--config", path, "worker", tmp_path / "b.db", "--metrics", "ccrs.qr", "--until-idle")
+    assert 2 == done.returncode
+    assert "the target of 'ccrs.qr' must be strictly between 0 and 1, got 1" in " ".join(done.stderr.split())
+    path.write_text("[watch]\nmin_dorp = 0.1\n", encoding="utf-8")
+    done = run_command("--config", path, "worker", tmp_path / "b.db", "--until-idle")
+    assert "[watch] does not have min_dorp" in " ".join(done.stderr.split())
+
+
+def test_test_notify(tmp_path):
+    """A test message reaches each destination."""
+    path = tmp_path / "ragstone.toml"
+    with RecordingServer() as slack:
+        path.write_text(f'[watch]\nnotify = ["slack:{slack.address}/x"]\n', encoding="utf-8")
+        done = run_command("--config", path, "watch", "any", "--test-notify")
+    assert "sent to slack:127.0.0.1" in done.stdout
+    assert json.loads(slack.requests[0].content)["text"].startswith("*TEST of `ragstone watch`")

@@ -1,0 +1,176 @@
+"""The monitoring in a store: what `complete` queues, folds in one transaction, alarms with their deliveries."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from ragstone.schema import Captured, Failure, NotApplicable, Score, Trace
+from ragstone.store import PlannedMetric, SqliteStore
+from watched_store import DAY_S, METRIC, fill, fold_at, make, requests, snapshot
+
+T0 = 1_790_000_000.0
+
+
+@pytest.fixture
+def store(tmp_path: Path):
+    with SqliteStore.open(tmp_path / "store.db", mode="own", clock=lambda: T0) as store:
+        yield store
+
+
+def queued_in(tables):
+    return tables.closed_outcomes(now=1e12, gap_s=0.0, max_s=0.0)
+
+
+def queued(store):
+    with store.watched() as tables:
+        return queued_in(tables)
+
+
+def test_complete_queues_scores_and_failures(store):
+    """Neither what does not apply nor what the budget prevented counts, and each outcome is queued once."""
+    store.set_plan([PlannedMetric(name=name, version="1") for name in "abcd"], [])
+    trace = Trace(
+        trace_id="t", started_at=5.0, session_id="s", app="bot", release="7", name="chat", inclusion_probability=0.25
+    )
+    store.ingest("x", 1, [Captured(trace=trace)])
+    about = {"sample_id": "t", "metric_version": "1"}
+    first = Score(metric="a", value=0.5, method="exact", **about)
+    store.complete("t", [first])
+    assert [] == queued(store), "the trace is pending"
+    store.complete(
+        "t",
+        [
+            first,
+            Failure(metric="b", kind="timeout", reason="slow", **about),
+            NotApplicable(metric="c", reason="no reference", **about),
+            Failure(metric="d", kind="budget", reason="spent", **about),
+        ],
+    )
+    assert [("a", 0.5), ("b", None)] == [(o.key.metric, o.value) for o in queued(store)]
+    one = queued(store)[0]
+    assert ("bot", "s", 5.0, 0.25) == (one.key.app, one.session, one.requested_at, one.probability)
+    assert {"release": "7", "operation": "chat"} == dict(one.labels)
+
+
+def test_a_session_with_a_pending_trace_waits(store):
+    """A session is closed only if none of its traces is pending, and another one does not wait for it."""
+    store.set_plan([PlannedMetric(name="a", version="1")], [])
+    store.set_plan([PlannedMetric(name="a", version="1"), PlannedMetric(name="b", version="1")], [])
+    store.ingest("y", 1, [Captured(trace=Trace(trace_id="alone", started_at=5.0))])
+    store.complete("alone", [Score(sample_id="alone", metric="a", metric_version="1", value=0.5, method="x")])
+    assert [] == queued(store), "a request without a session is pending"
+    store.set_plan([PlannedMetric(name="a", version="1")], [])
+    store.complete("alone", [])
+    assert ["alone"] == [o.trace_id for o in queued(store)]
+    with store.watching() as tables:
+        tables.remove_outcomes([o.seq for o in queued_in(tables)])
+    traces = [("t1", "s"), ("t2", "s"), ("t3", "other"), ("t4", None)]
+    store.ingest("x", 1, [Captured(trace=Trace(trace_id=t, started_at=5.0, session_id=s)) for t, s in traces])
+    for trace_id in ("t1", "t3", "t4"):
+        store.complete(trace_id, [Score(sample_id=trace_id, metric="a", metric_version="1", value=0.5, method="x")])
+    assert ["t3", "t4"] == [o.trace_id for o in queued(store)]
+    assert ["other", "t4"] == [o.session for o in queued(store)]
+    store.complete("t2", [Score(sample_id="t2", metric="a", metric_version="1", value=0.5, method="x")])
+    assert {"t1", "t2", "t3", "t4"} == {o.trace_id for o in queued(store)}
+
+
+def test_folds_at_any_time_give_equal_states(tmp_path):
+    """One fold, or one every six hours with the store closed in between: streams, budget and alarms are equal."""
+    once = SqliteStore.open(make(tmp_path / "once.db", T0), mode="read")
+    often = SqliteStore.open(make(tmp_path / "often.db", T0, folds=[i / 4 for i in range(1, 47)]), mode="read")
+    with once, often:
+        assert snapshot(once) == snapshot(often)
+        rows, budget, alarms = snapshot(once)
+    assert ["score", "failures"] == [row.kind for row in rows]
+    assert 1.0 == budget["per_quarter"]
+    assert ["release=2.4.1"] == [s["name"] for s in alarms[0].body["slices"]]
+    assert alarms[0].body["since"] == pytest.approx(T0 + 9 * DAY_S, abs=3600.0)
+
+
+def test_a_fold_that_fails_changes_nothing(store, monkeypatch):
+    """All of a fold is stored or nothing: the queue keeps its rows."""
+    fill(store, T0, days=1)
+    n = len(queued(store))
+    monkeypatch.setattr("ragstone.watch._fold._Fold.save", lambda self: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        fold_at(store, T0 + 2 * DAY_S)
+    assert n == len(queued(store)) > 100
+    assert ([], None, []) == snapshot(store)
+    monkeypatch.undo()
+    assert n == fold_at(store, T0 + 2 * DAY_S).n_outcomes
+    assert 0 == fold_at(store, T0 + 2 * DAY_S).n_outcomes
+
+
+def test_an_alarm_is_queued_once_for_each_destination(tmp_path):
+    """Deliveries share the queue of outcomes; their id is that of the event, also after a second fold."""
+    path = make(tmp_path / "a.db", T0, folds=[11.5, 12.0], notify=["slack:x", "webhook:y"])
+    with SqliteStore.open(path, mode="own") as store:
+        due = store.due_alarms("slack:x", limit=9)
+        assert ["1:alarm", "1:follow_up"] == [d.id for d in due][:2]
+        assert 1 == due[0].alarm["number"]
+        assert [d.id for d in due] == [d.id for d in store.due_alarms("webhook:y", limit=9)]
+        assert [] == store.due_deliveries("slack:x", limit=9)
+        store.mark_sent("slack:x", ["1:alarm"], kind="alarm")
+        assert "1:alarm" not in [d.id for d in store.due_alarms("slack:x", limit=9)]
+        store.mark_failed("slack:x", ["1:follow_up"], error="gone", kind="alarm")
+        counts = store.ledger().outbox["slack:x"]
+        assert (1, 1) == (counts.sent, counts.failed)
+
+
+def test_old_units_are_deleted(store):
+    """Units of more than 100 days ago go with the next fold of their stream."""
+    fill(store, T0, days=1)
+    fold_at(store, T0 + 2 * DAY_S)
+    fill_later = list(requests(T0 + 150 * DAY_S, days=0.1, app="qa-bot", seed=2))
+    store.ingest(
+        "later",
+        1,
+        [Captured(trace=trace.model_copy(update={"trace_id": f"x{trace.trace_id}"})) for trace, _ in fill_later],
+    )
+    for trace, outcome in fill_later:
+        store.complete(f"x{trace.trace_id}", [outcome.model_copy(update={"sample_id": f"x{trace.trace_id}"})])
+    fold_at(store, T0 + 152 * DAY_S)
+    with store.watched() as tables:
+        (key,) = {row.key for row in tables.streams()}
+        assert 12 == len(tables.units(key, since=0.0, until=1e12))
+
+
+def test_ten_thousand_outcomes_are_folded_in_reasonable_time(store):
+    """A fold reads the queue with few statements: not one for each unit."""
+    fill(store, T0, days=2, per_day=600)
+    statements = []
+    store._database._connection.set_trace_callback(statements.append)
+    fold_at(store, T0 + 3 * DAY_S)
+    store._database._connection.set_trace_callback(None)
+    reads = [s for s in statements if s.lstrip().startswith("SELECT")]
+    assert len(reads) < 30
+
+
+def test_a_store_of_version_5_keeps_its_outcomes(tmp_path):
+    """The tables of the monitoring are added, and nothing else changes."""
+    path = tmp_path / "store.db"
+    script = Path(__file__).parent / "data" / "version_3" / "store-version-5.sql"
+    db = sqlite3.connect(path, isolation_level=None)
+    db.executescript(script.read_text(encoding="utf-8"))
+    kept = {
+        table: db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - constant names
+        for table in ("traces", "outcomes", "outcome_bodies", "outbox", "plan", "sinks")
+    }
+    db.close()
+    with SqliteStore.open(path, mode="own") as store:
+        assert 5 == len(store.deliveries(limit=5))
+        assert [] == queued(store)
+        outcome = Score(sample_id="t5", metric=METRIC, metric_version="1", judge_hash="j1", value=0.5, method="x")
+        for trace_id in ("t4", "t5"):
+            other = NotApplicable(sample_id=trace_id, metric="recall", metric_version="1", reason="-")
+            store.complete(trace_id, [outcome, other] if trace_id == "t5" else [other])
+        assert [("qa-bot", "t5")] == [(o.key.app, o.trace_id) for o in queued(store)]
+    db = sqlite3.connect(path)
+    for table, rows in kept.items():
+        now = db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - constant names
+        n = 4 if table == "traces" else len(rows)
+        assert rows[:n] == now[:n], table
+    db.close()
