@@ -112,7 +112,7 @@ def test_control_characters_do_not_break_the_file(tmp_path: Path) -> None:
     ("command", "message"),
     [
         ("report new.jsonl --junit gate.xml", "--junit writes the result of a gate. Add --fail-under"),
-        ("compare old.jsonl new.jsonl --junit gate.xml", "Add --fail-if-worse or --margin"),
+        ("compare old.jsonl new.jsonl --junit gate.xml", "Add --fail-if-worse, --margin or --equivalent-within"),
         ("compare old.jsonl new.jsonl --margin 0.1 --junit gate.json", "must end in .xml, got 'gate.json'"),
         ("compare old.jsonl new.jsonl -o summary.html", "must end in .md, got 'summary.html'"),
         ("compare old.jsonl new.jsonl -o no/such.md", "existing directory"),
