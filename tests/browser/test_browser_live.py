@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Page, expect
 from command_line import MAIN
 from hostile_texts import HOSTILE
 from live_store import add_requests, make_store
-from ragstone.store import SqliteStore
+from ragstone.store import DrawnRequest, SqliteStore
 
 WAIT_MS = 60_000
 
@@ -197,3 +197,73 @@ def test_without_javascript(serve: Any, tab: Any, tmp_path: Path) -> None:
     page = tab(serve(make_store(tmp_path / "s.db", 20)).address, java_script_enabled=False).page
     assert "5 of 20" in page.locator("h1").inner_text()
     assert "needs JavaScript" in page.locator("#state").inner_text()
+
+
+def drawn_store(path: Path, *, bad: list[str] | None = None) -> Path:
+    """A store of which the first ten requests are drawn, in order."""
+    make_store(path, 20, bad=bad)
+    with SqliteStore.open(path, mode="own") as store:
+        ids = [trace.trace_id for trace in store.traces()]
+        store.save_draw([DrawnRequest(id_, 0.5, k if k < 10 else None) for k, id_ in enumerate(ids)])
+    return path
+
+
+def test_labels_with_the_keyboard(serve: Any, tab: Any, tmp_path: Path) -> None:
+    """While a worker owns the store: 1 to 3 label, J and K go on, U takes back, and the report then has a statement."""
+    path = drawn_store(tmp_path / "s.db")
+    served = serve(path)
+    opened = tab(f"{served.address}label")
+    page = opened.page
+    with SqliteStore.open(path, mode="own") as owner:
+        expect(page.locator("#question")).to_have_text("When does ferry 0 leave?", timeout=WAIT_MS)
+        assert page.evaluate("document.activeElement.id") == "question"
+        for k in range(10):
+            expect(page.locator("#question")).to_have_text(f"When does ferry {k} leave?", timeout=WAIT_MS)
+            expect(page.locator("#item")).not_to_contain_text("Answer correctness")
+            page.keyboard.press("3" if k % 4 == 0 else "1")
+            expect(page.locator("#saved b")).to_have_text("Wrong" if k % 4 == 0 else "Correct", timeout=WAIT_MS)
+            expect(page.locator("#item")).to_contain_text("Answer correctness")
+            if k < 9:
+                page.keyboard.press("j")
+        page.keyboard.press("k")
+        expect(page.locator("#progress")).to_contain_text("Answer 9 of 10, 10 labeled by you", timeout=WAIT_MS)
+        page.keyboard.press("u")
+        expect(page.locator("#progress")).to_contain_text("Answer 10 of 10, 9 labeled by you", timeout=WAIT_MS)
+        expect(page.locator("#item")).not_to_contain_text("Answer correctness")
+        page.locator("#author").fill("zoe 123")
+        page.keyboard.press("Tab")
+        expect(page.locator("#progress")).to_contain_text("Answer 1 of 10, 0 labeled by you", timeout=WAIT_MS)
+        assert 9 == len(owner.labels())
+        owner.claim("w", 1, lease_s=1)
+        assert 9 == len(owner.labels())
+    assert [] == opened.messages
+    report = tab(served.address).live().page
+    expect(report.locator(".verdict")).to_contain_text("agree on 9 of 9 labeled answers", timeout=WAIT_MS)
+    expect(report.locator("#labels")).to_contain_text("What people say")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_the_label_page_is_accessible(serve: Any, tab: Any, tmp_path: Path, width: int, scheme: str) -> None:
+    """Before and after a label, with hostile texts, which do not run."""
+    path = drawn_store(tmp_path / "s.db", bad=HOSTILE)
+    opened = tab(f"{serve(path).address}label", width=width, color_scheme=scheme)
+    page = opened.page
+    for key in ("1", "2"):
+        page.wait_for_selector("#question", timeout=WAIT_MS)
+        page.locator("summary").click()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert [] == [v["id"] for v in Axe().run(page).response["violations"]]
+        page.keyboard.press(key)
+        page.wait_for_selector("#saved", timeout=WAIT_MS)
+        assert [] == [v["id"] for v in Axe().run(page).response["violations"]]
+        page.keyboard.press("j")
+        expect(page.locator("#saved")).to_have_count(0, timeout=WAIT_MS)
+    assert page.evaluate("window.hit") is None
+    assert [] == opened.messages
+
+
+def test_nothing_drawn_names_the_command(serve: Any, tab: Any, tmp_path: Path) -> None:
+    """The buttons are hidden."""
+    page = tab(f"{serve(make_store(tmp_path / 's.db', 3)).address}label").page
+    expect(page.locator("#none")).to_contain_text("ragstone labels draw", timeout=WAIT_MS)
+    expect(page.locator("#choices")).to_be_hidden()

@@ -17,6 +17,7 @@ from ragstone.errors import ConfigurationError, StoreError
 from ragstone.experiments import FollowedReport, TimeRange, build_report
 from ragstone.live._app import _events, make_app
 from ragstone.live._board import Board
+from ragstone.live._labels import LabelDesk
 from ragstone.live._questions import find_questions
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.views import format_interval, format_mean
@@ -43,10 +44,16 @@ def board_of(path: Path, clock: Clock | None = None) -> Board:
     return Board(report, title="a store", command="view", worker="ragstone worker a.db", wait=clock.wait, clock=clock)
 
 
+def desk_of(board: Board) -> LabelDesk:
+    """The page to label answers of the same store."""
+    report = board.report
+    return LabelDesk(report._period.store, report, title="a store", author="me", draw="ragstone labels draw a.db")
+
+
 @asynccontextmanager
 async def client_of(board: Board) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the application in this process."""
-    transport = httpx.ASGITransport(app=make_app(board))
+    transport = httpx.ASGITransport(app=make_app(board, desk_of(board)))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         yield client
 

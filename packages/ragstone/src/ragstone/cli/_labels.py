@@ -52,7 +52,7 @@ def draw(
     print_text(f"{drawn.n_new:,} of {drawn.n_scored:,} scored requests drawn, {drawn.n_drawn:,} in all draws.")
     shown = "STORE" if is_database_url(store) else store
     if output is None:
-        print_text(f"write them to a file: ragstone labels draw {shown} --output labels.csv")
+        print_text(f"label them in a browser: ragstone view {shown}, then open Label answers")
     else:
         print_text(f"fill in the labels (correct, partly, wrong), then: ragstone labels add {shown} {output}")
 
@@ -71,9 +71,16 @@ def add(
 ) -> None:
     """Add labels from a file. A label replaces the one that the same author gave before."""
     bounds = (0.0, 1.0) if label_range is None else parse_range(label_range)
-    n = add_labels(store, str(file), author=author or getpass.getuser(), label_range=bounds)
+    n = add_labels(store, str(file), author=author or _user(), label_range=bounds)
     if json_output:
         print_json({"n": n})
         return
     print_text(f"{n:,} labels added.")
     print_text(f"agreement with the metrics: ragstone report {'STORE' if is_database_url(store) else store}")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        raise ConfigurationError("the name of this user is not known. Name the author: --author NAME") from None

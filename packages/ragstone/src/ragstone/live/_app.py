@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from ragstone.errors import RagstoneError
 from ragstone.live._board import Board
+from ragstone.live._labels import LabelDesk
 from ragstone.live._questions import find_questions
 from ragstone.views import LiveDocument, answer_part, live_places, problem_part
 
@@ -26,11 +27,12 @@ _RETRY_MS: Final = 2000
 """Milliseconds after which a browser connects again."""
 
 
-def make_app(board: Board, *, stopping: asyncio.Event | None = None) -> Starlette:
+def make_app(board: Board, desk: LabelDesk, *, stopping: asyncio.Event | None = None) -> Starlette:
     """Make the application that serves the live page. It does not check who asks: put a `Guard` in front of it.
 
     Args:
         board: The parts of the page.
+        desk: The page on which people label answers.
         stopping: Set when the server stops, so that it does not wait for browsers that wait for changes.
     """
     stop = stopping or asyncio.Event()
@@ -75,6 +77,7 @@ def make_app(board: Board, *, stopping: asyncio.Event | None = None) -> Starlett
         Route("/events", events),
         Route("/questions", questions),
         Route("/answer", answer),
+        *desk.routes,
     ]
     return Starlette(routes=routes, lifespan=lifespan)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import getpass
 import secrets
 import shlex
 import signal
@@ -15,7 +16,7 @@ from urllib.parse import quote
 
 from ragstone.errors import ConfigurationError, MissingExtraError, StoreNotReadyError
 from ragstone.experiments import FollowedReport, TimeRange
-from ragstone.store import describe_store, is_database_url
+from ragstone.store import describe_store, is_database_url, settle_labels
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -65,6 +66,7 @@ def serve(
         ) from error
     from ragstone.live._app import make_app
     from ragstone.live._board import Board
+    from ragstone.live._labels import LabelDesk
 
     token = secrets.token_urlsafe(24) if token == _AUTO else token
     _check_token(token, host, is_local=is_loopback(host))
@@ -79,7 +81,8 @@ def serve(
         board = Board(
             report, title=f"{title}, live", command=f"ragstone view {shown}", worker=f"ragstone worker {shown}"
         )
-        app: ASGIApp = make_app(board, stopping=stopping)
+        desk = LabelDesk(store.store, report, title=title, author=_user(), draw=f"ragstone labels draw {shown} --n 100")
+        app: ASGIApp = make_app(board, desk, stopping=stopping)
         guard = Guard(app, hosts=allowed_hosts(host, hosts), any_address=not is_loopback(host), token=token)
         config = uvicorn.Config(
             guard, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=5
@@ -99,6 +102,14 @@ def serve(
             await server.serve(sockets=[listener])
 
     asyncio.run(run())
+    settle_labels(store.store)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a user without a name, as in some containers
+        return ""
 
 
 def _check_token(token: str | None, host: str, *, is_local: bool) -> None:

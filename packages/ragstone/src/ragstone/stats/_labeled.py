@@ -66,9 +66,10 @@ def drawn_prediction_powered_mean(
         Wretman 1992, section 6.3.
 
     Example:
-        >>> result = drawn_prediction_powered_mean([1.0, None, 0.0, None], [0.9, 0.8, 0.2, 0.7], [0.5] * 4)
+        >>> labels, scores = [1.0, 0.0, 1.0, 1.0, None, None], [0.9, 0.2, 0.8, 0.7, 0.4, 0.3]
+        >>> result = drawn_prediction_powered_mean(labels, scores, [0.5] * 6)
         >>> round(result.estimate.value, 2), result.n_labeled, result.n_judged
-        (0.64, 2, 2)
+        (0.65, 4, 2)
     """
     import numpy as np
     from scipy.special import stdtrit

@@ -1,6 +1,8 @@
 """Views of results: one model of what users see, and its renderers."""
 
 from ragstone.views._html import HtmlReport as HtmlReport
+from ragstone.views._label_page import label_document as label_document
+from ragstone.views._label_page import label_item as label_item
 from ragstone.views._live import LiveDocument as LiveDocument
 from ragstone.views._live import answer_part as answer_part
 from ragstone.views._live import live_parts as live_parts

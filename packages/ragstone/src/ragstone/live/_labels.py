@@ -1,0 +1,128 @@
+"""The routes of the page on which people label answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import time
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from ragstone.errors import DataError, RagstoneError
+from ragstone.experiments import FollowedReport
+from ragstone.store import StoredLabel, open_for_labels
+from ragstone.views import label_document, label_item
+
+__all__ = ["LabelDesk"]
+
+_MAX_BYTES: Final = 10_000
+_MAX_AUTHOR: Final = 100
+
+
+class LabelDesk:
+    """Shows drawn requests without their scores, and saves labels.
+
+    Args:
+        store: Path of a store, or URL of a database.
+        report: The report of the same store.
+        title: Name of the store.
+        author: Name that the page suggests for the author.
+        draw: The command that draws requests.
+    """
+
+    def __init__(
+        self, store: str | os.PathLike[str], report: FollowedReport, *, title: str, author: str, draw: str
+    ) -> None:
+        self._store = store
+        self._report = report
+        self._document = label_document(title, author=author, draw=draw)
+
+    @property
+    def routes(self) -> list[Route]:
+        """The routes, for the application."""
+        return [
+            Route("/label", self._page, methods=["GET"]),
+            Route("/label", self._save, methods=["POST"]),
+            Route("/label/item", self._item),
+        ]
+
+    async def _page(self, _: Request) -> Response:
+        return HTMLResponse(self._document.text, headers={"Content-Security-Policy": self._document.policy})
+
+    async def _item(self, request: Request) -> Response:
+        number = request.query_params.get("n", "")
+        wanted = int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else None
+        return await _answered(self.show, request.query_params.get("author", ""), wanted)
+
+    async def _save(self, request: Request) -> Response:
+        body = b""
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > _MAX_BYTES:
+                return PlainTextResponse("The label is too large.", 413)
+        return await _answered(self.save, body)
+
+    def show(self, author: str, n: int | None, trace_id: str | None = None) -> Response:
+        """Return a drawn request.
+
+        Args:
+            author: Who labels.
+            n: Its number from 0. Larger ones mean the last request. None means the first one without a label of the author.
+            trace_id: Its id, instead of the number.
+        """
+        with open_for_labels(self._store) as store:
+            queue = [each.trace_id for each in store.drawn_requests() if each.position is not None]
+            own = {each.trace_id: each.value for each in store.labels() if each.author == author}
+        if trace_id is not None:
+            n = queue.index(trace_id)
+        elif n is None:
+            n = next((k for k, each in enumerate(queue) if each not in own), len(queue) - 1)
+        n = min(n, len(queue) - 1)
+        about: dict[str, Any] = {"position": n, "total": len(queue), "trace_id": None, "value": None}
+        about["labeled"] = len(own.keys() & set(queue))
+        html = ""
+        if queue:
+            about |= {"trace_id": queue[n], "value": own.get(queue[n])}
+            answer = self._report.answer(queue[n])
+            html = "" if answer is None else label_item(answer, own.get(queue[n]))
+        return HTMLResponse(html, headers={"X-Label": json.dumps(about)})
+
+    def save(self, body: bytes) -> Response:
+        """Save or remove a label, and return its request.
+
+        Args:
+            body: JSON with `trace_id`, `author` and `value` (from 0 to 1, or None to remove the label).
+
+        Raises:
+            DataError: If a field is invalid, or the request was not drawn.
+        """
+        try:
+            given = json.loads(body)
+            trace_id, author, value = given["trace_id"], given["author"], given["value"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise DataError("a label needs trace_id, author and value") from None
+        if not isinstance(author, str) or not author.strip() or len(author) > _MAX_AUTHOR:
+            raise DataError(f"Enter your name, with at most {_MAX_AUTHOR} characters: labels are kept by author.")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if value is not None and not (is_number and 0 <= value <= 1):
+            raise DataError("a value must be from 0 to 1")
+        with open_for_labels(self._store) as store:
+            if not any(each.trace_id == trace_id and each.position is not None for each in store.drawn_requests()):
+                raise DataError("this request was not drawn to be labeled")
+            store.save_labels([StoredLabel(trace_id, author.strip(), value, time.time())])
+        return self.show(author.strip(), None, trace_id)
+
+
+async def _answered(respond: Any, *arguments: Any) -> Response:
+    try:
+        response: Response = await asyncio.to_thread(respond, *arguments)
+    except DataError as error:
+        return PlainTextResponse(str(error), 400)
+    except RagstoneError as error:
+        return PlainTextResponse(str(error), 503)
+    return response

@@ -1,0 +1,96 @@
+"""The page on which people label answers. Scores, marks and the model are hidden until a label is saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ragstone.views._html_answer import answer_markup, cut
+from ragstone.views._live import LiveDocument
+from ragstone.views._markup import Markup, join, tag
+from ragstone.views._model import AnswerView
+
+__all__ = ["label_document", "label_item"]
+
+_CHOICES: Final = (("1", "Correct", "1"), ("2", "Partly", "0.5"), ("3", "Wrong", "0"))
+"""Key, name and value of each label."""
+
+
+def label_document(title: str, *, author: str, draw: str) -> LiveDocument:
+    """Return the page.
+
+    Args:
+        title: Name of the store.
+        author: Name in the field for the author.
+        draw: The command that draws requests.
+    """
+    name = tag("label", "Your name ", tag("input", id="author", value=author, maxlength=100, autocomplete="off"))
+    choices = (
+        tag("button", tag("kbd", key), f" {text}", type="button", class_="choice", data_value=value)
+        for key, text, value in _CHOICES
+    )
+    steps = (
+        tag("button", tag("kbd", key), f" {text}", type="button", id=id_)
+        for key, text, id_ in (("K", "Previous", "previous"), ("J", "Next", "next"), ("U", "Undo", "undo"))
+    )
+    body = join(
+        tag(
+            "header",
+            tag("span", tag("b", "Ragstone"), " ", title, class_="about"),
+            tag("nav", tag("a", "Report", href="./")),
+        ),
+        tag(
+            "main",
+            tag("h1", "Is the answer correct?"),
+            tag("p", "Scores are hidden until your label is saved.", class_="lead"),
+            tag("p", name),
+            tag("p", "This page needs JavaScript.", id="progress", class_="soft", role="status"),
+            tag("h2", "The answer to label", class_="unseen"),
+            tag("div", id="item"),
+            tag(
+                "p",
+                "No requests are drawn to be labeled. Draw some, and load this page again: ",
+                tag("code", draw),
+                id="none",
+                hidden=True,
+            ),
+            tag(
+                "div",
+                tag("div", *choices, role="group", aria_label="Your label"),
+                tag("div", *steps, role="group", aria_label="Other answers"),
+                id="choices",
+                class_="choices",
+                hidden=True,
+            ),
+        ),
+    )
+    return LiveDocument.of(f"{title}, labels", body, script="label.js")
+
+
+def label_item(answer: AnswerView, label: float | None) -> Markup:
+    """Return an answer to be labeled, with its scores only if it has a label.
+
+    Args:
+        answer: The answer.
+        label: The label of this author, or None.
+    """
+    if label is not None:
+        names: Mapping[float, str] = {float(value): name for _, name, value in _CHOICES}
+        said = tag("p", "Your label: ", tag("b", names.get(label, f"{label:.2f}")), id="saved")
+        return tag("article", said, answer_markup(answer, heading_id="question"), class_="answer")
+    passages = [
+        tag("li", tag("span", f"{each.position}. ", class_="soft"), tag("span", cut(each.text), class_="text"))
+        for each in answer.passages or ()
+    ]
+    text = "".join(span.text for span in answer.response or ())
+    return tag(
+        "article",
+        tag("h3", cut(answer.query or "(no question)"), id="question"),
+        tag("h4", "The answer"),
+        tag("p", cut(text) if answer.response is not None else "(the answer is not known)", class_="text"),
+        *(join(tag("h4", "The reference"), tag("p", cut(each), class_="text")) for each in answer.reference),
+        tag("details", tag("summary", f"The passages ({len(passages)})"), tag("ol", *passages, class_="passages"))
+        if passages
+        else None,
+        class_="answer",
+    )

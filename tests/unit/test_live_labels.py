@@ -1,0 +1,141 @@
+"""The page on which people label answers: blind, one label for each author, only for drawn requests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+
+from live_store import make_store
+from ragstone.experiments import FollowedReport, TimeRange
+from ragstone.live._labels import LabelDesk
+from ragstone.store import DrawnRequest, SqliteStore
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A store of which three requests are drawn: t4, t1 and t2."""
+    path = make_store(tmp_path / "s.db", 8)
+    with SqliteStore.open(path, mode="own") as store:
+        store.save_draw([DrawnRequest(f"t{k}", 0.5, {4: 0, 1: 1, 2: 2}.get(k)) for k in range(8)])
+    return path
+
+
+def ask(path: Path, *requests: tuple[str, Any]) -> list[httpx.Response]:
+    """The responses to GET requests (with parameters) and POST requests (with JSON or bytes)."""
+    report = FollowedReport(TimeRange(path), targets={})
+    desk = LabelDesk(path, report, title="a <store>", author="me", draw="ragstone labels draw a.db")
+
+    async def run() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(app=Starlette(routes=desk.routes))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            found = []
+            for method, content in requests:
+                if method == "POST":
+                    body = content if isinstance(content, bytes) else json.dumps(content).encode()
+                    found.append(await client.post("/label", content=body))
+                else:
+                    found.append(await client.get("/label/item", params=content))
+            return found
+
+    return asyncio.run(run())
+
+
+def about(response: httpx.Response) -> dict[str, Any]:
+    """What the script reads."""
+    assert 200 == response.status_code, response.text
+    found: dict[str, Any] = json.loads(response.headers["X-Label"])
+    return found
+
+
+def test_scores_are_hidden_until_a_label_is_saved(path: Path):
+    """Question, answer, reference and passages are shown; scores, marks, verdict and judge only afterwards."""
+    before, after = ask(
+        path, ("GET", {"author": "ann", "n": 0}), ("POST", {"trace_id": "t4", "author": "ann", "value": 0.5})
+    )
+    for text in ("When does ferry 4 leave?", "It costs 4 crowns.", "At ten.", "The ferry leaves at nine. 4 2"):
+        assert text in before.text
+        assert text in after.text
+    for text in ("Answer correctness", "0.10", "unsupported", "relevant", "judge"):
+        assert text not in before.text.replace("irrelevant", "")
+    assert "Answer correctness" in after.text
+    assert "<b>Partly</b>" in after.text
+    with SqliteStore.open(path, mode="read") as store:
+        assert [("t4", "ann", 0.5)] == [label[:3] for label in store.labels()]
+
+
+def test_the_order_is_that_of_the_draw(path: Path):
+    """It starts at the first answer without a label of the author, and stops at the ends."""
+    first, saved, start, other, end = ask(
+        path,
+        ("GET", {"author": "ann"}),
+        ("POST", {"trace_id": "t4", "author": " ann ", "value": 1}),
+        ("GET", {"author": "ann"}),
+        ("GET", {"author": "bob"}),
+        ("GET", {"author": "ann", "n": 99}),
+    )
+    assert {"position": 0, "total": 3, "trace_id": "t4", "value": None, "labeled": 0} == about(first)
+    assert {"position": 0, "total": 3, "trace_id": "t4", "value": 1.0, "labeled": 1} == about(saved)
+    assert (1, "t1", 1) == (about(start)["position"], about(start)["trace_id"], about(start)["labeled"])
+    assert (0, None, 0) == (about(other)["position"], about(other)["value"], about(other)["labeled"])
+    assert (2, "t2") == (about(end)["position"], about(end)["trace_id"])
+
+
+def test_undo_removes_the_label_of_its_author_only(path: Path):
+    """And the answer is blind again."""
+    *_, undone = ask(
+        path,
+        ("POST", {"trace_id": "t1", "author": "ann", "value": 1}),
+        ("POST", {"trace_id": "t1", "author": "bob", "value": 0}),
+        ("POST", {"trace_id": "t1", "author": "ann", "value": None}),
+    )
+    assert about(undone)["value"] is None
+    assert "Answer correctness" not in undone.text
+    with SqliteStore.open(path, mode="read") as store:
+        assert [("t1", "bob", 0.0)] == [label[:3] for label in store.labels()]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "text"),
+    [
+        (b"{", 400, "needs trace_id, author and value"),
+        (b"[]", 400, "needs trace_id"),
+        ({"trace_id": "t4", "author": "ann"}, 400, "needs trace_id"),
+        ({"trace_id": "t0", "author": "ann", "value": 1}, 400, "was not drawn"),
+        ({"trace_id": ["t4"], "author": "ann", "value": 1}, 400, "was not drawn"),
+        ({"trace_id": "t4", "author": " ", "value": 1}, 400, "Enter your name"),
+        ({"trace_id": "t4", "author": "a" * 101, "value": 1}, 400, "Enter your name"),
+        ({"trace_id": "t4", "author": "ann", "value": 2}, 400, "from 0 to 1"),
+        ({"trace_id": "t4", "author": "ann", "value": True}, 400, "from 0 to 1"),
+        (b'{"trace_id": "t4", "author": "ann", "value": NaN}', 400, "from 0 to 1"),
+        (b" " * 20_000, 413, "too large"),
+    ],
+)
+def test_invalid_labels_are_refused(path: Path, body: Any, status: int, text: str):
+    """And nothing is saved."""
+    (response,) = ask(path, ("POST", body))
+    assert (status, True) == (response.status_code, text in response.text)
+    with SqliteStore.open(path, mode="read") as store:
+        assert [] == store.labels()
+
+
+def test_without_a_draw(tmp_path: Path):
+    """The page has nothing to show, and names the command."""
+    path = make_store(tmp_path / "s.db", 2)
+    (response,) = ask(path, ("GET", {"author": "ann"}))
+    assert ("", 0) == (response.text, about(response)["total"])
+    desk = LabelDesk(path, FollowedReport(TimeRange(path), targets={}), title="<s>", author='"', draw="draw <a>")
+    assert "draw &lt;a&gt;" in desk._document.text
+    assert 'value="&quot;"' in desk._document.text
+
+
+def test_a_store_that_cannot_be_read(path: Path):
+    """Is named."""
+    path.write_bytes(b"no store")
+    (response,) = ask(path, ("GET", {"author": "ann"}))
+    assert (503, True) == (response.status_code, "is not a Ragstone store" in response.text)
