@@ -53,6 +53,11 @@ ONLY_HERE = {
         "repeat",
         "max-failed-share",
         "changed",
+        "fail-under",
+        "undecided",
+        "equivalent-within",
+        "junit",
+        "listen",
     ),
     *("budget-calls", "budget-tokens", "budget-usd", "no-across-metrics", "criterion"),
 }
