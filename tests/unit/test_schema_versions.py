@@ -14,7 +14,7 @@ from ragstone.schema import SCHEMA_VERSION, Captured, Score, Trace, migrate, out
 from ragstone.store import SqliteStore, StoredLabel
 
 DATA = Path(__file__).parent / "data" / "version_1"
-NEW_FIELDS = ("evidence", "standalone_query", "app", "release", "environment")
+NEW_FIELDS = ("evidence", "standalone_query", "app", "release", "environment", "history")
 """Fields of a trace that records of version 2 do not have."""
 
 
