@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Alarm", "FollowUp", "describe_alarm", "follow_up", "units_around"]
 
-_SIGNIFICANT: Final = 0.05
+_SIGNIFICANT: Final = 0.02
+"""Limit of the corrected p-values. In simulations of uniform drops with skewed scores, at most 5% of alarms then name a slice."""
 _N_TRACES: Final = 10
 
 
