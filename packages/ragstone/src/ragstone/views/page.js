@@ -114,6 +114,8 @@
     box.append(columns);
     return box;
   };
+  // The address of the open answer: when the dialog closes, the address may name the next one already.
+  let opened = "";
   const open = () => {
     const match = location.hash.match(/^#q=(.+)$/);
     if (!match) { if (dialog.open) dialog.close(); return; }
@@ -128,10 +130,11 @@
       heading.id = "heading";
       content.replaceChildren(heading, make("p", "The full answer is not in this file, which has a size limit.", "soft"), make("p", id, "id"));
     }
+    opened = match[0];
     if (!dialog.open) dialog.showModal();
   };
   dialog.addEventListener("close", () => {
-    if (location.hash.startsWith("#q=")) history.pushState(null, "", location.pathname + location.search + "#all");
+    if (location.hash === opened) history.pushState(null, "", location.pathname + location.search + "#all");
   });
   document.getElementById("close").addEventListener("click", () => dialog.close());
   [search, cause, order].forEach((control) => control.addEventListener("input", () => { shown = 50; draw(); }));
