@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -107,12 +107,25 @@ def compare_command(
         float,
         typer.Option("--confidence-level", rich_help_panel=STATISTICS, help="Confidence level."),
     ] = 0.95,
+    test: Annotated[
+        Literal["permutation", "bootstrap"],
+        typer.Option(
+            "--test",
+            rich_help_panel=STATISTICS,
+            help="Permutation test, or paired bootstrap of at least 30 samples or clusters.",
+        ),
+    ] = "permutation",
     permutations: Annotated[
         int,
-        typer.Option("--permutations", min=1, rich_help_panel=STATISTICS, help="Number of permutations for p-values."),
+        typer.Option(
+            "--permutations",
+            min=1,
+            rich_help_panel=STATISTICS,
+            help="Number of permutations, or of bootstrap resamples.",
+        ),
     ] = 10_000,
     seed: Annotated[
-        int, typer.Option("--seed", min=0, rich_help_panel=STATISTICS, help="Seed of the permutations.")
+        int, typer.Option("--seed", min=0, rich_help_panel=STATISTICS, help="Seed of the random numbers.")
     ] = 0,
     allow_different_judges: Annotated[
         bool,
@@ -185,6 +198,7 @@ def compare_command(
             cluster=cluster,
             min_effect=min_effect,
             confidence_level=confidence_level,
+            test=test,
             n_permutations=permutations,
             seed=seed,
             allow_different_judges=allow_different_judges,

@@ -40,6 +40,7 @@ from ragstone.stats._online.bernstein import BernsteinSequence
 from ragstone.stats._online.betting import BettingSequence
 from ragstone.stats._online.detector import ShiryaevRobertsDetector
 from ragstone.stats._online.streams import DifferenceSequence, ManskiSequence, ProportionSequence
+from ragstone.stats._paired import PairedTest as PairedTest
 from ragstone.stats._paired import paired_bootstrap, sign_flip_test
 from ragstone.stats._paired import paired_effect as paired_effect
 from ragstone.stats._population import Description as Description

@@ -99,15 +99,33 @@ def bootstrap_interval(
     )
 
 
-def resampled_means(x: NDArray[np.float64], n_resamples: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Compute the sorted means of bootstrap resamples of the values."""
+def resampled_means(
+    x: NDArray[np.float64],
+    n_resamples: int,
+    rng: np.random.Generator,
+    *,
+    weights: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    """Compute the sorted means of bootstrap resamples of the values.
+
+    Args:
+        x: The mean of each resampled unit.
+        n_resamples: Number of resamples.
+        rng: Source of random numbers.
+        weights: Positive weight of each unit. None: all equal.
+    """
     import numpy as np
 
     size = max(1, _CELLS // x.size)
     drawn = np.empty(n_resamples)
     for start in range(0, n_resamples, size):
         count = min(size, n_resamples - start)
-        drawn[start : start + count] = x[rng.integers(0, x.size, (count, x.size))].mean(axis=1)
+        chosen = rng.integers(0, x.size, (count, x.size))
+        if weights is None:
+            means = x[chosen].mean(axis=1)
+        else:
+            means = (weights * x)[chosen].sum(axis=1) / weights[chosen].sum(axis=1)
+        drawn[start : start + count] = means
     drawn.sort()
     return drawn
 

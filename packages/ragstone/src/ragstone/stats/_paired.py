@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
 from ragstone.stats._bootstrap import resampled_means
+from ragstone.stats._cluster import cluster_codes
 from ragstone.stats._tukey import Alternative, randomized_tukey
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ def paired_bootstrap(
     first: Sequence[float] | NDArray[np.float64],
     second: Sequence[float] | NDArray[np.float64],
     *,
+    clusters: Sequence[Hashable] | None = None,
+    weights: Sequence[float] | NDArray[np.float64] | None = None,
     alternative: Alternative = "two-sided",
     n_resamples: int = 10_000,
     confidence_level: float = 0.95,
@@ -118,19 +121,22 @@ def paired_bootstrap(
     The interval is the percentile interval of the mean difference, and the p-value corresponds to it. For "greater" it is
     the share of resamples in which the first system is not better. Two-sided, it is twice the smaller share of resamples
     on either side of 0. If all differences are equal, or there is only one, p-value and interval are None.
-    `sign_flip_test` controls its error rate for any number of samples. With fewer than about 30 samples, this test
-    rejects slightly too often.
+    `sign_flip_test` controls its error rate for any number of samples. With fewer than about 30 samples or clusters, this
+    test rejects slightly too often.
 
     Args:
         first: Scores. NaN is a missing score.
         second: Scores of the same samples in the same order.
+        clusters: Label of the cluster of each sample, such as its session. Whole clusters are resampled. Each None is a
+            cluster of its own. None: the samples are independent.
+        weights: Positive weight of each sample, such as 1 / sampling probability. None: all equal.
         alternative: "greater" for the hypothesis that the first system is better.
         n_resamples: Number of resamples.
         confidence_level: Confidence level of the interval.
         seed: Seed of the random numbers.
 
     Raises:
-        ValueError: As for `sign_flip_test`.
+        ValueError: As for `sign_flip_test`, or if a sample lacks a cluster or a positive weight.
 
     Source:
         Efron and Tibshirani 1993, chapters 13 and 15.
@@ -150,8 +156,8 @@ def paired_bootstrap(
         )
     if alternative not in get_args(Alternative):
         raise ValueError(f'alternative must be "two-sided", "greater" or "less", got {alternative!r}')
-    difference = x[:, 0] - x[:, 1]
-    drawn = resampled_means(difference, n_resamples, np.random.default_rng(seed))
+    difference, of_units = _unit_differences(first, second, clusters, weights)
+    drawn = resampled_means(difference, n_resamples, np.random.default_rng(seed), weights=of_units)
     # Sums of the same numbers in a different order differ by rounding errors, also around 0.
     same = 1e-9 * float(np.abs(difference).mean())
     not_above = (int(np.searchsorted(drawn, same, side="right")) + 1) / (n_resamples + 1)
@@ -161,7 +167,7 @@ def paired_bootstrap(
     low, high = (float(end) for end in np.quantile(drawn, (tail, 1 - tail)))
     spread = bool(drawn[-1] - drawn[0] > same)
     return PairedTest(
-        difference=float(difference.mean()),
+        difference=float(np.average(difference, weights=of_units)),
         p_value=p if spread else None,
         mc_error=math.sqrt(p * (1 - p) / n_resamples) if spread else None,
         low=low if spread and alternative != "less" else None,
@@ -174,6 +180,30 @@ def paired_bootstrap(
         n_resamples=n_resamples,
         exact=False,
     )
+
+
+def _unit_differences(
+    first: Sequence[float] | NDArray[np.float64],
+    second: Sequence[float] | NDArray[np.float64],
+    clusters: Sequence[Hashable] | None,
+    weights: Sequence[float] | NDArray[np.float64] | None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    """Return the mean difference and the weight of each cluster, over the samples with both scores. No weights: all equal."""
+    import numpy as np
+
+    difference = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
+    both = ~np.isnan(difference)
+    n = difference.size
+    if clusters is not None and len(clusters) != n:
+        raise ValueError(f"each of {n} samples needs a cluster, got {len(clusters)} clusters")
+    w = np.ones(n) if weights is None else np.asarray(weights, dtype=float)
+    if w.shape != (n,) or not (np.isfinite(w) & (w > 0)).all():
+        raise ValueError(f"each of {n} samples needs a finite weight above 0, got {w.tolist()[:5]}")
+    if clusters is None:
+        return difference[both], None if weights is None else w[both]
+    codes = cluster_codes([clusters[row] for row in np.flatnonzero(both).tolist()])
+    of_units: NDArray[np.float64] = np.bincount(codes, weights=w[both]).astype(float)
+    return np.bincount(codes, weights=w[both] * difference[both]) / of_units, of_units
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

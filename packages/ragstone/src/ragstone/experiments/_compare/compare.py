@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._clusters import AUTO_CLUSTER
@@ -15,7 +15,7 @@ from ragstone.experiments._compare.changed import ChangedSample, changed_lines, 
 from ragstone.experiments._compare.differences import view_comparison
 from ragstone.experiments._compare.hypotheses import Hypotheses, Hypothesis, judge_hypotheses
 from ragstone.experiments._compare.overview import overview
-from ragstone.experiments._compare.pairs import Family, MetricComparison, compare_metrics
+from ragstone.experiments._compare.pairs import Family, MetricComparison, Test, compare_metrics
 from ragstone.experiments._compare.regression import RegressionCheck, check_regression
 from ragstone.experiments._compare.text import format_p_value, format_verdicts, means_table, pairs_table
 from ragstone.experiments._compare.unpaired import compare_unpaired
@@ -52,6 +52,7 @@ class Comparison:
     across_metrics: bool
     primary: str | None
     """The metric that is tested alone. The others are exploratory. None without one."""
+    test: Test
     n_permutations: int
     seed: int
     notes: tuple[str, ...]
@@ -85,9 +86,15 @@ class Comparison:
             margin: A loss that must be excluded, in the metric's own units. None fails significantly worse metrics.
 
         Raises:
-            ConfigurationError: If a system, metric or margin is invalid.
+            ConfigurationError: If a system, metric or margin is invalid, or the comparison used the bootstrap and there is
+                no margin.
         """
         _require_paired(self.scores, "a gate")
+        if self.test == "bootstrap" and margin is None:
+            raise ConfigurationError(
+                "the gate for worse metrics (--fail-if-worse) uses the permutation test, but this comparison used the "
+                "bootstrap. Compare with test='permutation', or give the gate a margin"
+            )
         return check_regression(
             self.scores,
             baseline=baseline or self.baseline or self.systems[0],
@@ -306,6 +313,7 @@ class Comparison:
             "confidence_level": self.confidence_level,
             "across_metrics": self.across_metrics,
             "primary": self.primary,
+            "test": self.test,
             "seed": self.seed,
             "verdict": list(self.verdict),
             "metrics": [_finite(asdict(m)) for m in self.metrics],
@@ -348,6 +356,7 @@ def compare(
     cluster: str | None = AUTO_CLUSTER,
     min_effect: float | None = None,
     confidence_level: float = 0.95,
+    test: Test = "permutation",
     n_permutations: int = 10_000,
     seed: int = 0,
     allow_different_judges: bool = False,
@@ -383,20 +392,24 @@ def compare(
         min_effect: Smallest difference of interest, in the metric's own units. The verdict estimates how many more
             samples would detect it. Default: 1% of the metric's range.
         confidence_level: Confidence level, in (0, 1).
-        n_permutations: Number of permutations.
+        test: "permutation", which holds for any number of samples, or "bootstrap": percentile intervals of resampled samples
+            (whole clusters, if there are clusters), with Holm's correction of p-values and Bonferroni's of intervals. It needs
+            30 samples or clusters.
+        n_permutations: Number of permutations, or of bootstrap resamples.
         seed: Seed of the random numbers. The same seed gives the same result on any machine.
         allow_different_judges: Compare scores of different judges or metric versions, with a warning.
         paired: Whether samples are compared in pairs. Default: paired, unless all systems are stores without a common
             request.
 
     Raises:
-        ConfigurationError: If there are fewer than two systems, a system, metric, hypothesis or cluster is unknown, or scores
-            are from different judges.
+        ConfigurationError: If there are fewer than two systems, a system, metric, hypothesis, test or cluster is unknown,
+            scores are from different judges, or a bootstrap test has too few samples or resamples, a hypothesis, or systems
+            that do not share samples.
         DataError: If all samples are in one cluster, systems do not share samples, or the same ids belong to different queries.
         ValueError: If an option is out of range.
 
     Source:
-        Carterette 2012 (test). Holm 1979. CCRS, section 4.2 and appendix F.
+        Carterette 2012 (test). Efron and Tibshirani 1993 (bootstrap). Holm 1979. CCRS, section 4.2 and appendix F.
 
     Example:
         >>> import ragstone
@@ -412,11 +425,17 @@ def compare(
         )
     if not 0 < confidence_level < 1:
         raise ConfigurationError(f"confidence_level must be between 0 and 1, got {confidence_level!r}")
+    if test not in get_args(Test):
+        raise ConfigurationError(f'test must be "permutation" or "bootstrap", got {test!r}')
+    if test == "bootstrap" and hypotheses:
+        raise ConfigurationError("hypotheses are tested by permutation. Give them without the bootstrap (--test)")
     scores = align(
         systems, metrics=metrics, allow_different_judges=allow_different_judges, paired=paired, cluster=cluster
     )
     if hypotheses:
         _require_paired(scores, "a hypothesis")
+    if test == "bootstrap":
+        _require_paired(scores, "a bootstrap test")
     if baseline is not None and baseline not in scores.systems:
         raise ConfigurationError(f"unknown baseline {baseline!r}. Systems: {', '.join(map(repr, scores.systems))}.")
     family = Family.of(
@@ -425,6 +444,7 @@ def compare(
         confidence_level=confidence_level,
         n_permutations=n_permutations,
         seed=seed,
+        test=test,
     )
     run = compare_metrics if scores.paired else compare_unpaired
     by_name = {
@@ -454,6 +474,7 @@ def compare(
         confidence_level=confidence_level,
         across_metrics=across_metrics and primary is None,
         primary=primary,
+        test=test,
         n_permutations=n_permutations,
         seed=seed,
         notes=scores.notes,
@@ -478,6 +499,13 @@ def _method(comparison: Comparison) -> str:
     if not comparison.paired:
         return _method_unpaired(comparison, family)
     against = "" if comparison.baseline is None else f" with {comparison.baseline!r}"
+    if comparison.test == "bootstrap":
+        units = "samples" if comparison.scores.clusters is None else "clusters"
+        return (
+            f"method: paired bootstrap of {units}{against}, p-values with Holm's correction and "
+            f"{100 * comparison.confidence_level:.4g}% percentile intervals with Bonferroni's correction for {family} (seed "
+            f"{comparison.seed}, {comparison.n_permutations:,} resamples), effect size: Hedges' g of the differences"
+        )
     return (
         f"method: paired randomized Tukey test of the differences{against}, simultaneous p-values and "
         f"{100 * comparison.confidence_level:.4g}% confidence intervals for {family} (seed {comparison.seed}, up to "

@@ -6,9 +6,10 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from ragstone.experiments._compare.align import FAILED, NOT_APPLICABLE, SCORED, AlignedMetric, AlignedScores
+from ragstone.experiments._compare.bootstrap import bootstrap_pairs
 from ragstone.experiments._means import estimate_mean
 from ragstone.stats import (
     DiscriminativePower,
@@ -31,6 +32,7 @@ __all__ = [
     "MetricComparison",
     "PairDifference",
     "SystemMean",
+    "Test",
     "compare_metrics",
     "decide",
     "default_effect",
@@ -41,6 +43,9 @@ __all__ = [
     "system_mean",
     "worst_case",
 ]
+
+Test = Literal["permutation", "bootstrap"]
+"""Test of the differences on the same samples."""
 
 POWER: Final = 0.8
 """Power at which a difference counts as detectable."""
@@ -121,9 +126,10 @@ class MetricComparison:
     min_effect: float | None
     """Smallest difference of interest, for `n_more`. None for an unbounded metric without an explicit value."""
     n_permutations: int
-    """Number of permutations for the p-values."""
+    """Number of permutations for the p-values, or of bootstrap resamples."""
     exact: bool
     """Whether all possible permutations were used."""
+    test: Test = "permutation"
     exploratory: bool = False
     """Whether another metric is primary, so that the differences on this one are not controlled together with it."""
 
@@ -144,10 +150,18 @@ class Family:
     confidence_level: float
     n_permutations: int
     seed: int
+    test: Test
 
     @classmethod
     def of(
-        cls, n_systems: int, *, baseline: int | None, confidence_level: float, n_permutations: int, seed: int
+        cls,
+        n_systems: int,
+        *,
+        baseline: int | None,
+        confidence_level: float,
+        n_permutations: int,
+        seed: int,
+        test: Test,
     ) -> Family:
         """Create the family of all pairs (later minus earlier), or of all systems with the baseline."""
         if baseline is None:
@@ -160,6 +174,7 @@ class Family:
             confidence_level=confidence_level,
             n_permutations=n_permutations,
             seed=seed,
+            test=test,
         )
 
 
@@ -180,21 +195,33 @@ def compare_metrics(
         min_effect: Smallest difference of interest. Default: 1% of the metric's range.
         exploratory: Whether the metrics are exploratory, because another one is primary.
     """
-    results = simultaneous_tukey(
-        [metric.values for metric in metrics],
-        pairs=family.pairs,
-        clusters=scores.clusters,
-        weights=1 / scores.inclusion_probabilities,
-        n_resamples=family.n_permutations,
-        confidence_level=family.confidence_level,
-        seed=family.seed,
-    )
+    n_used, exact = [family.n_permutations] * len(metrics), [False] * len(metrics)
+    if family.test == "bootstrap":
+        by_metric = bootstrap_pairs(
+            metrics,
+            scores,
+            family.pairs,
+            confidence_level=family.confidence_level,
+            n_resamples=family.n_permutations,
+            seed=family.seed,
+        )
+    else:
+        results = simultaneous_tukey(
+            [metric.values for metric in metrics],
+            pairs=family.pairs,
+            clusters=scores.clusters,
+            weights=1 / scores.inclusion_probabilities,
+            n_resamples=family.n_permutations,
+            confidence_level=family.confidence_level,
+            seed=family.seed,
+        )
+        by_metric = [result.pairs for result in results]
+        n_used, exact = [result.n_resamples for result in results], [result.exact for result in results]
     compared = []
-    for metric, result in zip(metrics, results, strict=True):
+    for metric, tested, n_permutations, is_exact in zip(metrics, by_metric, n_used, exact, strict=True):
         effect = default_effect(metric, min_effect)
         pairs = tuple(
-            _pair(metric, scores, pair, confidence_level=family.confidence_level, min_effect=effect)
-            for pair in result.pairs
+            _pair(metric, scores, pair, confidence_level=family.confidence_level, min_effect=effect) for pair in tested
         )
         compared.append(
             MetricComparison(
@@ -207,8 +234,9 @@ def compare_metrics(
                 confidence_level=family.confidence_level,
                 discriminative_power=power_of(pairs, family.confidence_level) if family.complete else None,
                 min_effect=effect,
-                n_permutations=result.n_resamples,
-                exact=result.exact,
+                n_permutations=n_permutations,
+                exact=is_exact,
+                test=family.test,
                 exploratory=exploratory,
             )
         )
