@@ -59,9 +59,9 @@ def await_first_token(url, process, log, name="tiny-judge"):
 
 
 @contextlib.contextmanager
-def serve(model, log, name="tiny-judge"):
+def serve(model, log, name="tiny-judge", port=None):
     """A vLLM server on `model`, which may not answer yet; stopped at the end, with the processes it started."""
-    port = free_port()
+    port = port or free_port()
     command = [
         str(Path(sys.executable).with_name("vllm")),
         *("serve", str(model), "--served-model-name", name, "--host", "127.0.0.1", "--port", str(port)),
@@ -154,6 +154,18 @@ def forward_probability(reader_folder, ships):
 def serving():
     """The context manager that serves a model: of `folder`, its output in `log`, as (URL, process)."""
     return serve
+
+
+@pytest.fixture(scope="session")
+def awaiting():
+    """The function that waits until a server has said a token: of its URL, its process and its log."""
+    return await_first_token
+
+
+@pytest.fixture(scope="session")
+def port():
+    """The function that finds a free port."""
+    return free_port
 
 
 @pytest.fixture(scope="session")
