@@ -103,6 +103,7 @@ def test_every_field_arrives():
         "environment": "test",
         "query": "text",
         "standalone_query": "text",
+        "history": [],
         "retrievals": [
             {
                 "query": "text",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from command_line import run_command
 from live_store import add_requests, make_store
 from ragstone.errors import ConfigurationError, StoreError
 from ragstone.experiments import FollowedReport, TimeRange, build_report
@@ -19,8 +21,9 @@ from ragstone.live._app import _events, make_app
 from ragstone.live._board import Board
 from ragstone.live._labels import LabelDesk
 from ragstone.live._questions import find_questions
-from ragstone.store import PlannedMetric, SqliteStore
+from ragstone.store import PlannedMetric, SqliteStore, open_store
 from ragstone.views import format_interval, format_mean
+from watched_store import DAY_S, fold_at, make
 
 
 class Clock:
@@ -220,6 +223,36 @@ def test_a_problem_is_shown_above_the_last_numbers(tmp_path: Path):
         await board.update()
         assert ["problem"] == board.changed_since(revision)
         assert "" == board.parts["problem"]
+
+    run(body)
+
+
+def test_an_alarm_appears_above_the_verdict_and_goes(tmp_path: Path):
+    """Although no score was added: with its text, its slice and the commands, and the app's name as text."""
+    start = time.time() - 11.6 * DAY_S
+    path = make(tmp_path / "s.db", start, folds=(), app="<b>bot")
+    clock = Clock()
+    board = board_of(path, clock)
+
+    async def body() -> None:
+        await board.update()
+        assert "alarms" not in board.parts
+        revision = board.revision
+        with open_store(path, mode="own", clock=time.time) as store:
+            fold_at(store, start + 11.5 * DAY_S)
+        clock.now = 1000.0
+        await board.update()
+        assert {"alarms", "rows"} == set(board.changed_since(revision))
+        part = board.parts["alarms"]
+        assert "ALARM 1 · &lt;b&gt;bot · Question relevance (ccrs.qr) fell by about" in part
+        for text in ("release=2.4.1 carries it", "traces a store --alarm 1", "<dt>since</dt>"):
+            assert text in part
+        page = board.document().text
+        assert page.index("part-alarms") < page.index("part-verdict")
+        assert 0 == run_command("watch", path, "--accept", "1").returncode
+        clock.now = 2000.0
+        await board.update()
+        assert "" == board.parts.get("alarms", "")
 
     run(body)
 

@@ -7,11 +7,13 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC
 from typing import Final
 
 from ragstone.errors import RagstoneError
-from ragstone.experiments import FollowedReport
+from ragstone.experiments import FollowedReport, card_of
 from ragstone.views import LiveDocument, live_parts, problem_part
+from ragstone.watch import alarm_lines
 
 __all__ = ["Board"]
 
@@ -107,8 +109,16 @@ class Board:
             kept = self._parts or live_parts(None, self.report.ledger, latest=(), command=self._command, worker="")
             return {**kept, "problem": problem_part(str(error))}
         report = self.report
+        alarms = [
+            alarm_lines(alarm, title=_title(alarm.key.metric), store=self._title, zone=UTC) for alarm in report.alarms
+        ]
         parts: Mapping[str, str] = live_parts(
-            report.view, report.ledger, latest=report.latest, command=self._command, worker=self._worker
+            report.view,
+            report.ledger,
+            alarms=alarms,
+            latest=report.latest,
+            command=self._command,
+            worker=self._worker,
         )
         # Rows change with the scores that are listed with them.
         return {**parts, _ROWS: str(self._n_updates + 1)}
@@ -150,3 +160,8 @@ class Board:
             except TimeoutError:
                 return []
         return self.changed_since(revision)
+
+
+def _title(metric: str) -> str:
+    card = card_of(metric)
+    return "" if card is None else card.title

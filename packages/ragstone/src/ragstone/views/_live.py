@@ -21,6 +21,7 @@ __all__ = ["LiveDocument", "answer_part", "live_parts", "live_places", "problem_
 
 _PARTS: Final = (
     "problem",
+    "alarms",
     "verdict",
     "counts",
     "scores",
@@ -91,20 +92,32 @@ def _read(name: str) -> str:
 
 
 def live_parts(
-    view: ReportView | None, ledger: Ledger, *, latest: Sequence[AnswerView], command: str, worker: str
+    view: ReportView | None,
+    ledger: Ledger,
+    *,
+    alarms: Sequence[tuple[str, Sequence[tuple[str, str]]]] = (),
+    latest: Sequence[AnswerView],
+    command: str,
+    worker: str,
 ) -> dict[str, Markup]:
     """Return the parts of the page by name.
 
     Args:
         view: The report, or None if nothing is scored.
         ledger: The states of all requests.
+        alarms: The open alarms: a heading, and what the alarm says by name.
         latest: The latest wrong answers, the newest first.
         command: The command that serves the page.
         worker: The command that scores the requests.
     """
     if view is None:
         return {"verdict": _unscored(ledger, worker), "counts": _counts(ledger)}
-    parts = {**sections(view, command=command), "counts": _counts(ledger), "latest": _latest(latest)}
+    parts = {
+        **sections(view, command=command),
+        "alarms": _alarms(alarms),
+        "counts": _counts(ledger),
+        "latest": _latest(latest),
+    }
     return {name: part for name, part in parts.items() if part}
 
 
@@ -121,6 +134,18 @@ def live_places(parts: Mapping[str, str], names: Iterable[str]) -> Markup:
 def problem_part(text: str) -> Markup:
     """Return a message about what prevents an update."""
     return tag("div", tag("b", "This page is not up to date. "), text, class_="notice", role="alert")
+
+
+def _alarms(alarms: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> Markup:
+    shown = (
+        tag(
+            "div",
+            tag("h2", heading),
+            tag("dl", *(tag("div", tag("dt", name), tag("dd", text)) for name, text in lines)),
+        )
+        for heading, lines in alarms
+    )
+    return tag("section", *shown, id="alarms", class_="alarms") if alarms else Markup("")
 
 
 def _unscored(ledger: Ledger, worker: str) -> Markup:

@@ -11,6 +11,7 @@ from ragstone.watch._requests import AlarmRequest as AlarmRequest
 from ragstone.watch._requests import read_requests as read_requests
 from ragstone.watch._requests import write_request as write_request
 from ragstone.watch._stream import Stream as Stream
+from ragstone.watch._text import alarm_lines as alarm_lines
 from ragstone.watch._text import describe_delay as describe_delay
 from ragstone.watch._text import render_alarm as render_alarm
 from ragstone.watch._text import stream_name as stream_name

@@ -14,7 +14,7 @@ from ragstone.watch._baseline import DAY_S
 from ragstone.watch._options import Scale
 from ragstone.watch._stream import Stream
 
-__all__ = ["describe_delay", "render_alarm", "stream_name"]
+__all__ = ["alarm_lines", "describe_delay", "render_alarm", "stream_name"]
 
 _DROPS: Final = (0.05, 0.10, 0.20)
 _LONGEST_DAYS: Final = 90.0
@@ -29,7 +29,15 @@ def stream_name(app: str, title: str, metric: str, kind: str) -> str:
 def render_alarm(
     alarm: Alarm, *, title: str = "", store: str = "STORE", event: str = "alarm", zone: tzinfo | None = None
 ) -> str:
-    """Return an alarm as lines of text.
+    """Return an alarm as lines of text. The arguments are those of `alarm_lines`."""
+    heading, lines = alarm_lines(alarm, title=title, store=store, event=event, zone=zone)
+    return "\n".join([heading, *(f"{key:<10} {text}" for key, text in lines)])
+
+
+def alarm_lines(
+    alarm: Alarm, *, title: str = "", store: str = "STORE", event: str = "alarm", zone: tzinfo | None = None
+) -> tuple[str, list[tuple[str, str]]]:
+    """Return the heading of an alarm, and what it says by name.
 
     Args:
         alarm: The alarm.
@@ -65,7 +73,7 @@ def render_alarm(
     if alarm.traces:
         shown = f"({len(alarm.traces)} shown, one per session)"
         lines.append(("traces", f"ragstone traces {store} --alarm {alarm.number}   {shown}"))
-    return "\n".join([first, *(f"{key:<10} {text}" for key, text in lines)])
+    return first, lines
 
 
 def describe_delay(stream: Stream, units: Sequence[Unit], *, per_quarter: float, n_active: int) -> dict[float, float]:

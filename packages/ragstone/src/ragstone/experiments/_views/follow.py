@@ -16,6 +16,7 @@ from ragstone.experiments._views.slices import SliceLabels
 from ragstone.schema import Ledger
 from ragstone.store import PlannedMetric, StoredLabel, StorePosition, is_database_url, open_store
 from ragstone.views import AnswerView, ReportView
+from ragstone.watch import Alarm, open_alarms
 
 __all__ = ["FollowedReport"]
 
@@ -45,6 +46,8 @@ class FollowedReport:
         self._by = by
         self._mark: tuple[StorePosition, tuple[PlannedMetric, ...], int, tuple[StoredLabel, ...]] | None = None
         """Position, plan, identity and labels of the store when it was last read."""
+        self.alarms: tuple[Alarm, ...] = ()
+        """The open alarms."""
         self._source: StoredRequests | None = None
         self._reading: Reading | None = None
         self.view: ReportView | None = None
@@ -64,8 +67,10 @@ class FollowedReport:
         """
         with open_store(self._period.store, mode="read") as store:
             mark = store.position(), tuple(store.planned_metrics()), self._identity(), tuple(store.labels())
+            with store.watched() as tables:
+                alarms, self.alarms = self.alarms, tuple(open_alarms(tables))
             if mark == self._mark:
-                return False
+                return alarms != self.alarms
             ledger, is_shared = store.ledger(), store.is_shared
         previous, self._mark = self._mark, None
         if not (previous and self._reading and not is_shared and previous[1:3] == mark[1:3] and previous[0] <= mark[0]):
