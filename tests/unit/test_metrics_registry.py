@@ -86,6 +86,9 @@ def test_an_object_takes_the_place_of_the_registered_one(before):
     [
         (["crs"], "Did you mean 'ccrs'.*Groups: .*ccrs, ccrs_fused, udcg.*`ragstone metrics`"),
         (["bleurgh"], "Groups: ranking, "),
+        (["ccrs.composite"], "'ccrs.composite' needs an argument: ccrs.composite@FILE"),
+        (["NDCG"], "'NDCG' needs an argument: ndcg@K"),
+        (["criterion"], "criterion@FILE"),
         ([], "metrics="),
         ([QuestionRelevance], "not a metric"),
         ([7], "not a metric"),

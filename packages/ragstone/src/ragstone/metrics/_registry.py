@@ -178,6 +178,10 @@ def _named(spec: str, known: Sequence[Metric]) -> list[Metric]:
     if at and (entry := _WITH_ARGUMENT.get(name.casefold())) and argument:
         made = entry[1](argument)
         return [made] if isinstance(made, Metric) else list(made)
+    if entry := None if at else _WITH_ARGUMENT.get(key):
+        raise ConfigurationError(
+            f"{spec!r} needs an argument: {key}@{entry[0]}. `ragstone metrics` lists the metrics without one"
+        )
     if at:
         forms = ", ".join(f"{name}@{placeholder}" for name, (placeholder, _) in _WITH_ARGUMENT.items())
         raise ConfigurationError(f"{spec!r} is not a metric with an argument. Metrics with an argument: {forms}")
