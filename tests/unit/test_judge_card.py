@@ -178,6 +178,22 @@ def test_sentences_are_computed_from_the_numbers(planted):
     assert card.findings() == tuple(card.to_dict()["findings"])
 
 
+def test_wordings_without_a_significant_effect_are_not_called_equal():
+    """A random judge on 20 samples excludes only large shifts, and the sentence says which."""
+    draws = random.Random(3)
+    world = Planted(n=20, n_labeled=20)
+    judge = FakeJudge(lambda _: draws.choice([20, 70]), name="dice")
+    card = judge_card(
+        world.yes_no, world.rows, judge=judge, metrics="ccrs.cc", conditions=["wording"], repeats=1, n_resamples=50
+    )
+    effects = card.judges[0].metrics[0].effects_of("wording")
+    widest = max(max(-each.difference.low, each.difference.high) for each in effects)
+    (sentence,) = (sentence for sentence in card.findings() if "wordings" in sentence)
+    shift = int(sentence.split("a shift above ")[1].split()[0])
+    assert sentence.startswith("ccrs.cc: no effect of 3 wordings on the mean found (a shift above")
+    assert 10 < widest <= shift + 0.05 < widest + 1.1
+
+
 def test_text_fits_a_terminal(planted, monkeypatch):
     """No line of a table is longer than 80 columns, and JSON does not have NaN."""
     monkeypatch.setenv("COLUMNS", "80")
@@ -410,7 +426,7 @@ def test_default_conditions_fit_the_metrics():
         ({"labels": [{"id": f"x{i}", "label": 1} for i in range(20)]}, DataError, "no label has the id of a sample .labels: 'x0'"),
         ({"label_column": "grade"}, DataError, "does not have a column 'grade'. Columns: id, ccrs.cc"),
         ({"labels": [{"id": "s0"}]}, DataError, "does not have a label"),
-        ({"n": 7}, DataError, "ccrs.cc has 7 labeled samples, .* at least 10, .* with 7 labels, the 95% interval of a kappa"),
+        ({"n": 7}, DataError, "ccrs.cc has 7 labeled samples, .* at least 10, better 50 to 200: with 7 labels, the 95% interval of a kappa"),
         ({"conditions": ["wordings"]}, ConfigurationError, "unknown condition 'wordings'. Conditions: wording, order, repeats"),
         ({"conditions": ["repeats"], "repeats": 1}, ConfigurationError, "'repeats' needs at least 2 repeats, got 1"),
         ({"repeats": 0}, ConfigurationError, "repeats must be at least 1 .* got repeats=0"),

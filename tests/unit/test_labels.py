@@ -125,6 +125,12 @@ def test_an_invalid_row_saves_nothing(path: Path, row: object, message: str):
         assert [] == store.labels()
 
 
+def test_a_file_without_any_label(path: Path):
+    """The file of a draw, before it is filled in."""
+    with pytest.raises(DataError, match=r"does not contain labels\. Fill in the column label of at least one row"):
+        add_labels(path, [{"trace_id": "t1", "label": ""}], author="me")
+
+
 def test_a_question_that_two_requests_have(path: Path):
     """It names neither."""
     with SqliteStore.open(path, mode="own") as store:

@@ -215,7 +215,7 @@ def add_labels(
                 f"no label was saved, because {len(bad):,} rows are invalid: {'; '.join(bad[:_BAD_ROWS])}{more}"
             )
         if not labels:
-            raise DataError("the data does not contain labels")
+            raise DataError("the data does not contain labels. Fill in the column label of at least one row")
         opened.save_labels(labels)
     settle_labels(store)
     return len(labels)

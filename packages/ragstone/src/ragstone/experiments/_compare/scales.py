@@ -51,8 +51,9 @@ def judge_notes(metric: str, scales: Mapping[str, Collection[ScoreProvenance]], 
     note = f"{metric}: scores of {what} are not on the same scale ({values_text})"
     if not allowed:
         raise ConfigurationError(
-            f"{note}. Score all systems with the same judge and version, leave the metric out, or set "
-            "allow_different_judges (--allow-different-judges) and interpret the differences with care."
+            f"{note}. Score all systems with the same judge and version, or use `compare` with allow_different_judges "
+            "(`ragstone compare --allow-different-judges`) or without the metric (--metrics), and interpret the "
+            "differences with care."
         )
     return [f"WARNING {note}: differences may come from the judges instead of the systems"]
 

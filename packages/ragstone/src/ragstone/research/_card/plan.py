@@ -261,7 +261,7 @@ def _check_enough(metrics: Sequence[Metric], labels: Sequence[Label]) -> None:
     if few := {name: n for name, n in counts.items() if 0 < n < _MIN_LABELS}:
         name, n = min(few.items(), key=lambda item: item[1])
         raise DataError(
-            f"{name} has {n} labeled samples, and a judge card needs at least {_MIN_LABELS}, better {_RECOMMENDED} to 200. "
+            f"{name} has {n} labeled samples, and a judge card needs at least {_MIN_LABELS}, better {_RECOMMENDED} to 200: "
             f"{_describe_width(n)}. Label more samples, or omit the metric (--metrics)"
         )
 

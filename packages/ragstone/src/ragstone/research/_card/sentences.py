@@ -75,7 +75,7 @@ def _about(metric: MetricReport) -> Iterator[str]:
                 f"wordings of the same task are up to {size:.1f} points apart)"
             )
         else:
-            yield f"{n} wordings of the same task have about the same mean (a shift above {limit} points is excluded)"
+            yield f"no effect of {n} wordings on the mean found (a shift above {limit} points is excluded)"
     if (noise := _noise(metric)) is not None and noise >= _SHOWN:
         yield (
             f"with {_COMPARED} questions and the same wording for both systems, the judge's own variation adds up to {noise:.1f} "

@@ -84,7 +84,9 @@ def read_labels(source: SampleSource, *, metrics: Sequence[str], column: str | N
             bad, n_rows - len(bad), "Fix these labels. They cannot be skipped, because they are not missing at random"
         )
     if not labels:
-        raise DataError(f"the data does not contain labels ({n_rows} rows)")
+        raise DataError(
+            f"the data does not contain labels ({n_rows} rows, and empty or NaN labels are skipped). Label at least one row"
+        )
     return labels
 
 
