@@ -25,7 +25,7 @@ from ragstone.schema import (
     Score,
     Trace,
 )
-from ragstone.store import PlannedMetric, SqliteStore, Store
+from ragstone.store import DrawnRequest, PlannedMetric, SqliteStore, Store, StoredLabel
 
 OpenStore = Callable[[], Store]
 
@@ -738,6 +738,95 @@ class TestReading:
         assert ["new"] == [w.trace.trace_id for w in store.worst_scores("grounded", 9)]
         store.set_plan([], [])
         assert ["old", "new"] == [w.trace.trace_id for w in store.worst_scores("grounded", 9)]
+
+
+class TestRetention:
+    """`remove_texts` removes texts and nothing that is counted."""
+
+    def filled(self, store: Store) -> None:
+        """Six old requests: two to remove, and one each that waits, is undelivered, is labeled, is drawn. And a new one."""
+        ids = ["old", "older", "waits", "undelivered", "labeled", "drawn"]
+        times = {"older": 998_000.0}
+        store.ingest("a", 1, [captured(id_, started_at=times.get(id_, 999_000.0)) for id_ in ids])
+        store.ingest("a", 2, [captured("new", started_at=999_500.0), sampled_out("none")])
+        for id_ in [*ids, "new"]:
+            if id_ != "waits":
+                store.complete(id_, [self.verbose(id_), not_applicable(id_)])
+        for sink in ("jsonl", "otlp"):
+            sent = [d for d in store.due_deliveries(sink, limit=99) if (d.trace_id, sink) != ("undelivered", "otlp")]
+            store.mark_sent(sink, [d.id for d in sent])
+        store.save_labels([StoredLabel("labeled", "Ann", 1.0, 1.0)])
+        store.save_draw([DrawnRequest("drawn", 0.5, 0), DrawnRequest("old", 0.5, None)])
+
+    def verbose(self, trace_id: str) -> Score:
+        """A score with texts wherever there can be one."""
+        said = {"claims": [{"claim": "It rains.", "supported": False, "p": 0.25}], "by": {"rule": "x"}, "em": 1.0}
+        return score(trace_id).model_copy(update={"explanation": "It rains.", "raw": "{}", "details": said})
+
+    def test_each_request_is_removed_or_kept_for_a_reason(self, store: Store):
+        """The oldest first, at most `limit` of them; the boundary is the start of the request."""
+        self.filled(store)
+        assert (2, 1, 1, 2) == tuple(store.count_texts(before=999_500.0))
+        assert 1 == store.remove_texts(before=999_500.0, limit=1)
+        assert ["older"] == [each.trace_id for each in store.removed_texts()]
+        assert 1 == store.remove_texts(before=999_500.0)
+        assert 0 == store.remove_texts(before=999_500.0)
+        assert (0, 1, 1, 2) == tuple(store.count_texts(before=999_500.0))
+        assert ["waits", "undelivered", "labeled", "drawn", "new"] == [trace.trace_id for trace in store.traces()]
+
+    def test_nothing_that_is_counted_changes(self, store: Store):
+        """The ledger, the counts of metrics, and every outcome but for its texts."""
+        self.filled(store)
+        before = store.ledger(), [asdict(counts) for counts in store.count_outcomes()], list(store.outcomes())
+        store.remove_texts(before=999_500.0)
+
+        found = list(store.outcomes())
+        assert before[:2] == (store.ledger(), [asdict(counts) for counts in store.count_outcomes()])
+        assert [o.id for o in before[2]] == [o.id for o in found]
+        blank = {"claims": [{"claim": "", "supported": False, "p": 0.25}], "by": {"rule": ""}, "em": 1.0}
+        bare = self.verbose("old").model_copy(update={"explanation": None, "raw": None, "details": blank})
+        assert bare == next(o for o in found if o.sample_id == "old")
+        assert self.verbose("new") == next(o for o in found if o.sample_id == "new")
+
+    def test_what_is_read_says_so(self, store: Store, clock: Clock):
+        """One trace, the worst scores and the explanation."""
+        self.filled(store)
+        clock.now = 1_800_000_000.0
+        store.remove_texts(before=999_500.0)
+
+        report = store.explain("old")
+        assert (None, None) == (store.trace("old"), report.trace)
+        assert "Its text was removed by retention on 2027-01-15." == report.reasons[0]
+        assert (1_800_000_000.0, None) == (report.text_removed_at, store.explain("new").text_removed_at)
+        assert {"undelivered", "labeled", "drawn", "new"} == {
+            w.trace.trace_id for w in store.worst_scores("grounded", 9)
+        }
+        assert [("old", 999_000.0, {"status": "ok"}), ("older", 998_000.0, {"status": "ok"})] == list(
+            store.removed_texts()
+        )
+        assert ["old"] == [each.trace_id for each in store.removed_texts(since=998_500.0)]
+        assert ["older"] == [each.trace_id for each in store.removed_texts(until=999_000.0)]
+
+    def test_a_removed_request_that_comes_again_is_a_duplicate(self, store: Store):
+        """Its text is not stored again."""
+        self.filled(store)
+        store.remove_texts(before=999_500.0)
+        assert 0 == store.ingest("b", 1, [captured("old")])
+        assert (1, None) == (store.duplicates(), store.trace("old"))
+
+    def test_a_sink_that_left_the_plan_keeps_nothing(self, store: Store):
+        """Otherwise a removed sink would keep texts forever."""
+        self.filled(store)
+        store.set_plan([GROUNDED, RECALL], ["jsonl"])
+        assert 3 == store.count_texts(before=999_500.0).removable == store.remove_texts(before=999_500.0)
+
+    def test_shrinking_keeps_everything(self, store: Store):
+        """A file is written again."""
+        self.filled(store)
+        store.remove_texts(before=999_500.0)
+        before = list(store.traces()), list(store.outcomes()), store.ledger()
+        store.shrink()
+        assert before == (list(store.traces()), list(store.outcomes()), store.ledger())
 
 
 class TestOutbox:

@@ -440,6 +440,8 @@ def _as_version_1(path: Path) -> None:
         ALTER TABLE traces DROP COLUMN environment;
         ALTER TABLE traces DROP COLUMN otel_sampled;
         DROP INDEX traces_by_time;
+        DROP INDEX traces_with_text;
+        ALTER TABLE traces DROP COLUMN text_removed_at;
         DROP INDEX sessions_pending;
         DROP TABLE watch_queue;
         DROP TABLE watch_units;

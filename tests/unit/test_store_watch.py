@@ -172,5 +172,6 @@ def test_a_store_of_version_5_keeps_its_outcomes(tmp_path):
     for table, rows in kept.items():
         now = db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - constant names
         n = 4 if table == "traces" else len(rows)
-        assert rows[:n] == now[:n], table
+        # Later versions add columns at the end.
+        assert rows[:n] == [row[: len(rows[0])] for row in now[:n]], table
     db.close()

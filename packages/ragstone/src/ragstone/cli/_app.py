@@ -30,6 +30,7 @@ from ragstone.cli._options import JsonOption
 from ragstone.cli._replay import replay_command
 from ragstone.cli._report import report_command
 from ragstone.cli._status import status_command
+from ragstone.cli._store import store_app
 from ragstone.cli._traces import traces_command
 from ragstone.cli._udcg import udcg_app
 from ragstone.cli._validate_metrics import topicality_command, validate_metrics_command
@@ -76,6 +77,7 @@ app.command(name="watch")(watch_command)
 app.command(name="worker")(worker_command)
 app.add_typer(dataset_app, name="dataset")
 app.add_typer(labels_app, name="labels")
+app.add_typer(store_app, name="store")
 app.add_typer(udcg_app, name="udcg")
 
 

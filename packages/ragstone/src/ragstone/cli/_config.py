@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from ragstone.cli._endpoints import read_tables
+from ragstone.cli._retention import set_retention
 from ragstone.cli._watch_options import set_watch_options
 from ragstone.errors import ConfigurationError
 from ragstone.judges import ROLES
@@ -40,10 +41,12 @@ def apply_config(context: typer.Context, path: Path | None) -> None:
         ConfigurationError: If the file cannot be read or sets an option that the command does not have.
     """
     set_watch_options(None, "")
+    set_retention(None, "")
     if path is None:
         return
     values = read_config(path)
     set_watch_options(values.pop("watch", None), str(path))
+    set_retention(values.pop("retention", None), str(path))
     group = context.command
     # `takes_models` reads them from there.
     context.obj = read_tables(values, str(path))

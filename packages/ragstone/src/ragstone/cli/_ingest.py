@@ -28,6 +28,7 @@ from ragstone.cli._options import (
     parse_retriever_tools,
 )
 from ragstone.cli._reasons import ReasonsOption
+from ragstone.cli._retention import retention_s
 from ragstone.cli._watch_options import watch_options
 from ragstone.errors import JudgeError, StoreError, StoreOwnedError
 from ragstone.store import is_database_url
@@ -105,7 +106,14 @@ def ingest_command(
     """The current worker, or none before the first."""
 
     def make_worker() -> Worker:
-        worker = Worker(store, setup, intakes=[source], max_outage_s=max_outage_s, watch=watch_options())
+        worker = Worker(
+            store,
+            setup,
+            intakes=[source],
+            max_outage_s=max_outage_s,
+            watch=watch_options(),
+            retention_s=retention_s(),
+        )
         worker.on_outcomes = lambda trace, outcomes, _last: health.count(trace, outcomes)
         worker.on_ledger = health.update_status
         workers[:] = [worker]

@@ -28,6 +28,7 @@ from ragstone.cli._options import (
 )
 from ragstone.cli._output import print_text
 from ragstone.cli._reasons import ReasonsOption
+from ragstone.cli._retention import retention_s
 from ragstone.cli._watch_options import watch_options
 from ragstone.errors import StoreError
 from ragstone.schema import Failure, NotApplicable, Score, Trace
@@ -72,7 +73,9 @@ def worker_command(
         reasons=reasons,
         closes_models=True,
     )
-    worker = Worker(resolve_store(store), setup, max_outage_s=max_outage_s, watch=watch_options())
+    worker = Worker(
+        resolve_store(store), setup, max_outage_s=max_outage_s, watch=watch_options(), retention_s=retention_s()
+    )
     counts = JudgedCounts()
 
     def on_outcomes(trace: Trace, outcomes: Sequence[Score | NotApplicable | Failure], _last: bool) -> None:  # noqa: FBT001

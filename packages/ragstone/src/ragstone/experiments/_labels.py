@@ -13,7 +13,15 @@ from typing import Any, Final
 from ragstone.data import SampleSource, iter_rows
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._outcomes import TimeRange, read_outcomes
-from ragstone.store import DrawnRequest, Store, StoredLabel, describe_store, open_for_labels, settle_labels
+from ragstone.store import (
+    DrawnRequest,
+    Store,
+    StoredLabel,
+    describe_store,
+    open_for_labels,
+    open_store,
+    settle_labels,
+)
 
 __all__ = ["LABEL_VALUES", "DrawnSample", "add_labels", "draw_to_label", "drawn_rows"]
 
@@ -67,6 +75,9 @@ def draw_to_label(store: str | os.PathLike[str], n: int, *, seed: int | None = N
     if n < 1:
         raise ConfigurationError(f"the number of requests to draw must be at least 1, got {n}")
     disagreement, n_metrics = _disagreement(store)
+    with open_store(store, mode="read") as opened:
+        for removed in opened.removed_texts():
+            disagreement.pop(removed.trace_id, None)
     if not disagreement:
         raise DataError(f"{describe_store(store)!r} does not contain scores of a metric with a range. Score it first")
     rng = random.Random(seed)  # noqa: S311  not secret

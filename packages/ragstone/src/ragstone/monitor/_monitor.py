@@ -29,7 +29,14 @@ from ragstone.sinks import Sink
 from ragstone.spool import SpoolWriter
 from ragstone.store import is_database_url, resolve_store
 from ragstone.watch import WatchOptions
-from ragstone.worker import ScoringSetup, Worker, pending_message, read_ledger, spool_directory
+from ragstone.worker import (
+    ScoringSetup,
+    Worker,
+    pending_message,
+    read_ledger,
+    retention_from_table,
+    spool_directory,
+)
 
 __all__ = ["Monitor"]
 
@@ -81,6 +88,8 @@ class Monitor(RequestBlocks):
         max_outage_s: Seconds for which a request stays pending and is retried while the judge is unavailable. Then its
             metrics fail.
         watch: Keys of the table `[watch]` of a configuration: how scores are watched, and where alarms are sent.
+        retention: Keys of the table `[retention]` of a configuration: `{"bodies_older_than": "30d"}` removes the texts of
+            requests of that age, and keeps their scores. Default: all texts are kept.
         reasons: Number of requests for which the judge explains its lowest score: those that are among the worst of 24
             hours when they are scored. At most five times as many judge calls are made in 24 hours. 0 asks for none.
         role: "auto" owns the store if no other process does. "capture" never scores (a `ragstone worker` does).
@@ -113,6 +122,7 @@ class Monitor(RequestBlocks):
         deadline_s: float = 120.0,
         max_outage_s: float = 3600.0,
         watch: Mapping[str, Any] | None = None,
+        retention: Mapping[str, Any] | None = None,
         reasons: int = 0,
         role: Literal["auto", "capture"] = "auto",
         clock: Callable[[], float] = time.time,
@@ -139,6 +149,7 @@ class Monitor(RequestBlocks):
             closes_models=True,
         )
         self._outage_patience_s = max_outage_s
+        self._retention_s = retention_from_table(retention, source="Monitor(retention=...)")
         self._watch = WatchOptions.from_table(watch or {}, source="Monitor(watch=...)")
         self._clock = clock
         spool = spool_directory(self._store)
@@ -165,7 +176,8 @@ class Monitor(RequestBlocks):
 
         Args:
             path: The file. Its keys are arguments of `Monitor`. The tables `[judge]`, `[reader]` and `[embedder]`
-                describe endpoints, and `[watch]` is the argument `watch`. Other tables, which are for commands, are ignored.
+                describe endpoints. `[watch]` and `[retention]` are the arguments with these names. Other tables, which are
+                for commands, are ignored.
             arguments: Arguments of `Monitor` that override the file's.
 
         Raises:
@@ -192,8 +204,7 @@ class Monitor(RequestBlocks):
         tables: dict[str, Any] = {
             key: values[key] for key in ("judge", "reader") if key in values and key not in arguments
         }
-        if "watch" in values:
-            configured["watch"] = values["watch"]
+        configured |= {key: values[key] for key in ("watch", "retention") if key in values}
         return cls(**(configured | build_models(tables, path) | arguments))
 
     def _reset(self) -> None:
@@ -390,7 +401,12 @@ class Monitor(RequestBlocks):
         waiting = False
         while not self._closing.is_set():
             worker = Worker(
-                self._store, self._setup, max_outage_s=self._outage_patience_s, watch=self._watch, clock=self._clock
+                self._store,
+                self._setup,
+                max_outage_s=self._outage_patience_s,
+                watch=self._watch,
+                retention_s=self._retention_s,
+                clock=self._clock,
             )
             self._candidate = worker
             if self._closing.is_set():  # `close` was called before the worker existed

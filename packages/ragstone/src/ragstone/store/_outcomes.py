@@ -6,6 +6,7 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Final, Literal
 
 from typing_extensions import override
@@ -145,14 +146,14 @@ class SqlOutcomes(SqlStore):
             row = db.execute(
                 """
                 SELECT t.state, t.started_at, t.received_at, t.inclusion_probability, t.attempts, t.lease_owner,
-                       t.lease_until, b.body
+                       t.lease_until, t.text_removed_at, b.body
                 FROM traces AS t LEFT JOIN trace_bodies AS b USING (seq) WHERE t.trace_id = ?
                 """,
                 (trace_id,),
             ).fetchone()
             if row is None:
                 return None
-            state, started_at, received_at, inclusion_probability, attempts, lease_owner, lease_until, body = row
+            state, started_at, received_at, probability, attempts, lease_owner, lease_until, removed_at, body = row
             bodies = db.execute(
                 """
                 SELECT b.body FROM outcomes AS o JOIN outcome_bodies AS b USING (seq)
@@ -167,7 +168,8 @@ class SqlOutcomes(SqlStore):
                 trace=None if body is None else to_trace(body),
                 started_at=started_at,
                 received_at=received_at,
-                inclusion_probability=inclusion_probability,
+                inclusion_probability=probability,
+                text_removed_at=removed_at,
                 attempts=attempts,
                 lease_owner=lease_owner,
                 lease_until=lease_until if lease_owner is not None else None,
@@ -436,6 +438,8 @@ def _reasons(report: TraceReport, plan: Sequence[PlannedMetric], *, max_attempts
         return
     if report.state == "pending":
         yield _waiting(report, max_attempts=max_attempts, now=now)
+    if report.text_removed_at is not None:
+        yield f"Its text was removed by retention on {datetime.fromtimestamp(report.text_removed_at, UTC):%Y-%m-%d}."
     yield from map(_sentence, report.outcomes)
     keys = {outcome.key[1:] for outcome in report.outcomes}
     missing = [m.name for m in plan if (m.name, m.version, m.judge_hash) not in keys]

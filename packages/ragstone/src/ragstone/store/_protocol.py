@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -30,7 +30,9 @@ __all__ = [
     "MetricCounts",
     "OutboxRow",
     "PlannedMetric",
+    "RemovedText",
     "RequestLabel",
+    "RetentionCounts",
     "ScoredTrace",
     "Store",
     "StorePosition",
@@ -82,6 +84,28 @@ class DrawnRequest(NamedTuple):
     """Place in the order in which drawn requests are labeled. None if it was not drawn."""
 
 
+class RemovedText(NamedTuple):
+    """A request whose text was removed."""
+
+    trace_id: str
+    started_at: float
+    """Unix seconds."""
+    labels: Mapping[str, str]
+    """What is known of it besides its outcomes: status, name, session_id, user_id, app, release and environment."""
+
+
+class RetentionCounts(NamedTuple):
+    """Requests that started before some time and still have their text."""
+
+    removable: int
+    pending: int
+    """Not scored yet."""
+    undelivered: int
+    """Scored, and an outcome waits for a sink of the plan."""
+    labeled: int
+    """Labeled by a person, or drawn to be labeled."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedMetric:
     """A metric that must have an outcome for every trace before the trace is finished."""
@@ -120,7 +144,9 @@ class TraceReport:
     reasons: tuple[str, ...]
     """Explanations in sentences."""
     trace: Trace | None
-    """None if the trace was sampled out: its text is never stored."""
+    """None if the trace was sampled out (its text is never stored), or if its text was removed."""
+    text_removed_at: float | None
+    """When its text was removed (Unix seconds), or None."""
     started_at: float
     """Start of the request, Unix seconds."""
     received_at: float
@@ -272,7 +298,7 @@ class Store(Protocol):
         ...
 
     def trace(self, trace_id: str) -> Trace | None:
-        """Return one trace, or None if it is not found or was sampled out."""
+        """Return one trace, or None if it is not found, was sampled out or its text was removed."""
         ...
 
     def position(self) -> StorePosition:
@@ -287,7 +313,7 @@ class Store(Protocol):
         after: StorePosition | None = None,
         upto: StorePosition | None = None,
     ) -> Iterator[Trace]:
-        """Yield traces in order of arrival.
+        """Yield traces in order of arrival, without those whose text was removed.
 
         Args:
             state: If given, only traces in this state.
@@ -342,7 +368,7 @@ class Store(Protocol):
     def worst_scores(
         self, metric: str, n: int, *, direction: Literal["higher", "lower"] = "higher"
     ) -> list[ScoredTrace]:
-        """Return the `n` worst scores of the planned version of a metric, worst first.
+        """Return the `n` worst scores of the planned version of a metric, worst first. Their traces have a text.
 
         Args:
             metric: Name of the metric. If it is not planned, scores of all its versions count.
@@ -365,6 +391,35 @@ class Store(Protocol):
 
     def save_draw(self, requests: Sequence[DrawnRequest]) -> None:
         """Insert or replace requests that could be drawn. Who may do this is described in `save_labels`."""
+        ...
+
+    def remove_texts(self, *, before: float, limit: int = 100) -> int:
+        """Remove the texts of up to `limit` requests that started before a time, and return their number.
+
+        Removed are the captured trace, and the explanations, the judge's replies and all texts in the details of its
+        outcomes. The values, intervals and other numbers of the outcomes stay. Kept is the text of a request that is
+        pending, or labeled, or has an outcome that waits for a sink of the plan. A delivery that is retried later by
+        `requeue_deliveries` does not have texts.
+
+        Args:
+            before: Unix seconds.
+            limit: Maximum number of requests, so that other transactions do not wait long.
+        """
+        ...
+
+    def count_texts(self, *, before: float) -> RetentionCounts:
+        """Count the requests that started before a time (Unix seconds) and have a text, by why it is kept."""
+        ...
+
+    def removed_texts(self, *, since: float | None = None, until: float | None = None) -> Iterator[RemovedText]:
+        """Yield the requests whose text was removed, in order of arrival. `since` and `until` select as in `outcomes`."""
+        ...
+
+    def shrink(self) -> None:
+        """Give the space of removed texts back to the disk. A server does this on its own.
+
+        A file is written again, which needs as much free disk space. Without it, later requests use the space.
+        """
         ...
 
     def due_deliveries(self, sink: str, *, limit: int, now: float | None = None) -> list[Delivery]:

@@ -26,7 +26,7 @@ __all__ = [
 APPLICATION_ID: Final = 0x52475354
 """The letters RGST, in the header of every store file and as the first key of Ragstone's advisory locks."""
 
-SQLITE_VERSION: Final = 6
+SQLITE_VERSION: Final = 7
 """Version of the tables of a file, stored in its `user_version`. Records have their own version."""
 
 # `seq` is the order of arrival, and pages of long reads use it. Bodies are separate, so that counting never reads text.
@@ -81,7 +81,8 @@ SQLITE_TABLES: Final[dict[str, str]] = {
             environment TEXT,
             attempts INTEGER NOT NULL DEFAULT 0,
             lease_owner TEXT,
-            lease_until REAL NOT NULL DEFAULT 0
+            lease_until REAL NOT NULL DEFAULT 0,
+            text_removed_at REAL  -- NULL while the text is there, or if it was never captured
         )
     """,
     "trace_bodies": """
@@ -187,6 +188,12 @@ SQLITE_TABLES: Final[dict[str, str]] = {
     """,
 }
 
+_TEXTS: Final = """
+    CREATE INDEX traces_with_text ON traces (started_at)
+    WHERE text_removed_at IS NULL AND state IN ('scored', 'not_applicable', 'failed')
+"""
+"""Index of the requests whose text can be removed, so that those of years before are not read again."""
+
 _SQLITE_INDEXES: Final = (
     # Claims read the pending traces in order of arrival, and the ledger counts states without reading the table.
     "CREATE INDEX traces_by_state ON traces (state)",
@@ -280,6 +287,12 @@ def _sqlite_to_version_6(db: sqlite3.Connection) -> None:
     _create_missing_indexes(db)
 
 
+def _sqlite_to_version_7(db: sqlite3.Connection) -> None:
+    """Add when the text of a request was removed."""
+    db.execute("ALTER TABLE traces ADD COLUMN text_removed_at REAL")
+    db.execute(_TEXTS)
+
+
 def _replace_outbox(db: sqlite3.Connection, table: str, copy: str) -> None:
     """Create the outbox again, because SQLite cannot change a constraint, and copy its rows from `old_outbox`."""
     db.execute("ALTER TABLE outbox RENAME TO old_outbox")
@@ -303,13 +316,14 @@ SQLITE_MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {
     3: _sqlite_to_version_4,
     4: _sqlite_to_version_5,
     5: _sqlite_to_version_6,
+    6: _sqlite_to_version_7,
 }
 """Steps by version. Each upgrades to the next version, in its own transaction, which also sets the version."""
 
 
 def create_sqlite_tables(db: sqlite3.Connection) -> None:
     """Create the tables in an empty file. Call it in a transaction, so that either all of them exist or none."""
-    for statement in (*SQLITE_TABLES.values(), *_SQLITE_INDEXES):
+    for statement in (*SQLITE_TABLES.values(), *_SQLITE_INDEXES, _TEXTS):
         db.execute(statement)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute(f"PRAGMA user_version = {SQLITE_VERSION}")
@@ -318,7 +332,7 @@ def create_sqlite_tables(db: sqlite3.Connection) -> None:
 POSTGRES_SCHEMA: Final = "ragstone"
 """Schema for all tables, because the database may belong to an application."""
 
-POSTGRES_VERSION: Final = 5
+POSTGRES_VERSION: Final = 6
 """Version of the tables. Records have their own version."""
 
 _POSTGRES_LABELS: Final = (
@@ -436,7 +450,8 @@ POSTGRES_TABLES: Final = (
         environment TEXT,
         attempts BIGINT NOT NULL DEFAULT 0,
         lease_owner TEXT,
-        lease_until DOUBLE PRECISION NOT NULL DEFAULT 0
+        lease_until DOUBLE PRECISION NOT NULL DEFAULT 0,
+        text_removed_at DOUBLE PRECISION
     )
     """,
     "CREATE TABLE trace_bodies (seq BIGINT PRIMARY KEY REFERENCES traces (seq), body TEXT NOT NULL)",
@@ -479,6 +494,7 @@ POSTGRES_TABLES: Final = (
     "CREATE INDEX outcomes_by_metric ON outcomes (metric, metric_version, judge_hash, kind, value)",
     "CREATE INDEX due_deliveries ON outbox (sink, next_try, seq) WHERE state = 'pending'",
     "CREATE INDEX outbox_by_state ON outbox (sink, state)",
+    _TEXTS,
     *_POSTGRES_LABELS,
     *_POSTGRES_WATCH,
 )
@@ -523,10 +539,17 @@ def _postgres_to_version_5(db: Sql) -> None:
         db.execute(statement)
 
 
+def _postgres_to_version_6(db: Sql) -> None:
+    """Add when the text of a request was removed."""
+    db.execute("ALTER TABLE traces ADD COLUMN text_removed_at DOUBLE PRECISION")
+    db.execute(_TEXTS)
+
+
 POSTGRES_MIGRATIONS: Final[dict[int, Callable[[Sql], None]]] = {
     1: _postgres_to_version_2,
     2: _postgres_to_version_3,
     3: _postgres_to_version_4,
     4: _postgres_to_version_5,
+    5: _postgres_to_version_6,
 }
 """Steps by version. Each upgrades to the next version."""

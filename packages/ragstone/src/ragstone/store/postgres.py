@@ -29,6 +29,7 @@ from ragstone.store._deliveries import SqlDeliveries
 from ragstone.store._labels import SqlLabels
 from ragstone.store._outcomes import SqlOutcomes, read_plan, write_plan
 from ragstone.store._protocol import PlannedMetric
+from ragstone.store._retention import SqlRetention
 from ragstone.store._sql import Rows, Sql, Transactions
 from ragstone.store._tables import POSTGRES_SCHEMA
 from ragstone.store._traces import SqlTraces
@@ -65,7 +66,7 @@ _SETTINGS: Final = (
 )
 
 
-class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels, SqlWatch):
+class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels, SqlWatch, SqlRetention):
     """A `Store` in the schema `ragstone` of a PostgreSQL database. `Store` describes the methods. Open it with `open`.
 
     Several workers, also on several hosts, share it. Each claims different traces, and only one of them delivers to a
@@ -184,6 +185,10 @@ class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels, SqlWatch):
     def checkpoint(self) -> bool:
         with self._database.session():
             return True  # the server syncs each commit to its disk
+
+    @override
+    def shrink(self) -> None:
+        """Do nothing: the server's autovacuum frees the space."""
 
     @override
     def close(self) -> None:

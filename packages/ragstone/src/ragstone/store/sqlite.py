@@ -28,6 +28,7 @@ from ragstone.store._deliveries import SqlDeliveries
 from ragstone.store._labels import LabelInbox, SqlLabels, read_drawn, read_labels, write_drawn, write_labels
 from ragstone.store._outcomes import SqlOutcomes
 from ragstone.store._protocol import DrawnRequest, StoredLabel
+from ragstone.store._retention import SqlRetention
 from ragstone.store._sql import Transactions
 from ragstone.store._traces import SqlTraces
 from ragstone.store._watch import SqlWatch
@@ -41,7 +42,7 @@ _WAL_SIZE_LIMIT: Final = 64 * 2**20
 """Maximum size in bytes of the log after a checkpoint, so that one long read does not leave a large file."""
 
 
-class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels, SqlWatch):
+class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels, SqlWatch, SqlRetention):
     """A `Store` in one SQLite file in WAL mode. `Store` describes the methods. Open it with `open`.
 
     One process owns the file and is the only one that writes. SQLite before 3.51.3 can, rarely, damage a WAL file that
@@ -142,6 +143,15 @@ class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels, SqlWatch):
     def save_draw(self, requests: Sequence[DrawnRequest]) -> None:
         self._inbox.add("drawn", requests)
         self.take_labels()
+
+    @override
+    def remove_texts(self, *, before: float, limit: int = 100) -> int:
+        self.take_labels()
+        return super().remove_texts(before=before, limit=limit)
+
+    @override
+    def shrink(self) -> None:
+        self._database.shrink()
 
     def take_labels(self) -> None:
         """Store the labels that wait in the inbox, if this process owns the store."""
@@ -282,6 +292,7 @@ def _configure(db: sqlite3.Connection, path: Path) -> None:
     # A killed process loses nothing. A power loss may undo everything after the last checkpoint.
     db.execute("PRAGMA synchronous = NORMAL")
     db.execute("PRAGMA foreign_keys = ON")
+    db.execute("PRAGMA secure_delete = ON")  # a removed text is overwritten, and not only marked as free
     db.execute(f"PRAGMA journal_size_limit = {_WAL_SIZE_LIMIT}")
 
 
@@ -380,6 +391,13 @@ class Database(Transactions):
                 self._connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_S * 1000:.0f}")
             # Both are -1 if no checkpoint took place.
             return bool(0 <= logged == copied)
+
+    def shrink(self) -> None:
+        """Write the file again without its free space."""
+        self._check_writable()
+        with self._usable():
+            self._connection.execute("VACUUM")
+        self.checkpoint()
 
     def close(self) -> bool:
         """Close the file, and return whether this call closed it. A forked child must not: its parent uses the file."""

@@ -6,6 +6,8 @@ from ragstone.worker._health import WorkerState as WorkerState
 from ragstone.worker._intake import StepErrors as StepErrors
 from ragstone.worker._intake import get_skip_reason as get_skip_reason
 from ragstone.worker._intake import spool_directory as spool_directory
+from ragstone.worker._retention import parse_age as parse_age
+from ragstone.worker._retention import retention_from_table as retention_from_table
 from ragstone.worker._setup import ScoringSetup
 from ragstone.worker._status import pending_message as pending_message
 from ragstone.worker._status import read_ledger as read_ledger

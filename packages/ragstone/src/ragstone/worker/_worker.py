@@ -21,6 +21,7 @@ from ragstone.worker._delivery import AlarmDispatcher, SinkDispatcher
 from ragstone.worker._health import WorkerState
 from ragstone.worker._intake import SpoolTraceSource, StepErrors, TraceSource, get_skip_reason, spool_directory
 from ragstone.worker._parts import SHARED_LEASE_S, UNANSWERED, MetricGroups, lease_s
+from ragstone.worker._retention import Retention
 from ragstone.worker._setup import ScoringSetup
 from ragstone.worker._watching import StreamWatcher, requests_folder
 
@@ -54,6 +55,7 @@ class Worker:
         stop_early: Pause a group of metrics if its models fail systematically: no score, and 20 failures over 10 traces with
             kind "rejected" or "truncated". Its traces stay pending. A worker that runs until it is idle returns then.
         watch: How scores are watched for alarms. Default: all defaults, without notifications.
+        retention_s: Age in seconds from which the texts of requests are removed. None keeps them.
         clock: Returns the current time in Unix seconds.
 
     Raises:
@@ -70,6 +72,7 @@ class Worker:
         ends_at_cap: bool = False,
         stop_early: bool = True,
         watch: WatchOptions | None = None,
+        retention_s: float | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
@@ -108,6 +111,7 @@ class Worker:
             errors=self._errors,
             clock=clock,
         )
+        self._retention = Retention(retention_s, errors=self._errors, clock=clock)
         self._parts: MetricGroups | None = None
         self._watch_next = 0.0
         self._in_work: set[str] = set()
@@ -296,6 +300,7 @@ class Worker:
                     work.add_done_callback(scoring.discard)
                     work.add_done_callback(lambda _: woken.set())
                 folded = self._watch(store)
+                pruning = self._retention.update(store)
                 delivered = self._deliver_due(store, dispatchers, deliveries, woken)
                 self._update_status_sinks(store)
                 busy = bool(moved or claimed or scoring or delivered or any(i.may_have_more for i in self._intakes))
@@ -304,7 +309,7 @@ class Worker:
                 ends, self._is_awaited = until_idle or self._is_awaited, False
                 if ends and not (moved or claimed or any(i.may_have_more for i in self._intakes)):
                     parts.release_held()
-                if until_idle and not (busy or folded):
+                if until_idle and not (busy or folded or pruning):
                     # Sessions may have closed since the last turn, and an alarm is delivered before the end.
                     if self._watch(store, now_too=True):
                         continue
@@ -313,7 +318,7 @@ class Worker:
                 if ending and not scoring and not delivered:
                     break
                 # Polling is needed only for new captures, because finished tasks wake the loop.
-                wait_s = _POLL_MIN_S if moved or claimed else min(2 * wait_s, _POLL_MAX_S)
+                wait_s = _POLL_MIN_S if moved or claimed or pruning else min(2 * wait_s, _POLL_MAX_S)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(woken.wait(), wait_s)
         finally:

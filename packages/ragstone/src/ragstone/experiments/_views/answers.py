@@ -86,7 +86,7 @@ def _claims(outcomes: Sequence[AnyOutcome]) -> list[tuple[str, bool | None]]:
 def _mark(response: str | None, unsupported: Sequence[str]) -> tuple[tuple[Span, ...] | None, tuple[str, ...]]:
     """Mark the sentence that makes each claim, and return the claims without such a sentence."""
     if response is None:
-        return None, tuple(unsupported)
+        return None, tuple(filter(None, unsupported))  # the text of a claim may have been removed
     sentences = _SENTENCE.findall(response) or [response]
     words = [set(split_words(sentence)) for sentence in sentences]
     marked, unmatched = set(), []

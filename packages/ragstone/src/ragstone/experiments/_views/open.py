@@ -34,6 +34,7 @@ class StoredRequests:
 
     def __init__(self, period: TimeRange, name: str | None) -> None:
         self._period = period
+        self._n_without_text = 0
         whole = period.since is None and period.until is None
         self.name = name or (describe_store(os.fspath(period.store)) if whole else period.name)
         self.cards: Mapping[str, MetricCard] = {}
@@ -49,6 +50,12 @@ class StoredRequests:
                     record = _record(trace)
                     assert record.sample is not None  # noqa: S101  made from the trace
                     yield record.sample, record
+            if self.after is None:
+                self._n_without_text = 0
+                for removed in store.removed_texts(since=period.since, until=period.until):
+                    self._n_without_text += 1
+                    labels = {key: (value,) for key, value in removed.labels.items()}
+                    yield Sample(id=removed.trace_id), AnswerRecord(None, removed.started_at, labels)
 
     def outcomes(self) -> Iterator[AnyOutcome]:
         for outcome in stored_outcomes(self._period, after=self.after, upto=self.upto):
@@ -87,6 +94,11 @@ class StoredRequests:
         if total.pending:
             notes.append(
                 f"{total.pending:,} captured requests are not scored yet. Score them with `ragstone worker {self.name}`."
+            )
+        if self._n_without_text:
+            notes.append(
+                f"The texts of {self._n_without_text:,} requests were removed by retention. Their scores count, but what needs "
+                "a text (questions, abstentions, metadata) is unknown."
             )
         if total.dropped:
             notes.append(f"{total.dropped:,} requests were dropped before they were stored.")

@@ -103,7 +103,9 @@ class Reading:
         """
         keys: set[str] = set()
         for sample, record in self._source.samples():
-            note_sample(self._signals.setdefault(sample.id, Signals()), sample)
+            signals = self._signals.setdefault(sample.id, Signals())
+            if record.sample is not None:
+                note_sample(signals, sample)
             if self._keeps_questions and sample.query is not None:
                 self._queries[sample.id] = sample.query[:_QUERY_CHARS]
             if self._slices is not None:

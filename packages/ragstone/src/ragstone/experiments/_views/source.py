@@ -44,7 +44,10 @@ class ReportSource(Protocol):
     """Cards of the metrics that the source describes."""
 
     def samples(self) -> Iterator[tuple[Sample, AnswerRecord]]:
-        """Yield the samples that are known, with their records, in which the outcomes are missing."""
+        """Yield the samples that are known, with their records, in which the outcomes are missing.
+
+        If the text of a sample was removed, it has an id only, and its record does not have a sample.
+        """
         ...
 
     def outcomes(self) -> Iterator[AnyOutcome]:

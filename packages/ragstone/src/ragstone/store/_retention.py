@@ -1,0 +1,129 @@
+"""Retention: removal of the texts of old requests. Their outcomes, and everything that is counted, stay."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from typing_extensions import override
+
+from ragstone.store._protocol import RemovedText, RetentionCounts
+from ragstone.store._sql import PAGE, SqlStore
+
+__all__ = ["SqlRetention"]
+
+_OLD: Final = "t.started_at < ?1 AND t.text_removed_at IS NULL AND t.state IN ('scored', 'not_applicable', 'failed')"
+"""Finished requests with a text. The index `traces_with_text` has this condition."""
+_WAITS: Final = """
+    EXISTS (
+        SELECT 1 FROM outcomes AS o JOIN outbox AS x ON x.kind = 'outcome' AND x.item_id = o.outcome_id
+        JOIN sinks AS s ON s.name = x.sink
+        WHERE o.sample_id = t.trace_id AND x.state = 'pending'
+    )
+"""
+_LABELED: Final = """
+    (EXISTS (SELECT 1 FROM labels AS l WHERE l.trace_id = t.trace_id)
+     OR EXISTS (SELECT 1 FROM label_frame AS f WHERE f.trace_id = t.trace_id AND f.position IS NOT NULL))
+"""
+
+
+class SqlRetention(SqlStore):
+    """The methods of a store that remove texts."""
+
+    @override
+    def remove_texts(self, *, before: float, limit: int = 100) -> int:
+        with self._database.write() as db:
+            rows: list[tuple[int, str]] = db.execute(
+                f"""
+                SELECT t.seq, t.trace_id FROM traces AS t
+                WHERE {_OLD} AND NOT {_WAITS} AND NOT {_LABELED}
+                ORDER BY t.started_at LIMIT ?2
+                {self._lock_claimed}
+                """,  # noqa: S608 - constant conditions and one of two constant locks
+                (before, max(limit, 0)),
+            ).fetchall()
+            now = self._clock()
+            bodies = [
+                (_without_text(body), seq)
+                for _, trace_id in rows
+                for seq, body in db.execute(
+                    "SELECT b.seq, b.body FROM outcomes AS o JOIN outcome_bodies AS b USING (seq) WHERE o.sample_id = ?",
+                    (trace_id,),
+                ).fetchall()
+            ]
+            db.executemany("UPDATE outcome_bodies SET body = ? WHERE seq = ?", bodies)
+            db.executemany("DELETE FROM trace_bodies WHERE seq = ?", [(seq,) for seq, _ in rows])
+            db.executemany("UPDATE traces SET text_removed_at = ? WHERE seq = ?", [(now, seq) for seq, _ in rows])
+            return len(rows)
+
+    @override
+    def count_texts(self, *, before: float) -> RetentionCounts:
+        with self._database.read() as db:
+            waiting, labeled, old = db.execute(
+                f"""
+                SELECT COALESCE(SUM(waits), 0), COALESCE(SUM(CASE WHEN waits = 0 THEN labeled ELSE 0 END), 0), COUNT(*)
+                FROM (
+                    SELECT CASE WHEN {_WAITS} THEN 1 ELSE 0 END AS waits,
+                           CASE WHEN {_LABELED} THEN 1 ELSE 0 END AS labeled
+                    FROM traces AS t WHERE {_OLD}
+                ) AS found
+                """,  # noqa: S608 - constant conditions
+                (before,),
+            ).fetchone()
+            (pending,) = db.execute(
+                "SELECT COUNT(*) FROM traces WHERE state = 'pending' AND started_at < ?", (before,)
+            ).fetchone()
+        return RetentionCounts(
+            removable=old - int(waiting) - int(labeled),
+            pending=pending,
+            undelivered=int(waiting),
+            labeled=int(labeled),
+        )
+
+    @override
+    def removed_texts(self, *, since: float | None = None, until: float | None = None) -> Iterator[RemovedText]:
+        last = -1
+        while True:
+            with self._database.read() as db:
+                page = db.execute(
+                    """
+                    SELECT seq, trace_id, started_at, status, name, session_id, user_id, app, release, environment
+                    FROM traces
+                    WHERE seq > ?1 AND text_removed_at IS NOT NULL
+                          AND (started_at >= ?2 OR ?2 IS NULL) AND (started_at < ?3 OR ?3 IS NULL)
+                    ORDER BY seq LIMIT ?4
+                    """,
+                    (last, since, until, PAGE),
+                ).fetchall()
+            if not page:
+                return
+            for last, trace_id, started_at, *labels in page:  # noqa: B007 - the next page starts after this row
+                named = zip(_LABELS, labels, strict=True)
+                yield RemovedText(trace_id, started_at, {key: value for key, value in named if value is not None})
+
+
+_LABELS: Final = ("status", "name", "session_id", "user_id", "app", "release", "environment")
+
+
+def _without_text(body: str) -> str:
+    """Return the body of an outcome without the judge's words and captured text. Numbers and their structure stay."""
+    try:
+        record = json.loads(body)
+    except ValueError:
+        return body  # damaged: reading it says so
+    for key in ("explanation", "raw"):
+        if record.get(key) is not None:
+            record[key] = None
+    if "details" in record:
+        record["details"] = _blank(record["details"])
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+
+
+def _blank(value: Any) -> Any:
+    """Return a JSON value with empty texts, so that what was counted is counted the same."""
+    if isinstance(value, str):
+        return ""
+    if isinstance(value, list):
+        return [_blank(item) for item in value]
+    return {key: _blank(item) for key, item in value.items()} if isinstance(value, dict) else value

@@ -1,0 +1,182 @@
+"""`ragstone store prune`, `[retention]`, and reports of a store whose old texts were removed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sqlite3
+import time
+
+import pytest
+
+from command_line import run_command
+from live_store import METRICS, add_requests, make_store, make_trace
+from ragstone import Monitor
+from ragstone.cli._retention import retention_s
+from ragstone.errors import ConfigurationError, DataError, StoreError
+from ragstone.experiments import build_report, draw_to_label
+from ragstone.schema import Captured
+from ragstone.store import PlannedMetric, SqliteStore
+from ragstone.testing import FakeJudge
+from ragstone.worker import ScoringSetup, Worker, parse_age
+
+DAY_S = 86_400.0
+
+
+def age(n: int) -> str:
+    """The age from which exactly the first `n` requests of a store are old."""
+    return f"{(time.time() - make_trace(n).started_at + 30) / 60:.3f}m"
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Twenty scored requests and a pending one."""
+    path = make_store(tmp_path / "a.db", 20)
+    with SqliteStore.open(path, mode="own") as opened:
+        add_requests(opened, 20, 1, scored=False)
+    return path
+
+
+def prune(store, *arguments):
+    return run_command("store", "prune", store, *arguments)
+
+
+def test_prune(store):
+    """Counted first, removed once, and what stays is told with its reason."""
+    assert "12 texts would be removed" in prune(store, "--bodies-older-than", age(12), "--dry-run").stdout
+    done = prune(store, "--bodies-older-than", age(12))
+    assert (0, True) == (done.returncode, "12 texts removed" in done.stdout)
+    assert "--shrink gives it back to the disk" in done.stdout
+    again = json.loads(prune(store, "--bodies-older-than", age(21), "--json").stdout)
+    assert {"removed": 8, "removable": 0, "pending": 1, "undelivered": 0, "labeled": 0} == again
+    assert "1 kept: not scored yet" in prune(store, "--bodies-older-than", age(21)).stdout
+
+
+def test_removed_texts_are_not_in_the_file(store):
+    """Not in free pages either; --shrink makes the file smaller."""
+    before = store.stat().st_size
+    with SqliteStore.open(store, mode="own") as opened:
+        add_requests(opened, 21, 300)
+        opened.checkpoint()
+        grown = store.stat().st_size
+    assert b"When does ferry 7 leave" in store.read_bytes()
+    prune(store, "--bodies-older-than", age(320))
+    assert b"When does ferry 7 leave" not in store.read_bytes()
+    assert grown <= store.stat().st_size
+    with SqliteStore.open(store, mode="own") as opened:
+        add_requests(opened, 321, 1)
+    assert "2 texts removed" in prune(store, "--bodies-older-than", age(322), "--shrink").stdout
+    assert before < store.stat().st_size < 0.8 * grown
+
+
+def test_refusals(store, tmp_path):
+    """Each message names the value and the way out, and nothing is created or removed."""
+    for text in ("30", "0d", "-1d", "soon", "1w"):
+        refused = prune(store, "--bodies-older-than", text)
+        assert (2, True) == (refused.returncode, "must be a positive age such as 30d" in refused.stderr)
+    assert 2 == prune(store, "--bodies-older-than", "1d", "--dry-run", "--shrink").returncode
+    assert "not found" in prune(tmp_path / "none.db", "--bodies-older-than", "1d").stderr
+    assert not (tmp_path / "none.db").exists()
+    with SqliteStore.open(store, mode="own") as owner:
+        refused = prune(store, "--bodies-older-than", "1d")
+        assert 3 == refused.returncode
+        assert "set bodies_older_than in the table [retention]" in " ".join(refused.stderr.split())
+        assert "20 texts would be removed" in prune(store, "--bodies-older-than", "1d", "--dry-run").stdout
+        assert 21 == len(list(owner.traces()))
+
+
+def test_an_error_in_the_middle_removes_nothing(store):
+    """The bodies, the outcomes and the marks change together."""
+    with SqliteStore.open(store, mode="own") as opened:
+        before = list(opened.traces()), list(opened.outcomes())
+    db = sqlite3.connect(store)
+    db.execute(
+        "CREATE TRIGGER t BEFORE UPDATE OF text_removed_at ON traces WHEN NEW.seq = 5 BEGIN SELECT RAISE(ABORT, 'no'); END"
+    )
+    db.close()
+    with SqliteStore.open(store, mode="own") as opened:
+        with pytest.raises(StoreError):
+            opened.remove_texts(before=time.time())
+        assert before == (list(opened.traces()), list(opened.outcomes()))
+        assert 20 == opened.count_texts(before=time.time()).removable
+
+
+def test_a_report_has_the_same_numbers(store):
+    """Means, counts, the trend and the unsupported claims stay; the report says how many texts were removed."""
+    before = build_report(store).to_dict()
+    prune(store, "--bodies-older-than", age(12))
+    after = build_report(store).to_dict()
+    for key in ("metrics", "trend", "n_samples", "n_unscored"):
+        assert before[key] == after[key]
+    assert "texts of 12 requests were removed by retention" in str(after["notices"])
+    shown = run_command("traces", store, "t0").stdout
+    assert re.search(r"Its text was removed by retention on \d{4}-\d\d-\d\d\.", shown)
+    assert (0, 0) == (run_command("traces", store).returncode, run_command("report", store).returncode)
+
+
+def test_only_requests_with_a_text_are_drawn_for_labels(store):
+    """A person cannot judge an answer that is gone; the text of a drawn request is kept."""
+    prune(store, "--bodies-older-than", age(12))
+    assert 8 == draw_to_label(store, 20, seed=1).n_scored
+    assert "8 kept: labeled or drawn to be labeled" in prune(store, "--bodies-older-than", age(20)).stdout
+    prune(store, "--bodies-older-than", age(20))
+    bare = make_store(store.with_name("b.db"), 4)
+    prune(bare, "--bodies-older-than", "1d")
+    with pytest.raises(DataError, match="does not contain"):
+        draw_to_label(bare, 2)
+
+
+def test_a_worker_removes_old_texts(tmp_path):
+    """All of them before it is idle, also if there are more than it removes in one turn."""
+    path = make_store(tmp_path / "a.db", 120)
+    cutoff = make_trace(115).started_at - 30
+    for retention, left in ((None, 120), (DAY_S, 5)):
+        setup = ScoringSetup("ccrs.qr", judge=FakeJudge())
+        worker = Worker(path, setup, retention_s=retention, clock=lambda: cutoff + DAY_S)
+        asyncio.run(asyncio.wait_for(worker.run(until_idle=True), 60))
+        with SqliteStore.open(path, mode="read") as opened:
+            assert left == len(list(opened.traces()))
+
+
+def test_table_of_the_configuration(tmp_path):
+    """`[retention]` is for workers and monitors; its mistakes are named."""
+    file = tmp_path / "c.toml"
+    file.write_text('store = "a.db"\n[retention]\nbodies_older_than = "30d"\n')
+    assert 0 == run_command("--config", file, "metrics").returncode
+    assert 30 * DAY_S == retention_s()
+    run_command("metrics")
+    assert retention_s() is None
+    with Monitor.from_config(file, store=tmp_path / "a.db") as monitor:
+        assert 30 * DAY_S == monitor._retention_s
+    for table, message in (
+        ("[retention]\nbodies = 1", "does not have bodies. Keys: bodies_older_than"),
+        ("[retention]\nbodies_older_than = 30", "must be a positive age such as 30d, 12h or 90m, got 30"),
+    ):
+        file.write_text(table)
+        done = run_command("--config", file, "metrics")
+        assert (2, True) == (done.returncode, message in " ".join(done.stderr.split()))
+    with pytest.raises(ConfigurationError, match=r"Monitor\(retention=...\)"):
+        Monitor(store=tmp_path / "a.db", retention={"x": 1})
+
+
+def test_ages():
+    """Days, hours and minutes."""
+    assert [2_592_000.0, 43_200.0, 90.0] == [parse_age(text, name="x") for text in ("30d", "12h", "1.5m")]
+
+
+def test_a_store_that_is_pruned_stops_growing(tmp_path):
+    """Days of traffic with a retention of two days: what a day adds is the numbers, and no text."""
+    sizes = []
+    with SqliteStore.open(tmp_path / "a.db", mode="own") as opened:
+        opened.set_plan([PlannedMetric(name=name, version="1", judge_hash="h") for name in METRICS], [])
+        for day in range(12):
+            for k in range(40 * day, 40 * day + 40):
+                trace = make_trace(k).model_copy(update={"response": "long " * 2000})
+                opened.ingest("test", k + 1, [Captured(trace=trace)])
+                add_requests(opened, k, 1)  # the trace is known, so this adds its scores
+            opened.remove_texts(before=make_trace(40 * (day - 1)).started_at)
+            opened.checkpoint()
+            sizes.append((tmp_path / "a.db").stat().st_size)
+    first, rest = sizes[1] - sizes[0], (sizes[-1] - sizes[2]) / 9
+    assert rest < 0.15 * first
