@@ -12,8 +12,13 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from ragstone._util.systemd import notify, watchdog_interval_s
+from ragstone.capture import Capture
 from ragstone.cli._logs import _JsonFormatter
-from ragstone.worker import HealthRoutes, WorkerState
+from ragstone.errors import JudgeUnavailableError
+from ragstone.requests import TraceDraft
+from ragstone.spool import SpoolWriter
+from ragstone.testing import FakeJudge
+from ragstone.worker import HealthRoutes, ScoringSetup, Worker, WorkerState, read_ledger, spool_directory
 
 
 def state(**changes) -> WorkerState:
@@ -50,6 +55,41 @@ def test_statuses_of_the_checks(current, alive, ready):
     assert (alive, ready) == (healthz, readyz)
     assert current.judge_error == body["judge_error"]
     assert list(current.store_errors) == body["store_errors"]
+
+
+@pytest.mark.usefixtures("virtual_time")
+def test_a_worker_says_why_it_does_not_score(tmp_path):
+    """While the judge cannot be reached it stores requests; then it scores them, and has nothing to say."""
+    store, reachable = tmp_path / "r.db", False
+
+    class Judge(FakeJudge):
+        async def prepare(self) -> None:
+            if not reachable:
+                raise JudgeUnavailableError("connection refused")
+
+    with Capture(lambda: SpoolWriter(spool_directory(store))) as recorder:
+        recorder.record(TraceDraft(trace_id="t", query="How tall?", response="31 m."))
+    worker = Worker(store, ScoringSetup("ccrs.qr", judge=Judge()))
+    states = [worker.state]
+
+    async def main() -> None:
+        nonlocal reachable
+        running = asyncio.create_task(worker.run())
+        await asyncio.sleep(10)
+        states.append(worker.state)
+        assert 1 == read_ledger(store).total.pending
+        reachable = True
+        await asyncio.sleep(60)
+        states.append(worker.state)
+        worker.stop()
+        await running
+        states.append(worker.state)
+
+    asyncio.run(main())
+
+    assert [False, True, True, False] == [one.owns_store for one in states]
+    assert [None, "connection refused", None, None] == [one.judge_error for one in states]
+    assert 1 == read_ledger(store).total.scored
 
 
 def test_a_json_log_line_has_no_text_of_an_exception():

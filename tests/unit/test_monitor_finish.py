@@ -209,7 +209,7 @@ def test_a_judge_that_is_down_is_not_waited_for(monitor, monkeypatch, caplog):
 
 
 def test_a_judge_that_cannot_be_prepared_is_not_waited_for(monitor, monkeypatch, caplog):
-    """Then the worker does not even own the store."""
+    """Its requests are stored, and stay pending."""
     monkeypatch.setattr("ragstone.monitor._finish._UNAVAILABLE_S", 0.0)
 
     class Unreachable(FakeJudge):
