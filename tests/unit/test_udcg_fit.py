@@ -204,3 +204,29 @@ def test_features_of_variants():
     assert [[0.8, 0, 0, -0.3], [0, 0.1, -0.5, 0]] == design_of(contexts).x.tolist()
     assert [[0.8, 0], [0, 0.1]] == design_of(contexts, "relevance_only").x.tolist()
     assert [[1, 0], [0, 1]] == design_of(contexts, "binary").x.tolist()
+
+
+def test_each_weight_has_its_error():
+    """The intervals are as wide as weights vary between data sets, and belong to their weights."""
+    options = {"svm_c": [1.0], "n_resamples": 200}
+    fit = fit_udcg(world(30, noise=1.0), **options)
+    assert [*fit.theta.alpha, *fit.theta.beta] == [one.value for one in (*fit.alpha, *fit.beta)]
+    others = [fit_udcg(world(30, noise=1.0, seed=seed), **options | {"n_resamples": 1}) for seed in range(1, 16)]
+    spread = np.std([[*other.theta.alpha, *other.theta.beta] for other in others], axis=0, ddof=1)
+    widths = np.array([one.high - one.low for one in (*fit.alpha, *fit.beta)])
+    assert 0.75 < np.mean(widths) / (2 * 1.96 * np.mean(spread)) < 1.4
+    assert all(one.low < one.value < one.high and 30 == one.n for one in (*fit.alpha, *fit.beta))
+    first = fit.alpha[0]
+    assert f"{first.value:.3f} [{first.low:.3f}, {first.high:.3f}]" in str(fit)
+    assert "distraction [95% CI]" in str(fit)
+    assert [[one.low, one.high] for one in fit.beta] == fit.to_dict()["beta_intervals"]
+    assert [first.low, first.high] == fit.to_dict()["alpha_intervals"][0]
+
+
+@pytest.mark.parametrize(("n", "n_intervals"), [(9, 0), (10, 3)])
+def test_few_questions_leave_weights_without_an_interval(n, n_intervals):
+    """The bootstrap needs 10 questions."""
+    fit = fit_udcg(world(n), svm_c=[1.0], n_resamples=20)
+    assert n == fit.n_questions
+    assert n_intervals == len(fit.alpha) == len(fit.beta) == len(fit.to_dict()["alpha_intervals"])
+    assert ("95% CI" in str(fit).splitlines()[2]) == (n_intervals > 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ragstone._util.run_async import run_async
 from ragstone._util.table import text_table
@@ -16,6 +16,7 @@ from ragstone.metrics import LabelMode, UdcgTheta
 from ragstone.research._udcg.complete import complete, warn_small_sample
 from ragstone.research._udcg.svm import (
     C_GRID,
+    Design,
     choose_c,
     common_length,
     cross_validated,
@@ -25,9 +26,17 @@ from ragstone.research._udcg.svm import (
 )
 from ragstone.stats import Estimate, bootstrap_mean
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 __all__ = ["UdcgFit", "fit_udcg"]
 
-_FOLDS = 5
+_FOLDS: Final = 5
+_FEW: Final = 10
+"""Smallest number of questions for intervals of the weights."""
+_REFITS: Final = 200
+"""Largest number of refits for intervals of the weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +59,11 @@ class UdcgFit:
     n_contexts: int
     n_pairs: int
     converged: bool
+    alpha: tuple[Estimate, ...] = ()
+    """Weights of help by position, with intervals from refits to resampled questions at this C. Empty for fewer than 10
+    questions."""
+    beta: tuple[Estimate, ...] = ()
+    """The same for weights of distraction."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Number of excluded rows, by reason."""
     errors: tuple[str, ...] = ()
@@ -68,11 +82,10 @@ class UdcgFit:
         }
 
     def __str__(self) -> str:
-        weights = [("position", "help", "distraction")]
-        weights += [
-            (str(i), f"{a:.3f}", f"{b:.3f}")
-            for i, (a, b) in enumerate(zip(self.theta.alpha, self.theta.beta, strict=True), start=1)
-        ]
+        level = " [95% CI]" if self.alpha else ""
+        weights = [("position", f"help{level}", f"distraction{level}")]
+        columns = [[*map(_shown, self.alpha or self.theta.alpha)], [*map(_shown, self.beta or self.theta.beta)]]
+        weights += [(str(i), a, b) for i, (a, b) in enumerate(zip(*columns, strict=True), start=1)]
         scores = [
             ("metric", "Spearman with the grades, mean over questions [95% CI]"),
             ("udcg_theta, on held-out questions", _shown(self.correlation)),
@@ -94,7 +107,9 @@ class UdcgFit:
         return "\n".join([*lines, *self.notes])
 
 
-def _shown(estimate: Estimate) -> str:
+def _shown(estimate: Estimate | float) -> str:
+    if isinstance(estimate, float):
+        return f"{estimate:.3f}"
     return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
 
 
@@ -125,7 +140,7 @@ def fit_udcg(
         labels: Source of relevance labels, as for `Udcg`.
         threshold: Label from which a passage of the data is relevant.
         svm_c: Candidates for C.
-        n_resamples: Number of bootstrap resamples of the questions.
+        n_resamples: Number of bootstrap resamples of the questions. The weights are fitted to at most 200 of them.
         seed: Seed of folds, solver and bootstrap. It is stored in the result.
         concurrency: Number of rows processed concurrently.
         progress: Called with (finished rows, all rows).
@@ -172,6 +187,7 @@ def fit_udcg(
         )
     c, by_c = choose_c(design, informative, svm_c, folds=_FOLDS, seed=seed)
     weights, converged = solve(design, informative, c, seed)
+    estimated = _bootstrap_weights(design, informative, weights, c, n_refits=min(n_resamples, _REFITS), seed=seed)
     held_out = cross_validated(design, svm_c=svm_c, seed=seed)
     plain = design.x[:, :k].sum(axis=1) + design.x[:, k:].sum(axis=1) / 3
     table = []
@@ -192,6 +208,8 @@ def fit_udcg(
         "spearman_held_out": [correlation.value, correlation.low, correlation.high],
         "spearman_udcg": [untrained.value, untrained.low, untrained.high],
         "gain": [gain.value, gain.low, gain.high],
+        "alpha_intervals": [[one.low, one.high] for one in estimated[:k]],
+        "beta_intervals": [[one.low, one.high] for one in estimated[k:]],
     }
     theta = UdcgTheta(
         [float(w) for w in weights[:k]],
@@ -211,7 +229,33 @@ def fit_udcg(
         n_contexts=len(fitting),
         n_pairs=n_pairs,
         converged=converged,
+        alpha=estimated[:k],
+        beta=estimated[k:],
         left_out=left_out,
         errors=rated.errors,
         notes=(*rated.notes, *warn_small_sample(len(informative))),
+    )
+
+
+def _bootstrap_weights(
+    design: Design, questions: Sequence[int], weights: NDArray[np.float64], c: float, *, n_refits: int, seed: int
+) -> tuple[Estimate, ...]:
+    """Estimate each weight with a percentile interval, from refits to resampled questions. Empty for few questions."""
+    import numpy as np
+
+    if len(questions) < _FEW:
+        return ()
+    rng = np.random.default_rng(seed)
+    drawn = [solve(design, rng.choice(questions, len(questions)).tolist(), c, seed)[0] for _ in range(n_refits)]
+    low, high = np.quantile(drawn, (0.025, 0.975), axis=0)
+    return tuple(
+        Estimate(
+            value=value,
+            low=min(low_end, value),
+            high=max(high_end, value),
+            confidence_level=0.95,
+            method="percentile",
+            n=len(questions),
+        )
+        for value, low_end, high_end in zip(weights.tolist(), low.tolist(), high.tolist(), strict=True)
     )
