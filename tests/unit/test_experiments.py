@@ -223,7 +223,7 @@ def test_duplicate_ids_are_refused() -> None:
     ("data", "error", "match"),
     [
         ("no-such.jsonl", ConfigurationError, "file not found: 'no-such.jsonl'"),
-        ([], DataError, "does not contain valid samples"),
+        ([], DataError, r"does not contain valid samples \(0 rows rejected\)\. Give rows with at least a query"),
     ],
 )
 def test_no_data_is_an_error(data: object, error: type[Exception], match: str) -> None:

@@ -260,7 +260,7 @@ INVALID = [
     ({"gamma": 2}, questions(3), "gamma must be from 0 to 1, got 2"),
     ({"threshold": 0}, questions(3), "threshold .* must be above 0, got 0"),
     ({"n_distractors": 0}, questions(3), "n_distractors must be at least 1"),
-    ({"parts": "distractors", "n_distractors": 13}, questions(3), "fewer than 13 irrelevant candidates"),
+    ({"parts": "distractors", "n_distractors": 13}, questions(3), r"fewer than 13 irrelevant candidates.*raise top_n \(--top-n\)"),
     ({"max_questions": 1}, questions(3), "max_questions must be at least 2, got 1"),
     ({}, changed(reference=[]), r"none of 3 rows is a question of the experiment \(no reference: 3\)"),
     ({}, changed(contexts=[]), r"no passages: 3"),

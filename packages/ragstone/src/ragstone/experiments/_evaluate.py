@@ -421,7 +421,10 @@ async def aevaluate(
     """
     samples, rejected = read_samples(data, fields=fields, references=references, qrels=qrels, on_bad_row=on_bad_row)
     if not samples:
-        raise DataError(f"the data does not contain valid samples ({len(rejected)} rows rejected)")
+        raise DataError(
+            f"the data does not contain valid samples ({len(rejected)} rows rejected). Give rows with at least a query, "
+            "and for most metrics contexts and a response"
+        )
     read_fields(samples, cluster_keys(cluster)).choose(cluster)
     if app is None and (repeats != 1 or traces is not None):
         raise ConfigurationError("repeats and traces belong to an application. Pass it as app (--app)")

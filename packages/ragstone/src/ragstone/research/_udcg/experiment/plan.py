@@ -122,7 +122,7 @@ def check_parts(questions: Sequence[Question], settings: ExperimentSettings) -> 
                 found = ", ".join(f"{obstacles.count(reason)} have {reason}" for reason in dict.fromkeys(obstacles))
                 raise DataError(
                     f"part {part}: none of {len(questions)} questions can take part with k = {k} ({found}, of the first "
-                    f"{settings.top_n}). Lower k (--k, --k-values), raise top_n, or omit the part"
+                    f"{settings.top_n}). Lower k (--k, --k-values), raise top_n (--top-n), or omit the part"
                 )
         counts[part] = max(obstacles.count(None) for obstacles in reasons.values())
     return counts

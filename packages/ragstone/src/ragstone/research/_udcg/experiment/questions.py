@@ -158,7 +158,7 @@ def check_relevance(questions: Sequence[Question]) -> None:
         n = sum(len(question.candidates) for question in questions)
         raise DataError(
             f"none of {n} candidate passages of {len(questions)} questions is relevant, so no answer can be correct. Check "
-            "`relevance` of the passages, raise top_n, or set a lower threshold"
+            "`relevance` of the passages, raise top_n (--top-n), or set a lower threshold"
         )
 
 
