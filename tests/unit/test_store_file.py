@@ -19,7 +19,7 @@ from ragstone.errors import (
     StoreOwnedError,
     StoreVersionError,
 )
-from ragstone.schema import Captured, LedgerRow, Trace
+from ragstone.schema import Captured, LedgerRow, Score, Trace
 from ragstone.store import PlannedMetric, SqliteStore, _tables
 
 _NOW = _tables.SQLITE_VERSION
@@ -426,11 +426,48 @@ class TestMigrating:
         assert _shape(fresh) == _shape(path)
 
 
+def test_a_store_of_version_7_keeps_its_outcomes(path: Path):
+    """Outcomes, queued ones and deliveries are those of before, and none is marked as backfilled."""
+    filled(path)
+    with own(path) as store:
+        store.set_plan([PlannedMetric(name="m", version="1")], ["jsonl"])
+        (trace,) = store.claim("w", 1, lease_s=60)
+        score = Score(sample_id=trace.trace_id, metric="m", metric_version="1", value=0.5, method="exact")
+        assert store.complete(trace.trace_id, [score])
+        ledger = store.ledger()
+    db = sqlite3.connect(path)
+    db.executescript(
+        """
+        DROP TABLE feedback;
+        DROP TABLE spend;
+        DROP INDEX traces_by_otel_id;
+        ALTER TABLE outcomes DROP COLUMN backfilled;
+        ALTER TABLE watch_queue DROP COLUMN backfilled;
+        PRAGMA user_version = 7;
+        """
+    )
+    db.close()
+    with own(path) as store:
+        assert [score] == list(store.outcomes())
+        assert (ledger.total, ledger.metrics) == (store.ledger().total, store.ledger().metrics)
+        connection = store._database._connection
+        assert [(None,)] == connection.execute("SELECT backfilled FROM outcomes").fetchall()
+        assert [(0.5, 0)] == connection.execute("SELECT value, backfilled FROM watch_queue").fetchall()
+        assert 1 == len(store.deliveries(sink="jsonl", state="pending"))
+    fresh = path.with_name("fresh.db")
+    own(fresh).close()
+    assert _shape(fresh) == _shape(path)
+
+
 def _as_version_1(path: Path) -> None:
     """Turn a store back into what version 1 wrote, with two outcomes, one of which was delivered."""
     db = sqlite3.connect(path)
     db.executescript(
         """
+        DROP TABLE feedback;
+        DROP TABLE spend;
+        DROP INDEX traces_by_otel_id;
+        ALTER TABLE outcomes DROP COLUMN backfilled;
         DROP TABLE labels;
         DROP TABLE label_frame;
         ALTER TABLE sinks DROP COLUMN stopped;

@@ -26,7 +26,7 @@ __all__ = [
 APPLICATION_ID: Final = 0x52475354
 """The letters RGST, in the header of every store file and as the first key of Ragstone's advisory locks."""
 
-SQLITE_VERSION: Final = 7
+SQLITE_VERSION: Final = 8
 """Version of the tables of a file, stored in its `user_version`. Records have their own version."""
 
 # `seq` is the order of arrival, and pages of long reads use it. Bodies are separate, so that counting never reads text.
@@ -99,6 +99,7 @@ SQLITE_TABLES: Final[dict[str, str]] = {
             kind TEXT NOT NULL CHECK (kind IN ('score', 'not_applicable', 'failure')),
             value REAL CHECK ((value IS NULL) = (kind <> 'score')),
             stored_at REAL NOT NULL,
+            backfilled REAL,  -- share of the requests that its backfill scored, NULL if it was scored when it arrived
             UNIQUE (sample_id, metric, metric_version, judge_hash)
         )
     """,
@@ -137,6 +138,27 @@ SQLITE_TABLES: Final[dict[str, str]] = {
             position INTEGER UNIQUE  -- NULL if not drawn
         ) WITHOUT ROWID
     """,
+    # What users say about answers, by the id that the application knows. It may arrive before its request.
+    "feedback": """
+        CREATE TABLE feedback (
+            seq INTEGER PRIMARY KEY,
+            request_id TEXT NOT NULL,  -- ours, or the OpenTelemetry trace id
+            trace_id TEXT,             -- NULL before the request arrives
+            value REAL NOT NULL CHECK (value BETWEEN 0 AND 1),
+            comment TEXT,
+            given_at REAL NOT NULL,
+            received_at REAL NOT NULL
+        )
+    """,
+    "spend": """
+        CREATE TABLE spend (
+            day TEXT PRIMARY KEY,  -- of UTC, such as 2026-11-24
+            calls INTEGER NOT NULL,
+            input_tokens INTEGER NOT NULL,
+            output_tokens INTEGER NOT NULL,
+            usd REAL NOT NULL
+        ) WITHOUT ROWID
+    """,
     "watch_queue": """
         CREATE TABLE watch_queue (  -- outcomes of sessions that are not closed
             seq INTEGER PRIMARY KEY,
@@ -148,7 +170,8 @@ SQLITE_TABLES: Final[dict[str, str]] = {
             metric TEXT NOT NULL,
             metric_version TEXT NOT NULL,
             judge_hash TEXT NOT NULL,
-            value REAL              -- NULL for a failure
+            value REAL,             -- NULL for a failure
+            backfilled INTEGER NOT NULL DEFAULT 0  -- is not evidence for an alarm
         )
     """,
     "streams": """
@@ -211,6 +234,14 @@ _SQLITE_INDEXES: Final = (
     "CREATE INDEX watch_units_by_time ON watch_units (stream, closed_at)",
     "CREATE INDEX watch_units_by_session ON watch_units (session, closed_at)",
 )
+
+_VERSION_8_INDEXES: Final = (
+    # Feedback knows a request by its OpenTelemetry trace id, or waits for it.
+    "CREATE INDEX traces_by_otel_id ON traces (otel_trace_id) WHERE otel_trace_id IS NOT NULL",
+    "CREATE INDEX feedback_waiting ON feedback (request_id) WHERE trace_id IS NULL",
+    "CREATE INDEX feedback_by_trace ON feedback (trace_id) WHERE trace_id IS NOT NULL",
+)
+"""Indexes of both databases since version 8 of a file and version 7 of a database."""
 
 
 _WATCH_TABLES: Final = ("watch_queue", "streams", "watch_units", "alarms")
@@ -293,6 +324,18 @@ def _sqlite_to_version_7(db: sqlite3.Connection) -> None:
     db.execute(_TEXTS)
 
 
+def _sqlite_to_version_8(db: sqlite3.Connection) -> None:
+    """Add backfilled outcomes, feedback of users and the spend of each day."""
+    db.execute("ALTER TABLE outcomes ADD COLUMN backfilled REAL")
+    # A migration from version 5 or older has just created this table with the column.
+    if "backfilled" not in {row[1] for row in db.execute("PRAGMA table_info(watch_queue)")}:
+        db.execute("ALTER TABLE watch_queue ADD COLUMN backfilled INTEGER NOT NULL DEFAULT 0")
+    for table in ("feedback", "spend"):
+        db.execute(SQLITE_TABLES[table])
+    for index in _VERSION_8_INDEXES:
+        db.execute(index)
+
+
 def _replace_outbox(db: sqlite3.Connection, table: str, copy: str) -> None:
     """Create the outbox again, because SQLite cannot change a constraint, and copy its rows from `old_outbox`."""
     db.execute("ALTER TABLE outbox RENAME TO old_outbox")
@@ -317,13 +360,14 @@ SQLITE_MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {
     4: _sqlite_to_version_5,
     5: _sqlite_to_version_6,
     6: _sqlite_to_version_7,
+    7: _sqlite_to_version_8,
 }
 """Steps by version. Each upgrades to the next version, in its own transaction, which also sets the version."""
 
 
 def create_sqlite_tables(db: sqlite3.Connection) -> None:
     """Create the tables in an empty file. Call it in a transaction, so that either all of them exist or none."""
-    for statement in (*SQLITE_TABLES.values(), *_SQLITE_INDEXES, _TEXTS):
+    for statement in (*SQLITE_TABLES.values(), *_SQLITE_INDEXES, _TEXTS, *_VERSION_8_INDEXES):
         db.execute(statement)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute(f"PRAGMA user_version = {SQLITE_VERSION}")
@@ -332,7 +376,7 @@ def create_sqlite_tables(db: sqlite3.Connection) -> None:
 POSTGRES_SCHEMA: Final = "ragstone"
 """Schema for all tables, because the database may belong to an application."""
 
-POSTGRES_VERSION: Final = 6
+POSTGRES_VERSION: Final = 7
 """Version of the tables. Records have their own version."""
 
 _POSTGRES_LABELS: Final = (
@@ -355,6 +399,30 @@ _POSTGRES_LABELS: Final = (
     """,
 )
 
+_POSTGRES_VERSION_7: Final = (
+    """
+    CREATE TABLE feedback (
+        seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        request_id TEXT COLLATE "C" NOT NULL,
+        trace_id TEXT COLLATE "C",
+        value DOUBLE PRECISION NOT NULL CHECK (value BETWEEN 0 AND 1),
+        comment TEXT,
+        given_at DOUBLE PRECISION NOT NULL,
+        received_at DOUBLE PRECISION NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE spend (
+        day TEXT COLLATE "C" PRIMARY KEY,
+        calls BIGINT NOT NULL,
+        input_tokens BIGINT NOT NULL,
+        output_tokens BIGINT NOT NULL,
+        usd DOUBLE PRECISION NOT NULL
+    )
+    """,
+    *_VERSION_8_INDEXES,
+)
+
 # The columns are those of `SQLITE_TABLES`. Names are compared as bytes, so that their order is the same on all servers.
 _POSTGRES_WATCH: Final = (
     """
@@ -368,7 +436,8 @@ _POSTGRES_WATCH: Final = (
         metric TEXT COLLATE "C" NOT NULL,
         metric_version TEXT COLLATE "C" NOT NULL,
         judge_hash TEXT COLLATE "C" NOT NULL,
-        value DOUBLE PRECISION
+        value DOUBLE PRECISION,
+        backfilled INTEGER NOT NULL DEFAULT 0
     )
     """,
     """
@@ -466,6 +535,7 @@ POSTGRES_TABLES: Final = (
         kind TEXT COLLATE "C" NOT NULL CHECK (kind IN ('score', 'not_applicable', 'failure')),
         value DOUBLE PRECISION CHECK ((value IS NULL) = (kind <> 'score')),
         stored_at DOUBLE PRECISION NOT NULL,
+        backfilled DOUBLE PRECISION,
         UNIQUE (sample_id, metric, metric_version, judge_hash)
     )
     """,
@@ -497,6 +567,7 @@ POSTGRES_TABLES: Final = (
     _TEXTS,
     *_POSTGRES_LABELS,
     *_POSTGRES_WATCH,
+    *_POSTGRES_VERSION_7,
 )
 
 
@@ -545,11 +616,21 @@ def _postgres_to_version_6(db: Sql) -> None:
     db.execute(_TEXTS)
 
 
+def _postgres_to_version_7(db: Sql) -> None:
+    """Add backfilled outcomes, feedback of users and the spend of each day."""
+    db.execute("ALTER TABLE outcomes ADD COLUMN backfilled DOUBLE PRECISION")
+    # A migration from version 4 or older has just created this table with the column.
+    db.execute("ALTER TABLE watch_queue ADD COLUMN IF NOT EXISTS backfilled INTEGER NOT NULL DEFAULT 0")
+    for statement in _POSTGRES_VERSION_7:
+        db.execute(statement)
+
+
 POSTGRES_MIGRATIONS: Final[dict[int, Callable[[Sql], None]]] = {
     1: _postgres_to_version_2,
     2: _postgres_to_version_3,
     3: _postgres_to_version_4,
     4: _postgres_to_version_5,
     5: _postgres_to_version_6,
+    6: _postgres_to_version_7,
 }
 """Steps by version. Each upgrades to the next version."""
