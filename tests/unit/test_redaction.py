@@ -43,6 +43,7 @@ PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow==\n-----END RSA PRIVATE KEY-----"
         ("hf_ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefgh", "[key]"),
         (f"before {PEM} after", "before [key] after"),
         ("cut -----BEGIN PRIVATE KEY-----\nMIIEow", "cut [key]"),
+        ("-----BEGIN PGP PRIVATE KEY BLOCK-----\nlQdG", "[key]"),
     ],
 )
 def test_secret_is_replaced(text, expected):

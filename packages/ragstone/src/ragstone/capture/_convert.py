@@ -17,7 +17,7 @@ from uuid import UUID
 
 from ragstone._util.suppress import suppress_capture
 from ragstone.capture._application import Application
-from ragstone.capture._redaction import Redactor, redact_secrets
+from ragstone.capture._redaction import Redactor, SecretRedactor, redact_secrets
 from ragstone.errors import ConfigurationError, RagstoneError
 from ragstone.requests import PassageDraft, Request, RetrievalDraft, TraceDraft, assemble
 from ragstone.schema import Captured, Passage, Retrieval, SampledOut, Trace, Usage, spool_entry_adapter
@@ -164,7 +164,7 @@ class RedactionError(RagstoneError):
 
 
 class Converter:
-    """Converter from drafts to spool lines. It holds settings, but no state."""
+    """Converter from drafts to spool lines. It holds settings, and hashes of texts without secrets."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class Converter:
     ) -> None:
         self._application = application or Application()
         self._sample_rate = sample_rate
-        self._redact = redact
+        self._redact = SecretRedactor() if redact is redact_secrets else redact
         self._limits = limits
 
     def is_sampled(self, draft: TraceDraft | Request) -> bool:
@@ -327,7 +327,7 @@ class _Conversion:
         redact = self._redactor
         if redact is None or not text:
             return text
-        if redact is redact_secrets:
+        if isinstance(redact, SecretRedactor):
             return redact(text)
         try:
             # A redactor may call a model. Capturing that call would recurse without end.
