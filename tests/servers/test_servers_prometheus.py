@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import re
 import subprocess
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -16,8 +18,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from command_line import run_command
 from ragstone.schema import DeliveryCounts, Ledger, LedgerRow, Score
 from ragstone.sinks import Delivery, PrometheusSink
+from ragstone.store import open_store
+from waiting import wait_until
+from watched_store import DAY_S, fill
 
 pytestmark = pytest.mark.servers
 
@@ -26,23 +32,36 @@ TESTS = Path(__file__).with_name("alerts_test.yml")
 DEADLINE_S = 120
 
 
-def test_the_alert_rules_do_what_they_say(program):
+def targets() -> str:
+    """What `prometheus-rules` prints with two targets, without the rules that are always printed."""
+    printed = run_command("prometheus-rules", "--target", "ccrs.qr=0.8", "--target", "crux.redundancy=0.3").stdout
+    assert printed.startswith(RULES.read_text())
+    return "groups:\n" + printed.removeprefix(RULES.read_text())
+
+
+def test_the_alert_rules_do_what_they_say(program, tmp_path):
     """Each fires when it should and is silent when it should be, by Prometheus' own evaluator."""
     promtool = program("RAGSTONE_PROMTOOL", "promtool")
+    (tmp_path / "targets.rules.yml").write_text(targets())
+    (tmp_path / "ragstone.rules.yml").write_text(RULES.read_text())
+    tests = re.sub(r"- \.\./\S+/ragstone\.rules\.yml", "- ragstone.rules.yml", TESTS.read_text())
+    (tmp_path / "tests.yml").write_text(tests)
 
-    done = subprocess.run([promtool, "test", "rules", TESTS], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [promtool, "test", "rules", tmp_path / "tests.yml"], capture_output=True, text=True, check=False
+    )
 
     assert 0 == done.returncode, done.stdout + done.stderr
 
 
 def test_every_alert_is_tested_both_ways():
     """A rule without a test of its silence would pass if it always fired."""
-    defined = re.findall(r"- alert: (\w+)", RULES.read_text())
+    defined = re.findall(r"- alert: (\w+)", RULES.read_text() + targets())
     tested = re.findall(r"alertname: (\w+)\n +exp_alerts:( \[\])?", TESTS.read_text())
     # This one is held to three metrics at once, of which one may fire.
     silent = {name for name, nothing in tested if nothing} | {"RagstoneMetricFails"}
 
-    assert len(defined) >= 10
+    assert len(defined) >= 11
     assert set(defined) == {name for name, nothing in tested if not nothing} == silent
 
 
@@ -66,15 +85,16 @@ def test_the_page_is_as_prometheus_wants_it(program):
     assert (0, "") == (done.returncode, done.stderr)
 
 
-def test_low_scores_call_somebody(program, port, serving, tmp_path):
-    """Scores → sink → scrape → rule → Alertmanager → webhook; and Prometheus has the exemplars that lead to traces."""
+@contextlib.contextmanager
+def called(program, port, serving, tmp_path, *, rules, page):
+    """A Prometheus that scrapes a page and evaluates rules, and an Alertmanager: its URL, and what a webhook receives."""
     prometheus = program("RAGSTONE_PROMETHEUS", "prometheus")
     alertmanager = program("RAGSTONE_ALERTMANAGER", "prometheus-alertmanager")
     calls = []
 
     class Hook(BaseHTTPRequestHandler):
         def do_POST(self):
-            calls.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            calls.extend(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["alerts"])
             self.send_response(200)
             self.end_headers()
 
@@ -83,10 +103,7 @@ def test_low_scores_call_somebody(program, port, serving, tmp_path):
 
     hook = HTTPServer(("127.0.0.1", 0), Hook)
     threading.Thread(target=hook.serve_forever, daemon=True).start()
-    sink = PrometheusSink(port=0)
-    asyncio.run(sink.write([]))
     manager, server = (f"127.0.0.1:{port()}" for _ in range(2))
-    rules = RULES.read_text().replace("[1h]", "[1m]")
     (tmp_path / "rules.yml").write_text(re.sub(r"for: \d+m", "for: 1s", rules))
     (tmp_path / "alertmanager.yml").write_text(
         "route: {receiver: hook, group_wait: 0s, group_interval: 1s}\n"
@@ -96,7 +113,7 @@ def test_low_scores_call_somebody(program, port, serving, tmp_path):
         "global: {scrape_interval: 1s, evaluation_interval: 1s}\n"
         "rule_files: [rules.yml]\n"
         f"alerting: {{alertmanagers: [{{static_configs: [{{targets: ['{manager}']}}]}}]}}\n"
-        f"scrape_configs: [{{job_name: ragstone, static_configs: [{{targets: ['127.0.0.1:{sink.port}']}}]}}]\n"
+        f"scrape_configs: [{{job_name: ragstone, static_configs: [{{targets: ['{page}']}}]}}]\n"
     )
     commands = {
         manager: [
@@ -113,25 +130,79 @@ def test_low_scores_call_somebody(program, port, serving, tmp_path):
             serving(commands[manager], ready=f"http://{manager}/-/ready", log=tmp_path / "am.log"),
             serving(commands[server], ready=f"http://{server}/-/ready", log=tmp_path / "prometheus.log"),
         ):
+            yield server, calls
+    finally:
+        hook.shutdown()
+        hook.server_close()
+
+
+def test_an_alarm_calls_somebody(program, port, serving, tmp_path):
+    """A worker folds a drop, and its alarm comes by scrape, rule and Alertmanager to a webhook, also after a restart."""
+    store, page = tmp_path / "r.db", f"127.0.0.1:{port()}"
+    with open_store(store, mode="own") as opened:
+        fill(opened, time.time() - 11.6 * DAY_S)
+    command = [
+        Path(sys.executable).with_name("ragstone"),
+        "worker",
+        store,
+        "--metrics",
+        "ccrs.qr",
+        "--judge",
+        "lexical",
+    ]
+    worker = {"command": [*command, "--listen", page], "ready": f"http://{page}/readyz", "log": tmp_path / "worker.log"}
+    with called(program, port, serving, tmp_path, rules=RULES.read_text(), page=page) as (server, calls):
+        with serving(**worker):
+            wait_until(lambda: [c for c in calls if c["status"] == "firing"], limit_s=DEADLINE_S)
+        seen = len(calls)
+        with serving(**worker):
+            # Nothing is left to fold, and the gauge is there again.
+            wait_until(lambda: "ragstone_watch_alarm{" in get(f"http://{page}/metrics"), limit_s=DEADLINE_S)
+            lines = [line for line in get(f"http://{page}/metrics").splitlines() if "ragstone_watch" in line]
+            found = json.loads(get(f"http://{server}/api/v1/query?query=ragstone_watch_mean"))["data"]["result"]
+
+    (alert,) = {json.dumps([c["labels"], c["annotations"]["summary"]], sort_keys=True) for c in calls[:seen]}
+    assert "ccrs.qr of qa-bot got worse" in alert
+    assert '"alertname": "RagstoneQualityDropped"' in alert
+    assert found
+    labels = '{app="qa-bot",kind="score",metric="ccrs.qr"}'
+    values = {line.split("{")[0]: float(line.split()[-1]) for line in lines if labels in line}
+    assert 1 == values["ragstone_watch_alarm"] <= values["ragstone_watch_alarms_total"]
+    assert values["ragstone_watch_low"] < values["ragstone_watch_mean"] < values["ragstone_watch_high"]
+    assert values["ragstone_watch_mean"] < values["ragstone_watch_reference"]
+    assert 0 == values["ragstone_watch_learning"]
+    assert 0 <= values["ragstone_watch_evidence"] < 1
+
+
+def get(url):
+    """The text of a page, or nothing if the server is not there."""
+    with contextlib.suppress(httpx.HTTPError):
+        return httpx.get(url, trust_env=False).text
+    return ""
+
+
+def test_a_target_calls_somebody(program, port, serving, tmp_path):
+    """Scores → sink → scrape → rule → Alertmanager → webhook; and Prometheus has the exemplars that lead to traces."""
+    sink = PrometheusSink(port=0)
+    asyncio.run(sink.write([]))
+    rules = targets().replace("[24h]", "[1m]").replace("ccrs.qr", "exact_match")
+    try:
+        with called(program, port, serving, tmp_path, rules=rules, page=f"127.0.0.1:{sink.port}") as (server, calls):
             deadline = time.monotonic() + DEADLINE_S
             for i in itertools.count():
                 assert time.monotonic() < deadline, (tmp_path / "prometheus.log").read_text()[-2000:]
                 asyncio.run(sink.write([delivery(f"{i}-{j}", 0.05) for j in range(10)]))
                 sink.update_status(Ledger(total=LedgerRow(captured=i, scored=i)))
-                called = {alert["labels"]["alertname"] for call in calls for alert in call["alerts"]}
-                if called >= {"RagstoneWorstScoresLow", "RagstoneManyScoresLow"}:
+                if calls:
                     break
                 time.sleep(0.2)
             query = {"query": "ragstone_score_bucket", "start": time.time() - 600, "end": time.time() + 60}
             found = httpx.get(f"http://{server}/api/v1/query_exemplars", params=query, trust_env=False).json()
     finally:
-        hook.shutdown()
-        hook.server_close()
         asyncio.run(sink.aclose())
 
-    assert {"RagstoneWorstScoresLow", "RagstoneManyScoresLow"} == called
-    (alert,) = {a["annotations"]["summary"] for call in calls for a in call["alerts"] if "tenth" in str(a)}
-    assert alert.startswith("The worst tenth of exact_match is below 0.")
+    assert {"RagstoneMeanBelowTarget"} == {call["labels"]["alertname"] for call in calls}
+    assert calls[0]["annotations"]["summary"].startswith("The mean of exact_match is 0.0")
     traces = {e["labels"]["trace_id"] for series in found["data"] for e in series["exemplars"]}
     assert traces
     assert all(re.fullmatch("[0-9a-f]{32}", trace) for trace in traces)

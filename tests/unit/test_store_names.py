@@ -52,4 +52,5 @@ def test_the_alert_rules_are_printed():
 
     assert 0 == printed.returncode
     assert printed.stdout.startswith("# Alert rules")
-    assert "alert: RagstoneWorstScoresLow" in printed.stdout
+    assert "alert: RagstoneQualityDropped" in printed.stdout
+    assert "RagstoneMean" not in printed.stdout

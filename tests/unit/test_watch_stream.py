@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -217,3 +218,20 @@ def test_state_is_small_and_continues_bit_for_bit():
     assert whole.events == parted.events
     assert {"alarm", "recovered"} <= {event for event, _ in whole.events}
     assert whole.stream.state() == parted.stream.state()
+
+
+def test_interval_of_the_mean_is_over_sessions():
+    """It narrows with sessions and not with units of one session, weights count, and one session has no interval."""
+    feed = Feed(seed=4).days(1, 0.8, sd=0.1)
+    mean = feed.stream.mean_of(feed.units)
+    low, high = feed.stream.interval_of(feed.units)
+    assert low < mean < high
+    assert high - low == pytest.approx(2 * 1.97 * 0.1 / np.sqrt(200), rel=0.2)
+    same = [dataclasses.replace(unit, session=str(i // 20)) for i, unit in enumerate(feed.units)]
+    wider = feed.stream.interval_of(same)
+    assert wider[1] - wider[0] != pytest.approx(high - low, rel=0.01)
+    assert feed.stream.interval_of([dataclasses.replace(unit, session="s") for unit in feed.units]) is None
+    heavy = [dataclasses.replace(unit, weight=10.0, p_min=0.1) if unit.value < 0.8 else unit for unit in feed.units]
+    feed.stream.p_floor = 0.1
+    low, high = feed.stream.interval_of(heavy)
+    assert low < feed.stream.mean_of(heavy) < high < mean

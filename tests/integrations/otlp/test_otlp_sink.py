@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 
 import pytest
 
 from ragstone.errors import SinkRejectedError, SinkUnavailableError
 from ragstone.schema import Failure, Interval, NotApplicable, Score
 from ragstone.sinks import Delivery, OtlpSink
+from ragstone.store import open_store
+from ragstone.testing import FakeJudge
+from ragstone.watch import WatchOptions
+from ragstone.worker import ScoringSetup, Worker
+from watched_store import DAY_S, fill
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 SPAN = "b7ad6b7169203331"
@@ -279,3 +285,27 @@ def test_a_closed_sink_takes_nothing(otlp_receiver):
 
     asyncio.run(run())
     assert len(otlp_receiver.records) == 1
+
+
+def test_an_alarm_arrives_as_an_event_of_its_own(otlp_receiver, tmp_path):
+    """The worker folds a drop and delivers alarm and follow-up once each, as `ragstone.alarm` with the text as body."""
+    path = tmp_path / "a.db"
+    with open_store(path, mode="own") as store:
+        fill(store, time.time() - 11.6 * DAY_S)
+    options = WatchOptions(notify=(f"otlp:{otlp_receiver.endpoint}",))
+    for _ in range(2):
+        worker = Worker(path, ScoringSetup("ccrs.qr", judge=FakeJudge()), watch=options)
+        asyncio.run(asyncio.wait_for(worker.run(until_idle=True), 120))
+
+    events = {otlp_receiver.attributes(i)["ragstone.alarm.id"]: i for i in range(len(otlp_receiver.records))}
+    assert {"1:alarm", "1:follow_up"} <= set(events)
+    assert len(events) == len(otlp_receiver.records)
+    record, said = otlp_receiver.records[events["1:alarm"]], otlp_receiver.attributes(events["1:alarm"])
+    assert ("ragstone.alarm", 13) == (record.event_name, record.severity_number)
+    assert record.body.string_value.startswith("ALARM 1 · qa-bot · Question relevance (ccrs.qr) fell by about")
+    assert ("qa-bot", "ccrs.qr", "alarm", "score") == (
+        said["ragstone.app"], said["gen_ai.evaluation.name"], said["ragstone.alarm.event"], said["ragstone.alarm.kind"],
+    )  # fmt: skip
+    assert said["ragstone.alarm.low"] <= said["ragstone.alarm.drop"] <= said["ragstone.alarm.high"]
+    assert said["ragstone.alarm.drop"] == pytest.approx(said["ragstone.alarm.before"] - said["ragstone.alarm.after"])
+    assert "release=2.4.1" == said["ragstone.alarm.slices"]

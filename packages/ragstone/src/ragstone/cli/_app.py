@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import logging
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +26,7 @@ from ragstone.cli._logs import LogFormat, configure_logging
 from ragstone.cli._metrics import metrics_command
 from ragstone.cli._models import EndpointsOptions, takes_models
 from ragstone.cli._options import JsonOption
+from ragstone.cli._prometheus_rules import prometheus_rules_command
 from ragstone.cli._replay import replay_command
 from ragstone.cli._report import report_command
 from ragstone.cli._status import status_command
@@ -67,6 +67,7 @@ app.command(name="judge-card")(judge_card_command)
 app.command(name="validate-metrics")(validate_metrics_command)
 app.command(name="metrics")(metrics_command)
 app.command(name="deliveries")(deliveries_command)
+app.command(name="prometheus-rules")(prometheus_rules_command)
 app.command(name="replay")(replay_command)
 app.command(name="report")(report_command)
 app.command(name="status")(status_command)
@@ -138,10 +139,3 @@ def cache_command(
 ) -> None:
     """Summarize or clear a reply cache."""
     run_cache(folder, clear=clear, older_than_days=older_than_days, json_output=json_output)
-
-
-@app.command(name="prometheus-rules")
-def prometheus_rules_command() -> None:
-    """Print Prometheus alert rules for the metrics of the `prometheus` sink."""
-    rules = importlib.resources.files("ragstone.sinks") / "alerts" / "ragstone.rules.yml"
-    typer.echo(rules.read_text(encoding="utf-8"), nl=False)

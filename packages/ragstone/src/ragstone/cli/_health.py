@@ -12,7 +12,7 @@ import typer
 from ragstone._util.systemd import notify, watchdog_interval_s
 from ragstone.cli._panels import OUTPUT
 from ragstone.schema import Delivery, Failure, Ledger, NotApplicable, Score, Trace
-from ragstone.sinks import PrometheusSink
+from ragstone.sinks import PrometheusSink, StreamStatus
 from ragstone.worker import HealthRoutes, HealthServer, WorkerState
 
 if TYPE_CHECKING:
@@ -65,6 +65,11 @@ class HealthPage:
         """Show a ledger on `/metrics`."""
         if self._sink is not None:
             self._sink.update_status(ledger)
+
+    def update_streams(self, streams: Sequence[StreamStatus]) -> None:
+        """Show watched streams on `/metrics`."""
+        if self._sink is not None:
+            self._sink.update_streams(streams)
 
     def routes(self, state: Callable[[], WorkerState]) -> HealthRoutes:
         """Return the routes, for another server."""

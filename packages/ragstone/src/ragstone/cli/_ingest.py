@@ -115,7 +115,7 @@ def ingest_command(
             retention_s=retention_s(),
         )
         worker.on_outcomes = lambda trace, outcomes, _last: health.count(trace, outcomes)
-        worker.on_ledger = health.update_status
+        worker.on_ledger, worker.on_streams = health.update_status, health.update_streams
         workers[:] = [worker]
         return worker
 

@@ -84,7 +84,8 @@ def worker_command(
             health.count(trace, outcomes)
 
     worker.on_outcomes = on_outcomes
-    worker.on_ledger = None if health is None else health.update_status
+    if health is not None:
+        worker.on_ledger, worker.on_streams = health.update_status, health.update_streams
     asyncio.run(_work(store, worker, setup, health, until_idle=until_idle))
     if worker.budget_exhausted:
         typer.echo("The budget is exhausted. Metrics that were not computed failed with kind `budget`.", err=True)

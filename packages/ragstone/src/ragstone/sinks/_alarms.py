@@ -1,4 +1,4 @@
-"""Destinations of alarms: `AlarmSink`, and `alarm_sink_from`, which creates one from `slack:URL` or `webhook:URL`."""
+"""Destinations of alarms: `AlarmSink`, and `alarm_sink_from`, which creates one from its specification."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 from ragstone.errors import ConfigurationError, SinkUnavailableError
 from ragstone.schema import AlarmDelivery
 from ragstone.sinks._http import HttpClient, base_url, host_and_port, json_bytes, parse_error_response
+from ragstone.sinks.otlp import OtlpSink
 from ragstone.sinks.webhook import WebhookSink
 
-__all__ = ["AlarmSink", "SlackSink", "alarm_sink_from"]
+__all__ = ["AlarmSink", "SlackSink", "alarm_sink_from", "check_alarm_spec"]
 
 
 @runtime_checkable
@@ -93,14 +94,27 @@ def alarm_sink_from(spec: str) -> AlarmSink:
     """Create a destination of alarms.
 
     Args:
-        spec: `slack:URL` or `webhook:URL`.
+        spec: `slack:URL`, `webhook:URL`, `otlp` or `otlp:URL`.
 
     Raises:
         ConfigurationError: If it has another form or the URL is invalid.
+        MissingExtraError: If the extra `otlp` is needed and not installed.
     """
+    check_alarm_spec(spec)
     kind, _, url = spec.partition(":")
     if kind == "slack":
         return SlackSink(url)
-    if kind == "webhook":
-        return WebhookSink(url)
-    raise ConfigurationError(f"alarms can be sent to slack:URL or webhook:URL, got {kind!r}")
+    return WebhookSink(url) if kind == "webhook" else OtlpSink.from_spec(url)
+
+
+def check_alarm_spec(spec: str) -> None:
+    """Check the form of a destination of alarms.
+
+    Raises:
+        ConfigurationError: If it is not `slack:URL`, `webhook:URL`, `otlp` or `otlp:URL`.
+    """
+    kind, colon, url = spec.partition(":")
+    has_url = url.startswith(("https://", "http://"))
+    if not (has_url if kind in ("slack", "webhook") else kind == "otlp" and (has_url or not colon)):
+        # The message shows only the kind, because the URL may contain credentials.
+        raise ConfigurationError(f"alarms can be sent to slack:URL, webhook:URL, otlp or otlp:URL, got {kind!r}")

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import requests
 from google.protobuf.message import DecodeError
-from opentelemetry._logs import LogRecord
+from opentelemetry._logs import LogRecord, SeverityNumber
 from opentelemetry.context import (
     # Private names, but every instrumentation reads these keys. The public names are in another package.
     _SUPPRESS_HTTP_INSTRUMENTATION_KEY,
@@ -36,7 +36,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_s
 from opentelemetry.util.re import parse_env_headers
 
 from ragstone.errors import SinkRejectedError, SinkUnavailableError
-from ragstone.sinks._otlp_event import EVENT_NAME, AttributeValue
+from ragstone.sinks._otlp_event import AttributeValue
 
 __all__ = ["Event", "OtlpChannel"]
 
@@ -51,13 +51,16 @@ _NO_LOGS: Final = frozenset({404, 405})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One evaluation event: attributes, times, and the ids of its span (0 if it does not have one)."""
+    """One event: its name, attributes, times, and the ids of its span (0 if it does not have one)."""
 
+    name: str
     attributes: Mapping[str, AttributeValue]
     timestamp_ns: int
     observed_ns: int
-    trace_id: int
-    span_id: int
+    trace_id: int = 0
+    span_id: int = 0
+    warning: str | None = None
+    """Text of an event that needs attention. Its severity is then WARN."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +137,9 @@ class OtlpChannel:
             timestamp=event.timestamp_ns,
             observed_timestamp=event.observed_ns,
             context=set_span_in_context(NonRecordingSpan(span), Context()),
-            event_name=EVENT_NAME,
+            event_name=event.name,
+            severity_number=None if event.warning is None else SeverityNumber.WARN,
+            body=event.warning,
             attributes=event.attributes,
         )
         return ReadableLogRecord(record, self._resource, self._scope)

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from ragstone.schema import Delivery, Failure, NotApplicable, Score
+from ragstone.schema import AlarmDelivery, Delivery, Failure, NotApplicable, Score
 
-__all__ = ["EVENT_NAME", "AttributeValue", "evaluation_attributes", "parse_hex_id"]
+__all__ = [
+    "ALARM_NAME",
+    "EVENT_NAME",
+    "AttributeValue",
+    "alarm_attributes",
+    "evaluation_attributes",
+    "parse_hex_id",
+]
 
 EVENT_NAME: Final = "gen_ai.evaluation.result"
+ALARM_NAME: Final = "ragstone.alarm"
 
 AttributeValue = str | int | float
 
@@ -62,6 +70,30 @@ def evaluation_attributes(delivery: Delivery, *, include_text: bool) -> dict[str
             text = outcome.reason
     if include_text:
         attributes["gen_ai.evaluation.explanation"] = text
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+_ALARM_FIELDS: Final = ("number", "kind", "state", "raised_at", "since", "before", "after", "drop", "low", "high", "n")
+"""Fields of an alarm that become attributes `ragstone.alarm.FIELD`."""
+
+
+def alarm_attributes(delivery: AlarmDelivery) -> dict[str, AttributeValue]:
+    """Return the attributes of the event `ragstone.alarm`. Means and losses are shares of the metric's range.
+
+    Args:
+        delivery: The event of the alarm.
+    """
+    alarm = delivery.alarm
+    attributes: dict[str, AttributeValue | None] = {
+        "gen_ai.evaluation.name": alarm["key"]["metric"],
+        "ragstone.app": alarm["key"]["app"] or None,
+        "ragstone.metric.version": alarm["key"]["version"],
+        "ragstone.judge.hash": alarm["key"]["judge_hash"] or None,
+        "ragstone.alarm.id": delivery.id,
+        "ragstone.alarm.event": delivery.event,
+        "ragstone.alarm.slices": ", ".join(part["name"] for part in alarm["slices"]) or None,
+        **{f"ragstone.alarm.{name}": alarm[name] for name in _ALARM_FIELDS},
+    }
     return {name: value for name, value in attributes.items() if value is not None}
 
 

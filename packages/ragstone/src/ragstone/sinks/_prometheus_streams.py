@@ -54,6 +54,8 @@ class StreamCollector(Collector):
             return
         gauges: list[tuple[str, str, Callable[[StreamStatus], float | None]]] = [
             ("mean", "Mean of the last 24 hours, or share of failures.", lambda s: s.mean),
+            ("low", "Lower end of the 95% confidence interval of the mean.", lambda s: s.low),
+            ("high", "Upper end of the 95% confidence interval of the mean.", lambda s: s.high),
             ("reference", "Acceptable mean.", lambda s: s.reference),
             ("evidence", "Evidence of a change for the worse. 1 raises an alarm.", lambda s: s.evidence),
             ("learning", "1 while the baseline is learned.", lambda s: float(s.is_learning)),

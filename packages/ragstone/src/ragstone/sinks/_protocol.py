@@ -65,6 +65,9 @@ class StreamStatus:
     kind: Literal["score", "failures"]
     mean: float | None
     """Mean of the last 24 hours."""
+    low: float | None
+    """Lower end of the mean's 95% confidence interval over sessions."""
+    high: float | None
     reference: float | None
     evidence: float
     """Evidence of a change for the worse, 1 raises an alarm."""

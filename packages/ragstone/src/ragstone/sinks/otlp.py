@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urlsplit
 
 from ragstone.errors import ConfigurationError, MissingExtraError, SinkError, SinkNoTargetError, SinkUnavailableError
-from ragstone.schema import Delivery, NotApplicable
-from ragstone.sinks._otlp_event import evaluation_attributes, parse_hex_id
+from ragstone.schema import AlarmDelivery, Delivery, NotApplicable
+from ragstone.sinks._otlp_event import ALARM_NAME, EVENT_NAME, alarm_attributes, evaluation_attributes, parse_hex_id
 
 if TYPE_CHECKING:
     from ragstone.sinks._otlp_channel import Event, OtlpChannel
@@ -27,7 +27,7 @@ class OtlpSink:
 
     The event has the trace and span id of the captured request, so that tools show it with the evaluated span. OTLP does
     not have keys: after a failed attempt a receiver may receive an event twice, with the same `ragstone.evaluation.id`.
-    A `NotApplicable` outcome is not an evaluation result and is not sent.
+    A `NotApplicable` outcome is not an evaluation result and is not sent. Alarms are sent as `ragstone.alarm` events.
 
     The sink calls the exporter directly and checks its response. It does not use the SDK's batching processor, which drops
     events if its queue is full and still reports success.
@@ -94,12 +94,18 @@ class OtlpSink:
             raise SinkUnavailableError(f"the sink {self.name!r} is closed")
         deliveries = [d for d in batch if not isinstance(d.outcome, NotApplicable)]
         for start in range(0, len(deliveries), _BATCH_MAX_EVENTS):
-            await asyncio.to_thread(self._send, deliveries[start : start + _BATCH_MAX_EVENTS])
+            await asyncio.to_thread(self._send, [self._event(d) for d in deliveries[start : start + _BATCH_MAX_EVENTS]])
         return {
             d.outcome.id: SinkNoTargetError("a metric that does not apply is not an evaluation result")
             for d in batch
             if isinstance(d.outcome, NotApplicable)
         }
+
+    async def write_alarms(self, batch: Sequence[AlarmDelivery]) -> None:
+        """Send each event of an alarm as an event `ragstone.alarm` with severity WARN. Raises the errors of `write`."""
+        if self._closed:
+            raise SinkUnavailableError(f"the sink {self.name!r} is closed")
+        await asyncio.to_thread(self._send, [self._alarm_event(delivery) for delivery in batch])
 
     async def aclose(self) -> None:
         """Close the connection and cancel a retry in progress."""
@@ -108,7 +114,7 @@ class OtlpSink:
         if channel is not None:
             channel.close()
 
-    def _send(self, deliveries: Sequence[Delivery]) -> None:
+    def _send(self, events: Sequence[Event]) -> None:
         from ragstone.sinks._otlp_channel import OtlpChannel
 
         # Created at first use in each process: after a fork, parent and child must not share a connection.
@@ -117,18 +123,31 @@ class OtlpSink:
                 self._url.geturl(), name=self.name, headers=self._headers, timeout_s=self._timeout_s
             )
             self._channel_pid = os.getpid()
-        self._channel.export([self._event(delivery) for delivery in deliveries])
+        self._channel.export(events)
 
     def _event(self, delivery: Delivery) -> Event:
         from ragstone.sinks._otlp_channel import Event
 
         now, scored_at = self._clock(), delivery.outcome.created_at
         return Event(
+            name=EVENT_NAME,
             attributes=evaluation_attributes(delivery, include_text=self._include_text),
             timestamp_ns=_to_ns(now if scored_at is None else scored_at),
             observed_ns=_to_ns(now),
             trace_id=parse_hex_id(delivery.otel_trace_id, digits=32),
             span_id=parse_hex_id(delivery.otel_span_id, digits=16),
+        )
+
+    def _alarm_event(self, delivery: AlarmDelivery) -> Event:
+        from ragstone.sinks._otlp_channel import Event
+
+        now = self._clock()
+        return Event(
+            name=ALARM_NAME,
+            attributes=alarm_attributes(delivery),
+            timestamp_ns=_to_ns(now if delivery.since is None else delivery.since),
+            observed_ns=_to_ns(now),
+            warning=delivery.text,
         )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, Self
 
 from ragstone.errors import ConfigurationError
+from ragstone.sinks import check_alarm_spec
 
 __all__ = ["LATE_SHARE", "SESSION_MAX_S", "Scale", "WatchOptions"]
 
@@ -55,7 +56,7 @@ class WatchOptions:
     slices: Sequence[str] = ("release", "environment", "operation")
     """Fields whose values are compared when an alarm is raised."""
     notify: Sequence[str] = ()
-    """Destinations of alarms: `slack:https://...` or `webhook:https://...`."""
+    """Destinations of alarms: `slack:https://...`, `webhook:https://...`, `otlp` or `otlp:http://...`."""
     targets: Mapping[str, float] = field(default_factory=dict)
     """Required mean by metric, in the metric's unit. It replaces the learned reference."""
 
@@ -67,11 +68,10 @@ class WatchOptions:
         if unknown := [name for name in self.slices if name not in _SLICES]:
             raise ConfigurationError(f"[watch] slices must be among {', '.join(_SLICES)}, got {', '.join(unknown)}.")
         for place in self.notify:
-            kind, _, url = str(place).partition(":")
-            if kind not in ("slack", "webhook") or not url.startswith(("https://", "http://")):
-                raise ConfigurationError(
-                    f"[watch] notify must list slack:URL or webhook:URL, got {str(place).partition('//')[0]!r}"
-                )
+            try:
+                check_alarm_spec(str(place))
+            except ConfigurationError as error:
+                raise ConfigurationError(f"[watch] notify: {error}") from None
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any], *, source: str) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, Self
 
-from ragstone.stats import AlarmBudget, CalendarDetector
+from ragstone.stats import AlarmBudget, CalendarDetector, hajek_mean
 from ragstone.store import StreamKey, StreamKind, Unit
 from ragstone.watch._baseline import DAY_S, LEARNING_DAYS, MAX_DAYS, Baseline, learn
 from ragstone.watch._options import LATE_SHARE, Scale, WatchOptions
@@ -170,6 +170,18 @@ class Stream:
         pairs = [self.value_of(u) for u in units if self.watches(u)]
         total = sum(self.weight(weight) for _, weight in pairs)
         return sum(x * self.weight(weight) for x, weight in pairs) / total if total else None
+
+    def interval_of(self, units: Sequence[Unit]) -> tuple[float, float] | None:
+        """Return the 95% confidence interval of the mean of units, over sessions, in [0, 1]. None with fewer than two."""
+        pairs = [(unit.session, *self.value_of(unit)) for unit in units if self.watches(unit)]
+        if len({session for session, *_ in pairs}) < 2:
+            return None
+        weights = [self.weight(total) for *_, total in pairs]
+        smallest = min(weights)
+        found = hajek_mean(
+            [x for _, x, _ in pairs], [smallest / w for w in weights], clusters=[session for session, *_ in pairs]
+        )
+        return found.low, found.high
 
     def weight(self, total: float) -> float:
         """Return the weight of a unit, in (0, 1], from its sum of 1 / probability."""

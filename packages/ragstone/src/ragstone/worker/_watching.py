@@ -98,13 +98,17 @@ class StreamWatcher:
                 if now - stream.last_at > _RECENT_S:
                     continue
                 mine = [a for a in alarms if (a.key, a.kind) == (stream.key, stream.kind)]
-                mean = stream.mean_of(tables.units(stream.key, since=now - _DAY_S, until=now))
+                units = tables.units(stream.key, since=now - _DAY_S, until=now)
+                mean, interval = stream.mean_of(units), stream.interval_of(units)
+                low, high = (None, None) if interval is None else map(stream.scale.to_value, interval)
                 found.append(
                     StreamStatus(
                         app=stream.key.app,
                         metric=stream.key.metric,
                         kind=stream.kind,
                         mean=None if mean is None else stream.scale.to_value(mean),
+                        low=low,
+                        high=high,
                         reference=None if stream.reference is None else stream.scale.to_value(stream.reference),
                         evidence=0.0 if stream.detector is None else stream.detector.evidence,
                         is_learning=stream.phase == "learning",

@@ -36,6 +36,7 @@ _PREPARE_MIN_S = 1.0
 _PREPARE_MAX_S = 30.0
 """Longest wait between two attempts to reach the judge before the first trace is scored, in seconds."""
 _WATCH_S = 5.0
+_STREAMS_S = 60.0
 
 
 class Worker:
@@ -91,6 +92,8 @@ class Worker:
         """Called with a trace, outcomes of it that were stored, and whether they are its last ones."""
         self.on_ledger: Callable[[Ledger], None] | None = None
         """Called with the current ledger every few seconds."""
+        self.on_streams: Callable[[Sequence[StreamStatus]], None] | None = None
+        """Called with the watched streams after each fold, and every minute."""
         self._clock = clock
         self._name = f"worker-{uuid.uuid4().hex[:12]}"
         self._stop = threading.Event()
@@ -114,6 +117,7 @@ class Worker:
         self._retention = Retention(retention_s, errors=self._errors, clock=clock)
         self._parts: MetricGroups | None = None
         self._watch_next = 0.0
+        self._streams_next = 0.0
         self._in_work: set[str] = set()
         self._renew_next = 0.0
 
@@ -420,14 +424,20 @@ class Worker:
         return any(not task.done() for task in running.values())
 
     def _watch(self, store: Store, *, now_too: bool = False) -> bool:
-        """Fold closed sessions, publish the streams if any changed, and return whether any did."""
+        """Fold closed sessions, publish the streams if any changed or a minute has passed, and return whether any did."""
         folded = self._watcher.update(store, now_too=now_too)
-        sinks = [sink for sink in self._setup.sinks if isinstance(sink, StreamSink)]
-        if folded and sinks:
+        publish: list[Callable[[Sequence[StreamStatus]], None]] = [
+            sink.update_streams for sink in self._setup.sinks if isinstance(sink, StreamSink)
+        ]
+        if self.on_streams is not None:
+            publish.append(self.on_streams)
+        # Also without a fold: an alarm outlives a restart, and in a shared store another worker may have folded.
+        if publish and (folded or time.monotonic() >= self._streams_next):
+            self._streams_next = time.monotonic() + _STREAMS_S
             none: list[StreamStatus] = []
             streams = self._errors.run_step("read the streams", lambda: self._watcher.statuses(store), none)
-            for sink in sinks:
-                sink.update_streams(streams)
+            for update in publish:
+                update(streams)
         return folded
 
     def _update_status_sinks(self, store: Store) -> None:
