@@ -83,6 +83,7 @@ def test_a_score_as_a_line(tmp_path):
             "inclusion_probability": 0.1,
             "requested_at": 11.0,
             "scored_at": 12.5,
+            "cause": None,
             "explanation": "because",
             "details": {"em": 0},
             "raw": "50",

@@ -9,10 +9,10 @@ import pytest
 
 from ragstone._util.abstains import answer_abstains
 from ragstone.experiments import Experiment, build_report, evaluate
-from ragstone.experiments._views.causes import Signals, find_cause, note_outcome, note_sample
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import MetricCard, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Passage, Sample, Score, Usage
+from ragstone.scoring import Signals, find_cause, note_outcome, note_sample
 
 CARDS = {metric.card.name: metric.card for metric in resolve_metrics(["ccrs", "ragas", "ragchecker", "udcg", "vera"])}
 

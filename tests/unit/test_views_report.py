@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from ragstone.errors import ConfigurationError, DataError, RagstoneError
 from ragstone.experiments import Experiment, TimeRange, build_report, evaluate, explain_answer, find_worst
-from ragstone.experiments._views.causes import CAUSES
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Captured, Failure, NotApplicable, Passage, Sample, Score, Trace, Usage
+from ragstone.scoring import CAUSES
 from ragstone.stats import hajek_mean, mean_interval
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.views import ReportText, format_interval, format_mean

@@ -8,13 +8,25 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ragstone.errors import SinkError, SinkNoTargetError, SinkRejectedError
-from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.schema import AnswerCause, Failure, NotApplicable, Sample, Score
+from ragstone.scoring import diagnose
 from ragstone.sinks import Delivery, Sink
 
-__all__ = ["DeliverySummary", "deliver"]
+__all__ = ["DeliverySummary", "causes_by_outcome", "deliver"]
 
 _BATCH: Final = 200
 _REASONS_SHOWN: Final = 3
+
+
+def causes_by_outcome(
+    samples: Sequence[Sample], outcomes: Sequence[Score | NotApplicable | Failure]
+) -> dict[str, AnswerCause | None]:
+    """Return the cause of each wrong answer by the id of the last outcome of its sample."""
+    of_sample: dict[str, list[Score | NotApplicable | Failure]] = {}
+    for outcome in outcomes:
+        of_sample.setdefault(outcome.sample_id, []).append(outcome)
+    by_id = {sample.id: sample for sample in samples}
+    return {own[-1].id: diagnose(by_id.get(id_), own) for id_, own in of_sample.items()}
 
 
 @dataclass(slots=True)
@@ -43,10 +55,18 @@ class DeliverySummary:
         return lines
 
 
-async def deliver(sink: Sink, outcomes: Sequence[Score | NotApplicable | Failure]) -> DeliverySummary:
-    """Write all outcomes to one sink, without retries after an error. Never raises."""
+async def deliver(
+    sink: Sink, outcomes: Sequence[Score | NotApplicable | Failure], causes: Mapping[str, AnswerCause | None]
+) -> DeliverySummary:
+    """Write all outcomes to one sink, without retries after an error. Never raises.
+
+    Args:
+        sink: The sink.
+        outcomes: The outcomes.
+        causes: Cause by the id of the last outcome of each sample.
+    """
     result = DeliverySummary(sink.name, len(outcomes))
-    deliveries = [Delivery(outcome=outcome, trace_id=outcome.sample_id) for outcome in outcomes]
+    deliveries = [Delivery(outcome=o, trace_id=o.sample_id, cause=causes.get(o.id)) for o in outcomes]
     for start in range(0, len(deliveries), _BATCH):
         try:
             await _write(sink, deliveries[start : start + _BATCH], result)

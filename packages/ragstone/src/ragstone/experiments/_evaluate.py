@@ -23,7 +23,7 @@ from ragstone.experiments._app.saved import SavedRuns
 from ragstone.experiments._app.score import ScoredApp, score_app
 from ragstone.experiments._app.summary import summarize_app
 from ragstone.experiments._clusters import AUTO_CLUSTER, cluster_keys, cluster_notes, read_fields
-from ragstone.experiments._deliver import deliver
+from ragstone.experiments._deliver import causes_by_outcome, deliver
 from ragstone.experiments._evaluated import Evaluated
 from ragstone.experiments._outcomes import OutcomeSource
 from ragstone.experiments._report import compare_with_baseline
@@ -472,7 +472,8 @@ async def aevaluate(
         unavailable = any(isinstance(o, Failure) and o.kind in ("unavailable", "timeout") for o in scored.outcomes)
         judge_unavailable = unavailable and is_any_endpoint_down()
         outcomes = await explain_worst(setup.scorer, scored.samples, scored.outcomes, reasons, concurrency=concurrency)
-        delivered = [await deliver(sink, outcomes) for sink in setup.sinks]
+        causes = causes_by_outcome(scored.samples, outcomes) if setup.sinks else {}
+        delivered = [await deliver(sink, outcomes, causes) for sink in setup.sinks]
         if not judge_unavailable:
             saved.finish(scored.traces)
         return Experiment(

@@ -21,6 +21,7 @@ from ragstone.schema._ledger import LedgerRow as LedgerRow
 from ragstone.schema._names import MESSAGE_ROLES as MESSAGE_ROLES
 from ragstone.schema._names import field_names
 from ragstone.schema._outcome import AlarmDelivery as AlarmDelivery
+from ragstone.schema._outcome import AnswerCause as AnswerCause
 from ragstone.schema._outcome import Delivery as Delivery
 from ragstone.schema._outcome import Failure, Interval, NotApplicable, Outcome, Score
 from ragstone.schema._outcome import FailureKind as FailureKind

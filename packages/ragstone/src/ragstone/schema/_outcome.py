@@ -14,6 +14,7 @@ from ragstone.schema._trace import Usage
 
 __all__ = [
     "AlarmDelivery",
+    "AnswerCause",
     "Delivery",
     "Failure",
     "FailureKind",
@@ -129,6 +130,23 @@ outcome_adapter: TypeAdapter[Score | NotApplicable | Failure] = TypeAdapter(Outc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerCause:
+    """The step of the application that failed first for one answer, as far as its outcomes show it.
+
+    No field quotes captured text.
+    """
+
+    name: str
+    """Name of the cause, such as "missed_passage"."""
+    title: str
+    """The cause in words: "The model missed a relevant passage"."""
+    why: str
+    """Its evidence: "Passage 2 is relevant, and the model did not answer."."""
+    next: str
+    """What to work on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """One outcome for one sink, with the ids that the sink needs to find the existing trace."""
 
@@ -152,6 +170,8 @@ class Delivery:
     """Number of previous delivery attempts."""
     since: float | None = None
     """When it was queued, Unix seconds. None if it does not come from a store."""
+    cause: AnswerCause | None = None
+    """Why the answer is wrong. Set on the last outcome of a request only, when all metrics have an outcome."""
 
     @property
     def id(self) -> str:

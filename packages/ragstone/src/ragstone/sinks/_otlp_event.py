@@ -13,6 +13,7 @@ __all__ = [
     "alarm_attributes",
     "evaluation_attributes",
     "parse_hex_id",
+    "request_attributes",
 ]
 
 EVENT_NAME: Final = "gen_ai.evaluation.result"
@@ -25,8 +26,8 @@ def evaluation_attributes(delivery: Delivery, *, include_text: bool) -> dict[str
     """Return the attributes of the event for a `Score` or a `Failure`.
 
     Names under `gen_ai.` and `error.` are from the conventions. The conventions do not define names for the judge and the
-    interval, so these are under `ragstone.`. `gen_ai.evaluation.score.label` is not set, because scores are numbers
-    without classes.
+    interval, so these are under `ragstone.`. `gen_ai.evaluation.score.label` is set only for a cause, because scores are
+    numbers without classes.
 
     Args:
         delivery: The outcome and the ids of its request.
@@ -37,13 +38,7 @@ def evaluation_attributes(delivery: Delivery, *, include_text: bool) -> dict[str
         "gen_ai.evaluation.name": outcome.metric,
         "ragstone.evaluation.id": outcome.id,
         "ragstone.outcome": outcome.outcome,
-        "ragstone.trace_id": delivery.trace_id,
-        "ragstone.run_id": delivery.run_id,
-        "ragstone.app": delivery.app,
-        "ragstone.release": delivery.release,
-        "ragstone.environment": delivery.environment,
-        "ragstone.requested_at": delivery.requested_at,
-        "ragstone.inclusion_probability": delivery.inclusion_probability,
+        **request_attributes(delivery),
         "ragstone.metric.version": outcome.metric_version,
         "ragstone.judge.name": outcome.judge,
         "ragstone.judge.hash": outcome.judge_hash or None,
@@ -70,6 +65,20 @@ def evaluation_attributes(delivery: Delivery, *, include_text: bool) -> dict[str
             text = outcome.reason
     if include_text:
         attributes["gen_ai.evaluation.explanation"] = text
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def request_attributes(delivery: Delivery) -> dict[str, AttributeValue]:
+    """Return the attributes that say which request an event is about."""
+    attributes = {
+        "ragstone.trace_id": delivery.trace_id,
+        "ragstone.run_id": delivery.run_id,
+        "ragstone.app": delivery.app,
+        "ragstone.release": delivery.release,
+        "ragstone.environment": delivery.environment,
+        "ragstone.requested_at": delivery.requested_at,
+        "ragstone.inclusion_probability": delivery.inclusion_probability,
+    }
     return {name: value for name, value in attributes.items() if value is not None}
 
 

@@ -27,6 +27,7 @@ _EXEMPLAR_MAX_CHARS: Final = 100
 _METRICS_MAX: Final = 200
 _MODELS_MAX: Final = 20
 _REASONS_MAX: Final = 20
+_CAUSES_MAX: Final = 20
 
 
 class Families:
@@ -49,6 +50,7 @@ class Families:
         self._operation = _Bounded(max_apps) if operations else None
         labels = ["metric", "app", *(["operation"] if operations else [])]
         self._model = _Bounded(_MODELS_MAX)
+        self._cause = _Bounded(_CAUSES_MAX)
         self._score = Histogram("ragstone_score", "Scores, by metric.", labels, buckets=buckets, registry=registry)
         self._outcomes = Counter(
             "ragstone_outcomes", "Outcomes: score, not_applicable or failure.", [*labels, "outcome"],
@@ -60,6 +62,10 @@ class Families:
         )  # fmt: skip
         self._tokens = Counter(
             "ragstone_judge_tokens", "Input and output tokens of judges.", ["model", "direction"],
+            registry=registry,
+        )  # fmt: skip
+        self._causes = Counter(
+            "ragstone_causes", "Wrong or unscored answers, by the step that failed first.", ["app", "cause"],
             registry=registry,
         )  # fmt: skip
         self.ledgers = LedgerCollector()
@@ -77,10 +83,14 @@ class Families:
             if len(self._seen) > _SEEN_MAX_IDS:
                 del self._seen[next(iter(self._seen))]
             metric = self._metric(outcome.metric)
-            labels = [metric, self._app(delivery.app or "")]
+            app = self._app(delivery.app or "")
+            labels = [metric, app]
             if self._operation is not None:
                 labels.append(self._operation(delivery.name or ""))
             model = self._model(outcome.judge or "")
+            cause = None if delivery.cause is None else self._cause(delivery.cause.name)
+        if cause is not None:
+            self._causes.labels(app, cause).inc()
         self._outcomes.labels(*labels, outcome.outcome).inc()
         if isinstance(outcome, Score):
             self._score.labels(*labels).observe(outcome.value, _exemplar(delivery))
@@ -94,7 +104,10 @@ class Families:
 
     def unregister(self, registry: CollectorRegistry) -> None:
         """Remove the metrics from their registry."""
-        for collector in (self._score, self._outcomes, self._seconds, self._tokens, self.ledgers, self.streams):
+        collectors = (
+            self._score, self._outcomes, self._seconds, self._tokens, self._causes, self.ledgers, self.streams
+        )  # fmt: skip
+        for collector in collectors:
             registry.unregister(collector)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -13,9 +14,12 @@ from ragstone.schema import Delivery, Failure, NotApplicable, Score
 from ragstone.sinks._otlp_event import parse_hex_id
 
 __all__ = [
+    "CAUSE",
+    "CauseNote",
     "SpanRef",
     "build_comment",
     "build_score_metadata",
+    "cause_note_of",
     "iso_time",
     "outcome_row",
     "span_ref_of",
@@ -85,6 +89,38 @@ def _fact(outcome: Score | NotApplicable | Failure) -> str:
     return f"{outcome.value:.3g} [{low:.3g}, {high:.3g}] ({100 * outcome.interval.confidence_level:g}% {outcome.interval.method})"
 
 
+CAUSE: Final = "ragstone.cause"
+"""Name of the annotation that says why an answer is wrong. It follows the last outcome of a request."""
+_CAUSE_IDS: Final = uuid.UUID("6f8b3c1e-52d0-5b7c-9a54-0d7c2f6f1b90")
+_CAUSE_FIELDS: Final = ("trace_id", "run_id", "app", "release", "environment", "inclusion_probability", "requested_at")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseNote:
+    """The annotation of a cause, for a tracing tool."""
+
+    id: str
+    """The same for each delivery of the outcome that it follows."""
+    label: str
+    comment: str
+    """Evidence, and what to work on. Neither quotes captured text."""
+    metadata: Mapping[str, Any]
+
+
+def cause_note_of(delivery: Delivery) -> CauseNote | None:
+    """Return the annotation that follows an outcome, or None if it is not the last one of a wrong answer."""
+    cause = delivery.cause
+    if cause is None:
+        return None
+    about = {name: getattr(delivery, name) for name in _CAUSE_FIELDS}
+    return CauseNote(
+        id=str(uuid.uuid5(_CAUSE_IDS, delivery.outcome.id)),
+        label=cause.title,
+        comment=f"{cause.why} {cause.next}".strip(),
+        metadata={"cause": cause.name} | {name: value for name, value in about.items() if value not in (None, "")},
+    )
+
+
 _NOT_EVIDENCE: Final = ("id", "reason", "usage")
 
 
@@ -126,6 +162,7 @@ def outcome_row(delivery: Delivery, *, include_text: bool) -> dict[str, Any]:
         "inclusion_probability": delivery.inclusion_probability,
         "requested_at": delivery.requested_at,
         "scored_at": outcome.created_at,
+        "cause": delivery.cause.name if delivery.cause else None,
     }
     if include_text:
         row["explanation"] = score.explanation if score else None

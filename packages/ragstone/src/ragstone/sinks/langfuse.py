@@ -16,7 +16,17 @@ from ragstone.errors import (
 )
 from ragstone.schema import Delivery, Score
 from ragstone.sinks._http import HttpClient, base_url, host_and_port, json_bytes, parse_error_response, printable
-from ragstone.sinks._row import build_comment, build_score_metadata, iso_time, span_ref_of, state_of, write_each
+from ragstone.sinks._row import (
+    CAUSE,
+    SpanRef,
+    build_comment,
+    build_score_metadata,
+    cause_note_of,
+    iso_time,
+    span_ref_of,
+    state_of,
+    write_each,
+)
 
 __all__ = ["LangfuseSink"]
 
@@ -34,7 +44,7 @@ class LangfuseSink:
     Langfuse identifies traces by their OpenTelemetry ids. The sink adds the score to the trace and the observation whose
     span was current when the request was captured. It skips requests without a span and requests whose span was not sampled.
     An outcome without a score is a categorical score, "failed" or "not applicable". The comment contains interval, judge and
-    method.
+    method. If the answer is wrong, the categorical score "ragstone.cause" says why.
 
     A score keeps its id and time, so that a repeated delivery replaces it. Servers from version 4.59 accept several
     scores per request, older ones one. The sink detects this from the responses.
@@ -107,11 +117,12 @@ class LangfuseSink:
         errors: dict[str, SinkError] = {}
         rows: list[tuple[Delivery, dict[str, Any]]] = []
         for delivery in batch:
-            body = _body(delivery, environment=self._environment, include_text=self._include_text)
-            if isinstance(body, SinkNoTargetError):
-                errors[delivery.outcome.id] = body
-            else:
-                rows.append((delivery, body))
+            span = span_ref_of(delivery)
+            if isinstance(span, SinkNoTargetError):
+                errors[delivery.outcome.id] = span
+                continue
+            bodies = _bodies(delivery, span, environment=self._environment, include_text=self._include_text)
+            rows += [(delivery, body) for body in bodies]
         outage: SinkUnavailableError | None = None
         for chunk in _chunks(rows):
             if outage is None:
@@ -137,8 +148,17 @@ class LangfuseSink:
                 return {}
         # Either the server rejects a row without saying which, or it does not accept arrays. Sending each row separately
         # shows which. A score that already arrived is replaced by itself.
-        bodies = {delivery.outcome.id: body for delivery, body in chunk}
-        return await write_each([d for d, _ in chunk], lambda d: self._write_one(bodies[d.outcome.id]))
+        bodies: dict[str, list[dict[str, Any]]] = {}
+        for delivery, body in chunk:
+            bodies.setdefault(delivery.outcome.id, []).append(body)
+        deliveries = {delivery.outcome.id: delivery for delivery, _ in chunk}
+        return await write_each(list(deliveries.values()), lambda d: self._write_bodies(bodies[d.outcome.id]))
+
+    async def _write_bodies(self, bodies: Sequence[dict[str, Any]]) -> SinkError | None:
+        for body in bodies:
+            if (error := await self._write_one(body)) is not None:
+                return error
+        return None
 
     async def _write_one(self, body: dict[str, Any]) -> SinkError | None:
         error = await self._post([body]) if self._form != "object" else None
@@ -169,28 +189,39 @@ class LangfuseSink:
         return None
 
 
-def _body(delivery: Delivery, *, environment: str | None, include_text: bool) -> dict[str, Any] | SinkNoTargetError:
-    """Return a score in Langfuse's format, or why it is skipped."""
-    outcome = delivery.outcome
-    span = span_ref_of(delivery)
-    if isinstance(span, SinkNoTargetError):
-        return span
+def _bodies(
+    delivery: Delivery, span: SpanRef, *, environment: str | None, include_text: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield a score, and the cause if it has one, in Langfuse's format."""
+    outcome, note = delivery.outcome, cause_note_of(delivery)
     # The same time in each retry: for Langfuse, a score with another time is another score.
     timestamp = iso_time(delivery.requested_at if outcome.created_at is None else outcome.created_at)
-    body = {
-        "id": outcome.id,
+    shared = {
         "traceId": span.trace_id,
         "observationId": span.span_id,
+        "environment": environment,
+        "timestamp": timestamp,
+    }
+    score = {
+        "id": outcome.id,
         # Langfuse keeps numbers and categories of one name apart, so that a state does not change averages.
         "name": outcome.metric,
         "value": outcome.value if isinstance(outcome, Score) else state_of(outcome),
         "dataType": "NUMERIC" if isinstance(outcome, Score) else "CATEGORICAL",
         "comment": build_comment(delivery, include_text=include_text),
-        "environment": environment,
-        "timestamp": timestamp,
         "metadata": build_score_metadata(delivery),
     }
-    return {name: value for name, value in body.items() if value is not None}
+    yield {name: value for name, value in (score | shared).items() if value is not None}
+    if note is not None:
+        why = {
+            "id": note.id,
+            "name": CAUSE,
+            "value": note.label,
+            "dataType": "CATEGORICAL",
+            "comment": note.comment,
+            "metadata": note.metadata,
+        }
+        yield {name: value for name, value in (why | shared).items() if value is not None}
 
 
 def _chunks(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ragstone.errors import (
@@ -16,7 +16,15 @@ from ragstone.errors import (
 )
 from ragstone.schema import Delivery, Failure, Score
 from ragstone.sinks._http import HttpClient, base_url, host_and_port, parse_error_response, printable
-from ragstone.sinks._row import build_comment, build_score_metadata, iso_time, state_of, write_each
+from ragstone.sinks._row import (
+    CAUSE,
+    build_comment,
+    build_score_metadata,
+    cause_note_of,
+    iso_time,
+    state_of,
+    write_each,
+)
 
 __all__ = ["LangsmithSink"]
 
@@ -32,7 +40,7 @@ class LangsmithSink:
     LangSmith identifies runs by the run id of LangChain. Requests without a run id are skipped. A failure becomes feedback
     with `error` and without a score, and a metric that does not apply has the value "not applicable". The comment contains
     interval, judge and method. LangSmith accepts four decimals, so `extra`
-    contains the exact value.
+    contains the exact value. If the answer is wrong, the feedback "ragstone.cause" says why.
 
     Feedback keeps its id, so a repeated delivery does not duplicate it. The sink sets `extend_trace_retention` to false,
     because LangSmith charges for longer retention. If a run has not arrived yet, its feedback is retried.
@@ -117,10 +125,13 @@ class LangsmithSink:
         await self._http.aclose()
 
     async def _write_one(self, delivery: Delivery) -> SinkError | None:
-        body = _feedback(delivery, session_id=self._project_id, include_text=self._include_text)
-        response = await self._http.request("POST", f"{self._url.geturl()}/feedback", json=body)
-        # 409: the feedback already exists from an earlier attempt, because only Ragstone creates this id.
-        return None if response.status_code == 409 else parse_error_response(response, missing=frozenset({404}))
+        for body in _feedback(delivery, session_id=self._project_id, include_text=self._include_text):
+            response = await self._http.request("POST", f"{self._url.geturl()}/feedback", json=body)
+            # 409: the feedback already exists from an earlier attempt, because only Ragstone creates this id.
+            error = None if response.status_code == 409 else parse_error_response(response, missing=frozenset({404}))
+            if error is not None:
+                return error
+        return None
 
     async def _read_project_id(self, project: str) -> str:
         response = await self._http.request(
@@ -153,19 +164,24 @@ def _no_target(delivery: Delivery) -> SinkNoTargetError | None:
     return None
 
 
-def _feedback(delivery: Delivery, *, session_id: str | None, include_text: bool) -> dict[str, Any]:
-    """Return an outcome in LangSmith's format.
+def _feedback(delivery: Delivery, *, session_id: str | None, include_text: bool) -> Iterator[dict[str, Any]]:
+    """Yield an outcome, and the cause if it has one, in LangSmith's format.
 
     `trace_id` is not set: it is the id of the outermost run, and the captured run may be nested in another.
     """
-    outcome = delivery.outcome
+    outcome, note = delivery.outcome, cause_note_of(delivery)
     source = {"judge": outcome.judge, "judge_hash": outcome.judge_hash or None, "prompt_hash": outcome.prompt_hash}
     scored_at = iso_time(outcome.created_at)
-    body = {
-        "id": outcome.id,
+    shared = {
         "run_id": delivery.run_id,
         "session_id": session_id,
         "start_time": iso_time(delivery.requested_at),
+        "created_at": scored_at,
+        "modified_at": scored_at,
+        "extend_trace_retention": False,
+    }
+    score = {
+        "id": outcome.id,
         "key": outcome.metric,
         "score": round(outcome.value, _SCORE_DECIMALS) if isinstance(outcome, Score) else None,
         "value": None if isinstance(outcome, Score) else state_of(outcome),
@@ -176,11 +192,18 @@ def _feedback(delivery: Delivery, *, session_id: str | None, include_text: bool)
             "metadata": {name: value for name, value in source.items() if value is not None},
         },
         "extra": build_score_metadata(delivery),
-        "created_at": scored_at,
-        "modified_at": scored_at,
-        "extend_trace_retention": False,
     }
-    return {name: value for name, value in body.items() if value is not None}
+    yield {name: value for name, value in (score | shared).items() if value is not None}
+    if note is not None:
+        why = {
+            "id": note.id,
+            "key": CAUSE,
+            "value": note.label,
+            "comment": note.comment,
+            "feedback_source": {"type": "api", "metadata": {}},
+            "extra": note.metadata,
+        }
+        yield {name: value for name, value in (why | shared).items() if value is not None}
 
 
 def _setting(name: str) -> str | None:

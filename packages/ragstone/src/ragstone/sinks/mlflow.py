@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ragstone.errors import (
@@ -18,7 +18,16 @@ from ragstone.errors import (
 )
 from ragstone.schema import Delivery, Failure, Score
 from ragstone.sinks._http import HttpClient, base_url, host_and_port, parse_error_response
-from ragstone.sinks._row import build_comment, build_score_metadata, span_ref_of, state_of, write_each
+from ragstone.sinks._row import (
+    CAUSE,
+    SpanRef,
+    build_comment,
+    build_score_metadata,
+    cause_note_of,
+    span_ref_of,
+    state_of,
+    write_each,
+)
 
 if TYPE_CHECKING:
     import httpx
@@ -40,7 +49,8 @@ class MlflowSink:
     MLflow identifies a trace from OTLP by `tr-` and its OpenTelemetry id. It accepts one assessment per request and
     rejects a second one with the same id. The sink derives the id from the ids of outcome and trace, so a repeated
     delivery changes nothing. A `Failure` becomes an assessment with an error and without a value, a `NotApplicable` one with the value
-    "not applicable". The rationale contains interval, judge and method.
+    "not applicable". The rationale contains interval, judge and method. If the answer is wrong, the assessment
+    "ragstone.cause" says why.
 
     Requests without a trace, or whose trace was not sampled, are skipped. If a trace has not arrived yet, the delivery is
     retried.
@@ -106,9 +116,15 @@ class MlflowSink:
         await self._http.aclose()
 
     async def _send(self, delivery: Delivery) -> SinkError | None:
-        assessment = _assessment(delivery, include_text=self._include_text)
-        if isinstance(assessment, SinkNoTargetError):
-            return assessment
+        span = span_ref_of(delivery)
+        if isinstance(span, SinkNoTargetError):
+            return span
+        for assessment in _assessments(delivery, span, include_text=self._include_text):
+            if (error := await self._send_one(assessment)) is not None:
+                return error
+        return None
+
+    async def _send_one(self, assessment: dict[str, Any]) -> SinkError | None:
         url = f"{self._url.geturl()}/api/3.0/mlflow/traces/{assessment['trace_id']}/assessments"
         response = await self._http.request("POST", url, json={"assessment": assessment})
         if response.is_success:
@@ -135,12 +151,9 @@ class MlflowSink:
         return None
 
 
-def _assessment(delivery: Delivery, *, include_text: bool) -> dict[str, Any] | SinkNoTargetError:
-    """Return an outcome in MLflow's format, or why it is skipped."""
-    span = span_ref_of(delivery)
-    if isinstance(span, SinkNoTargetError):
-        return span
-    outcome = delivery.outcome
+def _assessments(delivery: Delivery, span: SpanRef, *, include_text: bool) -> Iterator[dict[str, Any]]:
+    """Yield an outcome, and the cause if it has one, in MLflow's format."""
+    outcome, note = delivery.outcome, cause_note_of(delivery)
     comment = build_comment(delivery, include_text=include_text)
     feedback: dict[str, Any]
     if isinstance(outcome, Failure):
@@ -148,11 +161,10 @@ def _assessment(delivery: Delivery, *, include_text: bool) -> dict[str, Any] | S
     else:
         # MLflow averages numbers only, and would show an error in red.
         feedback = {"value": outcome.value if isinstance(outcome, Score) else state_of(outcome)}
-    assessment = {
+    target = {"trace_id": f"tr-{span.trace_id}", "span_id": span.span_id}
+    score = target | {
         # Includes the trace's id, because request ids of different applications on one server may be equal.
         "assessment_id": str(uuid.uuid5(uuid.UUID(outcome.id), span.trace_id)),
-        "trace_id": f"tr-{span.trace_id}",
-        "span_id": span.span_id,
         "assessment_name": outcome.metric[:_NAME_MAX_CHARS],
         "source": {
             "source_type": "CODE" if outcome.judge is None else "LLM_JUDGE",
@@ -160,14 +172,24 @@ def _assessment(delivery: Delivery, *, include_text: bool) -> dict[str, Any] | S
         },
         "feedback": feedback,
         "rationale": comment,
-        # MLflow accepts only strings as metadata.
-        "metadata": {"id": outcome.id}
-        | {
-            name: value if isinstance(value, str) else json.dumps(value)
-            for name, value in build_score_metadata(delivery).items()
-        },
+        "metadata": {"id": outcome.id} | _texts(build_score_metadata(delivery)),
     }
-    return {name: value for name, value in assessment.items() if value is not None}
+    yield {name: value for name, value in score.items() if value is not None}
+    if note is not None:
+        why = target | {
+            "assessment_id": str(uuid.uuid5(uuid.UUID(note.id), span.trace_id)),
+            "assessment_name": CAUSE,
+            "source": {"source_type": "CODE", "source_id": "ragstone"},
+            "feedback": {"value": note.label},
+            "rationale": note.comment,
+            "metadata": _texts(note.metadata),
+        }
+        yield {name: value for name, value in why.items() if value is not None}
+
+
+def _texts(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Return metadata as MLflow accepts it: strings only."""
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in metadata.items()}
 
 
 def _fields(response: httpx.Response) -> dict[str, Any]:

@@ -5,13 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urlsplit
 
 from ragstone.errors import ConfigurationError, MissingExtraError, SinkError, SinkNoTargetError, SinkUnavailableError
 from ragstone.schema import AlarmDelivery, Delivery, NotApplicable
-from ragstone.sinks._otlp_event import ALARM_NAME, EVENT_NAME, alarm_attributes, evaluation_attributes, parse_hex_id
+from ragstone.sinks._otlp_event import (
+    ALARM_NAME,
+    EVENT_NAME,
+    AttributeValue,
+    alarm_attributes,
+    evaluation_attributes,
+    parse_hex_id,
+    request_attributes,
+)
+from ragstone.sinks._row import CAUSE, cause_note_of
 
 if TYPE_CHECKING:
     from ragstone.sinks._otlp_channel import Event, OtlpChannel
@@ -20,6 +29,7 @@ __all__ = ["OtlpSink"]
 
 _BATCH_MAX_EVENTS: Final = 512
 _LOGS_PATH: Final = "/v1/logs"
+_Attributes = Mapping[str, AttributeValue]
 
 
 class OtlpSink:
@@ -27,7 +37,8 @@ class OtlpSink:
 
     The event has the trace and span id of the captured request, so that tools show it with the evaluated span. OTLP does
     not have keys: after a failed attempt a receiver may receive an event twice, with the same `ragstone.evaluation.id`.
-    A `NotApplicable` outcome is not an evaluation result and is not sent. Alarms are sent as `ragstone.alarm` events.
+    A `NotApplicable` outcome is not an evaluation result and is not sent. If the answer is wrong, an event with the name
+    "ragstone.cause" says why, after the last outcome of the request. Alarms are sent as `ragstone.alarm` events.
 
     The sink calls the exporter directly and checks its response. It does not use the SDK's batching processor, which drops
     events if its queue is full and still reports success.
@@ -92,9 +103,9 @@ class OtlpSink:
         """
         if self._closed:
             raise SinkUnavailableError(f"the sink {self.name!r} is closed")
-        deliveries = [d for d in batch if not isinstance(d.outcome, NotApplicable)]
-        for start in range(0, len(deliveries), _BATCH_MAX_EVENTS):
-            await asyncio.to_thread(self._send, [self._event(d) for d in deliveries[start : start + _BATCH_MAX_EVENTS]])
+        events = [self._event(delivery, attributes) for delivery in batch for attributes in self._results(delivery)]
+        for start in range(0, len(events), _BATCH_MAX_EVENTS):
+            await asyncio.to_thread(self._send, events[start : start + _BATCH_MAX_EVENTS])
         return {
             d.outcome.id: SinkNoTargetError("a metric that does not apply is not an evaluation result")
             for d in batch
@@ -125,13 +136,27 @@ class OtlpSink:
             self._channel_pid = os.getpid()
         self._channel.export(events)
 
-    def _event(self, delivery: Delivery) -> Event:
+    def _results(self, delivery: Delivery) -> Iterator[_Attributes]:
+        """Yield the attributes of the outcome's event, and of the cause's if it has one."""
+        if not isinstance(delivery.outcome, NotApplicable):
+            yield evaluation_attributes(delivery, include_text=self._include_text)
+        note, cause = cause_note_of(delivery), delivery.cause
+        if note is not None and cause is not None:
+            yield request_attributes(delivery) | {
+                "gen_ai.evaluation.name": CAUSE,
+                "gen_ai.evaluation.score.label": note.label,
+                "gen_ai.evaluation.explanation": note.comment,
+                "ragstone.evaluation.id": note.id,
+                "ragstone.cause": cause.name,
+            }
+
+    def _event(self, delivery: Delivery, attributes: _Attributes) -> Event:
         from ragstone.sinks._otlp_channel import Event
 
         now, scored_at = self._clock(), delivery.outcome.created_at
         return Event(
             name=EVENT_NAME,
-            attributes=evaluation_attributes(delivery, include_text=self._include_text),
+            attributes=attributes,
             timestamp_ns=_to_ns(now if scored_at is None else scored_at),
             observed_ns=_to_ns(now),
             trace_id=parse_hex_id(delivery.otel_trace_id, digits=32),

@@ -217,6 +217,7 @@ def _schema() -> pa.Schema:
             "inclusion_probability": real,
             "requested_at": real,
             "scored_at": real,
+            "cause": text,
             "explanation": text,
             "details": text,
             "raw": text,

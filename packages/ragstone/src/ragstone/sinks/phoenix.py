@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from ragstone.errors import SinkError, SinkNoTargetError, SinkTargetMissingError, SinkUnavailableError
 from ragstone.schema import Delivery, Score
 from ragstone.sinks._http import HttpClient, base_url, host_and_port, parse_error_response
-from ragstone.sinks._row import build_comment, build_score_metadata, span_ref_of
+from ragstone.sinks._row import CAUSE, build_comment, build_score_metadata, cause_note_of, span_ref_of
 
 if TYPE_CHECKING:
     import httpx
@@ -33,7 +33,8 @@ class PhoenixSink:
     Phoenix identifies an annotation by span, name and identifier. The sink uses the outcome's id as identifier: a repeated
     delivery replaces the annotation, and another metric version or judge adds one. A `Failure` has the label "failure",
     a `NotApplicable` the label "not applicable". Neither has a score, so that averages do not change. The explanation
-    contains interval, judge and method.
+    contains interval, judge and method. If the answer is wrong, the annotation "ragstone.cause" says why: its label is the
+    cause, and its explanation the evidence.
 
     Requests without a span, or whose trace was not sampled, are skipped. If a span has not arrived yet, its delivery is
     retried, and the rest of the batch is stored.
@@ -99,15 +100,19 @@ class PhoenixSink:
             raise SinkUnavailableError(f"the sink {self.name!r} is closed")
         errors: dict[str, SinkError] = {}
         rows: dict[str, dict[str, Any]] = {}
+        outcome_ids: dict[str, str] = {}
         for delivery in batch:
-            row = _annotation(delivery, include_text=self._include_text)
-            if isinstance(row, SinkNoTargetError):
-                errors[delivery.outcome.id] = row
-            else:
-                rows[delivery.outcome.id] = row
+            annotations = _annotations(delivery, include_text=self._include_text)
+            if isinstance(annotations, SinkNoTargetError):
+                errors[delivery.outcome.id] = annotations
+                continue
+            for row in annotations:
+                rows[row["identifier"]] = row
+                outcome_ids[row["identifier"]] = delivery.outcome.id
         ids = list(rows)
         for start in range(0, len(ids), _REQUEST_MAX_ROWS):
-            errors |= await self._send({i: rows[i] for i in ids[start : start + _REQUEST_MAX_ROWS]})
+            missing = await self._send({i: rows[i] for i in ids[start : start + _REQUEST_MAX_ROWS]})
+            errors |= {outcome_ids[i]: error for i, error in missing.items()}
         return errors
 
     async def aclose(self) -> None:
@@ -116,7 +121,7 @@ class PhoenixSink:
         await self._http.aclose()
 
     async def _send(self, rows: dict[str, dict[str, Any]]) -> dict[str, SinkError]:
-        """Send rows, and return errors for those whose span Phoenix does not have, by `outcome.id`."""
+        """Send rows, and return errors for those whose span Phoenix does not have, by their identifier."""
         errors: dict[str, SinkError] = {}
         while rows:
             # Without `sync`, Phoenix accepts everything and keeps annotations of unknown spans in memory for ten minutes.
@@ -137,15 +142,15 @@ class PhoenixSink:
         return errors
 
 
-def _annotation(delivery: Delivery, *, include_text: bool) -> dict[str, Any] | SinkNoTargetError:
-    """Return an outcome in Phoenix's format, or why it is skipped."""
+def _annotations(delivery: Delivery, *, include_text: bool) -> list[dict[str, Any]] | SinkNoTargetError:
+    """Return an outcome, and the cause if it has one, in Phoenix's format, or why it is skipped."""
     span = span_ref_of(delivery)
     if isinstance(span, SinkNoTargetError):
         return span
     if span.span_id is None:
         return SinkNoTargetError("the request does not have an OpenTelemetry span")
-    outcome = delivery.outcome
-    return {
+    outcome, note = delivery.outcome, cause_note_of(delivery)
+    score = {
         "span_id": span.span_id,
         "name": outcome.metric,
         "identifier": outcome.id,
@@ -157,6 +162,17 @@ def _annotation(delivery: Delivery, *, include_text: bool) -> dict[str, Any] | S
         },
         "metadata": build_score_metadata(delivery),
     }
+    if note is None:
+        return [score]
+    why = {
+        "span_id": span.span_id,
+        "name": CAUSE,
+        "identifier": note.id,
+        "annotator_kind": "CODE",
+        "result": {"score": None, "label": note.label, "explanation": note.comment},
+        "metadata": note.metadata,
+    }
+    return [score, why]
 
 
 def _missing_spans(response: httpx.Response) -> set[str]:

@@ -54,6 +54,7 @@ _COLUMNS: Final = {
     "inclusion_probability": "DOUBLE PRECISION NOT NULL",
     "requested_at": "TIMESTAMPTZ",
     "scored_at": "TIMESTAMPTZ",
+    "cause": "TEXT",
     "explanation": "TEXT",
     "reason": "TEXT",
 }
@@ -240,6 +241,7 @@ def _row(delivery: Delivery, *, include_text: bool) -> tuple[object, ...]:
         delivery.inclusion_probability,
         delivery.requested_at,
         outcome.created_at,
+        delivery.cause.name if delivery.cause else None,
         score.explanation if score and include_text else None,
         outcome.reason if isinstance(outcome, (NotApplicable, Failure)) and include_text else None,
     )

@@ -23,6 +23,7 @@ from ragstone.errors import (
 from ragstone.schema import AlarmDelivery, Delivery
 from ragstone.sinks import AlarmSink, Sink
 from ragstone.store import DeliveryKind, Store
+from ragstone.worker._causes import add_causes
 from ragstone.worker._intake import StepErrors
 
 __all__ = ["AlarmDispatcher", "Dispatcher", "SinkDispatcher"]
@@ -205,7 +206,7 @@ class SinkDispatcher(Dispatcher[Delivery]):
 
     @override
     def _read(self, store: Store, *, now: float) -> list[Delivery]:
-        return store.due_deliveries(self.name, limit=_BATCH, now=now)
+        return add_causes(store.due_deliveries(self.name, limit=_BATCH, now=now), store)
 
     @override
     async def _write(self, items: list[Delivery]) -> Mapping[str, SinkError] | None:

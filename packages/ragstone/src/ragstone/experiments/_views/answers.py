@@ -7,17 +7,19 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from ragstone._util.words import split_words
-from ragstone.experiments._views.causes import (
+from ragstone.metrics import MetricCard
+from ragstone.schema import Failure, NotApplicable, Sample, Score
+from ragstone.scoring import (
     CAUSES,
     Signals,
     answer_probabilities,
     claims_of,
     find_cause,
+    list_positions,
     relevant_positions,
     used_positions,
+    why_wrong,
 )
-from ragstone.metrics import MetricCard
-from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.views import AnswerView, PassageView, ScoreView, Span
 
 __all__ = ["build_answer"]
@@ -67,7 +69,7 @@ def build_answer(
         rating=signals.rating,
         cause=cause,
         cause_title=next((each.title for each in CAUSES if each.name == cause), None),
-        why=_why(cause, signals, passages, outcomes),
+        why=why_wrong(cause, signals, sample, outcomes),
         metadata=sample.metadata if sample else {},
         time=time,
     )
@@ -196,45 +198,5 @@ def _describe_utility(score: Score) -> str:
     draws = [position for position, (p_answer, _) in answers.items() if p_answer >= _DISTRACTS_FROM]
     helps = [position for position in draws if relevant.get(position)]
     distracts = [position for position in draws if relevant.get(position) is False]
-    text = f"helpful: {_listed(helps)}" if helps else "no passage helps"
-    return f"{text}. Distracting: {_listed(distracts)}" if distracts else text
-
-
-def _listed(positions: Sequence[int]) -> str:
-    return ("passage " if len(positions) == 1 else "passages ") + ", ".join(map(str, sorted(positions)))
-
-
-def _why(
-    cause: str | None, signals: Signals, passages: Sequence[PassageView] | None, outcomes: Sequence[AnyOutcome]
-) -> str:
-    n_claims, n_unsupported = signals.n_claims or 0, signals.n_unsupported or 0
-    missing = f"{n_unsupported} of {n_claims} claims have no support in the passages"
-    relevant = [view.position for view in passages or () if "relevant" in view.marks]
-    match cause:
-        case "no_relevant_passage":
-            n = len(passages or ())
-            text = f"None of the {n} passages is relevant" if n else "No relevant passage was retrieved"
-            return f"{text}. {'The model did not answer' if signals.abstains else 'The answer has another source'}."
-        case "missed_passage":
-            start = (
-                f"{_listed(relevant).capitalize()} {'is' if len(relevant) == 1 else 'are'}"
-                if relevant
-                else "A passage is"
-            )
-            return f"{start} relevant, and the model did not answer."
-        case "abstained":
-            return "The model did not answer. It is not known whether a passage was relevant."
-        case "should_abstain":
-            return "The reference declines to answer, and the model gave an answer."
-        case "unsupported_claims" | "correct_unsupported" if n_claims:
-            return f"{missing}."
-        case "unsupported_claims":
-            return "The judge does not find the answer supported by the passages."
-        case "wrong_passage":
-            return "The passages support the answer, which does not agree with the reference."
-        case "unexplained":
-            return f"Judged wrong by {signals.correct_by or 'a metric'}."
-        case "not_scored":
-            kinds = sorted({outcome.kind for outcome in outcomes if isinstance(outcome, Failure)})
-            return f"No metric has a score. Failures: {', '.join(kinds)}."
-    return "Judged correct." if signals.is_correct else ""
+    text = f"helpful: {list_positions(helps)}" if helps else "no passage helps"
+    return f"{text}. Distracting: {list_positions(distracts)}" if distracts else text

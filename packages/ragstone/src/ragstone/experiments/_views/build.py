@@ -7,18 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._cards import card_of
 from ragstone.experiments._views.answers import build_answer
-from ragstone.experiments._views.causes import (
-    CAUSES,
-    Signals,
-    note_outcome,
-    note_sample,
-)
 from ragstone.experiments._views.changes import Compared
 from ragstone.experiments._views.reading import Reading, unknown_card
 from ragstone.experiments._views.reasons import ReasonsOf
 from ragstone.experiments._views.slices import SliceLabels
 from ragstone.experiments._views.source import ReportSource
 from ragstone.experiments._views.where import parse_where
+from ragstone.scoring import (
+    CAUSES,
+    Signals,
+    note_outcome,
+    note_sample,
+)
 from ragstone.views import AnswerView, CauseRow, ReportView
 
 __all__ = ["build_page", "build_report", "count_causes", "explain_answer", "find_worst"]

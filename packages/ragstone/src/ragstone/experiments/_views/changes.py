@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from ragstone.experiments._views.causes import CAUSES
 from ragstone.experiments._views.source import ReportSource
+from ragstone.scoring import CAUSES
 from ragstone.views import (
     AnswerView,
     CauseFlow,

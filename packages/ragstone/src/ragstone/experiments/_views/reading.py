@@ -17,15 +17,6 @@ from ragstone.experiments._clusters import Clusters, choose_clusters, cluster_no
 from ragstone.experiments._means import estimate_mean
 from ragstone.experiments._summary import MetricSummary, OutcomeTally
 from ragstone.experiments._views.answers import build_answer
-from ragstone.experiments._views.causes import (
-    CAUSES,
-    Cause,
-    Signals,
-    describe_signals,
-    find_cause,
-    note_outcome,
-    note_sample,
-)
 from ragstone.experiments._views.changes import Compared, build_changes
 from ragstone.experiments._views.labeled import Labeled, build_labels
 from ragstone.experiments._views.reasons import ReasonsOf
@@ -37,6 +28,15 @@ from ragstone.experiments._views.where import Condition, check_keys
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.scoring import (
+    CAUSES,
+    Cause,
+    Signals,
+    describe_signals,
+    find_cause,
+    note_outcome,
+    note_sample,
+)
 from ragstone.stats import Estimate
 from ragstone.views import AnswerView, CauseRow, ChangesView, LabelsView, MetricRow, Provenance, QuestionRow, ReportView
 

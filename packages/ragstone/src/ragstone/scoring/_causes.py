@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ragstone._util.abstains import answer_abstains
 from ragstone.metrics import MetricCard
-from ragstone.schema import Failure, NotApplicable, Passage, Sample, Score
+from ragstone.schema import AnswerCause, Failure, NotApplicable, Passage, Sample, Score
 
 __all__ = [
     "CAUSES",
@@ -18,11 +18,14 @@ __all__ = [
     "answer_probabilities",
     "claims_of",
     "describe_signals",
+    "diagnose",
     "find_cause",
+    "list_positions",
     "note_outcome",
     "note_sample",
     "relevant_positions",
     "used_positions",
+    "why_wrong",
 ]
 
 _CORRECT_FROM: Final = 0.5
@@ -192,16 +195,15 @@ def _judged_labels(outcome: Score | Failure) -> Mapping[int, bool] | None:
     return None
 
 
-def note_outcome(signals: Signals, outcome: Score | NotApplicable | Failure, card: MetricCard) -> None:
-    """Note what one outcome says."""
+def note_outcome(signals: Signals, outcome: Score | NotApplicable | Failure, card: MetricCard | None) -> None:
+    """Note what one outcome says. Without a card, its value is not in the rating."""
     if isinstance(outcome, NotApplicable):
         return
     if isinstance(outcome, Failure):
         signals.n_failures += 1
     else:
         signals.n_scores += 1
-        width = card.high - card.low
-        if math.isfinite(width):
+        if card is not None and math.isfinite(width := card.high - card.low):
             distance = (outcome.value - card.low if card.direction == "lower" else card.high - outcome.value) / width
             signals.badness += min(max(distance, 0.0), 1.0)
             signals.n_rated += 1
@@ -285,6 +287,76 @@ def find_cause(signals: Signals) -> str | None:
     if unsupported:
         return "unsupported_claims"
     return "wrong_passage" if unsupported is False else "unexplained"
+
+
+def diagnose(sample: Sample | None, outcomes: Sequence[Score | NotApplicable | Failure]) -> AnswerCause | None:
+    """Return the cause of one answer, or None if it is not wrong as far as the outcomes show.
+
+    Args:
+        sample: The sample, or None if its texts are not known.
+        outcomes: All of its outcomes, one for each metric.
+    """
+    signals = Signals()
+    if sample is not None:
+        note_sample(signals, sample)
+    for outcome in outcomes:
+        note_outcome(signals, outcome, None)
+    name = find_cause(signals)
+    cause = next((each for each in CAUSES if each.name == name), None)
+    if cause is None:
+        return None
+    why = why_wrong(cause.name, signals, sample, outcomes)
+    return AnswerCause(name=cause.name, title=cause.title, why=why, next=cause.next)
+
+
+def why_wrong(
+    cause: str | None,
+    signals: Signals,
+    sample: Sample | None,
+    outcomes: Sequence[Score | NotApplicable | Failure],
+) -> str:
+    """State the evidence for a cause in one sentence. It does not quote texts of the sample."""
+    n_claims, n_unsupported = signals.n_claims or 0, signals.n_unsupported or 0
+    n_passages = 0 if sample is None else len(sample.contexts or ())
+    match cause:
+        case "no_relevant_passage":
+            text = (
+                f"None of the {n_passages} passages is relevant" if n_passages else "No relevant passage was retrieved"
+            )
+            if n_passages == 1:
+                text = "The only passage is not relevant"
+            return f"{text}. {'The model did not answer' if signals.abstains else 'The answer has another source'}."
+        case "missed_passage":
+            found = relevant_positions(sample, outcomes)[0] if n_passages else {}
+            relevant = [position for position, is_relevant in found.items() if is_relevant and position <= n_passages]
+            start = (
+                f"{list_positions(relevant).capitalize()} {'is' if len(relevant) == 1 else 'are'}"
+                if relevant
+                else "A passage is"
+            )
+            return f"{start} relevant, and the model did not answer."
+        case "abstained":
+            return "The model did not answer. It is not known whether a passage was relevant."
+        case "should_abstain":
+            return "The reference declines to answer, and the model gave an answer."
+        case "unsupported_claims" | "correct_unsupported" if n_claims:
+            verb = "has" if n_unsupported == 1 else "have"
+            return f"{n_unsupported} of {n_claims} claims {verb} no support in the passages."
+        case "unsupported_claims":
+            return "The judge does not find the answer supported by the passages."
+        case "wrong_passage":
+            return "The passages support the answer, which does not agree with the reference."
+        case "unexplained":
+            return f"Judged wrong by {signals.correct_by or 'a metric'}."
+        case "not_scored":
+            kinds = sorted({outcome.kind for outcome in outcomes if isinstance(outcome, Failure)})
+            return f"No metric has a score. Failures: {', '.join(kinds)}."
+    return "Judged correct." if signals.is_correct else ""
+
+
+def list_positions(positions: Sequence[int]) -> str:
+    """Write the positions of passages in words: "passages 1, 3"."""
+    return ("passage " if len(positions) == 1 else "passages ") + ", ".join(map(str, sorted(positions)))
 
 
 def describe_signals(all_signals: Sequence[Signals]) -> tuple[str, ...]:
