@@ -576,6 +576,24 @@ class TestExplanation:
         assert store.explain("t1") is None
         assert store.trace("t1") is None
 
+    def test_many_answers_at_once(self, store: Store):
+        """Traces come with their own outcomes in the order of storage, over more than one page. Unknown ids are missing."""
+        ids = [f"t{n}" for n in range(450)]
+        ingest(store, *ids)
+        store.complete("t1", [failure("t1", RECALL), score("t1")])
+        store.complete("t449", [score("t449")], owner="")
+        store.ingest("z", 2, [sampled_out("left")])
+
+        found = store.answers(["t449", "unknown", *ids[:420], "left"])
+
+        assert set(found) == {"t449", *ids[:420], "left"}
+        assert ("failed", ["failure", "score"]) == (found["t1"].state, [o.outcome for o in found["t1"].outcomes])
+        assert ("pending", ["score"]) == (found["t449"].state, [o.outcome for o in found["t449"].outcomes])
+        assert (store.trace("t2"), ()) == (found["t2"].trace, found["t2"].outcomes)
+        assert (None, "sampled_out") == (found["left"].trace, found["left"].state)
+        assert store.explain("t1").started_at == found["t1"].started_at
+        assert {} == store.answers([])
+
     def test_left_out_by_sampling(self, store: Store):
         """The weight is known, the text is not."""
         store.ingest("a", 1, [sampled_out("t1")])

@@ -11,6 +11,7 @@ from ragstone.store._protocol import DrawnRequest as DrawnRequest
 from ragstone.store._protocol import PlannedMetric as PlannedMetric
 from ragstone.store._protocol import RetentionCounts as RetentionCounts
 from ragstone.store._protocol import Store as Store
+from ragstone.store._protocol import StoredAnswer as StoredAnswer
 from ragstone.store._protocol import StoredLabel as StoredLabel
 from ragstone.store._protocol import StorePosition as StorePosition
 from ragstone.store._protocol import TraceReport as TraceReport

@@ -14,7 +14,15 @@ from typing_extensions import override
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import Evidence, Failure, IgnoredTraces, Ledger, LedgerRow, NotApplicable, Score
 from ragstone.store._deliveries import count_deliveries, deliveries
-from ragstone.store._protocol import MetricCounts, PlannedMetric, ScoredTrace, StorePosition, TraceReport, TraceState
+from ragstone.store._protocol import (
+    MetricCounts,
+    PlannedMetric,
+    ScoredTrace,
+    StoredAnswer,
+    StorePosition,
+    TraceReport,
+    TraceState,
+)
 from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore, to_body, to_outcome, to_trace
 from ragstone.store._watch import queue_outcomes
 
@@ -139,6 +147,38 @@ class SqlOutcomes(SqlStore):
                 ignored=_ignored(db),
                 doubts=_counts_of(db, "doubt:"),
             )
+
+    @override
+    def answers(self, trace_ids: Sequence[str]) -> dict[str, StoredAnswer]:
+        found: dict[str, StoredAnswer] = {}
+        for start in range(0, len(trace_ids), PAGE):
+            page = list(trace_ids[start : start + PAGE])
+            places = ", ".join("?" * len(page))
+            with self._database.read() as db:
+                rows = db.execute(
+                    f"""
+                    SELECT t.trace_id, t.state, t.started_at, b.body
+                    FROM traces AS t LEFT JOIN trace_bodies AS b USING (seq) WHERE t.trace_id IN ({places})
+                    """,  # noqa: S608 - only the number of parameters varies
+                    page,
+                ).fetchall()
+                bodies: defaultdict[str, list[Score | NotApplicable | Failure]] = defaultdict(list)
+                for sample_id, body in db.execute(
+                    f"""
+                    SELECT o.sample_id, b.body FROM outcomes AS o JOIN outcome_bodies AS b USING (seq)
+                    WHERE o.sample_id IN ({places}) ORDER BY o.seq
+                    """,  # noqa: S608 - only the number of parameters varies
+                    page,
+                ):
+                    bodies[sample_id].append(to_outcome(body))
+                for trace_id, state, started_at, body in rows:
+                    found[trace_id] = StoredAnswer(
+                        state=state,
+                        started_at=started_at,
+                        trace=None if body is None else to_trace(body),
+                        outcomes=tuple(bodies[trace_id]),
+                    )
+        return found
 
     @override
     def explain(self, trace_id: str) -> TraceReport | None:

@@ -36,6 +36,7 @@ __all__ = [
     "ScoredTrace",
     "Store",
     "StorePosition",
+    "StoredAnswer",
     "StoredLabel",
     "TraceReport",
     "TraceState",
@@ -159,6 +160,19 @@ class TraceReport:
     """Unix seconds, or None if the trace is not leased."""
     outcomes: tuple[Score | NotApplicable | Failure, ...]
     outbox: tuple[OutboxRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredAnswer:
+    """A trace with its outcomes."""
+
+    state: TraceState
+    started_at: float
+    """Start of the request, Unix seconds."""
+    trace: Trace | None
+    """None if the trace was sampled out (its text is never stored), or if its text was removed."""
+    outcomes: tuple[Score | NotApplicable | Failure, ...]
+    """In the order in which they were stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,6 +309,14 @@ class Store(Protocol):
 
     def explain(self, trace_id: str) -> TraceReport | None:
         """Return all stored data about one trace, and why it was or was not scored. None if it is not found."""
+        ...
+
+    def answers(self, trace_ids: Sequence[str]) -> dict[str, StoredAnswer]:
+        """Return traces with their outcomes, by id. An id that is not found is missing.
+
+        Raises:
+            StoreCorruptError: If one of them cannot be read.
+        """
         ...
 
     def trace(self, trace_id: str) -> Trace | None:

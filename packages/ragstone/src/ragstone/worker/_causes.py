@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ragstone.errors import StoreCorruptError
 from ragstone.schema import AnswerCause, Delivery, sample_from_trace
 from ragstone.scoring import diagnose
-from ragstone.store import Store
+from ragstone.store import Store, StoredAnswer
 
 __all__ = ["add_causes"]
 
@@ -27,27 +28,34 @@ def add_causes(deliveries: Sequence[Delivery], store: Store) -> list[Delivery]:
         StoreError: If the store cannot be read.
     """
     planned = {metric.name: (metric.version, metric.judge_hash) for metric in store.planned_metrics()}
-    found = {trace_id: _last_with_cause(trace_id, planned, store) for trace_id in {d.trace_id for d in deliveries}}
+    answers = _read(list({delivery.trace_id for delivery in deliveries}), store)
+    found = {trace_id: _last_with_cause(answer, planned) for trace_id, answer in answers.items()}
     return [
         replace(delivery, cause=cause) if delivery.id == last else delivery
         for delivery in deliveries
-        for last, cause in [found[delivery.trace_id]]
+        for last, cause in [found.get(delivery.trace_id, (None, None))]
     ]
 
 
+def _read(trace_ids: Sequence[str], store: Store) -> dict[str, StoredAnswer]:
+    """Read requests. One that is damaged is missing, so that its outcomes and those of others are delivered."""
+    try:
+        return store.answers(trace_ids)
+    except StoreCorruptError:
+        found: dict[str, StoredAnswer] = {}
+        for trace_id in trace_ids:
+            with contextlib.suppress(StoreCorruptError):
+                found |= store.answers([trace_id])
+        return found
+
+
 def _last_with_cause(
-    trace_id: str, planned: dict[str, tuple[str, str]], store: Store
+    answer: StoredAnswer, planned: Mapping[str, tuple[str, str]]
 ) -> tuple[str | None, AnswerCause | None]:
     """Return the id of a request's last outcome with the cause. (None, None) if the request is not finished."""
-    try:
-        report = store.explain(trace_id)
-    except StoreCorruptError:
-        return None, None  # a damaged text: the outcomes are delivered without the cause
-    if report is None or report.state == "pending":
-        return None, None
     # Outcomes of older versions of a metric are not mixed in, as in a report.
-    outcomes = [o for o in report.outcomes if planned.get(o.metric, o.key[2:]) == o.key[2:]]
-    if not outcomes:
+    outcomes = [o for o in answer.outcomes if planned.get(o.metric, o.key[2:]) == o.key[2:]]
+    if answer.state == "pending" or not outcomes:
         return None, None
-    sample = None if report.trace is None else sample_from_trace(report.trace)
+    sample = None if answer.trace is None else sample_from_trace(answer.trace)
     return outcomes[-1].id, diagnose(sample, outcomes)

@@ -70,12 +70,9 @@ class StoredRequests:
     def records(self, ids: Collection[str]) -> dict[str, AnswerRecord]:
         found = {}
         with open_store(self._period.store, mode="read") as store:
-            for id_ in ids:
-                report = store.explain(id_)
-                if report is None:
-                    continue
-                found[id_] = AnswerRecord(time=report.started_at) if report.trace is None else _record(report.trace)
-                found[id_].outcomes += filter(self._is_planned, report.outcomes)
+            for id_, answer in store.answers(list(ids)).items():
+                found[id_] = AnswerRecord(time=answer.started_at) if answer.trace is None else _record(answer.trace)
+                found[id_].outcomes += filter(self._is_planned, answer.outcomes)
         return found
 
     def dependence(self) -> Dependence:
