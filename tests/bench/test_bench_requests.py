@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import random
 import statistics
 import time
@@ -35,8 +36,14 @@ def chain(found: int, shown: int) -> Request:
     return steps.request()
 
 
-def agent(turns: int) -> Request:
-    """An agent with a retrieval of five passages in each turn, whose prompt grows."""
+def agent(turns: int, result: str = "retrieval") -> Request:
+    """An agent that searches five passages in each turn, whose prompt grows.
+
+    Args:
+        turns: Number of searches.
+        result: "retrieval": a retriever runs in the tool. "hits": the tool returns hits as JSON. "text": it returns a text.
+        "cut": a retriever runs, and the tool returns the first half of each passage.
+    """
     steps = Steps()
     root = steps.chain(inputs={"question": QUESTION}, outputs={"answer": ANSWER})
     messages = [Message("user", QUESTION)]
@@ -44,9 +51,13 @@ def agent(turns: int) -> Request:
     for turn in range(turns):
         steps.model(root, tuple(messages), None, calls_tool=True)
         found = passages[5 * turn : 5 * turn + 5]
-        tool = steps.add("tool", within=root, name="search")
-        steps.retrieval(tool, *found)
-        messages += [Message("assistant", "", calls_tool=True), Message("tool", "\n\n".join(found), tool="search")]
+        text = "\n\n".join(passage[: len(passage) // 2] if result == "cut" else passage for passage in found)
+        if result == "hits":
+            text = json.dumps([{"text": passage, "score": 0.5} for passage in found])
+        tool = steps.add("tool", within=root, name="search", outputs=text)
+        if result in ("retrieval", "cut"):
+            steps.retrieval(tool, *found)
+        messages += [Message("assistant", "", calls_tool=True), Message("tool", text, tool="search")]
     steps.model(root, tuple(messages), ANSWER)
     return steps.request()
 
@@ -81,6 +92,9 @@ REQUESTS: dict[str, Callable[[], Request]] = {
     "20 found, 20 in the prompt": lambda: chain(20, 20),
     "20 found, 5 in the prompt": lambda: chain(20, 5),
     "agent of 40 turns, 5 passages each": lambda: agent(40),
+    "agent of 40 turns, hits as JSON": lambda: agent(40, "hits"),
+    "agent of 40 turns, plain text": lambda: agent(40, "text"),
+    "agent of 40 turns, passages cut": lambda: agent(40, "cut"),
     "100 graded documents": lambda: graded(100),
     "summary tree over 100": lambda: summary_tree(100),
 }

@@ -127,6 +127,34 @@ def test_index_finds_what_a_search_finds(found: list[str], data: st.DataObject) 
         assert decided(request(found, prompt(*cuts))) == searched
 
 
+MARKED = st.lists(st.sampled_from([*WORDS, "a", "at", "the", ".", ". ", "。", "  ", "-a"]), min_size=12, max_size=80)
+
+
+@given(text=MARKED, cut=st.tuples(st.integers(0, 20), st.integers(30, 300)), repeated=st.booleans())
+def test_each_index_finds_the_same_places(text: list[str], cut: tuple[int, int], repeated: bool) -> None:
+    """Whatever mark a text is looked up by, its places are those of a search."""
+    known = _match.canonical(" ".join(text))
+    needle = known[cut[0] : sum(cut)].strip()
+    whole = f"{needle} {known} {needle}" if repeated else known
+    searched = list(_match.Text(whole, _match.Budget()).starts(needle))
+    assert list(_match.Text(whole, _match.Budget(), indexed=True).starts(needle)) == searched
+    assert (needle != "" and repeated) <= (len(searched) >= 2)
+
+
+ESCAPED = st.lists(
+    st.sampled_from(["\\", "\\\\", "\\n", "\\u00e", "9", "&", "amp", ";", "lt", " ", "  ", "\n", "\t", "e", "\u0301", "\u00a0", "\u200b", "\ud83d", "\ude00"]),
+    max_size=8,
+).map("".join)  # fmt: skip
+
+
+@given(texts=st.lists(ESCAPED, max_size=4))
+def test_canonical_form_of_messages_is_that_of_their_text(texts: list[str]) -> None:
+    """No escape and no accent reaches over the blank line between two messages."""
+    forms = [form for text in texts if (form := _match.canonical(text))]
+    assert " ".join(forms) == _match.canonical("\n\n".join(texts))
+    assert all(form == " ".join(form.split()) for form in forms)
+
+
 @given(found=passage_lists, data=st.data())
 def test_order_of_arrival_changes_nothing(found: list[str], data: st.DataObject) -> None:
     """Steps have times, and come in any order."""

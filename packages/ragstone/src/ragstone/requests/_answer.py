@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ragstone.requests._facts import Call, Facts
 from ragstone.requests._look_up import is_shown_object, last_answer, look_up
-from ragstone.requests._match import TooLargeError, canonical, longest_piece
+from ragstone.requests._match import TooLargeError, longest_piece
 from ragstone.schema import ResponseRule, field_names
 
 __all__ = ["Answer", "find_answer"]
@@ -62,7 +62,7 @@ def _output(facts: Facts) -> str | None:
 
 def _written(facts: Facts, answer: Answer, question: str | None) -> Answer:
     """Add the calls that wrote an answer that is known."""
-    text = canonical(answer.text or "")
+    text = facts.canonical(answer.text or "")
     said = [call for call in facts.calls if call.reply]
     calls = [call for call in said if _is_same(call.reply, text)]
     if calls:
@@ -121,8 +121,8 @@ def _reply_in_output(facts: Facts, question: str | None) -> Answer | None:
     texts = [value.text for value in root.outputs if value.text]
     if root.reply:
         texts.append(root.reply)
-    known = [canonical(text) for text in texts if not is_shown_object(text)]
-    shown = [canonical(text) for text in texts if is_shown_object(text)]
+    known = [facts.canonical(text) for text in texts if not is_shown_object(text)]
+    shown = [facts.canonical(text) for text in texts if is_shown_object(text)]
     calls = [
         call
         for call in facts.calls

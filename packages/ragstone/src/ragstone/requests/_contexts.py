@@ -10,7 +10,7 @@ from ragstone.requests._answer import Answer
 from ragstone.requests._draft import PassageDraft
 from ragstone.requests._facts import Call, Facts, output_texts
 from ragstone.requests._fallback import left_nothing, without_prompt
-from ragstone.requests._match import Match, Text, TooLargeError, canonical, has_word_edges
+from ragstone.requests._match import Match, Text, TooLargeError, has_word_edges
 from ragstone.requests._step import Message, Step
 from ragstone.schema import ContextsRule
 
@@ -109,8 +109,8 @@ def _passages(matches: Iterable[Match]) -> list[PassageDraft]:
 
 def _with_predecessors(facts: Facts, answering: Sequence[Call], question: str | None) -> list[Call]:
     """Return calls and the calls whose replies stand in their prompts, and so on back, in the order they began."""
-    queries = {canonical(step.query) for step in facts.tree.steps if step.query and step.kind != "chain"}
-    queries.add(canonical(question or ""))
+    queries = {facts.canonical(step.query) for step in facts.tree.steps if step.query and step.kind != "chain"}
+    queries.add(facts.canonical(question or ""))
     possible = [
         call
         for call in facts.calls
@@ -143,7 +143,7 @@ def _not_repeated(facts: Facts, calls: Sequence[Call]) -> Iterator[Call]:
 def _tool_doubts(facts: Facts, calls: Sequence[Call], matches: Sequence[Match]) -> Iterator[str]:
     """Yield doubts about results of tools in the prompts that are not known to be passages."""
     known = [match.excerpt or match.candidate.text for match in matches]
-    results = {step.id: [canonical(text) for text in output_texts(step)] for step in _tools(facts)}
+    results = {step.id: [facts.canonical(text) for text in output_texts(step)] for step in _tools(facts)}
     retrieving = {search.step.id for search in facts.searches}
     retrieving |= {around.id for search in facts.searches for around in facts.tree.ancestors(search.step)}
     written = {call.reply for call in facts.calls if call.reply}
@@ -159,7 +159,7 @@ def _tool_doubts(facts: Facts, calls: Sequence[Call], matches: Sequence[Match]) 
     beginnings = {text[:_MIN_TOOL_TEXT]: text for text in explained if len(text) >= _MIN_TOOL_TEXT}
     whole: Text | None = None
     for message, is_earlier in _tool_messages(calls):
-        text = canonical(message.text)
+        text = facts.canonical(message.text)
         if len(text) < _MIN_TOOL_TEXT or text in made:
             continue
         facts.budget.spend(len(text))
@@ -167,7 +167,7 @@ def _tool_doubts(facts: Facts, calls: Sequence[Call], matches: Sequence[Match]) 
         if known_text and text.startswith(known_text) and has_word_edges(text, 0, len(known_text)):
             continue
         if whole is None:
-            whole = Text("\n\n".join(explained), facts.budget, indexed=True)
+            whole = Text(" ".join(explained), facts.budget, indexed=True)
         if text in whole:
             continue
         within = Text(text, facts.budget, indexed=len(explained) >= _MANY)

@@ -43,7 +43,7 @@ class Call:
         self._prompt: Text | None = None
         self.step = step
         self.place = facts.tree.place[step.id]
-        self.reply = canonical(step.reply or "")
+        self.reply = facts.canonical(step.reply or "")
         """In canonical form."""
         self.in_tool = in_tool
 
@@ -61,7 +61,7 @@ class Call:
     def prompt(self) -> Text:
         """The text of its prompt."""
         if self._prompt is None:
-            self._prompt = self._facts.text("\n\n".join(message.text for message in self.messages))
+            self._prompt = self._facts.text(self._facts.prompt_of(self.step))
         return self._prompt
 
 
@@ -93,6 +93,7 @@ class Facts:
         root = request.root
         self.root = root if root is not None and root in self.tree else find_root(self.tree)
         self.budget = Budget()
+        self._canonical: dict[str, str] = {}
         self._failed = self._find_failed()
 
     def _find_failed(self) -> set[Hashable]:
@@ -114,8 +115,20 @@ class Facts:
         """Whether a step is not part of an attempt that failed."""
         return step.id not in self._failed
 
+    def canonical(self, text: str) -> str:
+        """Return the canonical form of a text of this request, computed once: each prompt of an agent repeats the one before."""
+        known = self._canonical.get(text)
+        if known is None:
+            known = self._canonical[text] = canonical(text)
+        return known
+
+    def prompt_of(self, step: Step) -> str:
+        """Return the texts of the messages that a model was sent, in canonical form."""
+        # The same as the canonical form of the joined texts, because whitespace cannot be a part of an escape.
+        return " ".join(text for message in step.prompt or () if (text := self.canonical(message.text)))
+
     def text(self, text: str) -> Text:
-        """Return a text to search passages in."""
+        """Return a canonical text to search passages in."""
         return Text(text, self.budget, indexed=self._is_indexed)
 
     def find(self, piece: str, text: str) -> int:
@@ -194,13 +207,13 @@ class Facts:
     def _is_shown(self, step: Step, texts: Sequence[str]) -> bool:
         """Whether one of the texts stands in a prompt after a step."""
         place = self.tree.place[step.id]
-        known = [canonical(text) for text in texts]
+        known = [self.canonical(text) for text in texts]
         # Not `Call.prompt`: whether that is indexed depends on the tools that retrieve.
         later = [call for call in self.calls if call.place > place and call.is_visible]
         try:
             return any(
-                text in Text("\n\n".join(message.text for message in call.messages), self.budget)
-                for call in later[:2]
+                text in prompt
+                for prompt in (Text(self.prompt_of(call.step), self.budget) for call in later[:2])
                 for text in known
                 if text
             )
@@ -243,7 +256,7 @@ class Facts:
             ]
         youngest: dict[str, PassageDraft] = {}
         for passage in found:
-            text = canonical(passage.text)
+            text = self.canonical(passage.text)
             before = youngest.get(text)
             loses_id = before is not None and passage.id is None and before.id is not None
             youngest[text] = dataclasses.replace(passage, id=before.id) if before and loses_id else passage
@@ -257,7 +270,7 @@ class Facts:
 
     def finder(self, call: Call, *, question: str | None) -> Finder:
         """Return what finds passages in the prompt of a call, without those that the question quotes."""
-        return Finder(call.prompt, blanked=[canonical(question)] if question else ())
+        return Finder(call.prompt, blanked=[self.canonical(question)] if question else ())
 
 
 def _values_in_json(step: Step) -> Sequence[Value]:

@@ -7,7 +7,6 @@ from typing import Final
 from ragstone.requests._facts import Facts
 from ragstone.requests._harvest import AS_JSON
 from ragstone.requests._look_up import is_shown_object, last_question, look_up
-from ragstone.requests._match import canonical
 from ragstone.requests._step import Step, Value
 from ragstone.schema import QueryRule, field_names
 
@@ -71,7 +70,7 @@ def _asked_of_model(facts: Facts) -> str | None:
     """Return the last message of the user to the first model, unless it is a prompt that quotes what was found."""
     for call in facts.calls[:1]:
         text = last_question(call.messages)
-        known = canonical(text or "")
+        known = facts.canonical(text or "")
         if text and not any(facts.find(one.text, known) >= 0 for one in facts.candidates):
             return text
     return None
@@ -86,7 +85,7 @@ def find_standalone_query(facts: Facts, query: str | None) -> str | None:
         asked = search.step.query
         if not asked or len(asked) > _MAX_STANDALONE or asked == query:
             continue
-        text, place = canonical(asked), facts.tree.place[search.step.id]
+        text, place = facts.canonical(asked), facts.tree.place[search.step.id]
         is_tool = any(step.kind == "tool" for step in (search.step, *facts.tree.ancestors(search.step)))
         if any(
             before < place and ((calls_tool and is_tool) or facts.find(text, reply) >= 0)
