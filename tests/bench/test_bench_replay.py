@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,3 +110,44 @@ def test_a_larger_replay_takes_as_much_memory_and_as_long_a_trace(tmp_path, line
 
     assert memory[SIZES[-1]] < memory[SIZES[0]] * MAX_GROWTH
     assert per_trace[SIZES[-1]] < per_trace[SIZES[0]] * MAX_SLOWDOWN
+
+
+BEFORE = os.environ.get("RAGSTONE_BENCH_BEFORE", "ffec998")
+"""Commit that replay is compared with."""
+MIN_SPEEDUP = 1.5
+
+
+@pytest.mark.timeout(1800)
+def test_a_trace_costs_less_than_before(tmp_path, record_property):
+    """Processor time a trace of this version and of an older one, in interleaved rounds on the same export."""
+    archive = tmp_path / "before.tar"
+    found = subprocess.run(
+        ["git", "archive", "-o", str(archive), BEFORE, "packages/ragstone/src"],
+        cwd=Path(__file__).parents[2], check=False, capture_output=True,
+    )  # fmt: skip
+    if found.returncode:
+        pytest.skip(f"the commit {BEFORE} is not in this clone")
+    with tarfile.open(archive) as files:
+        files.extractall(tmp_path / "before", filter="data")
+    older = str(tmp_path / "before" / "packages" / "ragstone" / "src")
+    export, n_traces = tmp_path / "export.jsonl", 2000
+    export.write_text("".join(row(number) + "\n" for number in range(n_traces)), encoding="utf-8")
+    one = tmp_path / "one.jsonl"
+    one.write_text(row(0) + "\n", encoding="utf-8")
+
+    def per_trace(round_: int, name: str, path: str | None) -> float:
+        seconds = []
+        for file in (one, export):
+            command = [sys.executable, "-c", REPLAY, str(file), str(tmp_path / f"{name}-{round_}-{file.stem}.db")]
+            environment = os.environ | ({"PYTHONPATH": path} if path else {})
+            output = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+            seconds.append(float(output.split()[2]))
+        return (seconds[1] - seconds[0]) / (n_traces - 1)
+
+    rounds = [(per_trace(i, "now", None), per_trace(i, "before", older)) for i in range(5)]
+    speedup = statistics.median(before / now for now, before in rounds)
+    now_ms, before_ms = (statistics.median(column) * 1e3 for column in zip(*rounds, strict=True))
+    figures = f"{BEFORE}: {before_ms:.2f} ms of processor a trace; now {now_ms:.2f} ms: {speedup:.1f} x a core"
+    print(f"\n  {figures}")
+    record_property("speedup", figures)
+    assert speedup >= MIN_SPEEDUP

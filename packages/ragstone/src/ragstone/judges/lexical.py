@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -44,6 +45,12 @@ _LONG_SENTENCE: Final = 1000
 """Maximum number of characters of a claim."""
 
 
+@cache
+def _identity(kind: str) -> JudgeIdentity:
+    digest = hashlib.sha256(f"{kind}/{_VERSION}".encode()).hexdigest()[:16]
+    return JudgeIdentity(name=_NAME, hash=digest, is_baseline=True)
+
+
 class LexicalJudge:
     """Rates by word overlap, deterministically and in microseconds: the CCRS constructs and those of other metrics.
 
@@ -75,8 +82,7 @@ class LexicalJudge:
     @property
     def identity(self) -> JudgeIdentity:
         """Name and version of the baseline."""
-        digest = hashlib.sha256(f"lexical/{_VERSION}".encode()).hexdigest()[:16]
-        return JudgeIdentity(name=_NAME, hash=digest, is_baseline=True)
+        return _identity("lexical")
 
     async def ask_text(self, prompt: Prompt, *, max_tokens: int = 512) -> TextReply:  # noqa: ARG002
         """Raise an error, because word overlap does not generate text.
@@ -160,8 +166,7 @@ class LexicalReader:
     @property
     def identity(self) -> JudgeIdentity:
         """Name and version of the baseline."""
-        digest = hashlib.sha256(f"lexical reader/{_VERSION}".encode()).hexdigest()[:16]
-        return JudgeIdentity(name=_NAME, hash=digest, is_baseline=True)
+        return _identity("lexical reader")
 
     async def estimate_abstention(self, query: str, passages: Sequence[str]) -> AbstentionEstimate:
         """Return the share of the query's words that occur in no passage.
@@ -209,8 +214,7 @@ class LexicalEmbedder:
     @property
     def identity(self) -> JudgeIdentity:
         """Name and version of the baseline."""
-        digest = hashlib.sha256(f"lexical embedder/{_VERSION}".encode()).hexdigest()[:16]
-        return JudgeIdentity(name=_NAME, hash=digest, is_baseline=True)
+        return _identity("lexical embedder")
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Return an array of shape (number of texts, 4096) with rows of length 1.
