@@ -16,10 +16,11 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from live_store import make_store
+from ragstone._util.addresses import allowed_hosts, is_loopback
 from ragstone.errors import ConfigurationError, MissingExtraError, StoreError
 from ragstone.experiments import TimeRange
 from ragstone.live import serve
-from ragstone.live._guard import Guard, allowed_hosts, is_loopback
+from ragstone.live._guard import Guard
 from ragstone.live._server import _address
 
 TOKEN = "a-token-of-24-characters"

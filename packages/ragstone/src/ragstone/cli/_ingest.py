@@ -72,15 +72,51 @@ def ingest_command(
     reasons: ReasonsOption = 0,
     no_redact: NoRedactOption = False,
     retriever_tool: RetrieverToolOption = None,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            "--token",
+            envvar="RAGSTONE_INGEST_TOKEN",
+            show_envvar=True,
+            help="Text of at least 16 characters that exporters must send (Authorization: Bearer ...). Needed for --listen on an "
+            "address that other machines can reach.",
+        ),
+    ] = None,
+    no_token: Annotated[
+        bool,
+        typer.Option(
+            "--no-token", help="Listen on any address without a token, because a proxy or the network decides."
+        ),
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option("--allow-host", metavar="NAME", help="Name of this machine in the header Host. Repeatable."),
+    ] = None,
+    max_message_mib: Annotated[
+        int,
+        typer.Option(
+            "--max-message",
+            metavar="MIB",
+            min=1,
+            max=256,
+            help="Largest message, uncompressed. Larger ones are refused.",
+        ),
+    ] = 8,
     *,
     models: ScoringModelOptions,
 ) -> None:
     """Receive OTLP from instrumented applications, and score their requests. SIGTERM or Ctrl-C stops it cleanly."""
     # Imported here, because no other command needs the server.
-    from ragstone.ingest import OtlpGrpcReceiver, OtlpReceiver, OtlpTraceSource, SharedSpanBuffer
+    from ragstone.ingest import Access, OtlpGrpcReceiver, OtlpReceiver, OtlpTraceSource, SharedSpanBuffer
 
     host, port = parse_address(listen, "--listen")
     grpc_address = None if listen_grpc is None else parse_address(listen_grpc, "--listen-grpc")
+    access = Access(token, allow_host or ())
+    if not no_token:
+        access.check_address(host, "--listen")
+        if grpc_address is not None:
+            access.check_address(grpc_address[0], "--listen-grpc")
+    max_bytes = max_message_mib * 2**20
     health = HealthPage()
     judge, reader = models.models()
     setup = ScoringSetup(
@@ -124,10 +160,27 @@ def ingest_command(
 
     try:
         receivers: list[OtlpReceiver | OtlpGrpcReceiver] = [
-            OtlpReceiver(buffer, host=host, port=port, redact=redact, add_routes=health.routes(state).add_to)
+            OtlpReceiver(
+                buffer,
+                host=host,
+                port=port,
+                redact=redact,
+                access=access,
+                max_bytes=max_bytes,
+                add_routes=health.routes(state).add_to,
+            )
         ]
         if grpc_address is not None:
-            receivers.append(OtlpGrpcReceiver(buffer, host=grpc_address[0], port=grpc_address[1], redact=redact))
+            receivers.append(
+                OtlpGrpcReceiver(
+                    buffer,
+                    host=grpc_address[0],
+                    port=grpc_address[1],
+                    redact=redact,
+                    access=access,
+                    max_bytes=max_bytes,
+                )
+            )
         asyncio.run(_serve(receivers, setup, make_worker, state))
     finally:
         buffer.close()

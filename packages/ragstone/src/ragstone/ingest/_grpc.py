@@ -6,12 +6,17 @@ from typing import Any, Final
 
 from ragstone.capture import Redactor, redact_secrets
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError, StoreError
-from ragstone.ingest._intake import MAX_BYTES, SpanIntake
+from ragstone.ingest._access import Access
+from ragstone.ingest._body import BusyError
+from ragstone.ingest._intake import DEFAULT_MAX_BYTES, SpanIntake
 from ragstone.ingest._reply import trace_response
 from ragstone.ingest._span_buffer import SharedSpanBuffer
+from ragstone.replay.otlp import OversizedMessageError
 
 __all__ = ["OtlpGrpcReceiver"]
 
+_MAX_CALLS: Final = 16
+"""Calls at once. Each may hold a message of the largest size."""
 _PROTOBUF: Final = "application/x-protobuf"
 _SERVICE: Final = "/opentelemetry.proto.collector.{0}.v1.{1}Service/Export"
 _TRACES: Final = _SERVICE.format("trace", "Trace")
@@ -19,7 +24,7 @@ _IGNORED: Final = frozenset({_SERVICE.format("logs", "Logs"), _SERVICE.format("m
 
 
 class OtlpGrpcReceiver:
-    """Receives spans of OTLP exporters over gRPC, without TLS and authentication.
+    """Receives spans of OTLP exporters over gRPC, without TLS.
 
     Logs and metrics are accepted and not stored.
 
@@ -28,6 +33,8 @@ class OtlpGrpcReceiver:
         host: Address to listen on.
         port: Port. 0 selects a free port.
         redact: As for `OtlpReceiver`.
+        access: As for `OtlpReceiver`.
+        max_bytes: As for `OtlpReceiver`.
 
     Raises:
         MissingExtraError: If grpcio or the protobuf messages of OTLP are not installed.
@@ -40,6 +47,8 @@ class OtlpGrpcReceiver:
         host: str = "127.0.0.1",
         port: int = 4317,
         redact: Redactor | None = redact_secrets,
+        access: Access | None = None,
+        max_bytes: int = DEFAULT_MAX_BYTES,
     ) -> None:
         try:
             import grpc.aio
@@ -47,7 +56,8 @@ class OtlpGrpcReceiver:
         except ImportError as error:
             raise MissingExtraError(feature="OTLP over gRPC", package="grpcio", extra="ragstone[grpc]") from error
         self._grpc: Any = grpc
-        self._intake = SpanIntake(buffer, redact)
+        self._intake = SpanIntake(buffer, redact, max_bytes=max_bytes)
+        self._access = access or Access()
         self._host = host
         self._port = port
         self._server: Any = None
@@ -65,8 +75,14 @@ class OtlpGrpcReceiver:
             ConfigurationError: If the address is not available.
         """
         grpc = self._grpc
-        options = (("grpc.max_receive_message_length", MAX_BYTES), ("grpc.so_reuseport", 0))
-        self._server = grpc.aio.server(handlers=[_handlers(grpc, self)], options=options)
+        options = (
+            ("grpc.max_receive_message_length", self._intake.max_bytes),
+            ("grpc.max_metadata_size", 16384),
+            ("grpc.so_reuseport", 0),
+        )
+        self._server = grpc.aio.server(
+            handlers=[_handlers(grpc, self)], options=options, maximum_concurrent_rpcs=_MAX_CALLS
+        )
         try:
             self._port = self._server.add_insecure_port(self.url.removeprefix("http://"))
         except RuntimeError as error:
@@ -85,18 +101,32 @@ class OtlpGrpcReceiver:
     async def traces(self, message: bytes, context: Any) -> bytes:
         """Handle a message of spans."""
         code = self._grpc.StatusCode
+        await self._check_access(context)
         try:
-            rejected = await self._intake.take(message, _PROTOBUF)
+            rejected = await self._intake.take(lambda: message, _PROTOBUF)
+        except OversizedMessageError as error:
+            await context.abort(code.RESOURCE_EXHAUSTED, str(error))
         except DataError as error:
             await context.abort(code.INVALID_ARGUMENT, str(error))
+        except BusyError:
+            await context.abort(code.UNAVAILABLE, "too many messages at once. Send it again.")
         except StoreError:
             # Exporters retry after this code.
             await context.abort(code.UNAVAILABLE, "the disk is unavailable")
         return trace_response(rejected)
 
-    async def ignored(self, message: bytes, context: Any) -> bytes:  # noqa: ARG002 - gRPC's signature
+    async def ignored(self, message: bytes, context: Any) -> bytes:  # noqa: ARG002 - a handler's signature
         """Accept a message of logs or metrics."""
+        await self._check_access(context)
         return b""
+
+    async def _check_access(self, context: Any) -> None:
+        """End the call if its client may not send."""
+        headers = dict(context.invocation_metadata() or ())
+        # gRPC does not show the name that a client asked for. Browsers cannot call gRPC, so no web site can send either.
+        refusal = self._access.refusal(self._host, self._host, str(headers.get("authorization", "")))
+        if refusal is not None:
+            await context.abort(self._grpc.StatusCode.UNAUTHENTICATED, refusal)
 
 
 def _handlers(grpc: Any, receiver: OtlpGrpcReceiver) -> Any:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-import zlib
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 from aiohttp import web
 
+from ragstone._util.http_server import HttpServer
 from ragstone.capture import Redactor, redact_secrets
-from ragstone.errors import ConfigurationError, DataError, MissingExtraError, StoreError
-from ragstone.ingest._intake import MAX_BYTES, SpanIntake
+from ragstone.errors import DataError, MissingExtraError, StoreError
+from ragstone.ingest._access import Access
+from ragstone.ingest._body import BodyReader, BusyError, decompress
+from ragstone.ingest._intake import DEFAULT_MAX_BYTES, SpanIntake
 from ragstone.ingest._reply import rejection, trace_response
 from ragstone.ingest._span_buffer import SharedSpanBuffer
+from ragstone.replay.otlp import OversizedMessageError
 
 __all__ = ["OtlpReceiver"]
 
@@ -24,8 +27,7 @@ _PROTOBUF: Final = "application/x-protobuf"
 class OtlpReceiver:
     """Receives spans of any OpenTelemetry exporter at `/v1/traces`.
 
-    Logs and metrics are accepted and discarded, so that exporters that share one endpoint do not report errors. The
-    receiver does not authenticate clients: listen on the loopback interface, or behind an authenticating proxy.
+    Logs and metrics are accepted and discarded, so that exporters that share one endpoint do not report errors.
 
     Args:
         buffer: Buffer for the spans.
@@ -33,7 +35,9 @@ class OtlpReceiver:
         port: Port. 0 selects a free port.
         redact: Function from text to text, applied to all text of a span before it is written. None keeps texts
             unchanged.
-        add_routes: Adds further routes to the server.
+        access: Who may send. None: everybody who can reach the address.
+        max_bytes: Largest message in bytes, compressed and uncompressed.
+        add_routes: Adds further routes to the server. `access` protects those below `/v1/`.
     """
 
     def __init__(
@@ -43,19 +47,26 @@ class OtlpReceiver:
         host: str = "127.0.0.1",
         port: int = 4318,
         redact: Redactor | None = redact_secrets,
+        access: Access | None = None,
+        max_bytes: int = DEFAULT_MAX_BYTES,
         add_routes: Callable[[web.Application], None] | None = None,
     ) -> None:
-        self._add_routes = add_routes
-        self._intake = SpanIntake(buffer, redact)
+        self._intake = SpanIntake(buffer, redact, max_bytes=max_bytes)
+        self._bodies = BodyReader(max_bytes)
+        self._access = access or Access()
         self._host = host
-        self._port = port
-        self._runner: web.AppRunner | None = None
+        app = web.Application(client_max_size=max_bytes, middlewares=[self._middleware()])
+        app.router.add_post("/v1/traces", self._traces)
+        app.router.add_post("/v1/logs", self._ignored)
+        app.router.add_post("/v1/metrics", self._ignored)
+        if add_routes is not None:
+            add_routes(app)
+        self._server = HttpServer(app, host=host, port=port, title="ragstone ingest")
 
     @property
     def url(self) -> str:
         """Base URL for exporters. Final after `start`."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}"
+        return self._server.url
 
     async def start(self) -> None:
         """Start to listen.
@@ -63,38 +74,46 @@ class OtlpReceiver:
         Raises:
             ConfigurationError: If the address is not available.
         """
-        app = web.Application(client_max_size=MAX_BYTES)
-        app.router.add_post("/v1/traces", self._traces)
-        app.router.add_post("/v1/logs", self._ignored)
-        app.router.add_post("/v1/metrics", self._ignored)
-        if self._add_routes is not None:
-            self._add_routes(app)
-        # `_decompress` decompresses bodies, because it limits their size.
-        self._runner = web.AppRunner(app, access_log=None, auto_decompress=False, handle_signals=False)
-        await self._runner.setup()
-        try:
-            site = web.TCPSite(self._runner, self._host, self._port)
-            await site.start()
-        except OSError as error:
-            await self.aclose()
-            raise ConfigurationError(
-                f"cannot listen on {self._host}:{self._port}: {error.strerror or error}. Set another --listen HOST:PORT."
-            ) from None
-        self._port = self._runner.addresses[0][1]
+        await self._server.start()
 
     async def aclose(self) -> None:
         """Finish open requests and stop listening. Can be called twice."""
-        runner, self._runner = self._runner, None
-        if runner is not None:
-            await runner.cleanup()
+        await self._server.aclose()
+
+    def _middleware(self) -> Any:
+        @web.middleware
+        async def check(
+            request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+        ) -> web.StreamResponse:
+            if request.path.startswith("/v1/"):
+                headers = request.headers
+                refusal = self._access.refusal(self._host, headers.get("Host", ""), headers.get("Authorization", ""))
+                if refusal is not None:
+                    return _last_response(401 if "token" in refusal else 403, refusal)
+            return await handler(request)
+
+        return check
 
     async def _traces(self, request: web.Request) -> web.Response:
         kind = request.content_type
+        encoding = request.headers.get("Content-Encoding", "identity")
         try:
-            body = _decompress(await request.read(), request.headers.get("Content-Encoding", "identity"))
-            rejected = await self._intake.take(body, kind)
+            with await self._bodies.read(request) as body:
+                rejected = await self._intake.take(
+                    lambda: decompress(body.content, encoding, self._intake.max_bytes), kind
+                )
         except web.HTTPRequestEntityTooLarge:
-            return _error_response(413, f"the body has more than {MAX_BYTES} bytes. Send smaller batches.")
+            reason = (
+                f"the body has more than {self._intake.max_bytes} bytes. Send smaller batches, or set --max-message."
+            )
+            self._intake.report_oversized(reason)
+            return _last_response(413, reason)
+        except OversizedMessageError as error:
+            return _error_response(413, str(error))
+        except BusyError:
+            return _last_response(503, "too many messages at once. Send it again.", {"Retry-After": _RETRY_AFTER_S})
+        except TimeoutError:
+            return _last_response(408, "the body did not arrive in time")
         except MissingExtraError as error:
             return _error_response(415, str(error))
         except DataError as error:
@@ -104,25 +123,8 @@ class OtlpReceiver:
         return _success_response(kind, rejected)
 
     async def _ignored(self, request: web.Request) -> web.Response:
-        await request.read()
+        # aiohttp discards the body after the response.
         return _success_response(request.content_type, [])
-
-
-def _decompress(body: bytes, encoding: str) -> bytes:
-    if encoding in ("identity", ""):
-        return body
-    if encoding not in ("gzip", "deflate"):
-        raise DataError(f"unknown content encoding {encoding[:40]!r}. Send gzip, or uncompressed data.")
-    decompressor = zlib.decompressobj(wbits=47)
-    try:
-        content = decompressor.decompress(body, MAX_BYTES + 1)
-    except zlib.error as error:
-        raise DataError(f"the body is not valid {encoding}: {error}") from None
-    if len(content) > MAX_BYTES:
-        raise web.HTTPRequestEntityTooLarge(max_size=MAX_BYTES, actual_size=len(content))
-    if not decompressor.eof:
-        raise DataError(f"the body's {encoding} data is incomplete")
-    return content
 
 
 def _success_response(kind: str, rejected: list[str]) -> web.Response:
@@ -138,3 +140,10 @@ def _error_response(status: int, message: str, headers: dict[str, str] | None = 
     return web.Response(
         status=status, text=json.dumps({"message": message}), content_type="application/json", headers=headers
     )
+
+
+def _last_response(status: int, message: str, headers: dict[str, str] | None = None) -> web.Response:
+    """Return a response that ends the connection, because the rest of the request was not read."""
+    response = _error_response(status, message, headers)
+    response.force_close()
+    return response

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import hmac
-import ipaddress
 import secrets
-import socket
-from collections.abc import Collection
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -15,7 +11,9 @@ from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["Guard", "allowed_hosts", "is_loopback"]
+from ragstone._util.addresses import is_equal, is_ip_address, name_in
+
+__all__ = ["Guard"]
 
 _HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -27,26 +25,7 @@ _HEADERS: Final = {
 }
 _POLICY: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 """Content security policy of responses that do not set their own."""
-_LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _READS: Final = frozenset({"GET", "HEAD"})
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address to listen on."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def allowed_hosts(host: str, others: Collection[str]) -> frozenset[str]:
-    """Return the names under which a browser may ask for the page, when the server listens on `host`."""
-    names = {host.lower(), *_LOOPBACK_NAMES, *(name.lower() for name in others)}
-    if not is_loopback(host):
-        names.add(socket.gethostname().lower())
-    return frozenset(names)
 
 
 class Guard:
@@ -94,7 +73,7 @@ class Guard:
     def _refusal(self, request: HTTPConnection, method: str) -> Response | None:
         """Return why a request is not answered, or None if it is."""
         host = request.headers.get("host", "")
-        name = _name_in(host)
+        name = name_in(host)
         if not self._is_allowed(name):
             text = f"This server does not answer requests for the host {name[:200]!r}. Allow it with: --allow-host NAME"
             return PlainTextResponse(text, 403)
@@ -110,9 +89,9 @@ class Guard:
             return None
         # Cookies do not belong to a port, so two servers of one machine need different names.
         cookie = f"ragstone_{''.join(c for c in host.rpartition(':')[2] if c.isdecimal()) or 80}"
-        if _equal(request.cookies.get(cookie, ""), self._session):
+        if is_equal(request.cookies.get(cookie, ""), self._session):
             return None
-        if _equal(request.query_params.get("token", ""), self._token):
+        if is_equal(request.query_params.get("token", ""), self._token):
             response = RedirectResponse(request.url.path, 303)
             response.set_cookie(cookie, self._session, httponly=True, samesite="strict", path="/")
             return response
@@ -120,22 +99,4 @@ class Guard:
         return PlainTextResponse(text, 401)
 
     def _is_allowed(self, name: str) -> bool:
-        if name.lower() in self._hosts:
-            return True
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return False
-        return self._any_address
-
-
-def _name_in(host: str) -> str:
-    """Return the name in a header `Host`, without the port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
-
-
-def _equal(given: str, known: str) -> bool:
-    """Compare in a time that does not depend on where two texts differ."""
-    return hmac.compare_digest(given.encode("utf-8", "replace"), known.encode("utf-8", "replace"))
+        return name.lower() in self._hosts or (self._any_address and is_ip_address(name))

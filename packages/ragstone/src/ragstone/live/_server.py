@@ -14,6 +14,7 @@ from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+from ragstone._util.addresses import allowed_hosts, is_loopback
 from ragstone.errors import ConfigurationError, MissingExtraError, StoreNotReadyError
 from ragstone.experiments import FollowedReport, TimeRange
 from ragstone.store import describe_store, is_database_url, settle_labels
@@ -59,7 +60,7 @@ def serve(
     try:
         import uvicorn
 
-        from ragstone.live._guard import Guard, allowed_hosts, is_loopback
+        from ragstone.live._guard import Guard
     except ImportError as error:
         raise MissingExtraError(
             feature="the live page", package=error.name or "starlette", extra="ragstone[view]"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ragstone.errors import ConfigurationError
+from ragstone._util.http_server import HttpServer
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -97,16 +97,16 @@ class HealthServer:
     """
 
     def __init__(self, routes: HealthRoutes, *, host: str, port: int) -> None:
-        self._routes = routes
-        self._host = host
-        self._port = port
-        self._runner: web.AppRunner | None = None
+        from aiohttp import web
+
+        app = web.Application(client_max_size=1024)
+        routes.add_to(app)
+        self._server = HttpServer(app, host=host, port=port, title="ragstone worker")
 
     @property
     def url(self) -> str:
         """Base URL. Final after `start`."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}"
+        return self._server.url
 
     async def start(self) -> None:
         """Start to listen.
@@ -114,26 +114,11 @@ class HealthServer:
         Raises:
             ConfigurationError: If the address is not available.
         """
-        from aiohttp import web
-
-        app = web.Application(client_max_size=1024)
-        self._routes.add_to(app)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, self._host, self._port).start()
-        except OSError as error:
-            await self.aclose()
-            raise ConfigurationError(
-                f"cannot listen on {self._host}:{self._port}: {error.strerror or error}. Set another --listen HOST:PORT."
-            ) from None
-        self._port = self._runner.addresses[0][1]
+        await self._server.start()
 
     async def aclose(self) -> None:
         """Stop listening. Can be called twice."""
-        runner, self._runner = self._runner, None
-        if runner is not None:
-            await runner.cleanup()
+        await self._server.aclose()
 
 
 def _response(body: dict[str, Any], *, is_good: bool) -> web.Response:

@@ -2,11 +2,13 @@
 
 from ragstone.replay.otlp._format import OtlpFormat, requests_of
 from ragstone.replay.otlp._requests import spans_of_request, traces_of
+from ragstone.replay.otlp._size import OversizedMessageError
 from ragstone.replay.otlp._span import OtelSpan, SpanEvent, hex_id
 
 __all__ = [
     "OtelSpan",
     "OtlpFormat",
+    "OversizedMessageError",
     "SpanEvent",
     "hex_id",
     "requests_of",

@@ -22,6 +22,7 @@ from ragstone.replay.otlp._mlflow import MLFLOW
 from ragstone.replay.otlp._openinference import OPENINFERENCE
 from ragstone.replay.otlp._protobuf import spans_of_bytes
 from ragstone.replay.otlp._pydantic_ai import PYDANTIC_AI
+from ragstone.replay.otlp._size import check_json_size, check_protobuf_size, first_spans
 from ragstone.replay.otlp._smolagents import SMOLAGENTS
 from ragstone.replay.otlp._span import OtelSpan
 from ragstone.replay.otlp._spring_ai import SPRING_AI
@@ -67,12 +68,15 @@ def spans_of_request(
 
     Raises:
         DataError: If the body is not an OTLP message, or has another type.
+        OversizedMessageError: If the message has too many objects or spans.
         MissingExtraError: If the package that reads protobuf is not installed.
     """
     kind = content_type.partition(";")[0].strip().lower()
     if kind in ("application/x-protobuf", "application/protobuf"):
+        check_protobuf_size(message)
         spans = spans_of_bytes(message)
     elif kind == "application/json":
+        check_json_size(message)
         value = parse_json(message)
         if not is_request(value) and value != {}:
             raise DataError("it is JSON, but not an OTLP message: `resourceSpans` is missing")
@@ -85,7 +89,7 @@ def spans_of_request(
         (span if redact is None else span.redacted(redact)).staged()
         if isinstance(span, OtelSpan)
         else RejectedRecord(place="the message", reason=span)
-        for span in spans
+        for span in first_spans(spans)
     ]
 
 

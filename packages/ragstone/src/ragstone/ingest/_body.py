@@ -1,0 +1,119 @@
+"""Bodies of requests, within a limit for each one and one for all together."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from typing import Final, Self
+
+from aiohttp import web
+
+from ragstone.errors import DataError
+
+__all__ = ["BodyReader", "BusyError", "decompress"]
+
+_DEADLINE_S: Final = 30.0
+_TOGETHER: Final = 4
+"""How many bodies of the largest size may be in memory at once."""
+
+
+class BusyError(Exception):
+    """Too many messages at once. The client shall send this one again."""
+
+
+class BodyReader:
+    """Reads bodies as they come, compressed or not.
+
+    Args:
+        max_bytes: Largest body.
+        deadline_s: Seconds in which a body must be complete.
+    """
+
+    def __init__(self, max_bytes: int, *, deadline_s: float = _DEADLINE_S) -> None:
+        self._max_bytes = max_bytes
+        self._free = _TOGETHER * max_bytes
+        self._deadline_s = deadline_s
+
+    async def read(self, request: web.Request) -> Body:
+        """Read a body. Use the result in a `with` block: its end makes room for other bodies.
+
+        Raises:
+            BusyError: If too many bodies are in memory.
+            HTTPRequestEntityTooLarge: If it is too large.
+            TimeoutError: If it is not complete in time.
+        """
+        if (request.content_length or 0) > self._max_bytes:
+            raise web.HTTPRequestEntityTooLarge(self._max_bytes, request.content_length or 0)
+        body = Body(self)
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                async for chunk in request.content.iter_any():
+                    body.extend(chunk, self._max_bytes)
+        except BaseException:
+            body.close()
+            raise
+        return body
+
+    def take(self, n_bytes: int) -> None:
+        """Reserve memory, or raise `BusyError`."""
+        if n_bytes > self._free:
+            raise BusyError
+        self._free -= n_bytes
+
+    def give_back(self, n_bytes: int) -> None:
+        """Free memory that was reserved."""
+        self._free += n_bytes
+
+
+class Body:
+    """A body in memory."""
+
+    def __init__(self, reader: BodyReader) -> None:
+        self._reader = reader
+        self._n_bytes = 0
+        self.content = bytearray()
+
+    def extend(self, chunk: bytes, max_bytes: int) -> None:
+        """Append bytes as they come."""
+        self._reader.take(len(chunk))
+        self._n_bytes += len(chunk)
+        if self._n_bytes > max_bytes:
+            raise web.HTTPRequestEntityTooLarge(max_bytes, self._n_bytes)
+        self.content += chunk
+
+    def close(self) -> None:
+        """Free the memory. Can be called twice."""
+        self._reader.give_back(self._n_bytes)
+        self._n_bytes = 0
+        self.content = bytearray()
+
+    def __enter__(self) -> Self:
+        """Return the body."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Free the memory."""
+        self.close()
+
+
+def decompress(body: bytes | bytearray, encoding: str, max_bytes: int) -> bytes:
+    """Decompress a body.
+
+    Raises:
+        DataError: If the encoding is unknown, or the body is damaged.
+        HTTPRequestEntityTooLarge: If it has more bytes when it is decompressed.
+    """
+    if encoding in ("identity", ""):
+        return bytes(body)
+    if encoding not in ("gzip", "deflate"):
+        raise DataError(f"unknown content encoding {encoding[:40]!r}. Send gzip, or uncompressed data.")
+    decompressor = zlib.decompressobj(wbits=47)
+    try:
+        content = decompressor.decompress(body, max_bytes + 1)
+    except zlib.error as error:
+        raise DataError(f"the body is not valid {encoding}: {error}") from None
+    if len(content) > max_bytes:
+        raise web.HTTPRequestEntityTooLarge(max_bytes, len(content))
+    if not decompressor.eof:
+        raise DataError(f"the body's {encoding} data is incomplete")
+    return content
