@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-from collections.abc import Awaitable, Callable, Iterator
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from aiohttp import web
 
 from ragstone.cli._output import ledger_lines
 from ragstone.errors import ConfigurationError, StoreError, StoreOwnedError
-from ragstone.ingest import OtlpReceiver, OtlpTraceSource, SharedSpanBuffer
+from ragstone.ingest import Access, OtlpReceiver, OtlpTraceSource, SharedSpanBuffer
+from ragstone.ingest._body import Body, BodyReader, BusyError
+from ragstone.replay.otlp import OversizedMessageError
 from ragstone.store import SqliteStore
 from ragstone.worker import StepErrors
 
@@ -94,11 +98,13 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
         yield opened
 
 
-def talk(stage: SharedSpanBuffer, ask: Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]) -> httpx.Response:
+def talk(
+    stage: SharedSpanBuffer, ask: Callable[[httpx.AsyncClient], Awaitable[httpx.Response]], **options: Any
+) -> httpx.Response:
     """Ask a receiver one thing."""
 
     async def session() -> httpx.Response:
-        receiver = OtlpReceiver(stage, port=0)
+        receiver = OtlpReceiver(stage, port=0, **options)
         await receiver.start()
         try:
             async with httpx.AsyncClient(base_url=receiver.url) as client:
@@ -256,6 +262,168 @@ def test_a_bomb_is_refused_before_it_goes_off(stage):
     bomb = gzip.compress(b" " * (65 * 2**20), compresslevel=1)
     answer = post(stage, bomb, Content_Encoding="gzip")
     assert (413, True) == (answer.status_code, "Send smaller batches" in answer.json()["message"])
+
+
+def test_a_body_that_is_larger_than_it_says_is_refused(stage, caplog):
+    """By its length, or when too much has come without one."""
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(9):
+            yield b" " * 2**20
+
+    headers = {"Content-Type": "application/json"}
+    told = post(stage, b" " * (9 * 2**20))
+    untold = talk(stage, lambda client: client.post("/v1/traces", content=chunks(), headers=headers))
+    assert [413, 413] == [told.status_code, untold.status_code]
+    assert "a message was refused, and its spans are lost: the message has more than 8388608 bytes" in caplog.text
+
+
+def test_a_small_message_does_not_wait_for_large_ones(stage, monkeypatch):
+    """Ten expensive messages of one client do not stop the others."""
+    release = threading.Event()
+    large = request(*rag(), span(9, text="x" * 300_000))
+
+    async def ask(client: httpx.AsyncClient) -> httpx.Response:
+        headers = {"Content-Type": "application/json"}
+        slow = [asyncio.create_task(client.post("/v1/traces", content=large, headers=headers)) for _ in range(3)]
+        await asyncio.sleep(0.2)
+        response = await client.post("/v1/traces", content=request(*rag("a" * 32)), headers=headers)
+        assert not any(task.done() for task in slow)
+        release.set()
+        assert [200] * 3 == [(await task).status_code for task in slow]
+        return response
+
+    add = stage.add
+
+    def wait(spans: list[Any]) -> int:
+        if len(spans) == 3:
+            assert release.wait(20)
+        return add(spans)
+
+    monkeypatch.setattr(stage, "add", wait)
+    assert 200 == talk(stage, ask).status_code
+    assert 2 == len(stage)
+
+
+def test_too_many_messages_at_once_are_sent_again(stage, monkeypatch):
+    """Exporters retry after 503, so nothing is lost."""
+    from ragstone.ingest import _intake
+
+    monkeypatch.setattr(_intake, "_PATIENCE_S", 0.05)
+    release = threading.Event()
+    large = request(span(9, text="x" * 300_000))
+
+    async def ask(client: httpx.AsyncClient) -> httpx.Response:
+        headers = {"Content-Type": "application/json"}
+        first = asyncio.create_task(client.post("/v1/traces", content=large, headers=headers))
+        await asyncio.sleep(0.2)
+        second = await client.post("/v1/traces", content=large, headers=headers)
+        release.set()
+        assert 200 == (await first).status_code
+        return second
+
+    add = stage.add
+
+    def wait(spans: list[Any]) -> int:
+        assert release.wait(20)
+        return add(spans)
+
+    monkeypatch.setattr(stage, "add", wait)
+    refused = talk(stage, ask)
+    assert (503, "5") == (refused.status_code, refused.headers["Retry-After"])
+
+
+def test_bodies_share_one_limit():
+    """Its rest is free again when a body is done, also after an error."""
+    reader = BodyReader(100)
+    bodies = [Body(reader) for _ in range(5)]
+    for body in bodies[:4]:
+        body.extend(b"x" * 100)
+    with pytest.raises(BusyError):
+        bodies[4].extend(b"x")
+    bodies[0].close()
+    bodies[0].close()
+    bodies[4].extend(b"x" * 100)
+    bodies[1].close()
+    with pytest.raises(OversizedMessageError):
+        bodies[4].extend(b"x")
+
+
+def test_a_slow_body_is_given_up(stage, monkeypatch):
+    """With a status that says so."""
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.sleep(0.5)
+        yield b"}"
+
+    monkeypatch.setattr(BodyReader.__init__, "__kwdefaults__", {"deadline_s": 0.1})
+    headers = {"Content-Type": "application/json"}
+    assert 408 == talk(stage, lambda client: client.post("/v1/traces", content=slow(), headers=headers)).status_code
+
+
+TOKEN = "0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("access", "headers", "status"),
+    [
+        (Access(), {}, 200),
+        (Access(), {"Host": "localhost:1"}, 200),
+        (Access(), {"Host": "evil.example"}, 403),
+        (Access(hosts=["proxy.example"]), {"Host": "Proxy.example:80"}, 200),
+        (Access(TOKEN), {}, 401),
+        (Access(TOKEN), {"Authorization": f"Bearer {TOKEN}"}, 200),
+        (Access(TOKEN), {"Authorization": f"bearer  {TOKEN}", "Host": "evil.example"}, 200),
+        (Access(TOKEN), {"Authorization": f"Bearer {TOKEN}x"}, 401),
+        (Access(TOKEN), {"Authorization": TOKEN}, 401),
+        (Access(TOKEN), {"Authorization": "Bearer é"}, 401),
+    ],
+)
+def test_who_may_send(stage, access, headers, status):
+    """The token decides; without one, only clients that ask for this machine."""
+
+    async def ask(client: httpx.AsyncClient) -> httpx.Response:
+        sent = [
+            (name, value.encode("latin-1")) for name, value in ({"Content-Type": "application/json"} | headers).items()
+        ]
+        return await client.post("/v1/traces", content=request(*rag()), headers=sent)
+
+    response = talk(stage, ask, access=access)
+    assert (status, int(status == 200)) == (response.status_code, len(stage))
+
+
+def test_health_needs_no_token(stage):
+    """Supervisors do not have it, and the routes do not show texts."""
+
+    async def alive(_: web.Request) -> web.Response:
+        return web.Response(text="alive")
+
+    def add(app: web.Application) -> None:
+        app.router.add_get("/healthz", alive)
+
+    response = talk(stage, lambda client: client.get("/healthz"), access=Access(TOKEN), add_routes=add)
+    assert (200, "alive") == (response.status_code, response.text)
+
+
+@pytest.mark.parametrize(
+    ("token", "words"),
+    [("short", "at least 16 characters, got 5"), ("é" * 20, "printable ASCII"), ("a b" * 20, "printable ASCII")],
+)
+def test_a_weak_token_is_refused(token, words):
+    """Before the receiver starts."""
+    with pytest.raises(ConfigurationError, match=words):
+        Access(token)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "10.0.0.5", "::", "example.org"])  # noqa: S104 - only checked
+def test_an_open_address_needs_a_token(host):
+    """The message names what to set."""
+    with pytest.raises(ConfigurationError, match=rf"reach --listen {host}, .*RAGSTONE_INGEST_TOKEN.*--no-token"):
+        Access().check_address(host, "--listen")
+    Access(TOKEN).check_address(host, "--listen")
+    for local in ("127.0.0.1", "localhost", "::1"):
+        Access().check_address(local, "--listen")
 
 
 def test_spans_that_cannot_be_read_are_told_and_the_others_kept(stage):

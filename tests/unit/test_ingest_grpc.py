@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from ragstone.errors import ConfigurationError, StoreError
-from ragstone.ingest import OtlpGrpcReceiver, OtlpTraceSource, SharedSpanBuffer
+from ragstone.ingest import Access, OtlpGrpcReceiver, OtlpTraceSource, SharedSpanBuffer
 from ragstone.store import SqliteStore
 from ragstone.worker import StepErrors
 
@@ -50,11 +50,11 @@ def spans(secret: str = ""):
     return memory.get_finished_spans()
 
 
-def with_receiver(buffer, use):
+def with_receiver(buffer, use, **options):
     """Call a blocking function with the endpoint of a receiver, while it runs."""
 
     async def session():
-        receiver = OtlpGrpcReceiver(buffer, port=0)
+        receiver = OtlpGrpcReceiver(buffer, port=0, **options)
         await receiver.start()
         try:
             return await asyncio.to_thread(use, receiver.url)
@@ -184,3 +184,37 @@ def test_a_port_that_is_taken(buffer):
             await first.aclose()
 
     asyncio.run(session())
+
+
+def test_messages_without_the_token_are_refused(buffer):
+    """Of spans and of logs; the exporter sends it as a header."""
+    token = "0123456789abcdef"
+
+    def use(url):
+        codes = []
+        with grpc.insecure_channel(url.removeprefix("http://")) as channel:
+            traces, logs = TraceServiceStub(channel), LogsServiceStub(channel)
+            for stub, message in ((traces, ExportTraceServiceRequest()), (logs, ExportLogsServiceRequest())):
+                for metadata in ((), (("authorization", "Bearer wrong"),), (("authorization", f"Bearer {token}"),)):
+                    try:
+                        stub.Export(message, timeout=100, metadata=metadata)
+                        codes.append(grpc.StatusCode.OK)
+                    except grpc.RpcError as error:
+                        codes.append(error.code())
+        return codes
+
+    refused = grpc.StatusCode.UNAUTHENTICATED
+    assert [refused, refused, grpc.StatusCode.OK] * 2 == with_receiver(buffer, use, access=Access(token))
+
+
+@pytest.mark.parametrize("size", [8 * 2**20 + 100, 300_000])
+def test_too_large_messages_are_refused(buffer, size):
+    """In bytes, or in objects; exporters do not send them again."""
+    message = b"\x0a\x00" * (size if size < 2**20 else size // 2)
+
+    def use(url):
+        with grpc.insecure_channel(url.removeprefix("http://")) as channel, pytest.raises(grpc.RpcError) as error:
+            channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")(message, timeout=100)
+        return error.value.code()
+
+    assert grpc.StatusCode.RESOURCE_EXHAUSTED == with_receiver(buffer, use)

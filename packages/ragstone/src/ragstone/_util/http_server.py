@@ -23,7 +23,13 @@ _HEAD_S: Final = 10.0
 """Seconds after its connection in which a client must send the first line and the headers of a request."""
 _IDLE_S: Final = 30.0
 """Seconds between a response and the headers of the client's next request."""
+_SHUTDOWN_S: Final = 5.0
+"""Seconds that open requests have when the server stops."""
 _MAX_CONNECTIONS: Final = 512
+_ACCEPTED_AT_ONCE: Final = 16
+"""Connections that asyncio accepts before the server can close one of them. It takes the argument `backlog` for this number."""
+_QUEUE: Final = 1024
+"""Connections that the operating system keeps until they are accepted."""
 _FREE_DESCRIPTORS: Final = 64
 """File descriptors that the process keeps for its store, its judge and its files."""
 
@@ -86,6 +92,7 @@ class HttpServer:
             auto_decompress=False,
             handle_signals=False,
             keepalive_timeout=_IDLE_S,
+            shutdown_timeout=_SHUTDOWN_S,
             logger=_ServerLog(self._log, self._title),
         )
         await self._runner.setup()
@@ -95,13 +102,18 @@ class HttpServer:
             return _Connection(self._connections, make_handler())
 
         try:
-            self._listener = await asyncio.get_running_loop().create_server(connect, self._host, self._port)
+            self._listener = await asyncio.get_running_loop().create_server(
+                connect, self._host, self._port, backlog=_ACCEPTED_AT_ONCE
+            )
         except OSError as error:
             await self.aclose()
             raise ConfigurationError(
                 f"cannot listen on {self._host}:{self._port}: {error.strerror or error}. Set another --listen HOST:PORT."
             ) from None
         self._port = self._listener.sockets[0].getsockname()[1]
+        for listening in self._listener.sockets:
+            with listening.dup() as same:
+                same.listen(_QUEUE)
 
     async def aclose(self) -> None:
         """Finish open requests and stop listening. Can be called twice."""

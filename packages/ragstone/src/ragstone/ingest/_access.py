@@ -40,7 +40,7 @@ class Access:
         """Check that clients of other machines need the token.
 
         Raises:
-            ConfigurationError: If other machines can reach the address, and there is no token.
+            ConfigurationError: If other machines can reach the address, and the token is missing.
         """
         if self._token is None and not is_loopback(host):
             raise ConfigurationError(

@@ -6,19 +6,29 @@ import asyncio
 import zlib
 from typing import Final, Self
 
+import aiohttp
 from aiohttp import web
 
 from ragstone.errors import DataError
+from ragstone.replay.otlp import OversizedMessageError
 
-__all__ = ["BodyReader", "BusyError", "decompress"]
+__all__ = ["BodyReader", "BusyError", "decompress", "too_large"]
 
 _DEADLINE_S: Final = 30.0
+_BROKEN: Final = (OSError, aiohttp.ClientError, web.RequestPayloadError)
 _TOGETHER: Final = 4
 """How many bodies of the largest size may be in memory at once."""
 
 
 class BusyError(Exception):
     """Too many messages at once. The client shall send this one again."""
+
+
+def too_large(max_bytes: int) -> OversizedMessageError:
+    """Return the error of a message that has too many bytes."""
+    return OversizedMessageError(
+        f"the message has more than {max_bytes} bytes. Send smaller batches, or set --max-message."
+    )
 
 
 class BodyReader:
@@ -30,7 +40,8 @@ class BodyReader:
     """
 
     def __init__(self, max_bytes: int, *, deadline_s: float = _DEADLINE_S) -> None:
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
+        """Largest body."""
         self._free = _TOGETHER * max_bytes
         self._deadline_s = deadline_s
 
@@ -39,18 +50,22 @@ class BodyReader:
 
         Raises:
             BusyError: If too many bodies are in memory.
-            HTTPRequestEntityTooLarge: If it is too large.
+            DataError: If it ends too early, or is not encoded correctly.
+            OversizedMessageError: If it is too large.
             TimeoutError: If it is not complete in time.
         """
-        if (request.content_length or 0) > self._max_bytes:
-            raise web.HTTPRequestEntityTooLarge(self._max_bytes, request.content_length or 0)
+        if (request.content_length or 0) > self.max_bytes:
+            raise too_large(self.max_bytes)
         body = Body(self)
         try:
             async with asyncio.timeout(self._deadline_s):
                 async for chunk in request.content.iter_any():
-                    body.extend(chunk, self._max_bytes)
-        except BaseException:
+                    body.extend(chunk)
+        except BaseException as error:
             body.close()
+            # The time limit is an `OSError` too.
+            if isinstance(error, _BROKEN) and not isinstance(error, TimeoutError):
+                raise DataError("the body is incomplete, or damaged") from error
             raise
         return body
 
@@ -73,12 +88,12 @@ class Body:
         self._n_bytes = 0
         self.content = bytearray()
 
-    def extend(self, chunk: bytes, max_bytes: int) -> None:
+    def extend(self, chunk: bytes) -> None:
         """Append bytes as they come."""
         self._reader.take(len(chunk))
         self._n_bytes += len(chunk)
-        if self._n_bytes > max_bytes:
-            raise web.HTTPRequestEntityTooLarge(max_bytes, self._n_bytes)
+        if self._n_bytes > self._reader.max_bytes:
+            raise too_large(self._reader.max_bytes)
         self.content += chunk
 
     def close(self) -> None:
@@ -96,15 +111,14 @@ class Body:
         self.close()
 
 
-def decompress(body: bytes | bytearray, encoding: str, max_bytes: int) -> bytes:
-    """Decompress a body.
+def decompress(body: bytes | bytearray, encoding: str, max_bytes: int) -> bytes | None:
+    """Decompress a body. Return None if it has more bytes then.
 
     Raises:
         DataError: If the encoding is unknown, or the body is damaged.
-        HTTPRequestEntityTooLarge: If it has more bytes when it is decompressed.
     """
     if encoding in ("identity", ""):
-        return bytes(body)
+        return bytes(body) if len(body) <= max_bytes else None
     if encoding not in ("gzip", "deflate"):
         raise DataError(f"unknown content encoding {encoding[:40]!r}. Send gzip, or uncompressed data.")
     decompressor = zlib.decompressobj(wbits=47)
@@ -113,7 +127,7 @@ def decompress(body: bytes | bytearray, encoding: str, max_bytes: int) -> bytes:
     except zlib.error as error:
         raise DataError(f"the body is not valid {encoding}: {error}") from None
     if len(content) > max_bytes:
-        raise web.HTTPRequestEntityTooLarge(max_bytes, len(content))
+        return None
     if not decompressor.eof:
         raise DataError(f"the body's {encoding} data is incomplete")
     return content

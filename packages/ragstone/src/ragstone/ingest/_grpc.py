@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from ragstone.capture import Redactor, redact_secrets
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError, StoreError
 from ragstone.ingest._access import Access
-from ragstone.ingest._body import BusyError
+from ragstone.ingest._body import BusyError, decompress
 from ragstone.ingest._intake import DEFAULT_MAX_BYTES, SpanIntake
 from ragstone.ingest._reply import trace_response
 from ragstone.ingest._span_buffer import SharedSpanBuffer
@@ -103,8 +104,9 @@ class OtlpGrpcReceiver:
         code = self._grpc.StatusCode
         await self._check_access(context)
         try:
-            rejected = await self._intake.take(lambda: message, _PROTOBUF)
+            rejected = await self._intake.take(partial(decompress, message, ""), _PROTOBUF)
         except OversizedMessageError as error:
+            self._intake.report_loss(error)
             await context.abort(code.RESOURCE_EXHAUSTED, str(error))
         except DataError as error:
             await context.abort(code.INVALID_ARGUMENT, str(error))

@@ -10,7 +10,7 @@ from typing import Final
 from ragstone._util.limited_log import LimitedLog
 from ragstone.capture import Redactor
 from ragstone.errors import StoreError
-from ragstone.ingest._body import BusyError
+from ragstone.ingest._body import BusyError, too_large
 from ragstone.ingest._span_buffer import SharedSpanBuffer
 from ragstone.replay import BufferedSpan
 from ragstone.replay.otlp import OversizedMessageError, spans_of_request
@@ -21,14 +21,17 @@ logger = logging.getLogger("ragstone")
 
 DEFAULT_MAX_BYTES: Final = 8 * 2**20
 """Largest message, compressed and uncompressed. Exporters send batches of 512 spans."""
-_PATIENCE_S: Final = 8.0
+_SMALL_BYTES: Final = 256 * 1024
+_SMALL_AT_ONCE: Final = 2
+_PATIENCE_S: Final = 6.0
 """Seconds that a message waits for its turn. Exporters wait for ten."""
 
 
 class SpanIntake:
     """Writes the spans of OTLP messages to a buffer, for receivers of any protocol.
 
-    It reads one message at a time, because the objects of a message take many times its bytes.
+    It reads one large message at a time, because the objects of a message take many times its bytes. Small messages do not
+    wait for large ones.
 
     Args:
         buffer: The buffer.
@@ -42,7 +45,8 @@ class SpanIntake:
     ) -> None:
         self._buffer = buffer
         self._redact = redact
-        self._turn = asyncio.Lock()
+        self._large = asyncio.Lock()
+        self._small = asyncio.Semaphore(_SMALL_AT_ONCE)
         self._log = LimitedLog(logger)
         self.max_bytes = max_bytes
         """Largest message."""
@@ -51,11 +55,12 @@ class SpanIntake:
         self.n_rejected = 0
         """Spans that could not be read."""
 
-    async def take(self, unpack: Callable[[], bytes], kind: str) -> list[str]:
+    async def take(self, unpack: Callable[[int], bytes | None], kind: str) -> list[str]:
         """Write the spans of a message to disk.
 
         Args:
-            unpack: Returns an `ExportTraceServiceRequest`, uncompressed. Called in a thread.
+            unpack: Returns an `ExportTraceServiceRequest`, uncompressed, or None if it has more bytes than the argument.
+                Called in a thread.
             kind: Its content type.
 
         Returns:
@@ -64,43 +69,56 @@ class SpanIntake:
         Raises:
             BusyError: If too many other messages wait.
             DataError: If it is not an OTLP message.
-            OversizedMessageError: If it has too many objects or spans.
+            OversizedMessageError: If it has too many bytes, objects or spans.
             MissingExtraError: If it is protobuf and the package for it is not installed.
             StoreError: If the disk does not accept the spans.
         """
+        rejected = await self._take_turn(self._small, unpack, kind, _SMALL_BYTES)
+        if rejected is None:
+            rejected = await self._take_turn(self._large, unpack, kind, self.max_bytes)
+        if rejected is None:
+            raise too_large(self.max_bytes)
+        return rejected
+
+    async def _take_turn(
+        self, turn: asyncio.Lock | asyncio.Semaphore, unpack: Callable[[int], bytes | None], kind: str, max_bytes: int
+    ) -> list[str] | None:
+        """Write the spans of a message when it is its turn. Return None if it has more bytes."""
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                await self._turn.acquire()
+                await turn.acquire()
         except TimeoutError:
             raise BusyError from None
         try:
             # Reading needs the processor and writing waits for the disk, so neither is done in the loop.
-            spans, rejected = await asyncio.to_thread(self._read, unpack, kind)
-        except OversizedMessageError as error:
-            self.report_oversized(str(error))
-            raise
-        finally:
-            self._turn.release()
-        try:
-            self.n_spans += await asyncio.to_thread(self._buffer.add, spans)
+            kept = await asyncio.to_thread(self._keep, unpack, kind, max_bytes)
         except StoreError as error:
             self._log.log(logging.ERROR, "disk", f"ragstone ingest: {error} (exporters retry)")
             raise
+        finally:
+            turn.release()
+        if kept is None:
+            return None
+        n_new, rejected = kept
+        self.n_spans += n_new
         self.n_rejected += len(rejected)
         return rejected
 
-    def report_oversized(self, reason: str) -> None:
-        """Log that a message was refused. Its exporter drops it."""
-        self._log.log(
-            logging.WARNING, "oversized", f"ragstone ingest: a message was refused, and its spans are lost: {reason}"
-        )
-
-    def _read(self, unpack: Callable[[], bytes], kind: str) -> tuple[list[BufferedSpan], list[str]]:
+    def _keep(self, unpack: Callable[[int], bytes | None], kind: str, max_bytes: int) -> tuple[int, list[str]] | None:
+        message = unpack(max_bytes)
+        if message is None:
+            return None
         spans: list[BufferedSpan] = []
         rejected: list[str] = []
-        for item in spans_of_request(unpack(), kind, redact=self._redact):
+        for item in spans_of_request(message, kind, redact=self._redact):
             if isinstance(item, BufferedSpan):
                 spans.append(item)
             else:
                 rejected.append(item.reason)
-        return spans, rejected
+        return self._buffer.add(spans), rejected
+
+    def report_loss(self, error: OversizedMessageError) -> None:
+        """Log that a message was refused, because its exporter does not send it again."""
+        self._log.log(
+            logging.WARNING, "oversized", f"ragstone ingest: a message was refused, and its spans are lost: {error}"
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 from aiohttp import web
@@ -99,17 +100,10 @@ class OtlpReceiver:
         encoding = request.headers.get("Content-Encoding", "identity")
         try:
             with await self._bodies.read(request) as body:
-                rejected = await self._intake.take(
-                    lambda: decompress(body.content, encoding, self._intake.max_bytes), kind
-                )
-        except web.HTTPRequestEntityTooLarge:
-            reason = (
-                f"the body has more than {self._intake.max_bytes} bytes. Send smaller batches, or set --max-message."
-            )
-            self._intake.report_oversized(reason)
-            return _last_response(413, reason)
+                rejected = await self._intake.take(partial(decompress, body.content, encoding), kind)
         except OversizedMessageError as error:
-            return _error_response(413, str(error))
+            self._intake.report_loss(error)
+            return _last_response(413, str(error))
         except BusyError:
             return _last_response(503, "too many messages at once. Send it again.", {"Retry-After": _RETRY_AFTER_S})
         except TimeoutError:

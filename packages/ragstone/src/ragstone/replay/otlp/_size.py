@@ -10,11 +10,13 @@ from ragstone.errors import DataError
 
 __all__ = ["MAX_OBJECTS", "MAX_SPANS", "OversizedMessageError", "check_json_size", "check_protobuf_size", "first_spans"]
 
-MAX_OBJECTS: Final = 400_000
-"""Objects of one message. A batch of 512 spans with 100 attributes each has about 100,000. One object takes up to 250 bytes."""
+MAX_OBJECTS: Final = 250_000
+"""Objects of one message. A batch of 512 spans with 100 attributes each has about 200,000. One object takes up to 250 bytes."""
+_MAX_COMMAS: Final = 1_000_000
+"""Commas of a JSON text, in its texts too. Only arrays of numbers have more of them within the largest message."""
 MAX_SPANS: Final = 50_000
 """Spans of one message. Exporters send 512."""
-_SMALL: Final = 2**20
+_SMALL: Final = 2**17
 """Bytes of protobuf that cannot hold too many objects: an empty one takes two bytes there, and about 100 in memory."""
 
 _ADVICE: Final = "Send smaller batches (OTEL_BSP_MAX_EXPORT_BATCH_SIZE)."
@@ -42,12 +44,12 @@ class OversizedMessageError(DataError):
 
 
 def check_json_size(message: bytes) -> None:
-    """Check the number of lists and objects of a JSON text, counted with those inside strings.
+    """Check the number of values of a JSON text. Brackets and commas inside strings count too.
 
     Raises:
         OversizedMessageError: If it has too many.
     """
-    if message.count(b"{") + message.count(b"[") > MAX_OBJECTS:
+    if message.count(b"{") + message.count(b"[") > MAX_OBJECTS or message.count(b",") > _MAX_COMMAS:
         _refuse()
 
 

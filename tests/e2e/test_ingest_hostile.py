@@ -1,0 +1,168 @@
+"""A receiver against clients that want to stop it: bombs, connections that send nothing, and other web sites."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import re
+import resource
+import socket
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from waiting import wait_until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+SPAN = {"traceId": "4bf92f3577b34da6a3ce929d0e0e4736", "spanId": "00f067aa0ba902b7", "name": "a span"}
+GOOD = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [SPAN]}]}]}).encode()
+JSON = "application/json"
+PROTOBUF = "application/x-protobuf"
+
+
+BELOW_THE_LIMITS = ("240,000 objects", "numbers", "text", "240,000 attributes")
+
+
+def field(number: int, body: bytes) -> bytes:
+    """A field of protobuf that holds bytes."""
+    length, encoded = len(body), bytearray()
+    while length > 127:
+        encoded.append(length & 127 | 128)
+        length >>= 7
+    return bytes([number << 3 | 2, *encoded, length]) + body
+
+
+def bombs() -> dict[str, tuple[bytes, str]]:
+    """Small bodies that would take gigabytes."""
+    texts = [{"key": "input.value", "value": {"stringValue": "mail a@b.example, card 4111 1111 1111 1111. " * 180_000}}]
+    long = {"resourceSpans": [{"scopeSpans": [{"spans": [SPAN | {"attributes": texts}]}]}]}
+    plain = {
+        "64 MiB of empty resources": (b'{"resourceSpans":[' + b"{}," * 22_000_000 + b"{}]}", JSON),
+        "empty resources within the limit": (b'{"resourceSpans":[' + b"{}," * 2_400_000 + b"{}]}", JSON),
+        "240,000 objects": (b'{"resourceSpans":[' + b'{"":0},' * 240_000 + b"{}]}", JSON),
+        "numbers": (b'{"resourceSpans":[' + b"1.5," * 990_000 + b"{}]}", JSON),
+        "text": (json.dumps(long).encode(), JSON),
+        "64 MiB of empty spans": (field(1, field(2, b"\x12\x00" * 32 * 2**20)), PROTOBUF),
+        "empty spans within the limit": (field(1, field(2, b"\x12\x00" * (4 * 2**20 - 20))), PROTOBUF),
+        "240,000 attributes": (field(1, field(2, field(2, b"\x4a\x00" * 240_000))), PROTOBUF),
+    }
+    return {name: (gzip.compress(body, 1), kind) for name, (body, kind) in plain.items()}
+
+
+class Receiver:
+    """A running `ragstone ingest`."""
+
+    def __init__(self, folder: Path, *options: str, files: int | None = None) -> None:
+        program = Path(sys.executable).with_name("ragstone")
+        command = [program, "ingest", folder / "s.db", "--judge", "lexical", "--listen", "127.0.0.1:0", *options]
+        self.log = folder / "log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                list(map(str, command)), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                preexec_fn=files and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))),  # noqa: PLW1509
+            )  # fmt: skip
+        pattern = re.compile(r"http://127\.0\.0\.1:(\d+)/v1/traces")
+        wait_until(lambda: pattern.search(self.log.read_text()) or self.process.poll() is not None)
+        found = pattern.search(self.log.read_text())
+        assert found, self.log.read_text()
+        self.port = int(found[1])
+
+    def post(self, body: bytes, kind: str = JSON, **headers: str) -> int:
+        """Send a body, and return the status."""
+        sent = {"Content-Type": kind} | {name.replace("_", "-"): value for name, value in headers.items()}
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/v1/traces", body, sent)
+        try:
+            with urllib.request.urlopen(request, timeout=120) as response:  # noqa: S310 - loopback
+                return response.status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    def peak_mib(self) -> int:
+        """The most memory that it has had."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) // 1024
+
+    def stop(self) -> int:
+        """Stop it as a service manager does."""
+        self.process.terminate()
+        return self.process.wait(60)
+
+
+@contextlib.contextmanager
+def receiver(folder: Path, *options: str, files: int | None = None):
+    """Run a receiver, and kill it at the end if it still runs."""
+    running = Receiver(folder, *options, files=files)
+    try:
+        yield running
+    finally:
+        running.process.kill()
+        running.process.wait()
+
+
+def test_bombs_take_little_memory_and_stop_nobody(tmp_path):
+    """Ten at once of each kind: refused or kept, while the message of another client is accepted."""
+    with receiver(tmp_path) as running:
+        for name, (body, kind) in bombs().items():
+            statuses: list[int] = []
+
+            def send(body: bytes = body, kind: str = kind, statuses: list[int] = statuses) -> None:
+                statuses.append(running.post(body, kind, Content_Encoding="gzip"))
+
+            threads = [threading.Thread(target=send) for _ in range(10)]
+            for thread in threads:
+                thread.start()
+            assert [200, 200, 200] == [running.post(GOOD) for _ in range(3)], name
+            for thread in threads:
+                thread.join(120)
+            assert len(statuses) == 10, name
+            assert set(statuses) <= {413, 503, 200 if name in BELOW_THE_LIMITS else 413}, name
+        peak = running.peak_mib()
+        assert 0 == running.stop()
+    assert peak <= 256
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize(
+    "start",
+    [b"P", b"POST /v1/traces HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 999\r\n\r\n{", b"nonsense\x00\xff\r\n\r\n"],
+    ids=["one byte", "a part of a body", "no HTTP"],
+)
+def test_silent_connections_stop_nobody(tmp_path, start):
+    """Far more of them than the process has file descriptors, again and again."""
+    with receiver(tmp_path, files=128) as running:
+        for _ in range(3):
+            silent = []
+            for _ in range(150):
+                client = socket.create_connection(("127.0.0.1", running.port), timeout=60)
+                with contextlib.suppress(OSError):
+                    client.sendall(start)
+                silent.append(client)
+            assert [200, 200] == [running.post(GOOD) for _ in range(2)]
+            for client in silent:
+                client.close()
+        assert 0 == running.stop()
+    log = (tmp_path / "log").read_text()
+    assert len(log.splitlines()) <= 5, log
+    assert "nonsense" not in log
+
+
+def test_an_open_address_is_refused_without_a_token(tmp_path):
+    """Before the store is made, with exit code 2; and the token of the environment is used."""
+    program = Path(sys.executable).with_name("ragstone")
+    command = [program, "ingest", tmp_path / "s.db", "--judge", "lexical", "--listen", "0.0.0.0:0"]
+    refused = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=120)
+    assert (2, []) == (refused.returncode, list(tmp_path.iterdir()))
+    assert "RAGSTONE_INGEST_TOKEN" in refused.stderr
+
+    with receiver(tmp_path, "--token", "0123456789abcdef") as running:
+        assert 401 == running.post(GOOD)
+        assert 200 == running.post(GOOD, Authorization="Bearer 0123456789abcdef")
+    with receiver(tmp_path) as running:
+        assert 403 == running.post(GOOD, Host="evil.example")
