@@ -69,7 +69,10 @@ def validate_metrics_command(
     systems: SystemsArgument,
     labels: Annotated[
         Path | None,
-        typer.Option("--labels", help="Human labels: rows with id and label (JSONL, JSON, CSV, Parquet)."),
+        typer.Option(
+            "--labels",
+            help="Human labels: rows with id and label (JSONL, JSON, CSV, Parquet). Default: those in a store.",
+        ),
     ] = None,
     label_column: LabelColumnOption = None,
     label_range: LabelRangeOption = None,

@@ -35,6 +35,8 @@ from ragstone.experiments._summary import format_table as format_table
 from ragstone.experiments._summary import summarize as summarize
 from ragstone.experiments._summary import summarize_store as summarize_store
 from ragstone.experiments._views.follow import FollowedReport as FollowedReport
+from ragstone.experiments._views.labeled import WRONG_BELOW as WRONG_BELOW
+from ragstone.experiments._views.labeled import takes_labels as takes_labels
 
 __all__ = [
     "Comparison",

@@ -20,9 +20,9 @@ from ragstone.views import (
     format_share,
 )
 
-__all__ = ["HumanLabels", "Labeled", "build_labels"]
+__all__ = ["WRONG_BELOW", "HumanLabels", "Labeled", "build_labels", "takes_labels"]
 
-_WRONG_BELOW: Final = 0.5
+WRONG_BELOW: Final = 0.5
 """Labels below this mean a wrong answer, as for the judged correctness."""
 _FEWEST: Final = 5
 """Fewest labels for a mean that they correct."""
@@ -78,7 +78,7 @@ def build_labels(human: HumanLabels, of: Labeled, rows: Sequence[MetricRow]) -> 
     metrics = []
     for row in rows:
         scores = of.scores.get(row.name, {})
-        if row.stage == "passages" or row.lower_is_better or not (math.isfinite(row.low) and math.isfinite(row.high)):
+        if not takes_labels(row.stage, row.low, row.high, lower_is_better=row.lower_is_better):
             continue
         result = _corrected(values, scores, drawn, of)
         if result is not None and row.estimate is not None:
@@ -103,6 +103,11 @@ def build_labels(human: HumanLabels, of: Labeled, rows: Sequence[MetricRow]) -> 
     )
 
 
+def takes_labels(stage: str, low: float, high: float, *, lower_is_better: bool) -> bool:
+    """Whether a metric rates answers on a scale with two ends, so that its scores can be compared with labels of answers."""
+    return stage != "passages" and not lower_is_better and math.isfinite(low) and math.isfinite(high)
+
+
 def _corrected(
     values: Mapping[str, float], scores: Mapping[str, float], drawn: Mapping[str, float], of: Labeled
 ) -> PredictionPoweredMean | None:
@@ -125,7 +130,7 @@ def _agreement(values: Mapping[str, float], drawn: Mapping[str, float], of: Labe
     both = [each for each in values if each in of.wrong]
     if not both:
         return []
-    same = sum((values[each] < _WRONG_BELOW) == of.wrong[each] for each in both)
+    same = sum((values[each] < WRONG_BELOW) == of.wrong[each] for each in both)
     numbers: dict[str, float] = {"n_same": same, "n": len(both)}
     text = f"Metrics and people agree on {same:,} of {count(len(both), 'labeled answer')}"
     ids = [each for each in both if each in drawn]
@@ -133,7 +138,7 @@ def _agreement(values: Mapping[str, float], drawn: Mapping[str, float], of: Labe
     if len(ids) >= _FEWEST:
         found = drawn_kappa(
             [of.wrong[each] for each in ids],
-            [values[each] < _WRONG_BELOW for each in ids],
+            [values[each] < WRONG_BELOW for each in ids],
             [drawn[each] * of.probabilities.get(each, 1.0) for each in ids],
             clusters=None if of.clusters is None else of.clusters(ids),
         )
@@ -147,7 +152,7 @@ def _agreement(values: Mapping[str, float], drawn: Mapping[str, float], of: Labe
 def _share(values: Mapping[str, float], drawn: Mapping[str, float], of: Labeled) -> list[Statement]:
     """State the share of wrong answers according to people, with the help of the metrics."""
     result = _corrected(
-        {each: float(value < _WRONG_BELOW) for each, value in values.items()},
+        {each: float(value < WRONG_BELOW) for each, value in values.items()},
         {each: float(is_wrong) for each, is_wrong in of.wrong.items()},
         drawn,
         of,

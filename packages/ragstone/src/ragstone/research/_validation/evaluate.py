@@ -11,12 +11,12 @@ from ragstone.errors import ConfigurationError
 from ragstone.experiments import AUTO_CLUSTER, OutcomeSource, SystemOutcomes, choose_clusters, cluster_notes
 from ragstone.judges import BASELINE_NOTE
 from ragstone.research._validation.describe import correlations, distributions, powers
-from ragstone.research._validation.labels import LabelOptions, agreements, read_labels
+from ragstone.research._validation.labels import Label, LabelOptions, agreements, read_labels, read_stored_labels
 from ragstone.research._validation.passing import pass_rates
 from ragstone.research._validation.ranking import rankings
 from ragstone.research._validation.repeats import flips, read_repeats
 from ragstone.research._validation.report import MetricValidation
-from ragstone.research._validation.sources import is_unevenly_sampled, metrics_of, read_systems
+from ragstone.research._validation.sources import is_unevenly_sampled, metrics_of, read_systems, stores_of
 from ragstone.research._validation.weights import fit_composite
 
 __all__ = ["validate_metrics"]
@@ -48,7 +48,7 @@ def validate_metrics(
 
     Args:
         systems: Experiments, files of outcomes (`evaluate --output`), stores, or a mapping of names to those.
-        labels: Human labels: rows with an `id` and labels, in columns named like metrics, as `metric` and `label`, or one
+        labels: Human labels. None: those that the stores among `systems` contain. Otherwise rows with an `id` and labels, in columns named like metrics, as `metric` and `label`, or one
             `label` for all metrics. With several raters or systems, also `rater` and `system`. The labeled samples should be
             a random sample, as the prediction-powered mean assumes.
         label_column: Name of the label column, if it is not detected.
@@ -106,14 +106,21 @@ def validate_metrics(
     ids = list(dict.fromkeys(id_ for system in read for id_ in sorted(system.sample_ids)))
     clusters = choose_clusters(cluster, merged, ids)
     scores = {metric: {id_: v for system in read for id_, v in system.values(metric).items()} for metric in chosen}
+    draws: dict[str, Mapping[str, float]] = {}
+    human_labels = None
+    if labels is not None:
+        human_labels = read_labels(labels, metrics=chosen, column=label_column)
+    else:
+        human_labels, draws = _stored_labels(systems, read)
     options = LabelOptions(
         label_range=label_range,
         threshold=threshold,
         n_resamples=n_resamples,
         confidence_level=confidence_level,
         seed=seed,
+        draws=draws,
+        clusters=None if clusters is None else clusters.of,
     )
-    human_labels = None if labels is None else read_labels(labels, metrics=chosen, column=label_column)
     weights = None
     if fit_weights is not None:
         weights = fit_composite(
@@ -165,12 +172,31 @@ def validate_metrics(
             )
         ),
         notes=(
-            *_notes(read, chosen, has_clusters=clusters is not None, has_ratings=labels is not None or bool(repeats)),
+            *_notes(
+                read, chosen, has_clusters=clusters is not None, has_ratings=human_labels is not None or bool(repeats)
+            ),
             *cluster_notes(cluster, clusters, merged, ids, scores),
         ),
         confidence_level=confidence_level,
         seed=seed,
     )
+
+
+def _stored_labels(
+    sources: Sequence[OutcomeSource | Mapping[str, OutcomeSource]], systems: Sequence[SystemOutcomes]
+) -> tuple[list[Label] | None, dict[str, Mapping[str, float]]]:
+    """Return the labels that the stores contain of their requests, and draw probabilities by system. None without labels."""
+    found: list[Label] = []
+    draws: dict[str, Mapping[str, float]] = {}
+    ids = {system.name: system.sample_ids for system in systems}
+    for name, store in stores_of(sources, systems).items():
+        labels, drawn = read_stored_labels(name, store)
+        # A source may be a period of its store.
+        own = [label for label in labels if label.sample_id in ids[name]]
+        if own:
+            found += own
+            draws[name] = drawn
+    return (found or None), draws
 
 
 def _notes(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from ragstone.data import RejectedRow, SampleSource, build_rows_error, iter_rows
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments import SystemOutcomes
-from ragstone.research._validation.sources import is_unevenly_sampled, scores_of
+from ragstone.experiments import WRONG_BELOW, SystemOutcomes, takes_labels
+from ragstone.research._validation.sources import is_unevenly_sampled, probabilities_of, scores_of
 from ragstone.schema import FIELD_ALIASES
 from ragstone.stats import (
     Agreement,
@@ -20,8 +21,11 @@ from ragstone.stats import (
     bootstrap_spearman,
     cohen_kappa,
     compare_groups,
+    drawn_kappa,
+    drawn_prediction_powered_mean,
     fisher_interval,
     fleiss_kappa,
+    hajek_mean,
     kendall,
     krippendorff_alpha,
     mean_interval,
@@ -29,8 +33,17 @@ from ragstone.stats import (
     percent_agreement,
     prediction_powered_mean,
 )
+from ragstone.store import open_store
 
-__all__ = ["Label", "LabelAgreement", "LabelOptions", "agreements", "estimate_difference", "read_labels"]
+__all__ = [
+    "Label",
+    "LabelAgreement",
+    "LabelOptions",
+    "agreements",
+    "estimate_difference",
+    "read_labels",
+    "read_stored_labels",
+]
 
 _LARGEST: Final = 1e100
 """Maximum absolute label: squares and sums of larger values overflow."""
@@ -88,6 +101,29 @@ def read_labels(source: SampleSource, *, metrics: Sequence[str], column: str | N
             f"the data does not contain labels ({n_rows} rows, and empty or NaN labels are skipped). Label at least one row"
         )
     return labels
+
+
+def read_stored_labels(system: str, store: str | os.PathLike[str]) -> tuple[list[Label], dict[str, float]]:
+    """Read the labels of a store, and the probabilities with which its labeled requests were drawn.
+
+    Args:
+        system: Name of the system whose requests the store contains.
+        store: Path of a store, or URL of a database.
+
+    Returns:
+        The labels, from 0 (wrong) to 1 (correct), and the probability of each drawn request by its id.
+
+    Raises:
+        StoreError: If the store cannot be read.
+    """
+    with open_store(store, mode="read") as opened:
+        labels = [
+            Label(sample_id=each.trace_id, value=each.value, metric=None, system=system, rater=each.author)
+            for each in opened.labels()
+            if each.value is not None
+        ]
+        drawn = opened.drawn_requests() if labels else ()
+    return labels, {each.trace_id: each.probability for each in drawn if each.position is not None}
 
 
 def _labels(row: object, position: int, metrics: Sequence[str], column: str | None) -> Iterable[Label]:
@@ -174,6 +210,11 @@ class LabelOptions:
     n_resamples: int = 2000
     confidence_level: float = 0.95
     seed: int = 0
+    draws: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Probabilities with which requests were drawn to be labeled, by system and id. Empty for labels of a file, which are a
+    random sample."""
+    clusters: Callable[[Iterable[str]], Sequence[str | None]] | None = None
+    """Returns the clusters of samples. Used with `draws`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +284,7 @@ def agreements(
     for metric in metrics:
         of_metric = [label for label in labels if label.metric in (None, metric)]
         for system in systems:
-            if metric not in system.outcomes:
+            if metric not in system.outcomes or (system.name in options.draws and not _rates_answers(system, metric)):
                 continue
             own = [label for label in of_metric if label.system in (None, system.name)]
             if own:
@@ -271,7 +312,13 @@ def _one(
     exact, cohen, alpha = _agree(people, judge, scale, options)
     among_people, fleiss = _agreement_among_people([list(by.values()) for by in ratings.values()], scale, options)
     human_mean: PredictionPoweredMean | None = None
-    if is_unevenly_sampled(system, scores):
+    draws = options.draws.get(system.name)
+    if draws is not None:
+        exact, cohen, human_mean, notes = _agree_drawn(
+            system, metric, dict(zip(ids, people, strict=True)), draws, options
+        )
+        scale = replace(scale, categories=scale.scores)
+    elif is_unevenly_sampled(system, scores):
         notes = [
             "no prediction-powered mean: it is not weighted, but these requests were sampled with different probabilities"
         ]
@@ -310,6 +357,69 @@ def _one(
         human_mean=human_mean,
         notes=tuple(notes),
     )
+
+
+def _rates_answers(system: SystemOutcomes, metric: str) -> bool:
+    card = system.cards.get(metric)
+    low, high = system.range_of(metric)
+    if card is None:
+        return math.isfinite(high - low)
+    return takes_labels(card.stage, low, high, lower_is_better=card.direction == "lower")
+
+
+def _agree_drawn(
+    system: SystemOutcomes, metric: str, people: Mapping[str, float], draws: Mapping[str, float], options: LabelOptions
+) -> tuple[Estimate | None, Agreement | None, PredictionPoweredMean | None, list[str]]:
+    """Compare a metric with labels of requests that were drawn with different probabilities, for all requests.
+
+    Args:
+        system: The system.
+        metric: The metric.
+        people: Mean label of each labeled request, as a score.
+        draws: Probabilities of the drawn requests.
+        options: The options.
+
+    Returns:
+        The share of requests on which both agree about "wrong", the kappa of this, the estimated mean label, and notes.
+    """
+    scores = scores_of(system, metric)
+    low, high = system.range_of(metric)
+    ids = [id_ for id_ in people if id_ in draws]
+    notes = ["labels of drawn requests: agreement is about wrong answers, and weighted as they were drawn"]
+    if others := len(people) - len(ids):
+        notes.append(
+            f"{others} labels of requests that were not drawn count in the correlations and in alpha only, because nothing is "
+            "known about how they were chosen"
+        )
+    if len(ids) < 2:
+        return None, None, None, [*notes, f"{len(ids)} labels of drawn requests: at least two are needed"]
+    middle = low + WRONG_BELOW * (high - low)
+    limit = middle if options.threshold is None else options.threshold
+    sampled = probabilities_of(system, ids) or [1.0] * len(ids)
+    kept = [draws[id_] * sampled[n] for n, id_ in enumerate(ids)]
+    by_judge, by_people = [scores[id_] < limit for id_ in ids], [people[id_] < middle for id_ in ids]
+    clusters = None if options.clusters is None else options.clusters(ids)
+    level = options.confidence_level
+    exact = hajek_mean(
+        [float(one == other) for one, other in zip(by_judge, by_people, strict=True)],
+        kept,
+        clusters=clusters,
+        confidence_level=level,
+    )
+    kappa = drawn_kappa(by_judge, by_people, kept, clusters=clusters, confidence_level=level)
+    mean = drawn_prediction_powered_mean(
+        [people.get(id_) if id_ in draws else None for id_ in scores],
+        list(scores.values()),
+        [draws.get(id_, 1.0) for id_ in scores],
+        probabilities=probabilities_of(system, scores),
+        clusters=None if options.clusters is None else options.clusters(scores),
+        low=low,
+        high=high,
+        confidence_level=level,
+    )
+    if len(ids) < _FEW_LABELS:
+        notes.append(f"with {len(ids)} labels (fewer than {_FEW_LABELS}) the intervals are only a rough guide")
+    return exact, kappa, mean, notes
 
 
 def _correlation(r: float | None, n: int, kind: CorrelationKind, options: LabelOptions) -> Estimate | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments import OutcomeSource, SystemOutcomes, read_outcomes
+from ragstone.experiments import OutcomeSource, SystemOutcomes, read_outcomes, store_of
 
-__all__ = ["is_unevenly_sampled", "metrics_of", "probabilities_of", "read_systems", "scores_of"]
+__all__ = ["is_unevenly_sampled", "metrics_of", "probabilities_of", "read_systems", "scores_of", "stores_of"]
 
 _SAME: Final = 1e-9
 """Tolerance for scores that exceed the metric's range by rounding."""
@@ -43,6 +44,15 @@ def read_systems(
     if not systems:
         raise ConfigurationError("no system given. Give at least one experiment, file of outcomes or store.")
     return tuple(systems)
+
+
+def stores_of(
+    sources: Sequence[OutcomeSource | Mapping[str, OutcomeSource]], systems: Sequence[SystemOutcomes]
+) -> dict[str, str | os.PathLike[str]]:
+    """Return the stores among the sources, by the names of their systems."""
+    flat = [one for source in sources for one in (source.values() if isinstance(source, Mapping) else [source])]
+    found = {system.name: store_of(source) for source, system in zip(flat, systems, strict=True)}
+    return {name: store for name, store in found.items() if store is not None}
 
 
 def metrics_of(systems: Iterable[SystemOutcomes], selected: Sequence[str] | None) -> tuple[str, ...]:
