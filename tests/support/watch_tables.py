@@ -20,6 +20,7 @@ class MemoryTables(WatchTables):
         self.queue, self.stored, self.rows, self.kept, self.spent = [], [], {}, {}, None
         self.pending = set()
         self.events = []
+        self.ended = []
 
     def copy(self):
         return copy.deepcopy(self)
@@ -27,7 +28,7 @@ class MemoryTables(WatchTables):
     def put(self, *outcomes):
         """Queue outcomes, as `complete` does."""
         start = max((o.seq for o in self.queue), default=0)
-        fields = ("key", "trace_id", "session", "requested_at", "value", "probability", "labels")
+        fields = ("key", "trace_id", "session", "requested_at", "value", "probability", "labels", "is_backfilled")
         self.queue += [
             WatchedOutcome(**{name: getattr(o, name) for name in fields}, seq=start + 1 + i)
             for i, o in enumerate(outcomes)
@@ -43,6 +44,12 @@ class MemoryTables(WatchTables):
             if (max(at) + gap_s <= now or min(at) + max_s <= now) and name[1] not in self.pending
         }
         return [o for o in self.queue if (o.key.app, o.session) in closed]
+
+    def ended_backfills(self):
+        return list(self.ended)
+
+    def mark_learned(self, backfill):
+        self.ended = [each for each in self.ended if each.id != backfill]
 
     def remove_outcomes(self, seqs):
         gone = set(seqs)

@@ -33,6 +33,7 @@ __all__ = [
     "parse_named_file",
     "parse_names",
     "parse_retriever_tools",
+    "parse_time",
     "parse_time_range",
     "read_sources",
 ]
@@ -124,9 +125,12 @@ def parse_time_range(text: str) -> TimeRange | str:
     return period
 
 
-def _time_in(text: str) -> float | None:
-    if not text:
-        return None
+def parse_time(text: str) -> float:
+    """Return an ISO date in UTC, or a time before now such as -7d, in Unix seconds.
+
+    Raises:
+        ConfigurationError: If it is neither.
+    """
     if match := re.fullmatch(r"-(\d+(?:\.\d+)?)([dhm])", text):
         return time.time() - float(match[1]) * {"d": 86400, "h": 3600, "m": 60}[match[2]]
     try:
@@ -137,6 +141,10 @@ def _time_in(text: str) -> float | None:
             "(-7d, -12h, -30m)."
         ) from None
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+
+
+def _time_in(text: str) -> float | None:
+    return parse_time(text) if text else None
 
 
 def parse_address(text: str, option: str) -> tuple[str, int]:

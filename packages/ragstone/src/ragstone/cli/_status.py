@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ragstone.cli._backfill import backfill_lines
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import ledger_lines, print_json, print_text
 from ragstone.cli._watch import watch_lines
@@ -43,7 +44,7 @@ def status_command(
     if any(s.n_scored + s.n_failed + s.n_not_applicable for s in scores):
         print_text(format_table(scores, titles={name: card.title for name, card in cards.items()}) + "\n")
     print_text("\n".join(ledger_lines(ledger)))
-    for line in watch_lines(store):
+    for line in [*watch_lines(store), *backfill_lines(store)]:
         print_text(line)
     if message := pending_message(store, ledger):
         print_text(message)

@@ -1,4 +1,4 @@
-"""`ragstone store`: remove the texts of old requests from a store."""
+"""`ragstone store`: score old requests of a store with new metrics, and remove their texts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ragstone.cli._backfill import backfill_command
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text
 from ragstone.errors import ConfigurationError, StoreOwnedError
@@ -16,12 +17,12 @@ from ragstone.worker import parse_age
 
 __all__ = ["store_app"]
 
-store_app = typer.Typer(help="Look after a store: remove the texts of old requests.", no_args_is_help=True)
+store_app = typer.Typer(
+    help="Look after a store: score old requests with new metrics, remove their texts.", no_args_is_help=True
+)
 
 
-@store_app.callback()
-def _store() -> None:
-    """Keep `prune` a command of a group, although it is the only one."""
+store_app.command("backfill")(backfill_command)
 
 
 @store_app.command()

@@ -166,6 +166,8 @@ class Delivery:
     requested_at: float | None = None
     """Start of the request, Unix seconds."""
     inclusion_probability: float = 1.0
+    is_backfilled: bool = False
+    """Whether a backfill computed it, long after the request."""
     attempts: int = 0
     """Number of previous delivery attempts."""
     since: float | None = None

@@ -114,9 +114,11 @@ class PrometheusSink:
         self.count(batch)
 
     def count(self, batch: Iterable[Delivery]) -> None:
-        """Count the new outcomes of `batch`, without opening the port."""
+        """Count the new outcomes of `batch`, except backfilled ones, without opening the port."""
         for delivery in batch:
-            self._page.families.count(delivery)
+            # Its request is of another time than the scrape.
+            if not delivery.is_backfilled:
+                self._page.families.count(delivery)
 
     def update_status(self, ledger: Ledger) -> None:
         """Expose the current ledger."""

@@ -6,6 +6,7 @@ from ragstone.store._factory import open_for_labels as open_for_labels
 from ragstone.store._factory import open_store as open_store
 from ragstone.store._factory import resolve_store as resolve_store
 from ragstone.store._factory import settle_labels as settle_labels
+from ragstone.store._protocol import BackfillCounts as BackfillCounts
 from ragstone.store._protocol import DeliveryKind as DeliveryKind
 from ragstone.store._protocol import DrawnRequest as DrawnRequest
 from ragstone.store._protocol import PlannedMetric as PlannedMetric
@@ -15,6 +16,7 @@ from ragstone.store._protocol import StoredAnswer as StoredAnswer
 from ragstone.store._protocol import StoredLabel as StoredLabel
 from ragstone.store._protocol import StorePosition as StorePosition
 from ragstone.store._protocol import TraceReport as TraceReport
+from ragstone.store._protocol import UnscoredTrace as UnscoredTrace
 from ragstone.store._watched import AlarmRow as AlarmRow
 from ragstone.store._watched import StreamKey as StreamKey
 from ragstone.store._watched import StreamKind as StreamKind

@@ -40,7 +40,7 @@ class SqlDeliveries(SqlStore):
         with self._database.read() as db:
             rows = db.execute(
                 f"""
-                SELECT b.body, t.otel_sampled, {", ".join(_COLUMNS.values())}
+                SELECT b.body, t.otel_sampled, o.backfilled, {", ".join(_COLUMNS.values())}
                 FROM outbox AS x
                 JOIN outcomes AS o ON o.outcome_id = x.item_id
                 JOIN outcome_bodies AS b ON b.seq = o.seq
@@ -54,9 +54,10 @@ class SqlDeliveries(SqlStore):
                 Delivery(
                     outcome=to_outcome(body),
                     otel_sampled=None if otel_sampled is None else bool(otel_sampled),
+                    is_backfilled=backfilled is not None,
                     **dict(zip(_COLUMNS, columns, strict=True)),
                 )
-                for body, otel_sampled, *columns in rows
+                for body, otel_sampled, backfilled, *columns in rows
             ]
 
     @override

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, Literal
@@ -26,7 +26,17 @@ from ragstone.store._protocol import (
 from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore, to_body, to_outcome, to_trace
 from ragstone.store._watch import queue_outcomes
 
-__all__ = ["IGNORED", "SqlOutcomes", "complete_trace", "evidence_counters", "read_counter", "read_plan", "write_plan"]
+__all__ = [
+    "IGNORED",
+    "SqlOutcomes",
+    "complete_trace",
+    "evidence_counters",
+    "insert_outcomes",
+    "read_counter",
+    "read_plan",
+    "watched_rows",
+    "write_plan",
+]
 
 
 IGNORED: Final = "ignored:"
@@ -196,11 +206,11 @@ class SqlOutcomes(SqlStore):
             state, started_at, received_at, probability, attempts, lease_owner, lease_until, removed_at, body = row
             bodies = db.execute(
                 """
-                SELECT b.body FROM outcomes AS o JOIN outcome_bodies AS b USING (seq)
+                SELECT b.body, o.metric, o.backfilled FROM outcomes AS o JOIN outcome_bodies AS b USING (seq)
                 WHERE o.sample_id = ? ORDER BY o.seq
                 """,
                 (trace_id,),
-            )
+            ).fetchall()
             report = TraceReport(
                 trace_id=trace_id,
                 state=state,
@@ -213,7 +223,8 @@ class SqlOutcomes(SqlStore):
                 attempts=attempts,
                 lease_owner=lease_owner,
                 lease_until=lease_until if lease_owner is not None else None,
-                outcomes=tuple(to_outcome(text) for (text,) in bodies),
+                outcomes=tuple(to_outcome(text) for text, _, _ in bodies),
+                backfilled=tuple(metric for _, metric, share in bodies if share is not None),
                 outbox=tuple(deliveries(db, trace_id=trace_id)),
             )
             reasons = _reasons(report, read_plan(db), max_attempts=self._max_attempts, now=self._clock())
@@ -290,8 +301,8 @@ def complete_trace(
         outcome_id = outcome.id
         if outcome_id not in known:
             new.setdefault(outcome_id, outcome)
-    _insert(db, new, now=now)
-    queue_outcomes(db, trace_id, [row for outcome in new.values() if (row := _watched(outcome)) is not None])
+    insert_outcomes(db, new, now=now)
+    queue_outcomes(db, trace_id, watched_rows(new.values()))
     state = _state(db, trace_id)
     ends = state != "pending" or owner is None or owner == lease_owner
     # Outcomes of a former plan also make a trace partial. The ledger then only reads one row more.
@@ -304,22 +315,36 @@ def complete_trace(
     return True
 
 
-def _watched(outcome: Score | NotApplicable | Failure) -> tuple[str, str, str, float | None] | None:
-    """Return what a stream needs to know about an outcome, or None if it is neither a score nor a failure to compute one."""
-    if isinstance(outcome, NotApplicable) or (isinstance(outcome, Failure) and outcome.kind == "budget"):
-        return None
-    return *outcome.key[1:], outcome.value if isinstance(outcome, Score) else None
+def watched_rows(
+    outcomes: Iterable[Score | NotApplicable | Failure],
+) -> list[tuple[str, str, str, float | None]]:
+    """Return what streams need to know about outcomes that are a score or a failure to compute one."""
+    return [
+        (*outcome.key[1:], outcome.value if isinstance(outcome, Score) else None)
+        for outcome in outcomes
+        if not (isinstance(outcome, NotApplicable) or (isinstance(outcome, Failure) and outcome.kind == "budget"))
+    ]
 
 
-def _insert(db: Sql, new: Mapping[str, Score | NotApplicable | Failure], *, now: float) -> None:
+def insert_outcomes(
+    db: Sql, new: Mapping[str, Score | NotApplicable | Failure], *, now: float, backfilled: float | None = None
+) -> None:
+    """Insert outcomes that are not stored, with their deliveries.
+
+    Args:
+        db: The transaction.
+        new: The outcomes by id.
+        now: Unix seconds.
+        backfilled: Share of the requests that a backfill scores. None if they were scored when they arrived.
+    """
     # All rows of a table together, so that a database on the network needs one round trip per table, not per row.
     db.executemany(
         """
-        INSERT INTO outcomes (outcome_id, sample_id, metric, metric_version, judge_hash, kind, value, stored_at)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+        INSERT INTO outcomes (outcome_id, sample_id, metric, metric_version, judge_hash, kind, value, stored_at, backfilled)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
         """,
         [
-            (key, *outcome.key, outcome.outcome, outcome.value if isinstance(outcome, Score) else None, now)
+            (key, *outcome.key, outcome.outcome, outcome.value if isinstance(outcome, Score) else None, now, backfilled)
             for key, outcome in new.items()
         ],
     )
@@ -481,6 +506,8 @@ def _reasons(report: TraceReport, plan: Sequence[PlannedMetric], *, max_attempts
     if report.text_removed_at is not None:
         yield f"Its text was removed by retention on {datetime.fromtimestamp(report.text_removed_at, UTC):%Y-%m-%d}."
     yield from map(_sentence, report.outcomes)
+    if report.backfilled:
+        yield f"Backfilled, so not evidence for an alarm: {', '.join(report.backfilled)}."
     keys = {outcome.key[1:] for outcome in report.outcomes}
     missing = [m.name for m in plan if (m.name, m.version, m.judge_hash) not in keys]
     if missing:

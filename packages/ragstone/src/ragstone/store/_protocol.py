@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, NamedTuple, Protocol, Self
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 from ragstone.schema import (
     AlarmDelivery,
@@ -24,6 +24,7 @@ from ragstone.schema import (
 from ragstone.store._watched import WatchTables
 
 __all__ = [
+    "BackfillCounts",
     "DeliveryKind",
     "DeliveryState",
     "DrawnRequest",
@@ -40,6 +41,8 @@ __all__ = [
     "StoredLabel",
     "TraceReport",
     "TraceState",
+    "UnscoredPage",
+    "UnscoredTrace",
 ]
 
 TraceState = Literal["pending", "scored", "not_applicable", "failed", "sampled_out"]
@@ -107,6 +110,37 @@ class RetentionCounts(NamedTuple):
     """Labeled by a person, or drawn to be labeled."""
 
 
+class BackfillCounts(NamedTuple):
+    """Requests of a time, by whether a backfill of some metrics can score them."""
+
+    unscored: int
+    """Finished with a text, and without an outcome of at least one of the metrics."""
+    scored: int
+    """With outcomes of all these metrics."""
+    removed: int
+    """Without an outcome, and retention has removed the text."""
+    pending: int
+    """Not scored so far: the worker scores them with all metrics of its plan."""
+    sampled_out: int
+    """Not captured, because of sampling."""
+
+
+class UnscoredTrace(NamedTuple):
+    """A finished request without outcomes of some metrics."""
+
+    trace: Trace
+    missing: tuple[str, ...]
+    """Names of the metrics."""
+
+
+class UnscoredPage(NamedTuple):
+    """A part of the requests that a backfill scores."""
+
+    traces: list[UnscoredTrace]
+    before: tuple[float, int] | None
+    """Where the next page begins, or None after the last one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedMetric:
     """A metric that must have an outcome for every trace before the trace is finished."""
@@ -159,6 +193,8 @@ class TraceReport:
     lease_until: float | None
     """Unix seconds, or None if the trace is not leased."""
     outcomes: tuple[Score | NotApplicable | Failure, ...]
+    backfilled: tuple[str, ...]
+    """Metrics of the outcomes that were added by a backfill."""
     outbox: tuple[OutboxRow, ...]
 
 
@@ -435,6 +471,66 @@ class Store(Protocol):
 
     def removed_texts(self, *, since: float | None = None, until: float | None = None) -> Iterator[RemovedText]:
         """Yield the requests whose text was removed, in order of arrival. `since` and `until` select as in `outcomes`."""
+        ...
+
+    def count_backfill(self, metrics: Sequence[PlannedMetric], *, since: float, until: float) -> BackfillCounts:
+        """Count the requests that started between two times (Unix seconds), by whether they have these metrics."""
+        ...
+
+    def unscored(
+        self,
+        metrics: Sequence[PlannedMetric],
+        *,
+        since: float,
+        before: tuple[float, int],
+        sample: float = 1.0,
+        limit: int = 100,
+    ) -> UnscoredPage:
+        """Return finished requests that have a text and lack an outcome of at least one of these metrics, newest first.
+
+        Args:
+            metrics: The metrics.
+            since: Only requests that started at this time or later (Unix seconds),
+            before: and before this place: the start time and a sequence number, from the page before.
+            sample: Share of the sessions, in (0, 1]. It depends on the session alone which of them are returned.
+            limit: Number of requests to look at.
+        """
+        ...
+
+    def add_backfilled(
+        self, trace_id: str, outcomes: Sequence[Score | NotApplicable | Failure], *, sample: float = 1.0
+    ) -> int:
+        """Add outcomes to a finished request, and return how many were not stored before.
+
+        They are delivered like others, and belong to baselines, but are not evidence for an alarm. The state of the request
+        stays as it is.
+
+        Args:
+            trace_id: The request.
+            outcomes: Its new outcomes.
+            sample: Share of the sessions that this backfill scores.
+
+        Raises:
+            DataError: If the request is not found, is pending or was sampled out.
+        """
+        ...
+
+    def save_backfill(self, progress: Mapping[str, Any]) -> None:
+        """Insert or replace the progress of a backfill, by its `id`. It has `metrics`, `since`, `state` and `started_at`."""
+        ...
+
+    def backfills(self) -> list[dict[str, Any]]:
+        """Return the progress of all backfills, oldest first."""
+        ...
+
+    def deliver_again(self, sink: str, *, since: float, until: float) -> int:
+        """Queue stored outcomes for a sink of the plan that did not receive them, and return their number.
+
+        Args:
+            sink: Name of the sink.
+            since: Outcomes of requests that started at this time or later (Unix seconds),
+            until: and before this time.
+        """
         ...
 
     def shrink(self) -> None:

@@ -11,12 +11,14 @@ from typing_extensions import override
 
 from ragstone.schema import AlarmDelivery
 from ragstone.store._sql import Sql, SqlStore
-from ragstone.store._watched import AlarmRow, StreamKey, StreamRow, Unit, WatchedOutcome, WatchTables
+from ragstone.store._watched import AlarmRow, EndedBackfill, StreamKey, StreamRow, Unit, WatchedOutcome, WatchTables
 
-__all__ = ["SqlWatch", "queue_outcomes"]
+__all__ = ["BACKFILL", "SqlWatch", "queue_outcomes"]
 
 _BUDGET: Final = "watch_budget"
 """Key in `meta`."""
+BACKFILL: Final = "backfill:"
+"""Beginning of the keys in `meta` of the progress of backfills."""
 _CHUNK: Final = 500
 """Sessions of one query."""
 _UNITS_KEPT_S: Final = 100 * 86_400.0
@@ -64,21 +66,25 @@ class SqlWatch(SqlStore):
         return True
 
 
-def queue_outcomes(db: Sql, trace_id: str, rows: Sequence[tuple[str, str, str, float | None]]) -> None:
+def queue_outcomes(
+    db: Sql, trace_id: str, rows: Sequence[tuple[str, str, str, float | None]], *, backfilled: bool = False
+) -> None:
     """Queue outcomes for the end of their session.
 
     Args:
         db: The transaction that stores them.
         trace_id: Their trace.
         rows: Metric, version, judge hash, and the score or None for a failure.
+        backfilled: They are for baselines only.
     """
     db.executemany(
         """
-        INSERT INTO watch_queue (trace_id, app, session, requested_at, probability, metric, metric_version, judge_hash, value)
-        SELECT trace_id, COALESCE(app, ''), COALESCE(session_id, trace_id), started_at, inclusion_probability, ?, ?, ?, ?
+        INSERT INTO watch_queue (trace_id, app, session, requested_at, probability, metric, metric_version, judge_hash, value,
+                                 backfilled)
+        SELECT trace_id, COALESCE(app, ''), COALESCE(session_id, trace_id), started_at, inclusion_probability, ?, ?, ?, ?, ?
         FROM traces WHERE trace_id = ?
         """,
-        [(*row, trace_id) for row in rows],
+        [(*row, int(backfilled), trace_id) for row in rows],
     )
 
 
@@ -93,7 +99,7 @@ class _Tables(WatchTables):
         rows = self._db.execute(
             f"""
             SELECT q.seq, q.app, q.metric, q.metric_version, q.judge_hash, q.trace_id, q.session, q.requested_at, q.value,
-                   q.probability, {", ".join(_LABELS.values())}
+                   q.probability, q.backfilled, {", ".join(_LABELS.values())}
             FROM (
                 SELECT app, session FROM watch_queue GROUP BY app, session
                 HAVING MAX(requested_at) <= ?1 OR MIN(requested_at) <= ?2
@@ -116,11 +122,39 @@ class _Tables(WatchTables):
                 requested_at=requested_at,
                 value=value,
                 probability=probability,
+                is_backfilled=bool(backfilled),
                 labels={name: label for name, label in zip(_LABELS, labels, strict=True) if label is not None},
                 seq=seq,
             )
-            for seq, app, metric, version, judge, trace_id, session, requested_at, value, probability, *labels in rows
+            for seq, app, metric, version, judge, trace_id, session, requested_at, value, probability, backfilled, *labels in rows
         ]
+
+    @override
+    def ended_backfills(self) -> list[EndedBackfill]:
+        rows = self._db.execute("SELECT value FROM meta WHERE key >= ? AND key < ?", (BACKFILL, f"{BACKFILL[:-1]};"))
+        ended = []
+        for progress in [json.loads(value) for (value,) in rows]:
+            if progress["state"] == "running" or progress.get("learned"):
+                continue
+            keys = [key for metric in progress["metrics"] for key in self._keys_of(metric)]
+            ended.append(EndedBackfill(id=progress["id"], since=progress["since"], keys=keys))
+        return ended
+
+    @override
+    def mark_learned(self, backfill: str) -> None:
+        (value,) = self._db.execute("SELECT value FROM meta WHERE key = ?", (f"{BACKFILL}{backfill}",)).fetchone()
+        progress = json.dumps(json.loads(value) | {"learned": True})
+        self._db.execute("UPDATE meta SET value = ? WHERE key = ?", (progress, f"{BACKFILL}{backfill}"))
+
+    def _keys_of(self, metric: Sequence[str]) -> list[StreamKey]:
+        rows = self._db.execute(
+            """
+            SELECT app, metric, metric_version, judge_hash FROM streams
+            WHERE metric = ? AND metric_version = ? AND judge_hash = ? AND kind = 'score' ORDER BY app
+            """,
+            tuple(metric),
+        )
+        return [StreamKey(*key) for key in rows]
 
     @override
     def remove_outcomes(self, seqs: Sequence[int]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
-__all__ = ["AlarmRow", "StreamKey", "StreamKind", "StreamRow", "Unit", "WatchTables", "WatchedOutcome"]
+__all__ = ["AlarmRow", "EndedBackfill", "StreamKey", "StreamKind", "StreamRow", "Unit", "WatchTables", "WatchedOutcome"]
 
 StreamKind = Literal["score", "failures"]
 """What a stream watches: the scores of a metric, or the share of its outcomes that are failures."""
@@ -40,6 +40,8 @@ class WatchedOutcome:
     """Sampling probability, in (0, 1]."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Values of the fields by which alarms are sliced."""
+    is_backfilled: bool = False
+    """Whether it was scored by a backfill, and so is for baselines only."""
     seq: int = 0
     """Number of the row in the queue."""
 
@@ -97,6 +99,17 @@ class AlarmRow:
     body: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedBackfill:
+    """A backfill from which streams can learn their baselines."""
+
+    id: str
+    since: float
+    """Start of the time that it scored, Unix seconds."""
+    keys: Sequence[StreamKey]
+    """Streams of its metrics."""
+
+
 class WatchTables(Protocol):
     """One transaction over the queue, the units, the streams and the alarms of a store."""
 
@@ -108,6 +121,14 @@ class WatchTables(Protocol):
             gap_s: A session is closed this long after its last request,
             max_s: or this long after its first one.
         """
+        ...
+
+    def ended_backfills(self) -> list[EndedBackfill]:
+        """Return the backfills that have ended and from which streams have not learned so far."""
+        ...
+
+    def mark_learned(self, backfill: str) -> None:
+        """Record that streams have learned from a backfill, by its id."""
         ...
 
     def remove_outcomes(self, seqs: Sequence[int]) -> None:

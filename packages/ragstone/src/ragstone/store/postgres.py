@@ -25,6 +25,7 @@ from ragstone.errors import (
 )
 from ragstone.schema import SCHEMA_VERSION, AlarmDelivery, Delivery
 from ragstone.store import _tables
+from ragstone.store._backfill import SqlBackfill
 from ragstone.store._deliveries import SqlDeliveries
 from ragstone.store._labels import SqlLabels
 from ragstone.store._outcomes import SqlOutcomes, read_plan, write_plan
@@ -66,7 +67,7 @@ _SETTINGS: Final = (
 )
 
 
-class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels, SqlWatch, SqlRetention):
+class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels, SqlWatch, SqlRetention, SqlBackfill):
     """A `Store` in the schema `ragstone` of a PostgreSQL database. `Store` describes the methods. Open it with `open`.
 
     Several workers, also on several hosts, share it. Each claims different traces, and only one of them delivers to a

@@ -24,6 +24,7 @@ from ragstone.errors import (
 )
 from ragstone.schema import SCHEMA_VERSION, Trace
 from ragstone.store import _tables
+from ragstone.store._backfill import SqlBackfill
 from ragstone.store._deliveries import SqlDeliveries
 from ragstone.store._labels import LabelInbox, SqlLabels, read_drawn, read_labels, write_drawn, write_labels
 from ragstone.store._outcomes import SqlOutcomes
@@ -42,7 +43,7 @@ _WAL_SIZE_LIMIT: Final = 64 * 2**20
 """Maximum size in bytes of the log after a checkpoint, so that one long read does not leave a large file."""
 
 
-class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels, SqlWatch, SqlRetention):
+class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels, SqlWatch, SqlRetention, SqlBackfill):
     """A `Store` in one SQLite file in WAL mode. `Store` describes the methods. Open it with `open`.
 
     One process owns the file and is the only one that writes. SQLite before 3.51.3 can, rarely, damage a WAL file that

@@ -11,6 +11,7 @@ from typing import Final
 from ragstone.stats import AlarmBudget
 from ragstone.store import AlarmRow, StreamKey, StreamKind, StreamRow, Unit, WatchedOutcome, WatchTables
 from ragstone.watch._alarm import Alarm, describe_alarm, follow_up, units_around
+from ragstone.watch._backfill import learn_from_backfills
 from ragstone.watch._baseline import DAY_S
 from ragstone.watch._options import SESSION_MAX_S, Scale, WatchOptions
 from ragstone.watch._stream import ACTIVE_S, Event, Stream
@@ -45,17 +46,27 @@ def fold(tables: WatchTables, *, now: float, options: WatchOptions, scales: Mapp
         scales: Range and direction of each metric that is watched. Outcomes of other metrics are discarded.
     """
     queued = tables.closed_outcomes(now=now, gap_s=options.session_gap_s, max_s=SESSION_MAX_S)
-    units, seqs = _units(tables, queued, now=now, options=options, scales=scales)
-    if seqs:
-        tables.add_units(units)
-        tables.remove_outcomes(seqs)
+    # Read first: what ends during this fold may have outcomes that it has not read.
+    ended = {backfill.id for backfill in tables.ended_backfills()}
+    # Backfilled outcomes are for baselines, and never evidence.
+    old, old_seqs = _units(tables, [o for o in queued if o.is_backfilled], now=now, options=options, scales=scales)
+    units, seqs = _units(tables, [o for o in queued if not o.is_backfilled], now=now, options=options, scales=scales)
+    if seqs or old_seqs:
+        tables.add_units(old + units)
+        tables.remove_outcomes(old_seqs + seqs)
     run = _Fold(tables, options, scales, start=units[0][1].closed_at) if units else None
     for key, unit in units:
         assert run is not None  # noqa: S101 - there are units
         run.add(key, unit)
     if run is not None:
         run.save()
-    return Folded(n_outcomes=len(seqs), n_units=len(units), alarms=() if run is None else tuple(run.changed))
+    if ended:
+        learn_from_backfills(tables, ended, now=now, options=options, scales=scales)
+    return Folded(
+        n_outcomes=len(old_seqs) + len(seqs),
+        n_units=len(old) + len(units),
+        alarms=() if run is None else tuple(run.changed),
+    )
 
 
 def read_streams(tables: WatchTables) -> list[Stream]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, Self
 
@@ -153,6 +154,18 @@ class Stream:
         self.learns_from, self.learn_days = since, LEARNING_DAYS
         if self.target is not None:
             self._arm(self.target)
+
+    def learn_from(self, since: float, now: float, options: WatchOptions, history: History) -> None:
+        """Learn the baseline at once from units that a backfill has added, at most those of the last 28 days.
+
+        Without enough units, the stream continues to learn. A baseline that is known stays.
+        """
+        since = max(since, now - MAX_DAYS * DAY_S)
+        if self.baseline is not None or not history(since, now):
+            return
+        self.learns_from = since
+        self.learn_days = max(math.ceil((now - since) / DAY_S), LEARNING_DAYS)
+        self._learn(since + self.learn_days * DAY_S, options, history)
 
     def watches(self, unit: Unit) -> bool:
         """Return whether a unit belongs to this stream: one without scores belongs to the stream of failures only."""

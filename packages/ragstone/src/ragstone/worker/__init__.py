@@ -1,5 +1,8 @@
 """Worker: moves traces into the store, scores them and delivers outcomes. Reads ledgers without owning the store."""
 
+from ragstone.worker._backfill import BackfillRequest as BackfillRequest
+from ragstone.worker._backfill import request_backfill as request_backfill
+from ragstone.worker._backfill import run_backfill as run_backfill
 from ragstone.worker._health import HealthRoutes as HealthRoutes
 from ragstone.worker._health import HealthServer as HealthServer
 from ragstone.worker._health import WorkerState as WorkerState

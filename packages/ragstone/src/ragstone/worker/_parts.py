@@ -50,6 +50,7 @@ class MetricGroups:
     Args:
         setup: Prepared metrics, models and limits. `concurrency` and `deadline_s` apply to each group.
         patience_s: Seconds for which a group waits for unavailable models.
+        metrics: Metrics of the setup to score. Default: all.
         holds: Pause a group whose models fail systematically, instead of failing all its metrics.
         on_blocked: Called with the cause when a group is paused, or unavailable for longer than the patience. Then its
             requests stay pending. None lets the patience make failures final.
@@ -60,11 +61,12 @@ class MetricGroups:
         setup: ScoringSetup,
         *,
         patience_s: float,
+        metrics: Sequence[Metric] | None = None,
         holds: bool = True,
         on_blocked: Callable[[str], object] | None = None,
     ) -> None:
         groups: dict[str, list[Metric]] = {}
-        for metric in setup.metrics:
+        for metric in setup.metrics if metrics is None else metrics:
             identity = setup.scorer.judged_by(metric)
             groups.setdefault("" if identity is None else identity.hash, []).append(metric)
         self._setup = setup

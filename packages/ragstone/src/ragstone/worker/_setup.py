@@ -13,6 +13,7 @@ from ragstone.metrics import Metric, bind_embedder, bind_reader, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import Scorer, WorstAnswers, explain_lowest
 from ragstone.sinks import Sink, sink_from
+from ragstone.store import PlannedMetric
 
 __all__ = ["ScoringSetup"]
 
@@ -82,6 +83,15 @@ class ScoringSetup:
     def scorer_of(self, metrics: Sequence[Metric]) -> Scorer:
         """Create a scorer for some of the metrics, with the same judge and limits."""
         return Scorer(metrics, self.judge, concurrency=self.concurrency, deadline_s=self.deadline_s)
+
+    def planned_metrics(self) -> list[PlannedMetric]:
+        """Return the metrics with the identity of their judge, which is final after the scorer's `prepare`."""
+        planned: list[PlannedMetric] = []
+        for metric in self.metrics:
+            identity = self.scorer.judged_by(metric)
+            judge_hash = "" if identity is None else identity.hash
+            planned.append(PlannedMetric(name=metric.card.name, version=metric.card.version, judge_hash=judge_hash))
+        return planned
 
     async def explain(
         self, scorer: Scorer, sample: Sample, outcomes: Sequence[Score | NotApplicable | Failure]

@@ -15,8 +15,9 @@ from typing import Any
 from ragstone.errors import JudgeError, StoreError
 from ragstone.schema import Failure, Ledger, NotApplicable, Score, Trace, sample_from_trace
 from ragstone.sinks import StatusSink, StreamSink, StreamStatus
-from ragstone.store import PlannedMetric, Store, open_store
+from ragstone.store import Store, open_store
 from ragstone.watch import WatchOptions
+from ragstone.worker._backfill import BackfillQueue
 from ragstone.worker._delivery import AlarmDispatcher, SinkDispatcher
 from ragstone.worker._health import WorkerState
 from ragstone.worker._intake import SpoolTraceSource, StepErrors, TraceSource, get_skip_reason, spool_directory
@@ -115,6 +116,13 @@ class Worker:
             clock=clock,
         )
         self._retention = Retention(retention_s, errors=self._errors, clock=clock)
+        self._backfills = BackfillQueue(
+            setup,
+            requests=requests_folder(spool_directory(store)),
+            patience_s=max_outage_s,
+            errors=self._errors,
+            clock=clock,
+        )
         self._parts: MetricGroups | None = None
         self._watch_next = 0.0
         self._streams_next = 0.0
@@ -197,20 +205,10 @@ class Worker:
                 # No trace is claimed before the judge has answered, because its identity is part of every key.
                 if not await self._drain_until_prepared(store, woken, until_idle=until_idle):
                     return
-                store.set_plan(self._planned_metrics(), [sink.name for sink in self._setup.sinks])
+                store.set_plan(self._setup.planned_metrics(), [sink.name for sink in self._setup.sinks])
                 await self._loop(store, woken, until_idle=until_idle)
             finally:
                 self._owns_store = False
-
-    def _planned_metrics(self) -> list[PlannedMetric]:
-        """Return the metrics of every trace, with the judge's identity, which is final after `prepare`."""
-        scorer = self._setup.scorer
-        planned: list[PlannedMetric] = []
-        for metric in scorer.metrics:
-            identity = scorer.judged_by(metric)
-            judge_hash = "" if identity is None else identity.hash
-            planned.append(PlannedMetric(name=metric.card.name, version=metric.card.version, judge_hash=judge_hash))
-        return planned
 
     def _make_wake_event(self) -> asyncio.Event:
         """Create the event that `wake` and `stop` set in the running loop, from any thread."""
@@ -297,7 +295,8 @@ class Worker:
                     break
                 ending = self._ends_at_cap and self.budget_exhausted
                 moved = 0 if ending else await self._ingest_batches(store)
-                claimed = [] if ending else self._claim(store, parts.free_slots(len(scoring)))
+                free = parts.free_slots(len(scoring))
+                claimed = [] if ending else self._claim(store, free)
                 for trace in claimed:
                     work = asyncio.create_task(self._score(trace, store, parts))
                     scoring.add(work)
@@ -305,9 +304,17 @@ class Worker:
                     work.add_done_callback(lambda _: woken.set())
                 folded = self._watch(store)
                 pruning = self._retention.update(store)
+                backfilling = self._backfills.update(store, is_busy=ending or len(claimed) >= free, woken=woken)
                 delivered = self._deliver_due(store, dispatchers, deliveries, woken)
                 self._update_status_sinks(store)
-                busy = bool(moved or claimed or scoring or delivered or any(i.may_have_more for i in self._intakes))
+                busy = bool(
+                    moved
+                    or claimed
+                    or scoring
+                    or delivered
+                    or backfilling
+                    or any(i.may_have_more for i in self._intakes)
+                )
                 self._idle = not busy and not self._errors
                 self._progress += 1
                 ends, self._is_awaited = until_idle or self._is_awaited, False
@@ -330,6 +337,7 @@ class Worker:
             for task in unfinished:
                 task.cancel()
             await asyncio.gather(*unfinished, return_exceptions=True)
+            await self._backfills.aclose()
             await self._watcher.aclose()
             with contextlib.suppress(StoreError):
                 store.release(self._name)

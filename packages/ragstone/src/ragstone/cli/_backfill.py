@@ -1,0 +1,340 @@
+"""`ragstone store backfill`: score what is already captured with a metric that was added later."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from ragstone.cli._criterion import CriterionOption, parse_metrics
+from ragstone.cli._estimate import CallLatencyOption, DryRunOption, print_estimate
+from ragstone.cli._exit_codes import ExitCode
+from ragstone.cli._models import ScoringModelOptions, takes_models
+from ragstone.cli._options import (
+    ConcurrencyOption,
+    DeadlineOption,
+    JsonOption,
+    MaxOutageOption,
+    parse_names,
+    parse_time,
+)
+from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
+from ragstone.cli._progress import show_progress
+from ragstone.errors import ConfigurationError, StoreError, StoreOwnedError
+from ragstone.schema import Sample, sample_from_trace
+from ragstone.scoring import RunEstimate, estimate_run
+from ragstone.store import BackfillCounts, PlannedMetric, Store, describe_store, open_store
+from ragstone.worker import (
+    BackfillRequest,
+    ScoringSetup,
+    get_skip_reason,
+    parse_age,
+    request_backfill,
+    requests_folder,
+    run_backfill,
+    spool_directory,
+)
+
+__all__ = ["backfill_command", "backfill_lines"]
+
+_REHEARSED = 50
+"""Requests from which the cost is estimated."""
+_ALIVE_S = 60.0
+"""A backfill that has not recorded its progress for this long was killed."""
+
+
+@takes_models
+def backfill_command(
+    store: Annotated[str, typer.Argument(help="The store: a file or postgresql://...")],
+    metrics: Annotated[str | None, typer.Option("--metrics", help="Metrics or groups, comma-separated.")] = None,
+    criterion: CriterionOption = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since", metavar="TIME", help="Requests from this time on: 2026-11-01, 2026-11-01T12:00 or -7d."
+        ),
+    ] = None,
+    last: Annotated[
+        str | None, typer.Option("--last", metavar="AGE", help="Instead of --since: requests of this time: 28d, 12h.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="Requests before this time. Default: now.")
+    ] = None,
+    sample: Annotated[
+        float,
+        typer.Option("--sample", help="Share of the sessions to score, above 0. A larger share adds to a smaller one."),
+    ] = 1.0,
+    to_sink: Annotated[
+        str | None,
+        typer.Option(
+            "--to-sink",
+            metavar="NAMES",
+            help="Instead of --metrics: deliver stored outcomes to these sinks of the plan.",
+        ),
+    ] = None,
+    until_budget: Annotated[
+        bool,
+        typer.Option("--until-budget", help="Start although the budget is too small, and stop when it is reached."),
+    ] = False,
+    dry_run: DryRunOption = False,
+    call_latency_s: CallLatencyOption = 1.0,
+    concurrency: ConcurrencyOption = 16,
+    deadline_s: DeadlineOption = 120.0,
+    max_outage_s: MaxOutageOption = 3600.0,
+    json_output: JsonOption = False,
+    *,
+    models: ScoringModelOptions,
+) -> None:
+    """Score stored requests with metrics that were added later. The scores are for reports and baselines, not for alarms."""
+    start, end = _period(since, last, until)
+    if (metrics is None) == (to_sink is None):
+        raise ConfigurationError("set --metrics to score stored requests, or --to-sink to deliver stored outcomes")
+    if to_sink is not None:
+        _deliver(store, parse_names(to_sink), start, end, dry_run=dry_run, json_output=json_output)
+        return
+    assert metrics is not None  # noqa: S101 - checked above
+    judge, reader = models.models()
+    setup = ScoringSetup(
+        parse_metrics(metrics, criterion),
+        judge=judge,
+        reader=reader,
+        embedder=models.build_embedder(),
+        concurrency=concurrency,
+        deadline_s=deadline_s,
+        closes_models=True,
+    )
+    request = BackfillRequest(
+        metrics=[metric.card.name for metric in setup.metrics],
+        since=start,
+        until=end,
+        sample=sample,
+        calls=models.budget_calls,
+        tokens=models.budget_tokens,
+        usd=models.budget_usd,
+        prices=models.prices_of_all,
+    )
+    command = _Command(store, setup, request, models, call_latency_s=call_latency_s, json_output=json_output)
+    asyncio.run(command.run(dry_run=dry_run, until_budget=until_budget, max_outage_s=max_outage_s))
+
+
+class _Command:
+    """One call of the command."""
+
+    def __init__(
+        self,
+        store: str,
+        setup: ScoringSetup,
+        request: BackfillRequest,
+        models: ScoringModelOptions,
+        *,
+        call_latency_s: float,
+        json_output: bool,
+    ) -> None:
+        self._store, self._setup, self._request, self._models = store, setup, request, models
+        self._call_latency_s, self._json = call_latency_s, json_output
+
+    async def run(self, *, dry_run: bool, until_budget: bool, max_outage_s: float) -> None:
+        """Estimate the cost, and then score here, or ask the worker that owns the store."""
+        async with self._setup:
+            with ExitStack() as closing:
+                opened, is_owner = self._open(closing, dry_run=dry_run)
+                planned = {metric.name: metric for metric in opened.planned_metrics()}
+                if is_owner:
+                    await self._setup.scorer.prepare()
+                    keys = self._setup.planned_metrics()
+                else:
+                    keys = [planned.get(metric.name, metric) for metric in self._setup.planned_metrics()]
+                counts = opened.count_backfill(keys, since=self._request.since, until=self._request.until)
+                estimate = await self._estimate(opened, keys)
+                n = round(counts.unscored * self._request.sample)
+                if dry_run:
+                    self._print_estimate(counts, estimate, n)
+                    return
+                self._check_budget(estimate, n, until_budget=until_budget)
+                if not is_owner:
+                    self._ask_worker(planned, counts, n)
+                    return
+                _check_alone(opened, self._request)
+                await self._score(opened, counts, n, max_outage_s=max_outage_s)
+
+    def _open(self, closing: ExitStack, *, dry_run: bool) -> tuple[Store, bool]:
+        """Open the store, if possible to write, and return whether it can be written."""
+        # Also says that it does not exist, and does not create it.
+        reading = closing.enter_context(open_store(self._store, mode="read"))
+        if dry_run:
+            return reading, False
+        try:
+            return closing.enter_context(open_store(self._store, mode="own")), True
+        except StoreOwnedError:
+            return reading, False
+
+    async def _estimate(self, store: Store, keys: Sequence[PlannedMetric]) -> RunEstimate:
+        page = store.unscored(
+            keys,
+            since=self._request.since,
+            before=(math.nextafter(self._request.until, 0.0), 2**62),
+            limit=_REHEARSED,
+        )
+        samples: list[Sample] = [
+            sample_from_trace(item.trace) for item in page.traces if get_skip_reason(item.trace) is None
+        ]
+        return await estimate_run(samples, self._setup.metrics, calls_per_reading=self._models.calls_per_reading)
+
+    def _print_estimate(self, counts: BackfillCounts, estimate: RunEstimate, n: int) -> None:
+        print_estimate(
+            estimate,
+            n,
+            self._models,
+            call_latency_s=self._call_latency_s,
+            json_output=self._json,
+            heading="\n".join([f"{n:,} requests would be scored", *_why_not(counts, self._request.sample)]),
+            facts={"n_requests": n, **counts._asdict()},
+        )
+
+    def _check_budget(self, estimate: RunEstimate, n: int, *, until_budget: bool) -> None:
+        """Refuse a backfill whose estimated cost is above its budget."""
+        if until_budget or not estimate.n_samples:
+            return
+        scale, usage = n / estimate.n_samples, estimate.usage
+        needed: dict[str, tuple[float, float | None]] = {
+            "calls": (usage.calls * scale, self._request.calls),
+            "tokens": ((usage.input_tokens + usage.output_tokens) * scale, self._request.tokens),
+        }
+        if self._request.prices is not None:
+            needed["US dollars"] = (estimate.usd(self._request.prices) * scale, self._request.usd)
+        for name, (amount, limit) in needed.items():
+            if limit is not None and amount > limit:
+                share = f"{self._request.sample * limit / amount:.2g}"
+                raise ConfigurationError(
+                    f"this needs about {amount:,.4g} {name} for {n:,} requests, and the budget is {limit:,.4g}. Raise it, score "
+                    f"a share of the sessions (--sample {share}), or score the newest ones until it is reached (--until-budget)."
+                )
+
+    def _ask_worker(self, planned: dict[str, PlannedMetric], counts: BackfillCounts, n: int) -> None:
+        """Leave the request for the worker that owns the store."""
+        if unknown := [name for name in self._request.metrics if name not in planned]:
+            raise StoreOwnedError(
+                f"a worker owns {describe_store(self._store)!r} and does not score {', '.join(unknown)}. Add them to the "
+                "--metrics of the worker and start it again, or stop it while this command runs."
+            )
+        request_backfill(requests_folder(spool_directory(self._store)), self._request)
+        if self._json:
+            print_json({"id": self._request.id, "requested": n, **counts._asdict()})
+            return
+        print_text(
+            f"{n:,} requests: the worker that owns the store scores them with its own judge, behind new requests.\n"
+            f"progress: ragstone status {self._store}"
+        )
+
+    async def _score(self, store: Store, counts: BackfillCounts, n: int, *, max_outage_s: float) -> None:
+        loop, interrupted = asyncio.get_running_loop(), asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, interrupted.set)
+        with show_progress("scoring") as progress:
+            done = await run_backfill(
+                store,
+                self._setup,
+                self._request,
+                patience_s=max_outage_s,
+                on_progress=lambda now: progress.update(now["n_done"], n),
+                should_stop=interrupted.is_set,
+            )
+        if self._json:
+            print_json(done | counts._asdict())
+        else:
+            print_text("\n".join([_line(done), *_why_not(counts, self._request.sample)]))
+        if interrupted.is_set():
+            raise typer.Exit(ExitCode.INTERRUPTED)
+        if done["state"] == "stopped":
+            is_budget = "budget" in str(done["reason"])
+            raise typer.Exit(ExitCode.BUDGET if is_budget else ExitCode.INFRASTRUCTURE)
+
+
+def backfill_lines(store: str) -> list[str]:
+    """Return one line for a backfill that is running, and otherwise for the last one."""
+    try:
+        with open_store(store, mode="read") as opened:
+            found = opened.backfills()
+    except StoreError:
+        return []  # only a spool exists
+    running = [each for each in found if each["state"] == "running"]
+    return [_line(each) for each in running or found[-1:]]
+
+
+def _line(progress: dict[str, Any]) -> str:
+    """Describe the progress of a backfill."""
+    metrics = sanitize_for_terminal(", ".join(name for name, _, _ in progress["metrics"]))
+    usage = progress["usage"]
+    spent = f"{usage.get('calls', 0):,} calls, {usage.get('input_tokens', 0) + usage.get('output_tokens', 0):,} tokens"
+    text = f"backfill of {metrics}: {progress['n_done']:,} requests scored, {progress['n_failed']:,} failures, {spent}"
+    if progress["state"] == "running":
+        if time.time() - progress["updated_at"] > _ALIVE_S:
+            at = datetime.fromtimestamp(progress["updated_at"], UTC)
+            return f"{text}, interrupted at {at:%Y-%m-%d %H:%M} UTC. The same command resumes it."
+        return f"{text}, running"
+    if progress["state"] == "stopped":
+        left = progress["n_left"]
+        return f"{text}. Stopped: {sanitize_for_terminal(progress['reason'])}. {left:,} requests are left: the same command resumes it."
+    return text
+
+
+def _why_not(counts: BackfillCounts, sample: float) -> list[str]:
+    """Say why other requests of the time are not scored."""
+    n_not_drawn = counts.unscored - round(counts.unscored * sample)
+    reasons = {
+        "not possible: retention has removed their text": counts.removed,
+        "not possible: not captured, because of sampling": counts.sampled_out,
+        "have these scores already": counts.scored,
+        "pending: the worker scores them with the metrics of its plan": counts.pending,
+        f"are of sessions outside of the share of {sample:g}": n_not_drawn,
+    }
+    return [f"  {n:,} {reason}" for reason, n in reasons.items() if n]
+
+
+def _check_alone(store: Store, request: BackfillRequest) -> None:
+    """Refuse to pay twice for the same requests, if another process scores them now."""
+    for each in store.backfills():
+        names = {name for name, _, _ in each["metrics"]} & set(request.metrics)
+        if each["state"] == "running" and names and time.time() - each["updated_at"] < _ALIVE_S:
+            raise ConfigurationError(
+                f"another process backfills {', '.join(sorted(names))} in this store now. Wait for its end "
+                f"(ragstone status), or, if it was killed, for {_ALIVE_S:.0f} s."
+            )
+
+
+def _deliver(store: str, sinks: Sequence[str], start: float, end: float, *, dry_run: bool, json_output: bool) -> None:
+    """Queue stored outcomes for sinks."""
+    if dry_run:
+        raise ConfigurationError("--to-sink does not have a --dry-run: it costs no model calls")
+    open_store(store, mode="read").close()
+    try:
+        with open_store(store, mode="own") as opened:
+            known = set(opened.ledger().outbox)
+            if unknown := [name for name in sinks if name not in known]:
+                raise ConfigurationError(
+                    f"the plan of this store does not have the sinks {', '.join(unknown)}. It has: "
+                    f"{', '.join(sorted(known)) or 'none'}. Start a worker with --sink once, then repeat this command."
+                )
+            queued = {name: opened.deliver_again(name, since=start, until=end) for name in sinks}
+    except StoreOwnedError as error:
+        raise StoreOwnedError(f"{error} Stop the worker while this command runs. Nothing is delivered twice.") from None
+    if json_output:
+        print_json(queued)
+        return
+    for name, n in queued.items():
+        print_text(f"{sanitize_for_terminal(name)}: {n:,} stored outcomes queued. The next worker delivers them.")
+
+
+def _period(since: str | None, last: str | None, until: str | None) -> tuple[float, float]:
+    if (since is None) == (last is None):
+        raise ConfigurationError("set the time to score: --last 28d, or --since 2026-11-01")
+    end = time.time() if until is None else parse_time(until)
+    start = end - parse_age(last, name="--last") if last is not None else parse_time(str(since))
+    return start, end

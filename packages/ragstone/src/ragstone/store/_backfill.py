@@ -1,0 +1,156 @@
+"""Backfills: requests without outcomes of a metric that was added later, and the outcomes that are added to them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from typing_extensions import override
+
+from ragstone.errors import DataError
+from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.store._outcomes import insert_outcomes, watched_rows
+from ragstone.store._protocol import BackfillCounts, PlannedMetric, UnscoredPage, UnscoredTrace
+from ragstone.store._sql import SqlStore, to_trace
+from ragstone.store._watch import BACKFILL, queue_outcomes
+
+__all__ = ["SqlBackfill"]
+
+_FINISHED: Final = "t.state IN ('scored', 'not_applicable', 'failed')"
+_KEY: Final = "(o.metric = ? AND o.metric_version = ? AND o.judge_hash = ?)"
+
+
+class SqlBackfill(SqlStore):
+    """The methods of a store that score requests again, with metrics that were added later."""
+
+    @override
+    def count_backfill(self, metrics: Sequence[PlannedMetric], *, since: float, until: float) -> BackfillCounts:
+        known, keys = _known(metrics)
+        with self._database.read() as db:
+            rows = db.execute(
+                f"""
+                SELECT state, removed, known, COUNT(*) FROM (
+                    SELECT t.state AS state, CASE WHEN t.text_removed_at IS NULL THEN 0 ELSE 1 END AS removed,
+                           {known} AS known
+                    FROM traces AS t WHERE t.started_at >= ? AND t.started_at < ?
+                ) AS found GROUP BY state, removed, known
+                """,  # noqa: S608 - placeholders
+                (*keys, since, until),
+            ).fetchall()
+        n = Counter[str]()
+        for state, removed, found, count in rows:
+            if state in ("pending", "sampled_out"):
+                n[state] += count
+            elif found == len(metrics):
+                n["scored"] += count
+            else:
+                n["removed" if removed else "unscored"] += count
+        return BackfillCounts(**{name: n[name] for name in BackfillCounts._fields})
+
+    @override
+    def unscored(
+        self,
+        metrics: Sequence[PlannedMetric],
+        *,
+        since: float,
+        before: tuple[float, int],
+        sample: float = 1.0,
+        limit: int = 100,
+    ) -> UnscoredPage:
+        known, keys = _known(metrics)
+        started_at, seq = before
+        with self._database.read() as db:
+            rows = db.execute(
+                f"""
+                SELECT t.seq, t.started_at, t.trace_id, COALESCE(t.session_id, t.trace_id), b.body
+                FROM traces AS t JOIN trace_bodies AS b USING (seq)
+                WHERE {_FINISHED} AND t.started_at >= ? AND t.started_at <= ? AND (t.started_at < ? OR t.seq < ?)
+                      AND {known} < ?
+                ORDER BY t.started_at DESC, t.seq DESC LIMIT ?
+                """,  # noqa: S608 - placeholders and constant conditions
+                (since, started_at, started_at, seq, *keys, len(metrics), limit),
+            ).fetchall()
+            traces = []
+            for _, _, trace_id, session, body in rows:
+                if not _is_drawn(session, sample):
+                    continue
+                found = {
+                    PlannedMetric(name=name, version=version, judge_hash=judge_hash)
+                    for name, version, judge_hash in db.execute(
+                        "SELECT metric, metric_version, judge_hash FROM outcomes WHERE sample_id = ?", (trace_id,)
+                    )
+                }
+                missing = tuple(metric.name for metric in metrics if metric not in found)
+                traces.append(UnscoredTrace(to_trace(body), missing))
+        last = (rows[-1][1], rows[-1][0]) if len(rows) == limit else None
+        return UnscoredPage(traces, last)
+
+    @override
+    def add_backfilled(
+        self, trace_id: str, outcomes: Sequence[Score | NotApplicable | Failure], *, sample: float = 1.0
+    ) -> int:
+        with self._database.write() as db:
+            row = db.execute(
+                f"SELECT state FROM traces WHERE trace_id = ? {self._lock_completed}",  # noqa: S608 - a constant lock
+                (trace_id,),
+            ).fetchone()
+            if row is None or row[0] in ("pending", "sampled_out"):
+                raise DataError(f"trace {trace_id!r} is not scored. Only finished requests can be backfilled.")
+            known = {key for (key,) in db.execute("SELECT outcome_id FROM outcomes WHERE sample_id = ?", (trace_id,))}
+            new = {outcome.id: outcome for outcome in outcomes if outcome.id not in known}
+            insert_outcomes(db, new, now=self._clock(), backfilled=sample)
+            queue_outcomes(db, trace_id, watched_rows(new.values()), backfilled=True)
+            # These requests were finished without the metric, and now count in its row of the ledger.
+            db.executemany(
+                """
+                UPDATE plan SET finished_before = finished_before - 1
+                WHERE name = ? AND version = ? AND judge_hash = ? AND finished_before > 0
+                """,
+                [outcome.key[1:] for outcome in new.values()],
+            )
+            return len(new)
+
+    @override
+    def save_backfill(self, progress: Mapping[str, Any]) -> None:
+        with self._database.write() as db:
+            db.execute(
+                "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                (f"{BACKFILL}{progress['id']}", json.dumps(progress)),
+            )
+
+    @override
+    def backfills(self) -> list[dict[str, Any]]:
+        with self._database.read() as db:
+            rows = db.execute("SELECT value FROM meta WHERE key >= ? AND key < ?", (BACKFILL, f"{BACKFILL[:-1]};"))
+            return sorted((json.loads(value) for (value,) in rows), key=lambda each: float(each["started_at"]))
+
+    @override
+    def deliver_again(self, sink: str, *, since: float, until: float) -> int:
+        now = self._clock()
+        with self._database.write() as db:
+            return db.execute(
+                """
+                INSERT INTO outbox (kind, item_id, sink, since, next_try)
+                SELECT 'outcome', o.outcome_id, s.name, ?1, ?1
+                FROM sinks AS s CROSS JOIN outcomes AS o JOIN traces AS t ON t.trace_id = o.sample_id
+                WHERE s.name = ?2 AND t.started_at >= ?3 AND t.started_at < ?4
+                ON CONFLICT (kind, item_id, sink) DO NOTHING
+                """,
+                (now, sink, since, until),
+            ).rowcount
+
+
+def _known(metrics: Sequence[PlannedMetric]) -> tuple[str, list[str]]:
+    """Return an expression for the number of these metrics that a trace has outcomes of, and its parameters."""
+    keys = " OR ".join([_KEY] * len(metrics))
+    parameters = [value for metric in metrics for value in (metric.name, metric.version, metric.judge_hash)]
+    return f"(SELECT COUNT(*) FROM outcomes AS o WHERE o.sample_id = t.trace_id AND ({keys}))", parameters  # noqa: S608
+
+
+def _is_drawn(session: str, sample: float) -> bool:
+    """Return whether a session is among a share of all. The same sessions are drawn in every run, and more if it grows."""
+    digest = hashlib.sha256(session.encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8]) < sample * 2**64

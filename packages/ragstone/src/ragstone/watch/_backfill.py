@@ -1,0 +1,41 @@
+"""Baselines from backfilled outcomes: a metric that was added today is watched tomorrow, and not in a week."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import partial
+
+from ragstone.store import StreamKey, StreamKind, StreamRow, Unit, WatchTables
+from ragstone.watch._options import Scale, WatchOptions
+from ragstone.watch._stream import Stream
+
+__all__ = ["learn_from_backfills"]
+
+_KINDS: tuple[StreamKind, ...] = ("score", "failures")
+
+
+def learn_from_backfills(
+    tables: WatchTables, ended: Collection[str], *, now: float, options: WatchOptions, scales: Mapping[str, Scale]
+) -> None:
+    """Let the streams of backfills that have ended learn their baselines.
+
+    Args:
+        tables: The store, in the transaction that has stored the units.
+        ended: Ids of the backfills.
+        now: Unix seconds.
+        options: Options of the store.
+        scales: Range and direction of each metric that is watched.
+    """
+    streams = {(row.key, row.kind): Stream.from_state(row.key, row.kind, row.state) for row in tables.streams()}
+    for backfill in [each for each in tables.ended_backfills() if each.id in ended]:
+        for key in backfill.keys:
+            if key.metric in scales:
+                for kind in _KINDS:
+                    stream = streams.setdefault((key, kind), Stream(key, kind, scales[key.metric], start=now))
+                    stream.learn_from(backfill.since, now, options, partial(_history, tables, key))
+                    tables.save_stream(StreamRow(key=key, kind=kind, state=stream.state()))
+        tables.mark_learned(backfill.id)
+
+
+def _history(tables: WatchTables, key: StreamKey, since: float, until: float) -> list[Unit]:
+    return tables.units(key, since=since, until=until)

@@ -1,0 +1,340 @@
+"""`ragstone store backfill`: old requests get the scores of a new metric, once, within a budget, and never an alarm."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from command_line import run_command
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.schema import Captured, NotApplicable, Passage, SampledOut, Score, Trace
+from ragstone.store import PlannedMetric, SqliteStore
+from ragstone.store._watched import EndedBackfill
+from ragstone.testing import FakeJudge
+from ragstone.watch import Scale, WatchOptions, fold, open_alarms, read_streams
+from ragstone.worker import (
+    BackfillRequest,
+    ScoringSetup,
+    Worker,
+    request_backfill,
+    requests_folder,
+    run_backfill,
+    spool_directory,
+)
+from watch_tables import DAY_S, KEY, MemoryTables, sessions
+
+NOW = time.time()
+OLD = PlannedMetric(name="token_f1", version="1")
+
+
+def make_trace(k: int, *, session: str | None = None) -> Trace:
+    """Request `k`, one for each hour before now, newest first."""
+    return Trace(
+        trace_id=f"t{k}",
+        started_at=NOW - 3600.0 * (k + 1),
+        query=f"When does ferry {k} leave?",
+        response="It leaves at nine.",
+        contexts=(Passage(text="The ferry leaves at nine.", id="p"),),
+        reference=("At nine.",),
+        session_id=session,
+        app="bot",
+    )
+
+
+def old_score(trace_id: str) -> Score:
+    return Score(sample_id=trace_id, metric=OLD.name, metric_version=OLD.version, value=0.5, method="exact")
+
+
+def fill(path, n=20, *, sessions_of=1):
+    """A store of `n` requests that an earlier plan has scored, one pending and one sampled out."""
+    with SqliteStore.open(path, mode="own") as store:
+        store.set_plan([OLD], ["jsonl:old"])
+        traces = [make_trace(k, session=f"s{k // sessions_of}") for k in range(n + 1)]
+        out = SampledOut(trace_id="out", started_at=NOW - 60, inclusion_probability=0.5)
+        store.ingest("a", 1, [*(Captured(trace=trace) for trace in traces), out])
+        for trace in traces[:n]:
+            store.complete(trace.trace_id, [old_score(trace.trace_id)])
+    return path
+
+
+@pytest.fixture
+def path(tmp_path):
+    return fill(tmp_path / "a.db")
+
+
+def backfill(path, *arguments):
+    return run_command("store", "backfill", path, "--metrics", "rouge_l", "--last", "10d", *arguments)
+
+
+def values(path, metric="rouge_l"):
+    with SqliteStore.open(path, mode="read") as store:
+        return list(store.outcomes(metric=metric))
+
+
+def test_scores_what_is_there(path):
+    """All finished requests, and nothing else; the others are told with their reason; a second run finds nothing."""
+    done = backfill(path)
+    assert 0 == done.returncode
+    assert "20 requests scored, 0 failures" in done.stdout
+    assert "1 not possible: not captured, because of sampling" in done.stdout
+    assert "1 pending: the worker scores them" in done.stdout
+    assert {f"t{k}" for k in range(20)} == {o.sample_id for o in values(path)}
+    again = json.loads(backfill(path, "--json").stdout)
+    assert (0, 20, 0) == (again["n_done"], again["scored"], again["unscored"])
+    assert 20 == len(values(path))
+    assert "backfill of rouge_l: 0 requests scored" in run_command("status", path).stdout
+
+
+def test_removed_texts_are_counted(path):
+    """Requests whose text retention has removed cannot be scored, and are counted."""
+    with SqliteStore.open(path, mode="own") as store:
+        store.mark_sent("jsonl:old", [o.id for o in store.outcomes()])
+        assert 5 == store.remove_texts(before=NOW - 3600 * 15.5)
+    done = backfill(path)
+    assert "15 requests scored" in done.stdout
+    assert "5 not possible: retention has removed their text" in done.stdout
+
+
+def test_dry_run_and_budget(path):
+    """The cost is told before, a budget that is too small is refused with a way out, and nothing is stored."""
+    command = ("store", "backfill", path, "--metrics", "ccrs.qr", "--last", "10d", "--judge", "http://127.0.0.1:9/v1")
+    plan = run_command(*command, "--dry-run", "--call-latency", "2")
+    assert "20 requests would be scored" in plan.stdout
+    assert "about 20 calls" in plan.stdout
+    refused = run_command(*command, "--budget-calls", "5", "--judge-model", "m")
+    text = " ".join(refused.stderr.split())
+    assert 2 == refused.returncode
+    assert "needs about 20 calls for 20 requests, and the budget is 5" in text
+    assert "--sample 0.25" in text
+    assert not values(path, "ccrs.qr")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "set the time to score"),
+        (("--last", "10d", "--since", "-3d"), "set the time to score"),
+        (("--last", "soon"), "must be a positive age"),
+        (("--since", "3099-01-01"), "must be before its end"),
+        (("--last", "10d", "--sample", "0"), "sample must be above 0"),
+        (("--last", "10d", "--sample", "1.5"), "sample must be above 0"),
+        (("--last", "10d", "--to-sink", "otlp"), "set --metrics to score"),
+    ],
+)
+def test_refusals(path, arguments, message):
+    """Each message names the value or the options."""
+    refused = run_command("store", "backfill", path, "--metrics", "rouge_l", *arguments)
+    assert (2, True) == (refused.returncode, message in " ".join(refused.stderr.split()))
+
+
+def test_share_of_the_sessions(tmp_path):
+    """Whole sessions are drawn, the same in each run, and a larger share contains a smaller one."""
+    path = fill(tmp_path / "a.db", 200, sessions_of=4)
+    backfill(path, "--sample", "0.3")
+    first = {o.sample_id for o in values(path)}
+    assert 20 < len(first) < 110
+    assert all(len(first & {f"t{4 * s + i}" for i in range(4)}) in (0, 4) for s in range(50))
+    assert "0 requests scored" in backfill(path, "--sample", "0.3").stdout
+    backfill(path, "--sample", "0.6")
+    assert first < {o.sample_id for o in values(path)}
+    with SqliteStore.open(path, mode="read") as store, store._database.read() as db:
+        shares = dict(db.execute("SELECT backfilled, COUNT(*) FROM outcomes GROUP BY backfilled").fetchall())
+    assert (200, len(first)) == (shares[None], shares[0.3])
+
+
+def test_ledger_stays_balanced(path):
+    """A planned metric that joined later counts the requests that a backfill has scored for it."""
+    setup = ScoringSetup([OLD.name, "rouge_l"])
+    new = setup.planned_metrics()[1]
+    with SqliteStore.open(path, mode="own") as store:
+        store.set_plan([OLD, new], ["jsonl:old"])
+        assert 2 == store.ledger().metrics[new.name].captured
+        request = BackfillRequest(metrics=[new.name], since=NOW - 10 * 3600.5, until=NOW)
+        asyncio.run(run_backfill(store, setup, request))
+        row = store.ledger().metrics[new.name]
+        assert (12, 10, True) == (row.captured, row.scored, row.balanced)
+        assert store.ledger().total.balanced
+        # The plan again: nothing changes.
+        store.set_plan([OLD, new], ["jsonl:old"])
+        assert row == store.ledger().metrics[new.name]
+        assert (new.name,) == store.explain("t0").backfilled
+        assert any("Backfilled" in reason for reason in store.explain("t0").reasons)
+
+
+def test_only_missing_metrics_are_scored(path):
+    """A request that has one of two metrics is scored with the other one."""
+    both = [PlannedMetric(name="rouge_l", version="1"), PlannedMetric(name="rouge_1", version="1")]
+    score = old_score("t3").model_copy(update={"metric": "rouge_1"})
+    with SqliteStore.open(path, mode="own") as store:
+        assert 1 == store.add_backfilled("t3", [score])
+        assert 0 == store.add_backfilled("t3", [score])
+        page = store.unscored(both, since=0.0, before=(NOW, 2**62), limit=1000)
+        assert [f"t{k}" for k in range(20)] == [item.trace.trace_id for item in page.traces]
+        assert [("rouge_l",)] == [item.missing for item in page.traces if item.trace.trace_id == "t3"]
+        assert {("rouge_l", "rouge_1")} == {item.missing for item in page.traces if item.trace.trace_id != "t3"}
+        for trace_id in ("t20", "out", "nothing"):
+            with pytest.raises(DataError, match="Only finished requests"):
+                store.add_backfilled(trace_id, [score])
+
+
+def test_stops_at_its_budget_and_resumes(path):
+    """The newest requests first; what is left is counted; the next run scores the rest, and nobody pays twice."""
+    with SqliteStore.open(path, mode="own") as store:
+        judge = FakeJudge(number=80)
+        setup = ScoringSetup(["ccrs.qr"], judge=judge, concurrency=2)
+        request = BackfillRequest(metrics=["ccrs.qr"], since=0.0, until=NOW, calls=7)
+        done = asyncio.run(run_backfill(store, setup, request))
+        assert ("stopped", "the budget of 7 calls is reached") == (done["state"], done["reason"])
+        assert 7 <= done["n_done"] <= 9
+        assert 20 - done["n_done"] == done["n_left"]
+        assert {f"t{k}" for k in range(7)} <= {o.sample_id for o in store.outcomes(metric="ccrs.qr")}
+        rest = asyncio.run(run_backfill(store, setup, BackfillRequest(metrics=["ccrs.qr"], since=0.0, until=NOW)))
+        assert ("done", 20 - done["n_done"], 0) == (rest["state"], rest["n_done"], rest["n_left"])
+        assert 20 == len(list(store.outcomes(metric="ccrs.qr"))) == len(judge.prompts)
+
+
+def test_running_worker_scores_on_request(path):
+    """The worker that owns the file does it behind live requests; the request is gone afterwards."""
+    folder = requests_folder(spool_directory(path))
+
+    async def main():
+        async with ScoringSetup([OLD.name, "rouge_l"]) as setup:
+            request_backfill(folder, BackfillRequest(metrics=["rouge_l"], since=0.0, until=NOW))
+            (folder / "backfill" / "bad.json").write_text('{"metrics": ["x"]}')
+            await asyncio.wait_for(Worker(path, setup).run(until_idle=True), 60)
+
+    asyncio.run(main())
+    # The pending request was scored by the worker itself.
+    assert 21 == len(values(path))
+    assert [] == list((folder / "backfill").iterdir())
+    with SqliteStore.open(path, mode="read") as store, store._database.read() as db:
+        n = db.execute("SELECT COUNT(*) FROM outcomes WHERE metric = 'rouge_l' AND backfilled = 1").fetchone()[0]
+    assert 20 == n
+
+
+def test_command_beside_a_running_worker(path):
+    """A metric of the worker's plan is requested, another one is refused with the way out."""
+    with SqliteStore.open(path, mode="own") as store:
+        refused = backfill(path)
+        assert 3 == refused.returncode
+        assert "does not score rouge_l" in " ".join(refused.stderr.split())
+        setup = ScoringSetup([OLD.name, "rouge_l"])
+        store.set_plan(setup.planned_metrics(), [])
+        asked = backfill(path)
+        assert (0, "") == (asked.returncode, asked.stderr)
+        assert "20 requests: the worker that owns the store scores them" in asked.stdout
+    assert 1 == len(list((requests_folder(spool_directory(path)) / "backfill").glob("*.json")))
+
+
+def test_killed_worker_leaves_the_request(path):
+    """A backfill that was canceled in the middle is resumed by the next worker, and each outcome exists once."""
+    folder = requests_folder(spool_directory(path))
+    prompts: list[object] = []
+
+    async def main(*, stops):
+        reached = asyncio.Event()
+
+        def count(prompt):
+            prompts.append(prompt)
+            if len(prompts) >= 8:
+                reached.set()
+
+        judge = FakeJudge(number=80, fail=count)
+        async with ScoringSetup(["ccrs.qr"], judge=judge, concurrency=4) as setup:
+            worker = Worker(path, setup)
+            running = asyncio.create_task(worker.run(until_idle=not stops))
+            if stops:
+                await asyncio.wait_for(reached.wait(), 60)
+                worker.stop()
+            await asyncio.wait_for(running, 60)
+
+    request_backfill(folder, BackfillRequest(metrics=["ccrs.qr"], since=0.0, until=NOW))
+    asyncio.run(main(stops=True))
+    assert 0 < len(values(path, "ccrs.qr")) < 21
+    assert 1 == len(list((folder / "backfill").glob("*.json")))
+    asyncio.run(main(stops=False))
+    assert sorted({f"t{k}" for k in range(21)}) == sorted(o.sample_id for o in values(path, "ccrs.qr"))
+
+
+def test_requests_that_cannot_be_scored(path):
+    """A request that failed gets "not applicable", as it would have when it arrived."""
+    with SqliteStore.open(path, mode="own") as store:
+        store.ingest("b", 1, [Captured(trace=make_trace(50).model_copy(update={"status": "error", "error": "x"}))])
+        store.complete("t50", [old_score("t50")])
+    backfill(path)
+    (found,) = (o for o in values(path) if o.sample_id == "t50")
+    assert isinstance(found, NotApplicable)
+
+
+def test_sink_that_was_added_later(path):
+    """It receives what is stored of a time, once, and a sink that is not in the plan is refused."""
+    command = ("store", "backfill", path, "--last", "10h", "--to-sink")
+    assert "does not have the sinks later" in " ".join(run_command(*command, "later").stderr.split())
+    with SqliteStore.open(path, mode="own") as store:
+        store.set_plan([OLD], ["jsonl:old", "later"])
+    assert "later: 9 stored outcomes queued" in run_command(*command, "later").stdout
+    assert "later: 0 stored outcomes queued" in run_command(*command, "later").stdout
+    with SqliteStore.open(path, mode="read") as store:
+        assert 9 == store.ledger().outbox["later"].pending
+
+
+SCALES = {"ccrs.qr": Scale(low=0.0, high=1.0)}
+OPTIONS = WatchOptions()
+T0 = 1_790_000_000.0
+
+
+def old_sessions(days, **options):
+    import dataclasses
+
+    return [dataclasses.replace(o, is_backfilled=True) for o in sessions(days, per_day=100, start=T0, **options)]
+
+
+def test_baseline_at_once_and_no_alarm():
+    """A backfill of four weeks with a drop in the middle gives a baseline, raises nothing, and live units are watched."""
+    tables = MemoryTables()
+    tables.put(*old_sessions((0, 28), drop=[(14, 0.4)]))
+    fold(tables, now=T0 + 28.1 * DAY_S, options=OPTIONS, scales=SCALES)
+    assert ([], [], None) == (tables.events, read_streams(tables), tables.budget())
+    tables.ended = [EndedBackfill(id="b", since=T0, keys=[KEY])]
+    fold(tables, now=T0 + 28.2 * DAY_S, options=OPTIONS, scales=SCALES)
+    streams = {stream.kind: stream for stream in read_streams(tables)}
+    assert ([], []) == (tables.ended, tables.events)
+    assert "watching" == streams["score"].phase
+    assert streams["score"].baseline.days >= 28
+    # A drop of live requests raises an alarm, which dates from live time.
+    tables.put(*sessions((28.2, 32), per_day=200, start=T0, drop=[(28.2, 0.9)]))
+    fold(tables, now=T0 + 33 * DAY_S, options=OPTIONS, scales=SCALES)
+    assert 1 == len(open_alarms(tables))
+
+
+def test_backfill_does_not_change_a_known_baseline():
+    """A stream that watches keeps its baseline and its evidence."""
+    tables = MemoryTables()
+    tables.put(*sessions((0, 15), per_day=250, start=T0))
+    fold(tables, now=T0 + 16 * DAY_S, options=OPTIONS, scales=SCALES)
+    before = {stream.kind: stream.state() for stream in read_streams(tables)}
+    assert before["score"]["baseline"] is not None
+    tables.put(*old_sessions((-9, -1), drop=[(-9, 0.4)]))
+    tables.ended = [EndedBackfill(id="b", since=T0 - 10 * DAY_S, keys=[KEY])]
+    fold(tables, now=T0 + 16.1 * DAY_S, options=OPTIONS, scales=SCALES)
+    assert before == {stream.kind: stream.state() for stream in read_streams(tables)}
+
+
+def test_too_few_requests_continue_to_learn():
+    """Fewer than 200 sessions do not make a baseline; live sessions complete it."""
+    tables = MemoryTables()
+    tables.put(*old_sessions((0, 1)))
+    tables.ended = [EndedBackfill(id="b", since=T0, keys=[KEY])]
+    fold(tables, now=T0 + 2 * DAY_S, options=OPTIONS, scales=SCALES)
+    assert {"learning"} == {stream.phase for stream in read_streams(tables)}
+
+
+def test_impossible_requests():
+    """A cost without prices and an empty time are refused."""
+    with pytest.raises(ConfigurationError, match="needs the prices"):
+        BackfillRequest(metrics=["m"], since=0.0, until=1.0, usd=3.0)
+    with pytest.raises(ConfigurationError, match="before its end"):
+        BackfillRequest(metrics=["m"], since=1.0, until=1.0)
