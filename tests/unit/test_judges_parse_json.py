@@ -6,10 +6,13 @@ import json
 from typing import Annotated
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from ragstone.errors import JudgeReplyError
+from ragstone.judges import _parse
 from ragstone.judges._parse import json_request, json_schema_of, parse_json
 
 
@@ -161,6 +164,50 @@ def test_long_replies_take_no_time(unit):
     except JudgeReplyError:
         return
     assert {"n": 3} == value
+
+
+def each_bracket(text):
+    """The values in a text, by decoding from each bracket on: the rule, in quadratic time."""
+    values, at = [], 0
+    while opening := _parse._OPENING.search(text, at):
+        try:
+            value, at = _parse._DECODER.raw_decode(text, opening.start())
+        except ValueError:
+            if opening.group() == "{":
+                return []
+            at = opening.end()
+        else:
+            values.append(value)
+    return values
+
+
+PARTS = [
+    "[", "[", "]", "{", "}", '{"a":', '{"a":1,"a":2}', '"', "\\", "\\u00", ",", ":", "1", "1e999", "9" * 4301, "NaN", " ", "x", "\x01",
+]  # fmt: skip
+
+
+@settings(max_examples=500)
+@given(st.lists(st.sampled_from(PARTS), max_size=14).map("".join))
+def test_broken_brackets_are_known_without_decoding_them(text):
+    """What is skipped would not have been a value."""
+    assert each_bracket(text) == _parse._values(text)
+
+
+@pytest.mark.parametrize("error", ["x", "", "NaN", "1e999", '{"a":1,"a":2}', '"', '"\\x"', "]"])
+def test_open_brackets_are_decoded_once(error, monkeypatch):
+    """The work is that of a few brackets, not of all that are open."""
+    decoded = []
+
+    class Counting(json.JSONDecoder):
+        def raw_decode(self, s, idx=0):
+            decoded.append(len(s) - idx)
+            return decode(s, idx)
+
+    decode = _parse._DECODER.raw_decode
+    monkeypatch.setattr(_parse, "_DECODER", Counting())
+    text = "[" * 400 + "1," * 10_000 + error
+    assert _parse._values(text) == []
+    assert sum(decoded) <= 25 * len(text)
 
 
 def test_schema_has_no_titles_but_a_property_of_that_name():

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import unicodedata
+from bisect import bisect_left
 from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -48,6 +49,8 @@ _MAX_AROUND: Final = 8
 
 _FENCE_LINE: Final = re.compile("[ \\t]*```[a-zA-Z]*")
 _OPENING: Final = re.compile(r"[\[{]")
+_STRUCTURE: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
+"""A string, possibly without its end, or a bracket."""
 
 
 def parse_number(text: str, low: float = 0, high: float = 100) -> float:
@@ -304,21 +307,57 @@ def _whole(text: str) -> list[Any]:
 
 
 def _values(text: str) -> list[Any]:
-    """Return the objects and lists in a text, without nested ones."""
+    """Return the objects and lists in a text, without nested ones, in time that grows with its length."""
     text = _fenced(text) or text
     values: list[Any] = []
+    broken: set[int] = set()
+    """Positions of brackets that are known not to begin a value."""
     at = 0
     while opening := _OPENING.search(text, at):
-        try:
-            value, at = _DECODER.raw_decode(text, opening.start())
-        except ValueError:
-            # A broken object may contain valid ones, which are not the reply. A bracket may be part of a sentence.
-            if opening.group() == "{":
-                return []
-            at = opening.end()
-            continue
-        values.append(value)
+        start = opening.start()
+        if start not in broken:
+            try:
+                value, at = _DECODER.raw_decode(text, start)
+            except ValueError as error:
+                # The brackets that are open at the error, of which this is the first, all end with it.
+                broken |= _open_brackets(text, start, _place_of(error, text, start))
+            else:
+                values.append(value)
+                continue
+        # A broken object may contain valid ones, which are not the reply. A bracket may be part of a sentence.
+        if opening.group() == "{":
+            return []
+        at = opening.end()
     return values
+
+
+def _place_of(error: ValueError, text: str, start: int) -> int:
+    """Return the position at which decoding failed: that of the error, or the end of the value that was rejected."""
+    if isinstance(error, json.JSONDecodeError):
+        return error.pos
+    return bisect_left(range(len(text)), 1, lo=start, key=lambda end: _is_rejected(text[start:end]))
+
+
+def _is_rejected(text: str) -> bool:
+    """Whether a text contains a value that is JSON for Python only."""
+    try:
+        _DECODER.raw_decode(text)
+    except json.JSONDecodeError:
+        return False
+    except ValueError:
+        return True
+    return False
+
+
+def _open_brackets(text: str, start: int, end: int) -> set[int]:
+    """Return the positions of the brackets that begin in a part of a text and do not end in it."""
+    brackets = [start]
+    for match in _STRUCTURE.finditer(text, start + 1, end):
+        if match.group() in ("[", "{"):
+            brackets.append(match.start())
+        elif match.group() in ("]", "}"):
+            brackets.pop()
+    return set(brackets)
 
 
 def _fenced(text: str) -> str:
