@@ -716,10 +716,11 @@ class TestReading:
             "n_failed": 1,
             "n_not_applicable": 0,
             "is_sampled": False,
+            "trace_ids": [],
         }
         recall = {
             "metric": "recall", "judge": None, "values": array("d"), "probabilities": array("d"), "repeats": array("q"),
-            "n_failed": 0, "n_not_applicable": 4, "is_sampled": False,
+            "n_failed": 0, "n_not_applicable": 4, "is_sampled": False, "trace_ids": [],
         }  # fmt: skip
         assert [grounded, recall] == [asdict(counts) for counts in store.count_outcomes()]
 

@@ -445,3 +445,76 @@ def test_the_command_takes_a_cluster(traffic, capsys):
         assert (ended.value.code or 0) == code, capsys.readouterr().err
         if not code:
             assert json.loads(capsys.readouterr().out)["notes"]
+
+
+def _printed(arguments, capsys, code=0):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    found = capsys.readouterr()
+    assert (ended.value.code or 0) == code, found.err
+    return json.loads(found.out) if not code else found.err
+
+
+def test_status_and_report_have_the_intervals_of_sessions(traffic, capsys):
+    """The same interval from the store's counts as from its outcomes, wider than that of independent requests."""
+    widths = {}
+    for cluster in ("auto", "session_id", "tenant", "none"):
+        (row,) = _printed(["status", str(traffic), "--cluster", cluster, "--json"], capsys)["scores"]
+        report = _printed(["report", str(traffic), "--cluster", cluster, "--json"], capsys)
+        (metric,) = report["metrics"]
+        assert (row["mean"], *row["ci"]) == pytest.approx([metric["estimate"][key] for key in ("value", "low", "high")])
+        assert row["method"] == metric["estimate"]["method"] == ("cluster" if cluster != "none" else "student_t")
+        widths[cluster] = row["ci"][1] - row["ci"][0]
+    assert widths["auto"] == widths["session_id"] > 1.9 * widths["none"]
+    assert widths["tenant"] != widths["session_id"]
+    notes = _printed(["status", str(traffic), "--json"], capsys)["notes"]
+    assert "300 rows in 60 sessions" in notes[0]
+    assert "Intervals and tests treat whole sessions as independent" in notes[0]
+
+
+@pytest.mark.parametrize("command", ["status", "report"])
+def test_a_store_without_the_key_is_a_usage_error(command, traffic, capsys):
+    """With the value and the keys there are."""
+    error = _printed([command, str(traffic), "--cluster", "sesion"], capsys, 2)
+    assert "cluster 'sesion': no sample has this key. Keys of these samples: session_id" in " ".join(error.split())
+
+
+def test_a_report_against_a_baseline_and_its_gate_use_the_same_clusters(traffic, tmp_path, capsys):
+    """The difference is not significant for sessions, and the gate is undecided."""
+    weeks = [f"before={traffic}@..2001-09-14", f"after={traffic}@2001-09-14.."]
+    gated = [*weeks, "--fail-under", "ccrs.qr=0.493", "--undecided", "pass", "--json"]
+    sessions, none = (_printed(["report", *gated, "--cluster", c], capsys) for c in ("session_id", "none"))
+    changes = [found["metrics"][0]["change"] for found in (sessions, none)]
+    assert [change["low"] <= 0 <= change["high"] for change in changes] == [True, False]
+    lows = [found["gate"]["gates"][0]["low"] for found in (sessions, none)]
+    assert lows[0] < lows[1]
+    page = tmp_path / "report.html"
+    main_result = _printed(["report", *weeks, "--cluster", "tenant", "-o", str(page), "--json"], capsys)
+    assert main_result["metrics"][0]["estimate"]["method"] == "cluster"
+    assert "--cluster tenant" in page.read_text()
+
+
+def test_replay_prints_means_over_sessions(tmp_path, capsys):
+    """Copies of a conversation do not make the interval shorter, and the note says why."""
+    rows = [
+        {
+            "id": f"{s}-{i}",
+            "query": "Why is it wet?",
+            "contexts": ["Rain."],
+            "response": "Rain." if s % 3 else "Sun.",
+            "session_id": f"s{s}",
+        }
+        for s in range(12)
+        for i in range(4)
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = ["replay", str(path), "--store", str(tmp_path / "r.db"), "--metrics", "ccrs.qr,ccrs.cc", "--json"]
+    sessions, none = (_printed([*command, "--cluster", c], capsys) for c in ("auto", "none"))
+    for found, method in ((sessions, "cluster"), (none, None)):
+        estimates = [row["estimate"] for row in found["metrics"] if row["estimate"]]
+        assert estimates
+        assert all((e["method"] == method) == (method is not None) for e in estimates)
+    assert "48 rows in 12 sessions" in sessions["notes"][0]
+    assert not none["notes"]
+    assert "no sample has this key" in _printed([*command, "--cluster", "nothing"], capsys, 2)

@@ -21,6 +21,7 @@ from ragstone.cli._failed_share import MAX_FAILED_SHARE, FailedShareOption, desc
 from ragstone.cli._gate import FailUnderOption, JunitOption, UndecidedOption, exit_if_failed, parse_thresholds
 from ragstone.cli._models import ScoringModelOptions, takes_models
 from ragstone.cli._options import (
+    ClusterOption,
     ConcurrencyOption,
     DeadlineOption,
     JsonOption,
@@ -36,7 +37,7 @@ from ragstone.cli._output import ledger_lines, print_json, print_text, sanitize_
 from ragstone.cli._progress import Progress, show_progress
 from ragstone.cli._reasons import ReasonsOption
 from ragstone.errors import DataError, StoreError
-from ragstone.experiments import MetricSummary, check_source, format_table, summarize, titles_of
+from ragstone.experiments import MetricSummary, check_source, format_table, stored_clusters, summarize, titles_of
 from ragstone.judges import is_baseline
 from ragstone.metrics import resolve_metrics
 from ragstone.replay import (
@@ -86,6 +87,7 @@ def replay_command(
     fail_under: FailUnderOption = None,
     undecided: UndecidedOption = "fail",
     junit: JunitOption = None,
+    cluster: ClusterOption = "auto",
     json_output: JsonOption = False,
     *,
     models: ScoringModelOptions,
@@ -135,7 +137,7 @@ def replay_command(
     stopped = stop.requested
     counts = JudgedCounts()
     try:
-        summaries = _summaries(store, names, counts)
+        summaries, notes = _summaries(store, names, counts, cluster)
         ledger = read_ledger(store)
     except StoreError:
         if not stopped:
@@ -146,7 +148,7 @@ def replay_command(
     check = None
     if thresholds and not stopped:
         cards = [metric.card for metric in resolve_metrics(names)]
-        check = check_source(store, thresholds, undecided=undecided, cards=cards)
+        check = check_source(store, thresholds, undecided=undecided, cards=cards, cluster=cluster)
         if junit is not None:
             check.write_junit(junit)
     if json_output:
@@ -159,6 +161,7 @@ def replay_command(
                 "budget_exhausted": report.budget_exhausted,
                 "stopped_early": report.stopped_early,
                 "metrics": [asdict(summary) for summary in summaries],
+                "notes": notes,
                 "ledger": ledger.model_dump(mode="json"),
                 "gate": check and check.to_dict(),
             }
@@ -166,6 +169,8 @@ def replay_command(
     else:
         print_text("\n".join([*_file_lines(report.files), *_skipped_lines(report.skipped)]), err=True)
         print_text(format_table(summaries, titles=titles_of(summary.metric for summary in summaries)))
+        for note in notes:
+            print_text(note)
         if check is not None:
             print_text(f"\n{check}")
         print_text("\n" + "\n".join([*ledger_lines(ledger), *_unscored(ledger)]), err=True)
@@ -269,8 +274,10 @@ def _interruptible(progress: Progress, *, n_pending: int) -> Iterator[_Stop]:
                 signal.signal(number, handler)
 
 
-def _summaries(store: str, metrics: list[str], counts: JudgedCounts) -> tuple[MetricSummary, ...]:
-    """Summarize the outcomes of the planned metrics, and count the judged ones."""
+def _summaries(
+    store: str, metrics: list[str], counts: JudgedCounts, cluster: str
+) -> tuple[tuple[MetricSummary, ...], tuple[str, ...]]:
+    """Summarize the outcomes of the planned metrics, with notes about clusters, and count the judged ones."""
 
     def count(outcomes: Iterable[Score | NotApplicable | Failure]) -> Iterator[Score | NotApplicable | Failure]:
         for outcome in outcomes:
@@ -281,11 +288,14 @@ def _summaries(store: str, metrics: list[str], counts: JudgedCounts) -> tuple[Me
         # The store may also have outcomes of earlier judges or versions. A mean uses one judge.
         planned = {(metric.name, metric.version, metric.judge_hash) for metric in opened.planned_metrics()}
         outcomes = (outcome for outcome in opened.outcomes() if outcome.key[1:] in planned)
-        return summarize(
+        clusters, notes, _ = stored_clusters(opened, cluster)
+        summaries = summarize(
             count(outcomes),
             [metric.card for metric in resolve_metrics(metrics)],
+            clusters=clusters,
             probabilities=opened.inclusion_probabilities(),
         )
+        return summaries, notes
 
 
 def _file(counts: FileReport) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from ragstone.cli._gate import (
     parse_thresholds,
 )
 from ragstone.cli._models import JudgeOptions, takes_models
-from ragstone.cli._options import JsonOption, parse_named_file, parse_time_range, read_sources
+from ragstone.cli._options import ClusterOption, JsonOption, parse_named_file, parse_time_range, read_sources
 from ragstone.cli._output import print_json, print_lines, print_text, terminal_options
 from ragstone.cli._panels import OUTPUT
 from ragstone.cli._reasons import ReasonsOption
@@ -116,6 +116,7 @@ def report_command(
         ),
     ] = True,
     reasons: ReasonsOption = 0,
+    cluster: ClusterOption = "auto",
     json_output: JsonOption = False,
 ) -> None:
     """Print a verdict, each metric with its interval, the causes of wrong answers, and the worst answers."""
@@ -130,16 +131,17 @@ def report_command(
         "others": systems.others,
         "baseline": systems.baseline,
         "reasons": reasons,
+        "cluster": cluster,
         "judge": models.build_judge() if reasons else None,
         "baseline_samples": read_texts(files.get(systems.baseline)) if systems.others else (),
     }
     thresholds = parse_thresholds(fail_under, undecided, junit=junit)
-    check = check_source(systems.reported, thresholds, undecided=undecided) if thresholds else None
+    check = check_source(systems.reported, thresholds, undecided=undecided, cluster=cluster) if thresholds else None
     if check is not None and junit is not None:
         check.write_junit(junit)
     gate = {"gate": check.to_dict()} if check is not None else {}
     if output is not None:
-        command = _command(sources, baseline, data or [], target or [], worst)
+        command = _command(sources, baseline, data or [], target or [], worst, cluster)
         view = write_report(systems.reported, output, max_mb=max_mb, texts=texts, command=command, **options)
         if check is not None and output.suffix.lower() == ".md":
             with output.open("a", encoding="utf-8") as file:
@@ -225,12 +227,20 @@ def _by_name(sources: Sequence[str]) -> dict[str, OutcomeSource]:
     return read if isinstance(read, dict) else dict(zip(names_of(read), read, strict=True))
 
 
-def _command(sources: Sequence[str], baseline: str | None, data: Sequence[str], targets: list[str], worst: int) -> str:
+def _command(
+    sources: Sequence[str],
+    baseline: str | None,
+    data: Sequence[str],
+    targets: list[str],
+    worst: int,
+    cluster: str,
+) -> str:
     """Return the command for the page, without the password of a database."""
     parts = ["ragstone report", *map(_describe, sources)]
     parts += [f"--baseline {_describe(baseline)}"] if baseline else []
     parts += [f"--data {each}" for each in data]
     parts += [f"--target {target}" for target in targets]
+    parts += [f"--cluster {cluster}"] if cluster != "auto" else []
     return " ".join([*parts, f"--worst {worst}"])
 
 

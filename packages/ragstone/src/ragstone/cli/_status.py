@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ragstone.cli._backfill import backfill_lines
-from ragstone.cli._options import JsonOption
+from ragstone.cli._options import ClusterOption, JsonOption
 from ragstone.cli._output import ledger_lines, print_json, print_text
 from ragstone.cli._watch import watch_lines
 from ragstone.errors import RagstoneError, StoreNotReadyError
@@ -25,12 +25,13 @@ def status_command(
     store: Annotated[
         str, typer.Argument(help="The store, as passed to Monitor(store=...): a file or postgresql://...")
     ],
+    cluster: ClusterOption = "auto",
     json_output: JsonOption = False,
 ) -> None:
     """Print the mean of each metric and the ledger: the state of every captured request."""
     ledger = read_ledger(store)
     cards = _cards([*ledger.metrics])
-    scores = _scores(store, cards)
+    scores, notes = _scores(store, cards, cluster)
     if json_output:
         print_json(
             ledger.model_dump(mode="json")
@@ -38,28 +39,30 @@ def status_command(
                 "balanced": ledger.total.balanced,
                 "judge_is_baseline": is_baseline(*(judge for s in scores for judge in s.judges)),
                 "scores": [_score_dict(s, cards.get(s.metric)) for s in scores],
+                "notes": notes,
             }
         )
         return
     if any(s.n_scored + s.n_failed + s.n_not_applicable for s in scores):
-        print_text(format_table(scores, titles={name: card.title for name, card in cards.items()}) + "\n")
+        print_text(format_table(scores, titles={name: card.title for name, card in cards.items()}))
+        print_text("\n".join([*notes, ""]))
     print_text("\n".join(ledger_lines(ledger)))
     for line in [*watch_lines(store), *backfill_lines(store)]:
         print_text(line)
     if message := pending_message(store, ledger):
         print_text(message)
     if any(s.n_scored for s in scores):
-        for statement in _labels(store):
+        for statement in _labels(store, cluster):
             print_text(statement)
         print_text(f"where it fails: ragstone report {'STORE' if is_database_url(store) else store}")
 
 
-def _labels(store: str) -> list[str]:
+def _labels(store: str, cluster: str) -> list[str]:
     """Say what labels of people say. The scores are read only if there are labels."""
     with open_store(store, mode="read") as opened:
         if not opened.labels():
             return []
-    labels = build_report(store, n_worst=0).labels
+    labels = build_report(store, n_worst=0, cluster=cluster).labels
     return [] if labels is None else [statement.text for statement in labels.statements]
 
 
@@ -70,15 +73,17 @@ def _score_dict(summary: MetricSummary, card: MetricCard | None) -> dict[str, An
     return {"title": card.title if card else None} | values
 
 
-def _scores(store: str, cards: dict[str, MetricCard]) -> tuple[MetricSummary, ...]:
-    """Summarize the planned metrics. Returns an empty tuple if only a spool exists."""
+def _scores(
+    store: str, cards: dict[str, MetricCard], cluster: str
+) -> tuple[tuple[MetricSummary, ...], tuple[str, ...]]:
+    """Summarize the planned metrics, with notes. Returns empty tuples if only a spool exists."""
     if not is_database_url(store) and not Path(store).exists():
-        return ()
+        return (), ()
     try:
         with open_store(store, mode="read") as opened:
-            return summarize_store(opened, cards)
+            return summarize_store(opened, cards, cluster=cluster)
     except StoreNotReadyError:
-        return ()
+        return (), ()
 
 
 def _cards(metrics: list[str]) -> dict[str, MetricCard]:

@@ -32,6 +32,7 @@ from ragstone.experiments._score_gate import Undecided as Undecided
 from ragstone.experiments._score_gate import check_thresholds as check_thresholds
 from ragstone.experiments._summary import MetricSummary as MetricSummary
 from ragstone.experiments._summary import format_table as format_table
+from ragstone.experiments._summary import stored_clusters as stored_clusters
 from ragstone.experiments._summary import summarize as summarize
 from ragstone.experiments._summary import summarize_store as summarize_store
 from ragstone.experiments._views.follow import FollowedReport as FollowedReport

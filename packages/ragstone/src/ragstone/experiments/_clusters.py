@@ -16,6 +16,7 @@ from ragstone.stats import DesignEffect, design_effect
 __all__ = [
     "AUTO_CLUSTER",
     "CLUSTER_KEYS",
+    "NO_CLUSTER",
     "Clusters",
     "SampleFields",
     "choose_clusters",
@@ -27,7 +28,7 @@ __all__ = [
 ]
 
 AUTO_CLUSTER: Final = "auto"
-_NO_CLUSTER: Final = "none"
+NO_CLUSTER: Final = "none"
 CLUSTER_KEYS: Final = ("session_id", "user_id", "document_id")
 """Fields that are read without being named."""
 _AUTO_KEY: Final = "session_id"
@@ -76,7 +77,7 @@ def labels_in(metadata: Mapping[str, Any], keys: Iterable[str]) -> dict[str, str
 
 def cluster_keys(cluster: str | None) -> tuple[str, ...]:
     """Return the keys to read: `CLUSTER_KEYS`, and the one that the caller names."""
-    named = [] if cluster in (None, AUTO_CLUSTER, _NO_CLUSTER, *CLUSTER_KEYS) else [str(cluster)]
+    named = [] if cluster in (None, AUTO_CLUSTER, NO_CLUSTER, *CLUSTER_KEYS) else [str(cluster)]
     return (*CLUSTER_KEYS, *named)
 
 
@@ -168,7 +169,7 @@ def choose_clusters(
         ConfigurationError: If no sample has the key.
         DataError: If all samples are in one cluster.
     """
-    if cluster is None or cluster == _NO_CLUSTER:
+    if cluster is None or cluster == NO_CLUSTER:
         return None
     if cluster == AUTO_CLUSTER:
         if not _is_shared(labels.get(_AUTO_KEY, {}), sample_ids):

@@ -30,6 +30,7 @@ __all__ = [
     "SystemOutcomes",
     "TimeRange",
     "read_outcomes",
+    "store_labels",
     "store_of",
     "stored_outcomes",
     "stream_outcomes",
@@ -292,7 +293,7 @@ def _outcome(line: bytes) -> AnyOutcome:
 def _of_store(period: TimeRange, name: str, keys: Sequence[str]) -> OutcomeStream:
     with _reading(_place(period)), open_store(period.store, mode="read") as store:
         inclusion = store.inclusion_probabilities(since=period.since, until=period.until)
-        labels = {key: _labels_of_store(store, key, period) for key in keys}
+        labels = {key: store_labels(store, key, since=period.since, until=period.until) for key in keys}
     return OutcomeStream(
         name=name,
         outcomes=stored_outcomes(period),
@@ -303,17 +304,17 @@ def _of_store(period: TimeRange, name: str, keys: Sequence[str]) -> OutcomeStrea
     )
 
 
-def _labels_of_store(store: Store, key: str, period: TimeRange) -> dict[str, str]:
+def store_labels(store: Store, key: str, *, since: float | None = None, until: float | None = None) -> dict[str, str]:
     """Return the labels of a store's requests. Only a key that the caller names is read from the traces' bodies."""
     match key:
         case "session_id" | "user_id" | "app" | "release" | "environment":
-            return store.request_labels(key, since=period.since, until=period.until)
+            return store.request_labels(key, since=since, until=until)
         case _ if key in CLUSTER_KEYS:
             return {}
     return {
         trace.trace_id: found[key]
-        for trace in store.traces(since=period.since)
-        if (period.until is None or trace.started_at < period.until) and (found := labels_in(trace.metadata, [key]))
+        for trace in store.traces(since=since)
+        if (until is None or trace.started_at < until) and (found := labels_in(trace.metadata, [key]))
     }
 
 

@@ -37,6 +37,7 @@ def build_report(
     baseline_samples: Iterable[Sample] = (),
     reasons: int = 0,
     judge: Judge | None = None,
+    cluster: str = AUTO_CLUSTER,
 ) -> ReportView:
     """Build the report of one system: a verdict, each metric with its interval, causes, and the worst answers.
 
@@ -52,18 +53,21 @@ def build_report(
         baseline_samples: The samples of the baseline, if that is a file of outcomes.
         reasons: Number of the shown answers for which the judge explains its lowest score. At least as many are shown.
         judge: The judge that made the scores, for reasons. It is closed afterwards.
+        cluster: Key whose equal values make a cluster of samples, such as "session_id": intervals and tests treat whole
+            clusters as independent. "auto" uses `session_id` if at least 5% of the samples share one, "none" no clusters.
+            An experiment has its own.
 
     Raises:
-        ConfigurationError: If the file does not exist, no sample has a label of `by`, or a target is not a value of a scored metric.
+        ConfigurationError: If the file does not exist, no sample has a label of `by` or `cluster`, or a target is not a value of a scored metric.
         DataError: If the source does not contain outcomes.
         StoreError: If a store cannot be read.
     """
     return build.build_report(
-        open_source(source, name=name, samples=samples),
+        open_source(source, name=name, samples=samples, cluster=cluster),
         targets=dict(targets or {}),
         n_worst=n_worst,
         by=by,
-        compared=_compared(source, name, others, baseline, baseline_samples),
+        compared=_compared(source, name, others, baseline, baseline_samples, cluster),
         reasons=None if judge is None or not reasons else AskReasons(reasons, judge),
     )
 
@@ -85,6 +89,7 @@ def write_report(
     baseline_samples: Iterable[Sample] = (),
     reasons: int = 0,
     judge: Judge | None = None,
+    cluster: str = AUTO_CLUSTER,
 ) -> ReportView:
     """Write the report of any source to a file: a page (`.html`) or a summary (`.md`). See `Experiment.report`.
 
@@ -104,15 +109,18 @@ def write_report(
         baseline_samples: The samples of the baseline, if that is a file of outcomes.
         reasons: Number of the shown answers for which the judge explains its lowest score. At least as many are shown.
         judge: The judge that made the scores, for reasons. It is closed afterwards.
+        cluster: Key whose equal values make a cluster of samples, such as "session_id": intervals and tests treat whole
+            clusters as independent. "auto" uses `session_id` if at least 5% of the samples share one, "none" no clusters.
+            An experiment has its own.
 
     Raises:
-        ConfigurationError: If the path, a target or the size limit is invalid.
+        ConfigurationError: If the path, a target, `cluster` or the size limit is invalid.
         DataError: If the source does not contain outcomes.
         StoreError: If a store cannot be read.
     """
     write.check_output(path)
     return write.write_report(
-        open_source(source, name=name, samples=samples),
+        open_source(source, name=name, samples=samples, cluster=cluster),
         path,
         targets=dict(targets or {}),
         n_worst=n_worst,
@@ -120,7 +128,7 @@ def write_report(
         max_mb=max_mb,
         texts=texts,
         command=command,
-        compared=_compared(source, name, others, baseline, baseline_samples),
+        compared=_compared(source, name, others, baseline, baseline_samples, cluster),
         reasons=None if judge is None or not reasons else AskReasons(reasons, judge),
     )
 
@@ -131,6 +139,7 @@ def _compared(
     others: Mapping[str, OutcomeSource] | None,
     baseline: str | None,
     samples: Iterable[Sample],
+    cluster: str = AUTO_CLUSTER,
 ) -> Compared | None:
     """Compare a system with others, if there are any."""
     if not others:
@@ -138,9 +147,9 @@ def _compared(
     if name is None or name in others:
         raise ConfigurationError(f"the reported system needs a name other than {', '.join(map(repr, others))}")
     before = baseline or next(iter(others))
-    cluster = source.cluster if isinstance(source, Evaluated) else AUTO_CLUSTER
-    comparison = compare({**others, name: source}, baseline=before, cluster=cluster)
-    return comparison.compared(name, before, open_source(others[before], name=before, samples=samples))
+    own = source.cluster if isinstance(source, Evaluated) else cluster
+    comparison = compare({**others, name: source}, baseline=before, cluster=own)
+    return comparison.compared(name, before, open_source(others[before], name=before, samples=samples, cluster=cluster))
 
 
 def compare_with_baseline(result: Evaluated, name: str, baseline: OutcomeSource) -> Compared:
@@ -210,6 +219,7 @@ def check_source(
     undecided: Undecided = "fail",
     confidence_level: float = 0.95,
     cards: Iterable[MetricCard] = (),
+    cluster: str = AUTO_CLUSTER,
 ) -> ScoreCheck:
     """Check if the mean of each metric of a source reaches a threshold. See `Experiment.check`.
 
@@ -219,6 +229,9 @@ def check_source(
         undecided: Whether a metric fails or passes if the data show neither.
         confidence_level: One minus the probability of a wrong decision on one metric.
         cards: Cards of metrics that were to be scored, also if the source does not have an outcome of them.
+        cluster: Key whose equal values make a cluster of samples, such as "session_id": intervals and tests treat whole
+            clusters as independent. "auto" uses `session_id` if at least 5% of the samples share one, "none" no clusters.
+            An experiment has its own.
 
     Raises:
         ConfigurationError: If the file does not exist, a threshold or an option is invalid, or a metric is not scored.
@@ -226,5 +239,9 @@ def check_source(
         StoreError: If a store cannot be read.
     """
     return check_scores(
-        open_source(source), thresholds, undecided=undecided, confidence_level=confidence_level, cards=cards
+        open_source(source, cluster=cluster),
+        thresholds,
+        undecided=undecided,
+        confidence_level=confidence_level,
+        cards=cards,
     )

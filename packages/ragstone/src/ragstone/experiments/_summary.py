@@ -9,15 +9,23 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ragstone._util.table import text_table
-from ragstone.experiments._clusters import Clusters
+from ragstone.experiments._clusters import (
+    AUTO_CLUSTER,
+    NO_CLUSTER,
+    Clusters,
+    choose_clusters,
+    cluster_keys,
+    cluster_notes,
+)
 from ragstone.experiments._means import estimate_mean
+from ragstone.experiments._outcomes import store_labels
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.stats import Estimate, failure_bounds
-from ragstone.store import Store
+from ragstone.store import MetricCounts, Store
 
-__all__ = ["MetricSummary", "bounds_of", "format_table", "summarize", "summarize_store"]
+__all__ = ["MetricSummary", "bounds_of", "format_table", "stored_clusters", "summarize", "summarize_store"]
 
 _SAME: Final = 1e-9
 """Tolerance for bounds that exceed the metric's range by rounding."""
@@ -78,7 +86,38 @@ def _ends(low: float, high: float) -> list[float | None]:
     return [end if math.isfinite(end) else None for end in (low, high)]
 
 
-def summarize_store(store: Store, cards: Mapping[str, MetricCard]) -> tuple[MetricSummary, ...]:
+def stored_clusters(
+    store: Store, cluster: str | None
+) -> tuple[Clusters | None, tuple[str, ...], Sequence[MetricCounts]]:
+    """Choose the clusters of a store's requests.
+
+    Args:
+        store: The store.
+        cluster: The caller's choice. See `choose_clusters`.
+
+    Returns:
+        The clusters, notes about them, and the counts of planned metrics: by trace if requests share a label.
+
+    Raises:
+        ConfigurationError: If no scored request has the key.
+        DataError: If all scored requests are in one cluster.
+    """
+    labels = {key: store_labels(store, key) for key in cluster_keys(cluster)}
+    is_shared = any(len(set(by.values())) < len(by) for by in labels.values())
+    if cluster in (None, NO_CLUSTER) or (cluster == AUTO_CLUSTER and not is_shared):
+        return None, (), store.count_outcomes()
+    counted = store.count_outcomes(by_trace=True)
+    scores = {of.metric: dict(zip(of.trace_ids, of.values, strict=True)) for of in counted if len(of.values)}
+    ids = {id_: None for of in scores.values() for id_ in of}
+    if not ids:
+        return None, (), counted
+    clusters = choose_clusters(cluster, labels, ids)
+    return clusters, tuple(cluster_notes(cluster, clusters, labels, ids, scores)), counted
+
+
+def summarize_store(
+    store: Store, cards: Mapping[str, MetricCard], *, cluster: str | None = AUTO_CLUSTER
+) -> tuple[tuple[MetricSummary, ...], tuple[str, ...]]:
     """Summarize the outcomes of a store's planned metrics, without reading them one by one.
 
     If traces were sampled with different probabilities, means are weighted (`hajek_mean`). Failure kinds and reasons are not
@@ -87,11 +126,20 @@ def summarize_store(store: Store, cards: Mapping[str, MetricCard]) -> tuple[Metr
     Args:
         store: The store.
         cards: Cards by metric, for the ranges of values. A metric without a card is unbounded.
+        cluster: Key whose equal values make a cluster of requests. See `choose_clusters`.
+
+    Returns:
+        The summaries, and notes about clusters.
+
+    Raises:
+        ConfigurationError: If no scored request has the key of `cluster`.
+        DataError: If all scored requests are in one cluster.
     """
     import numpy as np
 
+    clusters, notes, counted = stored_clusters(store, cluster)
     summaries = []
-    for counts in store.count_outcomes():
+    for counts in counted:
         card = cards.get(counts.metric)
         low, high = (card.low, card.high) if card is not None else (-math.inf, math.inf)
         estimate, bounds = None, None
@@ -99,7 +147,11 @@ def summarize_store(store: Store, cards: Mapping[str, MetricCard]) -> tuple[Metr
             # Scores may exceed their range by a rounding error.
             x = np.repeat(np.clip(np.asarray(counts.values, dtype=float), low, high), counts.repeats)
             estimate = estimate_mean(
-                x, low=low, high=high, probabilities=np.repeat(counts.probabilities, counts.repeats)
+                x,
+                low=low,
+                high=high,
+                probabilities=np.repeat(counts.probabilities, counts.repeats),
+                clusters=None if clusters is None else clusters.of(counts.trace_ids),
             )
         n_scored = 0 if estimate is None else estimate.n
         if counts.n_failed and not counts.is_sampled:
@@ -119,7 +171,7 @@ def summarize_store(store: Store, cards: Mapping[str, MetricCard]) -> tuple[Metr
                 reasons={},
             )
         )
-    return tuple(summaries)
+    return tuple(summaries), notes
 
 
 def summarize(

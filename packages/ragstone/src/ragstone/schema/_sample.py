@@ -59,6 +59,8 @@ def sample_from_trace(trace: Trace) -> Sample:
 def trace_from_sample(sample: Sample, *, source: str, started_at: float) -> Trace:
     """Convert a row of a dataset to a trace, so that it can be stored and scored like a captured request.
 
+    Its session and user are those of the metadata, if these are texts or whole numbers.
+
     Args:
         sample: The row.
         source: Name of the input format.
@@ -67,6 +69,8 @@ def trace_from_sample(sample: Sample, *, source: str, started_at: float) -> Trac
     return Trace(
         trace_id=sample.id,
         source=source,
+        session_id=_label(sample.metadata.get("session_id")),
+        user_id=_label(sample.metadata.get("user_id")),
         query=sample.query,
         standalone_query=sample.standalone_query,
         history=sample.history,
@@ -80,3 +84,8 @@ def trace_from_sample(sample: Sample, *, source: str, started_at: float) -> Trac
         evidence=sample.evidence,
         started_at=started_at,
     )
+
+
+def _label(value: Any) -> str | None:
+    is_label = isinstance(value, (str, int)) and not isinstance(value, bool) and value != ""
+    return str(value) if is_label else None

@@ -93,12 +93,12 @@ class SqlOutcomes(SqlStore):
                 yield to_outcome(body)
 
     @override
-    def count_outcomes(self) -> list[MetricCounts]:
+    def count_outcomes(self, *, by_trace: bool = False) -> list[MetricCounts]:
         with self._database.read() as db:
             sampled = db.execute(
                 "SELECT 1 FROM traces WHERE inclusion_probability < 1 AND state <> 'sampled_out' LIMIT 1"
             ).fetchone()
-            return [_counts(db, metric, sampled=bool(sampled)) for metric in read_plan(db)]
+            return [_counts(db, metric, sampled=bool(sampled), by_trace=by_trace) for metric in read_plan(db)]
 
     @override
     def worst_scores(
@@ -376,16 +376,17 @@ def _state(db: Sql, trace_id: str) -> TraceState:
     return "scored" if "score" in kinds else "not_applicable"
 
 
-def _counts(db: Sql, metric: PlannedMetric, *, sampled: bool) -> MetricCounts:
+def _counts(db: Sql, metric: PlannedMetric, *, sampled: bool, by_trace: bool) -> MetricCounts:
     probability, join = "1.0", ""
     if sampled:
         probability, join = "t.inclusion_probability", "JOIN traces AS t ON t.trace_id = o.sample_id"
+    trace_id = "o.sample_id" if by_trace else "''"
     key = (metric.name, metric.version, metric.judge_hash)
     rows = db.execute(
         f"""
-        SELECT o.kind, o.value, {probability}, COUNT(*) FROM outcomes AS o {join}
+        SELECT o.kind, o.value, {probability}, {trace_id}, COUNT(*) FROM outcomes AS o {join}
         WHERE o.metric = ? AND o.metric_version = ? AND o.judge_hash = ?
-        GROUP BY o.kind, o.value{", t.inclusion_probability" if sampled else ""}
+        GROUP BY o.kind, o.value{", t.inclusion_probability" if sampled else ""}{", o.sample_id" if by_trace else ""}
         """,  # noqa: S608 - its parts are written above
         key,
     )
@@ -393,12 +394,15 @@ def _counts(db: Sql, metric: PlannedMetric, *, sampled: bool) -> MetricCounts:
     values, probabilities, repeats = array("d"), array("d"), array("q")
     others: Counter[str] = Counter()
     kept: set[float] = set()
-    for kind, value, p, n in rows:
+    trace_ids: list[str] = []
+    for kind, value, p, id_, n in rows:
         kept.add(p)
         if kind == "score":
             values.append(value)
             probabilities.append(p)
             repeats.append(n)
+            if by_trace:
+                trace_ids.append(id_)
         else:
             others[kind] += n
     # The judge's name is stored only in the bodies, and is the same in all outcomes of a planned metric.
@@ -418,6 +422,7 @@ def _counts(db: Sql, metric: PlannedMetric, *, sampled: bool) -> MetricCounts:
         n_failed=others["failure"],
         n_not_applicable=others["not_applicable"],
         is_sampled=len(kept) > 1,
+        trace_ids=trace_ids,
     )
 
 

@@ -236,6 +236,8 @@ class MetricCounts:
     n_not_applicable: int
     is_sampled: bool
     """Whether the traces of these outcomes have different sampling probabilities."""
+    trace_ids: Sequence[str] = ()
+    """The trace of each score. Empty unless outcomes are counted by trace: each score then occurs once."""
 
 
 class Store(Protocol):
@@ -402,10 +404,13 @@ class Store(Protocol):
         """
         ...
 
-    def count_outcomes(self) -> list[MetricCounts]:
+    def count_outcomes(self, *, by_trace: bool = False) -> list[MetricCounts]:
         """Count the outcomes of each planned metric, in the order of the plan.
 
         Reads an index only, without any text. Traces are read only if some were sampled.
+
+        Args:
+            by_trace: Whether the result names the trace of each score.
         """
         ...
 

@@ -25,6 +25,7 @@ class StoredRequests:
     Args:
         period: The requests.
         name: Name of the system. None: the name of the store.
+        cluster: Key of the clusters of requests, "auto", or "none" for independent requests.
     """
 
     after: StorePosition | None = None
@@ -32,13 +33,13 @@ class StoredRequests:
     upto: StorePosition | None = None
     """Only what was stored up to this position is read."""
 
-    def __init__(self, period: TimeRange, name: str | None) -> None:
+    def __init__(self, period: TimeRange, name: str | None, *, cluster: str = AUTO_CLUSTER) -> None:
         self._period = period
         self._n_without_text = 0
         whole = period.since is None and period.until is None
         self.name = name or (describe_store(os.fspath(period.store)) if whole else period.name)
         self.cards: Mapping[str, MetricCard] = {}
-        self.cluster: str | None = AUTO_CLUSTER
+        self.cluster: str | None = cluster
         with open_store(period.store, mode="read") as opened:
             self._plan: dict[str, PlannedMetric] = {planned.name: planned for planned in opened.planned_metrics()}
 
@@ -76,7 +77,7 @@ class StoredRequests:
         return found
 
     def dependence(self) -> Dependence:
-        opened = stream_outcomes(self._period)
+        opened = stream_outcomes(self._period, cluster=self.cluster)
         return Dependence(opened.inclusion_probabilities, opened.labels)
 
     def human_labels(self) -> HumanLabels:
@@ -120,13 +121,16 @@ def _record(trace: Trace) -> AnswerRecord:
     return AnswerRecord(sample, trace.started_at, metadata_labels(sample) | known | tags)
 
 
-def open_source(source: OutcomeSource, *, name: str | None = None, samples: Iterable[Sample] = ()) -> ReportSource:
+def open_source(
+    source: OutcomeSource, *, name: str | None = None, samples: Iterable[Sample] = (), cluster: str = AUTO_CLUSTER
+) -> ReportSource:
     """Open what a report is built from.
 
     Args:
         source: An `Experiment`, a file of outcomes, a store, or a `TimeRange` of one.
         name: Name of the system. Default: the name of the source.
         samples: The samples of a file of outcomes, which does not contain texts.
+        cluster: Key of the clusters of samples, "auto", or "none" for independent samples. An experiment has its own.
 
     Raises:
         ConfigurationError: If the file does not exist.
@@ -134,14 +138,14 @@ def open_source(source: OutcomeSource, *, name: str | None = None, samples: Iter
     """
     store = store_of(source)
     if store is not None:
-        return StoredRequests(source if isinstance(source, TimeRange) else TimeRange(store), name)
+        return StoredRequests(source if isinstance(source, TimeRange) else TimeRange(store), name, cluster=cluster)
     if isinstance(source, Evaluated):
         return source.report_source(name)
-    opened = stream_outcomes(source, name=name)
+    opened = stream_outcomes(source, name=name, cluster=cluster)
 
     def outcomes() -> Iterable[AnyOutcome]:
         nonlocal opened
-        opened = stream_outcomes(source, name=name)
+        opened = stream_outcomes(source, name=name, cluster=cluster)
         return opened.outcomes
 
     return Rows(
@@ -150,5 +154,5 @@ def open_source(source: OutcomeSource, *, name: str | None = None, samples: Iter
         samples,
         cards=opened.cards,
         dependence=lambda: Dependence(opened.inclusion_probabilities, opened.labels),
-        cluster=AUTO_CLUSTER,
+        cluster=cluster,
     )
