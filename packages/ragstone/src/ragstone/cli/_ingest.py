@@ -31,7 +31,7 @@ from ragstone.cli._reasons import ReasonsOption
 from ragstone.cli._retention import retention_s
 from ragstone.cli._watch_options import watch_options
 from ragstone.errors import JudgeError, StoreError, StoreOwnedError
-from ragstone.store import is_database_url
+from ragstone.store import is_database_url, resolve_store
 from ragstone.worker import ScoringSetup, Worker, WorkerState, spool_directory
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _buffer_path(store: str) -> Path:
         directory = spool_directory(store)
         directory.mkdir(parents=True, exist_ok=True)
         return directory / "spans.db"
-    path = Path(store).absolute()
+    path = Path(resolve_store(store))
     if not path.parent.is_dir():
         raise StoreError(f"the directory of the store {store!r} does not exist. Create it, or give another path.")
     return path.with_name(path.name + ".spans")

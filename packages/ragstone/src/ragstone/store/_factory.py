@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from ragstone.errors import MissingExtraError, StoreOwnedError
+from ragstone.store._path import real_path
 from ragstone.store._protocol import Store
 from ragstone.store.sqlite import SqliteStore
 
@@ -24,8 +25,11 @@ def is_database_url(store: str | os.PathLike[str]) -> bool:
 
 
 def resolve_store(store: str | os.PathLike[str]) -> str:
-    """Return the store so that it is independent of the working directory: a URL, or the absolute path of a file."""
-    return os.fspath(store) if is_database_url(store) else str(Path(store).absolute())
+    """Return the store so that it is independent of the working directory: a URL, or the absolute path of a file.
+
+    All names of a file have the same path, also if they are symbolic links.
+    """
+    return os.fspath(store) if is_database_url(store) else str(real_path(store).absolute())
 
 
 def describe_store(store: str | os.PathLike[str]) -> str:

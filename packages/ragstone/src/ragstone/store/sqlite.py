@@ -28,6 +28,7 @@ from ragstone.store._backfill import SqlBackfill
 from ragstone.store._deliveries import SqlDeliveries
 from ragstone.store._labels import LabelInbox, SqlLabels, read_drawn, read_labels, write_drawn, write_labels
 from ragstone.store._outcomes import SqlOutcomes
+from ragstone.store._path import check_single_name, real_path
 from ragstone.store._protocol import DrawnRequest, StoredLabel
 from ragstone.store._retention import SqlRetention
 from ragstone.store._sql import Transactions
@@ -76,7 +77,7 @@ class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels, SqlWatch, Sq
         """Open the store at `path`.
 
         Args:
-            path: The file. `<path>.lock` and SQLite's `-wal` and `-shm` are in the same directory.
+            path: The file, or a symbolic link to it. `<file>.lock` and SQLite's `-wal` and `-shm` are next to the file.
             mode: "own" to write (creates a missing file, with access for this user only), "read" to read, also while
                 the owner is running or after it was killed.
             clock: Returns Unix seconds. Used by tests.
@@ -88,15 +89,16 @@ class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels, SqlWatch, Sq
             StoreVersionError: If a newer Ragstone wrote the file.
             StoreCorruptError: If the file is not a Ragstone store or is damaged.
             StoreNotReadyError: If `mode` is "read" and the owner has created the file but not yet its tables.
-            StoreError: If the file cannot be created, or, for reading, is missing or has an older version.
+            StoreError: If the file cannot be created, has hard links, or, for reading, is missing or has an older version.
         """
         if max_attempts < 1:
             raise ConfigurationError(f"max_attempts must be at least 1, got {max_attempts!r}.")
-        path = Path(path)
+        path = real_path(path)
         if mode == "read":
             return cls(path, _open_for_reader(path), lock=None, clock=clock, max_attempts=max_attempts)
         if mode != "own":
             raise ConfigurationError(f"mode must be 'own' or 'read', got {mode!r}.")
+        check_single_name(path)
         lock = _take_lock(path)
         try:
             store = cls(path, _open_for_owner(path), lock=lock, clock=clock, max_attempts=max_attempts)

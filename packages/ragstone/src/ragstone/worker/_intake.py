@@ -14,7 +14,7 @@ from ragstone._util.filelock import FileLock
 from ragstone.errors import SpoolError, StoreError
 from ragstone.schema import Trace
 from ragstone.spool import SegmentState, SpoolReader
-from ragstone.store import Store, is_database_url
+from ragstone.store import Store, is_database_url, resolve_store
 
 __all__ = ["SpoolTraceSource", "StepErrors", "TraceSource", "get_skip_reason", "spool_directory"]
 
@@ -34,8 +34,7 @@ def spool_directory(store: str | os.PathLike[str]) -> Path:
         store: Path of a store file, or URL of a database.
     """
     if not is_database_url(store):
-        path = Path(store).absolute()
-        return path.with_name(path.name + ".spool")
+        return Path(f"{resolve_store(store)}.spool")
     if directory := os.environ.get("RAGSTONE_SPOOL"):
         return Path(directory).absolute()
     url = urlsplit(os.fspath(store))
