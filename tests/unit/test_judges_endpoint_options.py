@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
 from command_line import run_command
-from fake_servers import FakeJudgeServer
+from fake_servers import FakeJudgeServer, FaultServer
+from fake_servers.fault_server import http_reply
+from fake_servers.loopback import error_reply
 from ragstone import Monitor
-from ragstone.errors import ConfigurationError
-from ragstone.judges import EndpointOptions, OpenAICompatibleJudge, OptionNames
+from ragstone.errors import ConfigurationError, JudgeRejectedError
+from ragstone.judges import EndpointOptions, OpenAICompatibleJudge, OptionNames, Prompt
 
 ROWS = [{"id": f"q{i}", "query": f"Why {i}?", "contexts": ["So."], "response": "So."} for i in range(3)]
 
@@ -208,8 +211,11 @@ def test_several_models_are_named_with_the_option_of_the_interface(rows, tmp_pat
 
 def test_a_secret_header_is_not_shown():
     """A server that repeats its headers in errors does not reveal the key, and other values stay readable."""
-    judge = OpenAICompatibleJudge("http://h/v1", headers={"x-api-key": "top-secret", "x-team": "search"})
-    shown = judge.model._endpoint._redacted("bad key top-secret of team search")
-    assert "bad key [api key] of team search" == shown
+    refusal = error_reply(403, "bad key top-secret of team search")
+    with FaultServer(http_reply(refusal.body, status="403 Forbidden")) as server:
+        headers = {"x-api-key": "top-secret", "x-team": "search"}
+        judge = OpenAICompatibleJudge(server.url, model="m", headers=headers)
+        with pytest.raises(JudgeRejectedError, match=r"bad key .api key. of team search"):
+            asyncio.run(judge.ask_text(Prompt(construct="any", task="Reply.", fields={})))
     with pytest.raises(ConfigurationError, match="headers='x team': a header has a name"):
         OpenAICompatibleJudge("http://h/v1", headers={"x team": "a"})

@@ -184,7 +184,7 @@ def test_error_page_is_no_reply():
             await judge.aclose()
             server.close()
 
-    with pytest.raises(JudgeUnavailableError, match=r"not a JSON object.*2 attempts") as caught:
+    with pytest.raises(JudgeUnavailableError, match=r"is not JSON.*2 attempts") as caught:
         asyncio.run(session())
     assert "unparseable" == caught.value.kind
 

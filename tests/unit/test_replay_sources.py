@@ -19,6 +19,9 @@ from ragstone.replay._source import open_inputs
 BODY = b'{"id": "t1", "query": "q", "response": "a"}\n'
 
 
+REFUSED = "which is not followed. Give the URL that it redirects to, or download the file and replay it"
+
+
 class Handler(BaseHTTPRequestHandler):
     """Answers in the ways in which servers of files go wrong."""
 
@@ -27,8 +30,8 @@ class Handler(BaseHTTPRequestHandler):
         match self.path.partition("?")[0]:
             case "/moved":
                 self._answer(302, {"Location": "/there/export.jsonl"})
-            case "/round":
-                self._answer(302, {"Location": "/round"})
+            case "/elsewhere":
+                self._answer(307, {"Location": "http://user:hunter2@127.0.0.2:9/x?token=hunter2"})
             case "/local":
                 self._answer(302, {"Location": "file:///etc/hostname"})
             case "/cut":
@@ -72,11 +75,9 @@ def opened(name: str) -> Iterator[bytes]:
         yield source.head()
 
 
-@pytest.mark.parametrize(
-    "path", ["/export.jsonl", "/moved", "/packed", "/", "/" + 300 * "x" + ".jsonl", "/%2e%2e%2f%2e%2e%2fx"]
-)
+@pytest.mark.parametrize("path", ["/export.jsonl", "/packed", "/", "/" + 300 * "x" + ".jsonl", "/%2e%2e%2f%2e%2e%2fx"])
 def test_a_file_at_an_address_is_read(server, path):
-    """Also one that has moved, one that is sent packed, and one whose name no file system takes."""
+    """Also one that is sent packed, and one whose name no file system takes."""
     with opened(f"http://{server}{path}") as head:
         assert BODY == head
 
@@ -100,8 +101,8 @@ def test_what_was_fetched_goes_when_it_was_read(server):
     ("path", "why"),
     [
         ("/missing", "answered 404"),
-        ("/round", "cannot be fetched: TooManyRedirects"),
-        ("/local", "cannot be fetched: UnsupportedProtocol"),
+        ("/elsewhere", f"redirects to http://127.0.0.2:9, {REFUSED}"),
+        ("/local", f"redirects to file://, {REFUSED}"),
         ("/cut", "cannot be fetched: RemoteProtocolError"),
         ("/damaged", "cannot be fetched: DecodingError"),
     ],
@@ -112,6 +113,15 @@ def test_an_address_that_does_not_give_its_file_says_why(server, path, why):
         pass
 
     assert f"'http://{server}{path}' {why}" == str(raised.value)
+
+
+def test_a_file_that_has_moved_is_not_followed(server):
+    """Also within one server: the error names it, and the user decides."""
+    with (
+        pytest.raises(DataError, match=rf"redirects to http://{server}, which is not followed"),
+        opened(f"http://{server}/moved"),
+    ):
+        pass
 
 
 def test_a_file_that_is_too_large_to_fetch_is_given_up(server, monkeypatch):

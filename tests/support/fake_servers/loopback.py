@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack
 
-__all__ = ["Faults", "LoopbackServer", "Plan", "Reply", "Request", "ServerStats", "error_reply"]
+__all__ = ["Faults", "LoopbackServer", "Plan", "Reply", "Request", "ServerStats", "error_reply", "parsed_head"]
 
 _REASONS: Final = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
 
@@ -240,7 +240,7 @@ class LoopbackServer(ABC):
         """Serve one kept-alive connection; a client that leaves ends what it asked for, as real servers do."""
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
-                method, target, headers = _parsed(head)
+                method, target, headers = parsed_head(head)
                 content = await reader.readexactly(int(headers.get("content-length", "0")))
                 path, _, query = target.partition("?")
                 request = Request(method, path, query, headers, content)
@@ -287,7 +287,8 @@ class _ClientReader(asyncio.StreamReader):
         super().set_exception(error)
 
 
-def _parsed(head: bytes) -> tuple[str, str, dict[str, str]]:
+def parsed_head(head: bytes) -> tuple[str, str, dict[str, str]]:
+    """Return method, target and headers (names in small letters) of a request."""
     request, *lines = head.decode("latin-1").split("\r\n")
     method, target, _ = request.split(" ", 2)
     pairs = (re.split(r":\s*", line, maxsplit=1) for line in lines if line)

@@ -31,9 +31,10 @@ class EndpointEmbedder:
     request is sent only once.
 
     Args:
-        base_url: "http://host:8000/v1", or several URLs separated by commas (see `OpenAICompatibleModel`).
+        base_url: "http://host:8000/v1", or several URLs separated by commas (see `OpenAICompatibleModel`). Omit it with
+            `client=AsyncOpenAI(...)`.
         batch_size: Maximum number of texts in one request, at least 1.
-        connection: `model`, `api_key`, `extra_body` (such as `{"dimensions": 256}`) and all other options of
+        connection: `client`, `model`, `api_key`, `extra_body` (such as `{"dimensions": 256}`) and all other options of
             `OpenAICompatibleModel`.
 
     Raises:
@@ -46,7 +47,9 @@ class EndpointEmbedder:
         ```
     """
 
-    def __init__(self, base_url: str, *, batch_size: int = 64, **connection: Unpack[ConnectionOptions]) -> None:
+    def __init__(
+        self, base_url: str | None = None, *, batch_size: int = 64, **connection: Unpack[ConnectionOptions]
+    ) -> None:
         if batch_size < 1:
             raise ConfigurationError(f"batch_size must be at least 1, got {batch_size!r}")
         self._model = OpenAICompatibleModel(base_url, **connection)

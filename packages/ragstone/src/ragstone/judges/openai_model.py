@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+from urllib.parse import urlencode
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges._cache.replies import cached_replies
@@ -15,11 +16,15 @@ from ragstone.judges._http.endpoint import Endpoint
 from ragstone.judges._http.endpoint_group import EndpointGroup, split_urls
 from ragstone.judges._http.exact import LogprobReader
 from ragstone.judges._http.probe import probe
+from ragstone.judges._http.transport import ApiKey, ClientTransport
 from ragstone.judges._limits.gate import ClientLimits
 from ragstone.judges._limits.spend import Budget
 from ragstone.judges._model import Capabilities, Completion, ReplyLogprobs
 from ragstone.judges._option_names import OptionNames
 from ragstone.judges._render import Message
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 __all__ = ["ConnectionOptions", "OpenAICompatibleModel"]
 
@@ -31,8 +36,9 @@ _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 class ConnectionOptions(TypedDict, total=False):
     """Options of `OpenAICompatibleModel`, for functions that pass them on."""
 
+    client: AsyncOpenAI | None
     model: str | None
-    api_key: str | None
+    api_key: ApiKey | None
     max_concurrent_requests: int | None
     timeout_s: float
     max_retries: int
@@ -53,14 +59,20 @@ class ConnectionOptions(TypedDict, total=False):
 class OpenAICompatibleModel(LogprobReader):
     """Calls a chat model over HTTP, in the request format that the endpoint accepts.
 
-    One object may be used in several event loops, in turn or concurrently. It has one HTTP client for each.
+    One object may be used in several event loops, in turn or concurrently. It has its own connections in each. Redirects are
+    not followed, and nothing that the server sends is unlimited: replies have at most 4 MiB (vectors and log-probabilities of
+    prompts more, by the size of the request), and the server can request pauses of at most two minutes.
 
     Args:
         base_url: "http://host:8000/v1". Without a path, `/v1` is added. Several URLs that serve the same model, separated
             by commas, share the load. One that is down is left out until it replies again. The first URL is the model's
             identity, and limits apply to each URL.
+        client: Instead of a URL, a client of the `openai` package (`AsyncOpenAI`, `AsyncAzureOpenAI`) with its own sign-in. Its
+            base URL is the model's identity. Its `timeout` and `max_retries` do not apply: those below do. It is copied for
+            each event loop, unless it has an HTTP client of your own. Then it works in one event loop.
         model: Model name. None uses the model that the server serves.
-        api_key: Sent as bearer token. None sends no key, also if the environment contains one.
+        api_key: Sent as bearer token. A function, synchronous or not, is called for each request and returns the current key,
+            for tokens that expire. None sends no key, also if the environment contains one.
         max_concurrent_requests: Maximum number of concurrent requests. None sets no limit for this model, and the
             default without any limit is 16. The actual number adapts to the endpoint's replies. All models in a process
             with the same endpoint and key share this limit, `requests_per_minute` and `tokens_per_minute`. The smallest
@@ -100,10 +112,11 @@ class OpenAICompatibleModel(LogprobReader):
 
     def __init__(
         self,
-        base_url: str,
+        base_url: str | None = None,
         *,
+        client: AsyncOpenAI | None = None,
         model: str | None = None,
-        api_key: str | None = None,
+        api_key: ApiKey | None = None,
         max_concurrent_requests: int | None = None,
         timeout_s: float = 60.0,
         max_retries: int = 4,
@@ -121,6 +134,10 @@ class OpenAICompatibleModel(LogprobReader):
         option_names: OptionNames | None = None,
     ) -> None:
         names = option_names or OptionNames()
+        if (base_url is None) == (client is None):
+            raise ConfigurationError("give either a base_url ('http://host:8000/v1') or client=AsyncOpenAI(...)")
+        if client is not None:
+            base_url, api_key = _described(client, api_key)
         if max_retries < 0 or max_wait_s < 0 or backoff_s < 0:
             raise ConfigurationError(
                 "max_retries, max_wait_s and backoff_s must not be below 0, got "
@@ -148,6 +165,7 @@ class OpenAICompatibleModel(LogprobReader):
         create = partial(
             Endpoint,
             api_key=api_key,
+            connect=None if client is None else partial(ClientTransport, client),
             share=ClientLimits(
                 concurrency=max_concurrent_requests,
                 requests_per_minute=requests_per_minute,
@@ -165,7 +183,8 @@ class OpenAICompatibleModel(LogprobReader):
             max_wait_s=max_wait_s,
             backoff_s=backoff_s,
         )
-        endpoints = [create(url) for url in split_urls(base_url)]
+        assert base_url is not None  # noqa: S101  checked above
+        endpoints = [create(url) for url in (split_urls(base_url) if client is None else [base_url])]
         endpoint = (
             endpoints[0]
             if len(endpoints) == 1
@@ -245,3 +264,23 @@ class OpenAICompatibleModel(LogprobReader):
         if route == "echo":
             return await self.echoed(messages, reply)
         return await self.chained(messages, reply)
+
+
+def _described(client: AsyncOpenAI, api_key: ApiKey | None) -> tuple[str, str | None]:
+    """Return the URL of a client with its query, and its key.
+
+    Raises:
+        ConfigurationError: If it is not an asynchronous client, or a key is given as well.
+    """
+    import openai
+
+    if not isinstance(client, openai.AsyncOpenAI):
+        raise ConfigurationError(
+            f"client must be an openai.AsyncOpenAI or AsyncAzureOpenAI, got {type(client).__module__}.{type(client).__qualname__}"
+        )
+    if api_key is not None:
+        raise ConfigurationError(
+            "api_key and client exclude each other. Give the key to the client: AsyncOpenAI(api_key=...)"
+        )
+    query = urlencode({name: str(value) for name, value in client.default_query.items()})
+    return f"{client.base_url}?{query}" if query else str(client.base_url), client.api_key or None

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError
 from ragstone.store import describe_store, is_database_url
@@ -302,7 +302,14 @@ def _fetched(address: str, folder: Path) -> InputFile:
 
     try:
         folder.mkdir()
-        with httpx.stream("GET", address, timeout=_TIMEOUT_S, follow_redirects=True) as response:
+        with httpx.stream("GET", address, timeout=_TIMEOUT_S, follow_redirects=False) as response:
+            if response.is_redirect:
+                # A redirect would send the URL's credentials to a server that the user did not name.
+                origin = _origin(response.headers.get("location", ""), address)
+                raise DataError(
+                    f"{name!r} redirects to {origin}, which is not followed. Give the URL that it redirects to, or download the "
+                    "file and replay it"
+                )
             if not response.is_success:
                 raise DataError(f"{name!r} answered {response.status_code}")
             with target.open("wb") as file:
@@ -317,3 +324,12 @@ def _fetched(address: str, folder: Path) -> InputFile:
     except OSError as error:
         raise DataError(f"{name!r} cannot be kept in {tempfile.gettempdir()!r} while it is read: {error}") from None
     return InputFile(path=target, name=name, identity=address)
+
+
+def _origin(location: str, base: str) -> str:
+    """Return scheme, host and port of the target of a redirect."""
+    try:
+        target = urlsplit(urljoin(base, location))
+    except ValueError:
+        return "an address that is not valid"
+    return f"{target.scheme}://{target.netloc.rpartition('@')[2]}"[:200]

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges._cache.replies import CachedReplies, cache_bypassed
@@ -65,7 +64,7 @@ class ChatClient:
     @property
     def name(self) -> str:
         """Model and host. Final when the model is known (given, or detected by `prepare()`)."""
-        return f"{self._model or 'the served model'} at {urlsplit(self._endpoint.public_url).netloc}"
+        return f"{self._model or 'the served model'} at {self._endpoint.host}"
 
     @property
     def settings(self) -> Mapping[str, object]:

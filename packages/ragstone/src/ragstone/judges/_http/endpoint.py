@@ -1,17 +1,18 @@
-"""One OpenAI-compatible endpoint: requests with retries, pauses and limits, and an HTTP client for each event loop."""
+"""One OpenAI-compatible endpoint: requests with retries, pauses and limits, and a transport for each event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import random
 import threading
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit, urlunsplit
 
 from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import (
@@ -20,16 +21,22 @@ from ragstone.errors import (
     JudgeRejectedError,
     JudgeUnavailableError,
 )
-from ragstone.judges._http.errors import basic, causes_of, extract_error_message, find_secrets, retry_after_s
+from ragstone.judges._http.errors import ErrorBody, extract_error_message, find_secrets, retry_after_s
+from ragstone.judges._http.transport import (
+    MAX_REPLY_BYTES,
+    AiohttpTransport,
+    ApiKey,
+    ConnectionFailedError,
+    Reply,
+    SignInError,
+    Transport,
+)
 from ragstone.judges._http.whole_prompts import WholePrompts
 from ragstone.judges._limits.gate import ClientLimits, Permit, capacity_of
 from ragstone.judges._limits.spend import Budget, usage_of
 from ragstone.judges._model import record_usage
 from ragstone.judges._option_names import OptionNames
 from ragstone.schema import Usage
-
-if TYPE_CHECKING:
-    import openai
 
 __all__ = [
     "Endpoint",
@@ -41,6 +48,8 @@ __all__ = [
 ]
 
 _MAX_BACKOFF_S: Final = 30.0
+_MAX_PAUSE_S: Final = 120.0
+"""Longest pause that a server can request. After it one request is sent, which shows if the server still refuses."""
 _OVERLOADED: Final = (503, 504, 529)
 
 
@@ -53,6 +62,17 @@ _CHARACTERS_PER_TOKEN: Final = 4
 _AFFINITY_CHARACTERS: Final = 1024
 _CHAT: Final = "/chat/completions"
 _EMBEDDINGS: Final = "/embeddings"
+_BYTES_PER_VECTOR: Final = 2**18
+"""A vector of 8,192 numbers, each of at most 25 characters with its comma, and some room."""
+_BYTES_PER_VALUE: Final = 256
+"""A token with its log-probability, and some room."""
+_PER_PROMPT_TOKEN: Final = ("echo", "prompt_logprobs", "return_token_ids")
+"""Fields that request something for each token of the prompt."""
+_MOST_TOKENS: Final = 3
+"""Ratio of the tokens of a text to their estimate that replies allow for."""
+_TARGET_CHARACTERS: Final = 200
+_QUOTED_CHARACTERS: Final = 500
+_MAX_NAMES: Final = 20
 
 
 class RequestRefusedError(JudgeRejectedError):
@@ -90,7 +110,7 @@ def normalize_url(base_url: str) -> str:
 class _Connection:
     """State of one event loop."""
 
-    client: openai.AsyncOpenAI
+    transport: Transport
     keeper: AsyncGenerator[None, None]
     setup: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -136,11 +156,12 @@ class Endpoint:
         self,
         base_url: str,
         *,
-        api_key: str | None,
+        api_key: ApiKey | None,
         share: ClientLimits,
         max_retries: int,
         max_wait_s: float,
         backoff_s: float,
+        connect: Callable[[], Transport] | None = None,
         prices: tuple[float, float] | None = None,
         budget: Budget | None = None,
         affinity_header: str | None = None,
@@ -150,13 +171,24 @@ class Endpoint:
         self.base_url = normalize_url(base_url)
         self._api_key = api_key
         self._headers = dict(headers or {})
+        parts = urlsplit(self.base_url)
+        self.host = parts.netloc.rpartition("@")[2]
+        """Host and port."""
+        self.public_url = urlunsplit((parts.scheme, self.host, parts.path, "", ""))
+        """Base URL without credentials and query."""
+        self._root = urlunsplit((parts.scheme, self.host, parts.path.removesuffix("/v1"), "", ""))
+        """URL of the server without credentials and query, and without a `/v1` at the end of the path."""
         self._option_names = option_names or OptionNames()
-        self._secrets = find_secrets(self.base_url, api_key, self._headers)
+        known_key = api_key if isinstance(api_key, str) else None
+        self._secrets = find_secrets(self.base_url, known_key, self._headers)
+        self._connect = connect or partial(
+            AiohttpTransport, self.base_url, api_key=api_key, headers=self._headers, timeout_s=share.timeout_s
+        )
         self._share = share
         self._impatient_share = replace(share, max_outage_s=0.0)
         """For requests that another endpoint can take."""
         self._timeout_s = share.timeout_s
-        self.capacity = capacity_of(self.base_url, api_key)
+        self.capacity = capacity_of(self.base_url, f"function {id(api_key)}" if callable(api_key) else api_key)
         self.capacity.join(share)
         self._max_retries = max_retries
         self._max_wait_s = max_wait_s
@@ -173,18 +205,6 @@ class Endpoint:
     def _after_fork(self) -> None:
         # Another thread of the parent may have held the lock.
         self._connections_lock = threading.Lock()
-
-    @property
-    def public_url(self) -> str:
-        """Base URL without credentials and query."""
-        parts = urlsplit(self.base_url)
-        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-    @property
-    def _root(self) -> str:
-        """URL of the server without credentials and query, and without a `/v1` at the end of the path."""
-        parts = urlsplit(self.base_url)
-        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.removesuffix("/v1"), "", ""))
 
     def how_to_set(self, key: str) -> str:
         """Return how the user sets an option of this endpoint ("model", "api_key"), for messages."""
@@ -236,7 +256,6 @@ class Endpoint:
     ) -> dict[str, Any]:
         connection = await self._connection()
         if path.startswith("//"):
-            # The client uses a complete URL unchanged.
             path = f"{self._root}{path[1:]}"
         capacity = self.capacity
         sending = _RequestState(
@@ -272,7 +291,9 @@ class Endpoint:
                 return outcome
             if outcome.rate_limited:
                 n_refusals += 1
-                if once or loop.time() + capacity.pause_s() > give_up_at + capacity.outage_s():
+                # The pause is limited. A request whose own time ends before the one that the server named need not wait.
+                pause_s = max(capacity.pause_s(), outcome.retry_after_s or 0.0)
+                if once or loop.time() + pause_s > give_up_at + capacity.outage_s():
                     raise self._given_up(outcome, n_failures + n_refusals)
                 continue
             n_failures += 1
@@ -280,7 +301,7 @@ class Endpoint:
             is_outage = permit.probe or (outcome.unreachable and capacity.breaker.open)
             n_in_outage += is_outage
             wait_s = 0.0 if is_outage else self._wait_s(outcome, n_failures - n_in_outage)
-            is_too_late = loop.time() + wait_s > give_up_at + capacity.outage_s()
+            is_too_late = loop.time() + max(wait_s, outcome.retry_after_s or 0.0) > give_up_at + capacity.outage_s()
             if once or n_failures - n_in_outage > self._max_retries or is_too_late or capacity.is_down(self._share):
                 raise self._given_up(outcome, n_failures + n_refusals)
             await asyncio.sleep(wait_s)
@@ -304,7 +325,8 @@ class Endpoint:
             return min(_MAX_BACKOFF_S, self._backoff_s * 2.0 ** min(n - 1, 16)) * self._random.uniform(0.5, 1.0)
         # Slightly longer than requested, because clocks differ, and with jitter for several processes. The jitter is
         # small, because it reduces the use of a limit on requests per minute.
-        return failure.retry_after_s + 0.005 + self._random.uniform(0, min(0.02 * failure.retry_after_s, 0.25))
+        wait_s = min(failure.retry_after_s, _MAX_PAUSE_S)
+        return wait_s + 0.005 + self._random.uniform(0, min(0.02 * wait_s, 0.25))
 
     def _given_up(self, failure: _RetryableError, n_attempts: int) -> JudgeUnavailableError:
         msg = f"{self.public_url}: {failure.reason} (gave up after {n_attempts} attempt{'s' if n_attempts > 1 else ''})"
@@ -351,84 +373,80 @@ class Endpoint:
         return outcome
 
     async def _exchange(self, connection: _Connection, sending: _RequestState) -> dict[str, Any] | _RetryableError:
-        import aiohttp
-        import openai
-
         try:
-            # The client's own timeout limits each read. This one limits the whole reply.
             async with asyncio.timeout(self._timeout_s):
-                if sending.method == "GET":
-                    reply = await connection.client.get(
-                        sending.path, cast_to=object, options={"follow_redirects": False}
-                    )
-                else:
-                    reply = await connection.client.post(
-                        sending.path,
-                        cast_to=object,
-                        body=sending.body,
-                        options={"headers": sending.headers, "follow_redirects": False},
-                    )
-        except openai.APIStatusError as error:
-            return self._failure_from_status(error)
-        # Replies that are not HTTP raise other exceptions than the client's own.
-        except (TimeoutError, openai.APIConnectionError, aiohttp.ClientError) as error:
-            # The client also reports a refused or lost connection as a timeout. The cause is more precise.
-            causes = causes_of(error)
-            if any(isinstance(cause, TimeoutError) for cause in causes):
-                return _RetryableError(f"no reply within {self._timeout_s:g} s", kind="timeout", overload=True)
+                reply = await connection.transport.send(
+                    sending.method,
+                    sending.path,
+                    sending.body,
+                    sending.headers,
+                    max_bytes=reply_limit(sending.path, sending.body),
+                )
+        except TimeoutError:
+            return _RetryableError(f"no reply within {self._timeout_s:g} s", kind="timeout", overload=True)
+        except ConnectionFailedError as error:
             return _RetryableError(
-                f"cannot connect, or the connection broke ({self._redacted(extract_error_message(str(causes[-1])))})",
-                unreachable=True,
+                f"cannot connect, or the connection broke ({self._quote(str(error), connection)})", unreachable=True
             )
+        except SignInError as error:
+            return _RetryableError(self._quote(str(error), connection))
+        if not 200 <= reply.status < 300:
+            return self._failure_from_status(reply, connection)
+        if reply.problem is not None:
+            return _RetryableError(f"the reply cannot be used: {reply.problem}", kind="unparseable")
+        if sending.path.endswith("/metrics"):
+            # The only endpoint whose reply is text.
+            return {"text": reply.body.decode(errors="replace")}
+        try:
+            read = json.loads(reply.body)
         except (ValueError, RecursionError):
             return _RetryableError("the reply is not JSON", kind="unparseable")
-        if isinstance(reply, str) and sending.path.endswith("/metrics"):
-            # The only endpoint whose reply is text.
-            return {"text": reply}
-        if not isinstance(reply, dict):
+        if not isinstance(read, dict):
             return _RetryableError("the reply is not a JSON object", kind="unparseable")
-        if (failed := reply.get("error")) and not (reply.get("choices") or reply.get("data")):
+        if (failed := read.get("error")) and not (read.get("choices") or read.get("data")):
             # Gateways may send status 200 before the model behind them fails.
-            return _RetryableError(f"HTTP 200 with an error: {self._redacted(extract_error_message(failed))[:500]}")
-        if sending.path == _EMBEDDINGS and not reply.get("data"):
-            return _RetryableError(f"the reply does not contain embeddings, only {sorted(reply)}", kind="unparseable")
-        if sending.counted and sending.path != _EMBEDDINGS and not reply.get("choices"):
+            return _RetryableError(f"HTTP 200 with an error: {self._quote(extract_error_message(failed), connection)}")
+        if sending.path == _EMBEDDINGS and not read.get("data"):
+            return _RetryableError(f"the reply does not contain embeddings, only {_names(read)}", kind="unparseable")
+        if sending.counted and sending.path != _EMBEDDINGS and not read.get("choices"):
             return _RetryableError(
-                f"the completion does not contain a message, only {sorted(reply)}", kind="unparseable"
+                f"the completion does not contain a message, only {_names(read)}", kind="unparseable"
             )
-        return reply
+        return read
 
-    def _failure_from_status(self, error: openai.APIStatusError) -> _RetryableError:
-        status = error.status_code
-        text = extract_error_message(error.body) or error.message
-        reason = f"HTTP {status}: {self._redacted(text)[:500]}"
+    def _failure_from_status(self, reply: Reply, connection: _Connection) -> _RetryableError:
+        status = reply.status
+        error = ErrorBody.read(reply.body)
+        reason = f"HTTP {status}: {self._quote(error.text, connection)}" if error.text else f"HTTP {status}"
+        wait_s = retry_after_s(reply.headers)
         # A quota that is used up is a 429 that is not temporary.
         if status == 429 and error.code != "insufficient_quota":
-            return _RetryableError(reason, rate_limited=True, retry_after_s=retry_after_s(error.response.headers))
+            return _RetryableError(reason, rate_limited=True, retry_after_s=wait_s)
         if status in (408, 409, 425) or status >= 500:
             return _RetryableError(
                 reason,
-                retry_after_s=retry_after_s(error.response.headers),
+                retry_after_s=wait_s,
                 overload=status in _OVERLOADED,
                 unreachable=status in (502, 503, 504),
             )
         msg = f"{self.public_url}: {reason}"
         if 300 <= status < 400:
             # A redirect would send the key and the texts to a server that the user did not name.
-            target = error.response.headers.get("location", "")
+            target = self._quote(_without_secrets(reply.headers.get("location", "")), connection)[:_TARGET_CHARACTERS]
             msg = (
-                f"{self.public_url}: HTTP {status}, a redirect to {_without_secrets(target) or 'an unnamed address'}, which is "
-                f"not followed. Name the final URL with {self.how_to_set('url')}"
+                f"{self.public_url}: HTTP {status}, a redirect to {target or 'an unnamed address'}, which is not followed. Name "
+                f"the final URL with {self.how_to_set('url')}"
             )
         if status == 401 and not (self._api_key or "@" in urlsplit(self.base_url).netloc):
             msg += f". No key was given. Set {self.how_to_set('api_key')}"
-        raise RequestRefusedError(msg, status=status, param=error.param, text=text) from None
+        raise RequestRefusedError(msg, status=status, param=error.param, text=error.text) from None
 
-    def _redacted(self, text: str) -> str:
-        """Remove secrets from a text, because servers and proxies may repeat the key in errors."""
-        for secret in self._secrets:
+    def _quote(self, text: str, connection: _Connection) -> str:
+        """Return the beginning of a text on one line and without secrets, because servers and proxies may repeat the key."""
+        text = " ".join(text.split())
+        for secret in (*self._secrets, *connection.transport.secrets):
             text = text.replace(secret, "[api key]")
-        return text
+        return text[:_QUOTED_CHARACTERS]
 
     async def _connection(self) -> _Connection:
         loop = asyncio.get_running_loop()
@@ -444,31 +462,8 @@ class Endpoint:
         return connection
 
     def _open(self) -> _Connection:
-        import openai
-
-        parts = urlsplit(self.base_url)
-        user, at, host = parts.netloc.rpartition("@")
-        headers: dict[str, str] = {}
-        if at and not self._api_key:
-            # aiohttp rejects a URL with credentials together with the header that the client always sends.
-            headers["Authorization"] = basic(user)
-        if self._api_key and "/openai/deployments/" in parts.path:
-            # Azure expects keys in this header. Its bearer tokens are something else.
-            headers["api-key"] = self._api_key
-        # The client sends its own header under this exact name.
-        headers |= {"Authorization" if n.lower() == "authorization" else n: v for n, v in self._headers.items()}
-        client = openai.AsyncOpenAI(
-            # The client would append paths to the query.
-            base_url=urlunsplit(parts._replace(netloc=host, query="")),
-            default_query=dict(parse_qsl(parts.query)),
-            default_headers=headers,
-            # Without a key the client would send OPENAI_API_KEY to any server.
-            api_key=self._api_key or "none",
-            max_retries=0,
-            timeout=self._timeout_s,
-            http_client=openai.DefaultAioHttpClient(),
-        )
-        return _Connection(client=client, keeper=_get_client_for_loop(client))
+        transport = self._connect()
+        return _Connection(transport=transport, keeper=_keep_for_loop(transport))
 
     async def aclose(self) -> None:
         """Close the client of the running event loop. Clients of other event loops close with their loops."""
@@ -478,16 +473,16 @@ class Endpoint:
             await connection.keeper.aclose()
 
 
-async def _get_client_for_loop(client: openai.AsyncOpenAI) -> AsyncGenerator[None, None]:
-    """Keep a client open as long as its event loop exists.
+async def _keep_for_loop(transport: Transport) -> AsyncGenerator[None, None]:
+    """Keep a transport open as long as its event loop exists.
 
-    The sockets of a client belong to the event loop in which they were opened. `asyncio.run` closes unfinished
+    Its sockets belong to the event loop in which they were opened. `asyncio.run` closes unfinished
     asynchronous generators while its loop still runs, which is the only way for a library to close them in time.
     """
     try:
         yield
     finally:
-        await client.close()
+        await transport.aclose()
 
 
 def _without_secrets(url: str) -> str:
@@ -497,6 +492,31 @@ def _without_secrets(url: str) -> str:
     except ValueError:
         return ""
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _names(reply: Mapping[str, Any]) -> list[str]:
+    """Return the names of the fields of a reply, for messages."""
+    return [name[:_TARGET_CHARACTERS] for name in sorted(reply)[:_MAX_NAMES]]
+
+
+def reply_limit(path: str, body: Mapping[str, Any] | None) -> int:
+    """Return the limit on the bytes of a reply, which is larger for vectors and log-probabilities, by their number."""
+    if body is None:
+        return MAX_REPLY_BYTES
+    if path == _EMBEDDINGS:
+        n_texts = len(texts) if isinstance(texts := body.get("input"), list) else 1
+        return max(MAX_REPLY_BYTES, n_texts * _BYTES_PER_VECTOR)
+    n_values = 0.0
+    if any(body.get(name) not in (None, False) for name in _PER_PROMPT_TOKEN):
+        # Some languages have a token for each character.
+        n_values += _MOST_TOKENS * sum(map(_size, _texts(body)))
+    if body.get("logprobs"):
+        n_listed = sum(value for name in ("logprobs", "top_logprobs") if isinstance(value := body.get(name), int))
+        n_listed += len(ids) if isinstance(ids := body.get("logprob_token_ids"), list) else 0
+        n_prompts = len(prompts) if isinstance(prompts := body.get("prompt"), list) else 1
+        n_replies = n if isinstance(n := body.get("n"), int) else 1
+        n_values += n_prompts * n_replies * max(1, reply_length(body)) * n_listed
+    return MAX_REPLY_BYTES + int(_BYTES_PER_VALUE * n_values)
 
 
 def reply_length(body: Mapping[str, Any]) -> int:

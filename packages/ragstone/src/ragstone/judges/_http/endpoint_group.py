@@ -79,6 +79,11 @@ class EndpointGroup:
         """URL of the first endpoint, without credentials and query."""
         return self._first.public_url
 
+    @property
+    def host(self) -> str:
+        """Host and port of the first endpoint."""
+        return self._first.host
+
     def how_to_set(self, key: str) -> str:
         """Return how the user sets an option of the endpoints, for messages."""
         return self._first.how_to_set(key)

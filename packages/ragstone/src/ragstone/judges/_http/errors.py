@@ -4,12 +4,51 @@ from __future__ import annotations
 
 import base64
 import email.utils
+import json
 import re
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-__all__ = ["basic", "causes_of", "extract_error_message", "find_secrets", "retry_after_s"]
+__all__ = ["ErrorBody", "basic", "causes_of", "extract_error_message", "find_secrets", "retry_after_s"]
+
+_MAX_RETRY_AFTER_S: Final = 86_400.0
+"""Longest wait that is reported. Nothing waits that long."""
+_MAX_TEXT: Final = 65_536
+"""Characters of an error that are read. Validation errors may repeat a whole request."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorBody:
+    """The body of a reply with an error status."""
+
+    text: str
+    """Its message, or all of it if it is in no known form. It may contain secrets."""
+    code: str | None = None
+    param: str | None = None
+    """The parameter that the server names."""
+
+    @classmethod
+    def read(cls, body: bytes) -> Self:
+        """Read a body of any form."""
+        plain = body[: 4 * _MAX_TEXT].decode(errors="replace")[:_MAX_TEXT]
+        try:
+            read = json.loads(body)
+        except (ValueError, RecursionError):
+            return cls(text=extract_error_message(plain))
+        first = read[0] if isinstance(read, list) and read else read
+        error = first.get("error", first) if isinstance(first, Mapping) else None
+        code, param = (
+            value if isinstance(error, Mapping) and isinstance(value := error.get(name), str) else None
+            for name in ("code", "param")
+        )
+        try:
+            text = extract_error_message(read)[:_MAX_TEXT]
+        except RecursionError:
+            text = ""
+        return cls(text=text or extract_error_message(plain), code=code, param=param)
 
 
 def extract_error_message(body: object) -> str:
@@ -38,17 +77,17 @@ def causes_of(error: BaseException) -> list[BaseException]:
 def retry_after_s(headers: Mapping[str, str], *, clock: Callable[[], float] = time.time) -> float | None:
     """Return the number of seconds after which the endpoint accepts requests again.
 
-    Reads `retry-after-ms`, and `retry-after` in seconds or as an HTTP date. None if absent or invalid.
+    Reads `retry-after-ms`, and `retry-after` in seconds or as an HTTP date. None if absent or invalid, at most a day.
     """
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "")
         if re.fullmatch(r"\s*\d+(?:\.\d+)?\s*", value):
-            return float(value) * unit_s
+            return min(float(value) * unit_s, _MAX_RETRY_AFTER_S)
     try:
         date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
-    except ValueError:
+        return min(max(0.0, date.timestamp() - clock()), _MAX_RETRY_AFTER_S)
+    except (ValueError, OverflowError):
         return None
-    return max(0.0, date.timestamp() - clock())
 
 
 def basic(user: str) -> str:

@@ -23,6 +23,8 @@ _GRACE_MIN_S: Final = 0.02
 _CAUTION: Final = 0.98
 """Share of the rate limit that is used. Without this margin, a request with a shorter travel time than its predecessor
 would be refused, which costs a second or more."""
+_MAX_DEBT_S: Final = 120.0
+"""Longest wait that the use of one request causes, because its tokens are a number that the endpoint reports."""
 _FAILURES: Final = 5
 """Number of consecutive failures that count as an outage."""
 _PROBE_SHARE: Final = 0.02
@@ -213,7 +215,7 @@ class TokenBucket:
         """Use `cost`, even if it is not available. Later requests then wait longer."""
         if self.per_minute is not None:
             self._fill(now)
-            self._level -= cost
+            self._level = max(self._level - cost, min(self._level, -self._rate * _MAX_DEBT_S))
 
     def _fill(self, now: float) -> None:
         self._level = min(self._burst, self._level + max(0.0, now - self._at) * self._rate)

@@ -12,7 +12,7 @@ from ragstone.schema import Usage
 
 __all__ = ["Budget", "usage_of"]
 
-_MAX_TOKENS: Final = 10**9
+_MAX_TOKENS: Final = 10**7
 """Larger numbers are ignored. No request has as many tokens, and JSON integers can exceed floats and databases."""
 
 
@@ -114,7 +114,7 @@ def usage_of(reply: Mapping[str, Any], prices: tuple[float, float] | None) -> Us
     tokens = reply.get("usage")
     tokens = tokens if isinstance(tokens, dict) else {}
     n_in, n_out = (
-        count if isinstance(count := tokens.get(name), int) and 0 < count < _MAX_TOKENS else 0
+        count if type(count := tokens.get(name)) is int and 0 < count < _MAX_TOKENS else 0
         for name in ("prompt_tokens", "completion_tokens")
     )
     cost_usd = None if prices is None else (n_in * prices[0] + n_out * prices[1]) / 1e6
