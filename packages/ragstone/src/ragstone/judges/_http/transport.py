@@ -56,11 +56,11 @@ _ZLIB: Final = 15
 
 
 class ConnectionFailedError(Exception):
-    """There is no connection, or it broke before the reply was complete."""
+    """The server could not be connected, or the connection broke before the reply was complete."""
 
 
 class SignInError(Exception):
-    """There is no key for the request."""
+    """The function or client that provides the key failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,8 @@ class Transport(Protocol):
             max_bytes: Limit on the body, at which the connection is closed.
 
         Raises:
-            ConnectionFailedError: If there is no connection, or it breaks.
-            SignInError: If there is no key.
+            ConnectionFailedError: If the server cannot be connected, or the connection breaks.
+            SignInError: If the key cannot be provided.
             TimeoutError: If the client has a time limit of its own, which ended.
         """
         ...
@@ -258,7 +258,7 @@ class ClientTransport:
                 )
         self._client = client
         self._tokens: list[str] = []
-        hooks = client._client.event_hooks["response"]  # noqa: SLF001  the SDK has no other way to read a body in parts
+        hooks = client._client.event_hooks["response"]  # noqa: SLF001  the SDK does not offer another way to read a body in parts
         if _take_reply not in hooks:
             hooks.append(_take_reply)
 
@@ -391,7 +391,7 @@ class _BoundedBody:
         return self.problem is None
 
     def feed(self, chunk: bytes) -> bool:
-        """Add a part as it was sent. Return whether to go on."""
+        """Add a part as it was sent. Return whether to continue."""
         self._n_read += len(chunk)
         if self._is_deflate and self._inflate is None and chunk:
             # Servers send it with and without a header, whose first half byte is 8.
