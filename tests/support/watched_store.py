@@ -30,6 +30,7 @@ def requests(t0, *, days=11, per_day=120, bad_from=9.0, app="qa-bot", seed=0):
             app=app,
             release=release,
             name="chat",
+            tags=("topic:billing", "beta"),
         )
         about = {"sample_id": trace.trace_id, "metric": METRIC, "metric_version": "1", "judge_hash": "j1"}
         value = float(np.clip(rng.normal(0.4 if release == "2.4.1" else 0.8, 0.08), 0, 1))

@@ -440,6 +440,9 @@ def test_a_store_of_version_7_keeps_its_outcomes(path: Path):
         """
         DROP TABLE feedback;
         DROP TABLE spend;
+        DROP TABLE canaries;
+        DROP TABLE canary_scores;
+        ALTER TABLE traces DROP COLUMN slices;
         DROP INDEX traces_by_otel_id;
         ALTER TABLE outcomes DROP COLUMN backfilled;
         ALTER TABLE watch_queue DROP COLUMN backfilled;
@@ -466,6 +469,9 @@ def _as_version_1(path: Path) -> None:
         """
         DROP TABLE feedback;
         DROP TABLE spend;
+        DROP TABLE canaries;
+        DROP TABLE canary_scores;
+        ALTER TABLE traces DROP COLUMN slices;
         DROP INDEX traces_by_otel_id;
         ALTER TABLE outcomes DROP COLUMN backfilled;
         DROP TABLE labels;

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.schema import Captured, Failure, NotApplicable, Score, Trace
-from ragstone.store import PlannedMetric, SqliteStore
+from ragstone.schema import Captured, Failure, NotApplicable, Retrieval, Score, Trace
+from ragstone.store import PlannedMetric, SqliteStore, open_store
 from watched_store import DAY_S, METRIC, fill, fold_at, make, requests, snapshot
 
 T0 = 1_790_000_000.0
@@ -175,3 +175,39 @@ def test_a_store_of_version_5_keeps_its_outcomes(tmp_path):
         # Later versions add columns at the end.
         assert rows[:n] == [row[: len(rows[0])] for row in now[:n]], table
     db.close()
+
+
+def test_tags_retriever_and_language_are_slices(store):
+    """Tags with and without a value, the first of two, the first named retrieval; other markup stays in the value."""
+    store.set_plan([PlannedMetric(name="a", version="1")], [])
+    tags = (
+        "topic:billing",
+        "topic:other",
+        "beta",
+        "language=de",
+        "url:http://x",
+        ":odd",
+        f"long:{'x' * 300}",
+        "y" * 300,
+    )
+    named = [Retrieval(), Retrieval(name="faiss"), Retrieval(name="web")]
+    trace = Trace(trace_id="t", started_at=5.0, tags=tags, retrievals=named)
+    many = Trace(trace_id="m", started_at=5.0, tags=tuple(f"t{i}:1" for i in range(99)))
+    store.ingest("x", 1, [Captured(trace=trace), Captured(trace=many)])
+    for name in "tm":
+        store.complete(name, [Score(sample_id=name, metric="a", metric_version="1", value=0.5, method="exact")])
+    one, other = queued(store)
+    assert {
+        "tag:topic": "billing", "tag:beta": "yes", "tag:language": "de", "language": "de", "tag:url": "http://x",
+        "tag::odd": "yes", "tag:long": "x" * 100, "retriever": "faiss",
+    } == dict(one.labels)  # fmt: skip
+    assert len(other.labels) == 28
+
+
+def test_units_keep_the_slices_of_the_options(tmp_path):
+    """Only values by which alarms are divided are stored with a unit."""
+    with open_store(make(tmp_path / "a.db", T0, days=1, bad_from=9.0, folds=(2.0,)), mode="read") as store:
+        with store.watched() as tables:
+            (key,) = {row.key for row in tables.streams()}
+            labels = tables.units(key, since=0.0, until=1e12)[0].labels
+    assert {"release": "2.4.0", "operation": "chat", "tag:topic": "billing"} == dict(labels)

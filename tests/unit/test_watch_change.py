@@ -107,3 +107,13 @@ def test_small_slices_and_missing_fields_are_left_out():
     """A slice needs 30 units after the change, and a missing field is not a value."""
     names = [{"a": "rare"} if i % 20 == 0 else {} for i in range(400)]
     assert [] == find_slices(np.full(400, 0.5), ONES(400), names, start=200, fields=("a", "b"))
+
+
+def test_values_of_a_field_are_bounded():
+    """Of a field with many values, the 20 with the most sessions are compared, so that a user id cannot flood the list."""
+    rng = np.random.default_rng(5)
+    names = [{"f": f"v{min(int(rng.exponential(20)), 99)}"} for _ in range(12000)]
+    x = rng.normal(0.8, 0.1, 12000) - 0.1 * (np.arange(12000) >= 6000)
+    slices = find_slices(x, ONES(12000), names, start=6000, fields=("f",))
+    assert 20 == len(slices)
+    assert {f"f=v{i}" for i in range(12)} <= {s.name for s in slices}

@@ -50,6 +50,7 @@ def test_unit_weighs_by_the_sampling_probability():
     unit = to_unit(
         [outcome(0.0, 1.0, p=0.1, trace="a"), outcome(1.0, 0.2, p=0.5, trace="b"), outcome(2.0, None, p=0.25)],
         closed_at=9.0,
+        slices=("n",),
     )
     assert unit.value == pytest.approx((10 * 1.0 + 2 * 0.2) / 12)
     assert (12.0, 4.0, 0.25, 0.1) == (unit.weight, unit.failed_weight, unit.failed_share, unit.p_min)

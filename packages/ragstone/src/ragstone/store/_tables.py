@@ -59,6 +59,8 @@ SQLITE_TABLES: Final[dict[str, str]] = {
             stopped TEXT  -- why nothing is sent until the worker starts again
         ) WITHOUT ROWID
     """,
+    # `text_removed_at` is NULL while the text is there, or if it was never captured. (SQLite cannot drop columns beside a
+    # comment.) `slices` has the values of tags, retriever and language as JSON.
     "traces": """
         CREATE TABLE traces (
             seq INTEGER PRIMARY KEY,
@@ -82,7 +84,8 @@ SQLITE_TABLES: Final[dict[str, str]] = {
             attempts INTEGER NOT NULL DEFAULT 0,
             lease_owner TEXT,
             lease_until REAL NOT NULL DEFAULT 0,
-            text_removed_at REAL  -- NULL while the text is there, or if it was never captured
+            text_removed_at REAL,
+            slices TEXT
         )
     """,
     "trace_bodies": """
@@ -149,6 +152,21 @@ SQLITE_TABLES: Final[dict[str, str]] = {
             given_at REAL NOT NULL,
             received_at REAL NOT NULL
         )
+    """,
+    # Requests that are scored again every day, to see changes of a judge. Their texts are kept.
+    "canaries": """
+        CREATE TABLE canaries (trace_id TEXT PRIMARY KEY REFERENCES traces (trace_id), chosen_at REAL NOT NULL) WITHOUT ROWID
+    """,
+    "canary_scores": """
+        CREATE TABLE canary_scores (
+            metric TEXT NOT NULL,
+            metric_version TEXT NOT NULL,
+            judge_hash TEXT NOT NULL,
+            scored_at REAL NOT NULL,  -- time of the round
+            trace_id TEXT NOT NULL,
+            value REAL NOT NULL,
+            PRIMARY KEY (metric, metric_version, judge_hash, scored_at, trace_id)
+        ) WITHOUT ROWID
     """,
     "spend": """
         CREATE TABLE spend (
@@ -325,12 +343,13 @@ def _sqlite_to_version_7(db: sqlite3.Connection) -> None:
 
 
 def _sqlite_to_version_8(db: sqlite3.Connection) -> None:
-    """Add backfilled outcomes, feedback of users and the spend of each day."""
+    """Add backfilled outcomes, feedback of users, values of tags, canaries and the spend of each day."""
     db.execute("ALTER TABLE outcomes ADD COLUMN backfilled REAL")
     # A migration from version 5 or older has just created this table with the column.
     if "backfilled" not in {row[1] for row in db.execute("PRAGMA table_info(watch_queue)")}:
         db.execute("ALTER TABLE watch_queue ADD COLUMN backfilled INTEGER NOT NULL DEFAULT 0")
-    for table in ("feedback", "spend"):
+    db.execute("ALTER TABLE traces ADD COLUMN slices TEXT")
+    for table in ("feedback", "canaries", "canary_scores", "spend"):
         db.execute(SQLITE_TABLES[table])
     for index in _VERSION_8_INDEXES:
         db.execute(index)
@@ -409,6 +428,22 @@ _POSTGRES_VERSION_7: Final = (
         comment TEXT,
         given_at DOUBLE PRECISION NOT NULL,
         received_at DOUBLE PRECISION NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE canaries (
+        trace_id TEXT COLLATE "C" PRIMARY KEY REFERENCES traces (trace_id), chosen_at DOUBLE PRECISION NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE canary_scores (
+        metric TEXT COLLATE "C" NOT NULL,
+        metric_version TEXT COLLATE "C" NOT NULL,
+        judge_hash TEXT COLLATE "C" NOT NULL,
+        scored_at DOUBLE PRECISION NOT NULL,
+        trace_id TEXT COLLATE "C" NOT NULL,
+        value DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (metric, metric_version, judge_hash, scored_at, trace_id)
     )
     """,
     """
@@ -520,7 +555,8 @@ POSTGRES_TABLES: Final = (
         attempts BIGINT NOT NULL DEFAULT 0,
         lease_owner TEXT,
         lease_until DOUBLE PRECISION NOT NULL DEFAULT 0,
-        text_removed_at DOUBLE PRECISION
+        text_removed_at DOUBLE PRECISION,
+        slices TEXT
     )
     """,
     "CREATE TABLE trace_bodies (seq BIGINT PRIMARY KEY REFERENCES traces (seq), body TEXT NOT NULL)",
@@ -617,10 +653,11 @@ def _postgres_to_version_6(db: Sql) -> None:
 
 
 def _postgres_to_version_7(db: Sql) -> None:
-    """Add backfilled outcomes, feedback of users and the spend of each day."""
+    """Add backfilled outcomes, feedback of users, values of tags, canaries and the spend of each day."""
     db.execute("ALTER TABLE outcomes ADD COLUMN backfilled DOUBLE PRECISION")
     # A migration from version 4 or older has just created this table with the column.
     db.execute("ALTER TABLE watch_queue ADD COLUMN IF NOT EXISTS backfilled INTEGER NOT NULL DEFAULT 0")
+    db.execute("ALTER TABLE traces ADD COLUMN slices TEXT")
     for statement in _POSTGRES_VERSION_7:
         db.execute(statement)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from ragstone.errors import ConfigurationError, StoreCorruptError
 from ragstone.schema import Captured, Dropped, Failure, Ignored, SampledOut, Trace
 from ragstone.store._outcomes import IGNORED, complete_trace, evidence_counters, read_counter, read_plan
 from ragstone.store._protocol import RequestLabel, StorePosition, TraceState
+from ragstone.store._slices import slices_of
 from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore, to_body, to_trace
 
 __all__ = ["SqlTraces"]
@@ -256,8 +258,8 @@ def _insert(db: Sql, entries: Sequence[Captured | SampledOut], *, now: float) ->
         """
         INSERT INTO traces (trace_id, state, status, started_at, received_at, inclusion_probability, name, run_id,
                             otel_trace_id, otel_span_id, otel_sampled, session_id, user_id, app, release,
-                            environment)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (trace_id) DO NOTHING
+                            environment, slices)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (trace_id) DO NOTHING
         """,
         [_row(entry, now=now) for entry in entries],
     ).rowcount
@@ -274,7 +276,7 @@ def _insert(db: Sql, entries: Sequence[Captured | SampledOut], *, now: float) ->
 def _row(entry: Captured | SampledOut, *, now: float) -> tuple[object, ...]:
     if isinstance(entry, SampledOut):
         about = (entry.trace_id, "sampled_out", None, entry.started_at, now, entry.inclusion_probability)
-        return (*about, *[None] * 10)
+        return (*about, *[None] * 11)
     trace = entry.trace
     return (
         trace.trace_id,
@@ -293,6 +295,7 @@ def _row(entry: Captured | SampledOut, *, now: float) -> tuple[object, ...]:
         trace.app,
         trace.release,
         trace.environment,
+        json.dumps(slices, sort_keys=True) if (slices := slices_of(trace)) else None,
     )
 
 

@@ -99,7 +99,7 @@ class _Tables(WatchTables):
         rows = self._db.execute(
             f"""
             SELECT q.seq, q.app, q.metric, q.metric_version, q.judge_hash, q.trace_id, q.session, q.requested_at, q.value,
-                   q.probability, q.backfilled, {", ".join(_LABELS.values())}
+                   q.probability, q.backfilled, t.slices, {", ".join(_LABELS.values())}
             FROM (
                 SELECT app, session FROM watch_queue GROUP BY app, session
                 HAVING MAX(requested_at) <= ?1 OR MIN(requested_at) <= ?2
@@ -123,10 +123,11 @@ class _Tables(WatchTables):
                 value=value,
                 probability=probability,
                 is_backfilled=bool(backfilled),
-                labels={name: label for name, label in zip(_LABELS, labels, strict=True) if label is not None},
+                labels={name: label for name, label in zip(_LABELS, labels, strict=True) if label is not None}
+                | ({} if slices is None else json.loads(slices)),
                 seq=seq,
             )
-            for seq, app, metric, version, judge, trace_id, session, requested_at, value, probability, backfilled, *labels in rows
+            for seq, app, metric, version, judge, trace_id, session, requested_at, value, probability, backfilled, slices, *labels in rows
         ]
 
     @override

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,8 @@ _NORMAL: Final = 1.959963984540054
 
 MIN_SLICE: Final = 30
 """Sessions after the change that a slice needs."""
+MAX_VALUES: Final = 20
+"""Values of one field that are compared: those with the most sessions after the change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +143,7 @@ def find_slices(
 ) -> list[SliceDrop]:
     """Compare the loss of each slice with the loss of all other units, the most significant slice first.
 
-    A slice without 30 units before the change, such as a new release, is compared with all units before the change.
+    At most 20 values of each field are compared. A slice without 30 units before the change, such as a new release, is compared with all units before the change.
 
     Args:
         x: Values of the units in order of time, in [0, 1].
@@ -160,7 +163,9 @@ def find_slices(
     found: list[tuple[str, float, float, float, int]] = []
     for field in fields:
         values = np.array([label.get(field, "") for label in labels], dtype=object)
-        for value in sorted(set(values[after]) - {""}):
+        sizes = Counter(values[after])
+        del sizes[""]
+        for value, _ in sorted(sizes.items(), key=lambda item: (-item[1], item[0]))[:MAX_VALUES]:
             inside = values == value
             n, n_rest = int((inside & after).sum()), int((~inside & after).sum())
             if n < MIN_SLICE or n_rest < MIN_SLICE:

@@ -156,7 +156,8 @@ def _units(
         gap_s = None if before is None else max(closes_at - before, 0.0)
         last[key, session] = max(closes_at, before or 0.0)
         better = scales[key.metric].higher_is_better
-        units.append((key, to_unit(rows, closed_at=closes_at, gap_s=gap_s, higher_is_better=better)))
+        unit = to_unit(rows, closed_at=closes_at, gap_s=gap_s, higher_is_better=better, slices=options.slices)
+        units.append((key, unit))
     return units, seqs
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Self
@@ -19,7 +20,9 @@ LATE_SHARE: Final = 0.1
 """Largest share of units of a session seen before for which the promise covers a stream."""
 
 
-_SLICES: Final = ("release", "environment", "operation")
+_SLICES: Final = ("release", "environment", "operation", "retriever", "language")
+"""Slices with a fixed name. The others are `tag:NAME`."""
+_MAX_SLICES: Final = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +56,9 @@ class WatchOptions:
     """Smallest drop that matters, as a share of the metric's range, in (0, 0.5]. The tolerance is 0.3 of it."""
     session_gap_s: float = 1800.0
     """A session is closed this long after its last request, in seconds, at most four hours."""
-    slices: Sequence[str] = ("release", "environment", "operation")
-    """Fields whose values are compared when an alarm is raised."""
+    slices: Sequence[str] = (*_SLICES, "tag:topic")
+    """Fields whose values are compared when an alarm is raised, at most 12: `release`, `environment`, `operation`,
+    `retriever`, `language` and `tag:NAME`, the values of the tags NAME:VALUE."""
     notify: Sequence[str] = ()
     """Destinations of alarms: `slack:https://...`, `webhook:https://...`, `otlp` or `otlp:http://...`."""
     targets: Mapping[str, float] = field(default_factory=dict)
@@ -65,8 +69,12 @@ class WatchOptions:
         _check("false_alarms_per_quarter", self.false_alarms_per_quarter, 0.0, 100.0)
         _check("min_drop", self.min_drop, 0.0, 0.5)
         _check("session_gap_s", self.session_gap_s, 0.0, SESSION_MAX_S)
-        if unknown := [name for name in self.slices if name not in _SLICES]:
-            raise ConfigurationError(f"[watch] slices must be among {', '.join(_SLICES)}, got {', '.join(unknown)}.")
+        if unknown := [name for name in self.slices if name not in _SLICES and not re.fullmatch("tag:.+", name)]:
+            raise ConfigurationError(
+                f"[watch] slices must be among {', '.join(_SLICES)} and tag:NAME, got {', '.join(unknown)}."
+            )
+        if len(self.slices) > _MAX_SLICES:
+            raise ConfigurationError(f"[watch] slices can name at most {_MAX_SLICES} fields, got {len(self.slices)}.")
         for place in self.notify:
             try:
                 check_alarm_spec(str(place))

@@ -42,7 +42,12 @@ def segments(outcomes: Iterable[WatchedOutcome], *, gap_s: float) -> list[Segmen
 
 
 def to_unit(
-    outcomes: Sequence[WatchedOutcome], *, closed_at: float, gap_s: float | None = None, higher_is_better: bool = True
+    outcomes: Sequence[WatchedOutcome],
+    *,
+    closed_at: float,
+    gap_s: float | None = None,
+    higher_is_better: bool = True,
+    slices: Sequence[str] = (),
 ) -> Unit:
     """Combine the outcomes of one stream in one session.
 
@@ -51,6 +56,7 @@ def to_unit(
         closed_at: End of the session, Unix seconds.
         gap_s: Time since the last unit of the session, or None.
         higher_is_better: Direction of the metric, which decides on the worst score.
+        slices: Fields by which alarms are divided. The values are those of the first request.
     """
     scored = [(o, o.value) for o in outcomes if o.value is not None]
     weight = sum(1 / o.probability for o, _ in scored)
@@ -66,5 +72,5 @@ def to_unit(
         gap_s=gap_s,
         worst_trace=worst.trace_id,
         worst_value=worst_value,
-        labels=outcomes[0].labels,
+        labels={name: value for name, value in outcomes[0].labels.items() if name in slices},
     )
