@@ -33,13 +33,17 @@ def test_quiet(icc, sampled):
 
 
 @pytest.mark.parametrize("drop", [0.05, 0.1, 0.2])
-@pytest.mark.parametrize("scored", [300, 1000])
+@pytest.mark.parametrize("scored", [100, 300, 1000, 10_000])
 def test_change_is_dated_and_sized(drop, scored):
     """Delay, coverage of the interval of starts, of the size at the alarm and of the follow-up."""
     rng, runs = np.random.default_rng(22), []
-    for _ in range(4 * N):
+    for _ in range(N if scored > 1000 else 4 * N):
         run = run_stream(
-            Traffic(scored_a_day=scored), rng, days=60, loss=lambda day: drop + 0 * day, stop_at_alarm=True
+            Traffic(scored_a_day=scored),
+            rng,
+            days=90 if scored < 300 else 60,
+            loss=lambda day: drop + 0 * day,
+            stop_at_alarm=True,
         )
         runs.append(run)
     found = [(r, a) for r in runs for a in r.alarms[:1] if a.raised_at / DAY_S > r.change_day]
@@ -62,16 +66,67 @@ def test_change_is_dated_and_sized(drop, scored):
     assert np.mean(later) >= 0.88
 
 
-def test_uniform_drop_names_few_slices():
-    """Of alarms with a drop everywhere, few name a slice; a drop in one of four is named."""
+FIELDS = {"release": 2, "retriever": 2, "language": 3, "tag:topic": 5}
+"""Slices of a request: twelve values of four fields."""
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_uniform_drop_names_few_slices(shared):
+    """Of alarms with a drop everywhere, at most one in twenty names a slice, also if the fields are related."""
     rng = np.random.default_rng(23)
-    labels = lambda i: f"v{i % 4}"  # noqa: E731
+
+    def labels(i):
+        mixed = np.random.default_rng(i)
+        one = int(mixed.integers(60))
+        return {name: f"v{(one if shared else int(mixed.integers(60))) % n}" for name, n in FIELDS.items()}
+
     named = []
-    for _ in range(2 * N):
+    for _ in range(6 * N):
         run = run_stream(Traffic(), rng, days=30, loss=lambda day: 0.1 + 0 * day, labels=labels, stop_at_alarm=True)
         named += [bool(a.slices) for a in run.alarms[:1] if a.n_slices]
-    print(f"\n| uniform drop of 10 points, {len(named)} alarms | a slice is named in {np.mean(named):.1%} |")
-    assert np.mean(named) <= 0.1
+    share, se = np.mean(named), np.sqrt(np.mean(named) * (1 - np.mean(named)) / len(named))
+    kind = "related" if shared else "independent"
+    print(
+        f"\n| uniform drop of 10 points, 12 {kind} slices, {len(named)} alarms | a slice is named in {share:.1%} ± {se:.1%} |"
+    )
+    assert share <= 0.05 + 2 * se
+
+
+def test_drop_of_one_topic_is_named():
+    """A drop in one of five topics names it, and with it rarely another field."""
+    rng = np.random.default_rng(28)
+    right = wrong = total = 0
+    for _ in range(N):
+        topic = lambda i: f"v{i % 5}"  # noqa: E731
+        run = run_stream(
+            Traffic(), rng, days=30, labels=lambda i: {"tag:topic": topic(i), "language": f"v{i // 5 % 3}"}, only=(5, 0.3),
+            stop_at_alarm=True,
+        )  # fmt: skip
+        for alarm in run.alarms[:1]:
+            if alarm.follow_up and alarm.raised_at / DAY_S > run.change_day:
+                names = {s.name for s in alarm.slices}
+                total, right, wrong = (
+                    total + 1,
+                    right + ("tag:topic=v0" in names),
+                    wrong + bool(names - {"tag:topic=v0"}),
+                )
+    print(
+        f"\n| drop of 30 points in one of five topics, {total} alarms | named {right / total:.0%}, another {wrong / total:.0%} |"
+    )
+    assert right / total >= 0.95
+    assert wrong / total <= 0.1
+
+
+@pytest.mark.parametrize("scored", [300, 1000])
+def test_sampling_changed_on_day_21(scored):
+    """From day 21 on, low scores are scored with 50% instead of 10%: no alarm in a quarter."""
+    rng = np.random.default_rng(29)
+    p = lambda since, x: (0.5 if x < 0.6 else 0.1) if since >= 0 else 0.1  # noqa: E731
+    traffic = Traffic(size=1, icc=0.0, scored_a_day=10 * scored)
+    runs = [run_stream(traffic, rng, days=QUARTER_DAYS, p=p, n_active=15, change_day=21.0) for _ in range(N // 2)]
+    alarms = sum(len(run.alarms) for run in runs)
+    print(f"\n| sampling changed on day 21, about {scored} scored a day, {len(runs)} streams | {alarms} alarms |")
+    assert alarms <= 1
 
 
 def test_low_scores_sampled_more():

@@ -14,7 +14,7 @@ from ragstone.watch._options import Scale, WatchOptions
 from ragstone.watch._stream import Stream
 
 KEY = StreamKey("app", "metric", "1", "judge")
-OPTIONS = WatchOptions(slices=("release",))
+OPTIONS = WatchOptions()
 
 
 @dataclass
@@ -52,6 +52,8 @@ def run_stream(
     change_after=2.0,
     stop_at_alarm=False,
     sessions=None,
+    change_day=None,
+    only=(1, 0.0),
 ):
     """Feed one stream with units until a number of days after its baseline.
 
@@ -62,13 +64,15 @@ def run_stream(
         loss: Loss of the mean, as a function of the days since `change_after` days after the baseline.
         p: Function of day and value that returns the sampling probability of a unit, or None. The unit is then only
             seen with this probability.
-        labels: Number of slices, or None.
+        labels: Function of the number of a unit that returns the values of its slices, or None.
         kind: "score" or "failures".
         fail: Function of the days since the change and the value that returns the probability of failure, or None.
         n_active: Streams that share the budget.
         options: Options.
         change_after: Days between the end of learning and the change.
         stop_at_alarm: Stop 150 units after the first alarm.
+        only: Every how many units have another loss after the change, and that loss.
+        change_day: Day of the change from the first unit on, instead of `change_after`.
         sessions: Function of the number of a unit that returns its session, or None for a new session each.
     """
     per_day = traffic.units_a_day
@@ -76,14 +80,19 @@ def run_stream(
     budget, units, alarms, events = AlarmBudget(1.0, start=0.0), [], [], []
     history = lambda since, until: [u for u in units if since <= u.closed_at <= until]  # noqa: E731
     learned, i, seen = None, 0, {}
+
+    def change(learned):
+        if change_day is not None:
+            return change_day
+        return np.inf if learned is None else learned + change_after
+
     block = int(per_day) + 1
     while True:
         n0 = i
         day = (n0 + np.arange(block)) / per_day
-        since = day - (np.inf if learned is None else learned + change_after)
-        x, _k = traffic.sessions(
-            rng, block, np.clip(traffic.loss_at(day) + np.where(since >= 0, loss(np.maximum(since, 0.0)), 0.0), 0, 0.4)
-        )
+        since = day - change(learned)
+        lost = loss(np.maximum(since, 0.0)) + only[1] * ((n0 + 1 + np.arange(block)) % only[0] == 0)
+        x, _k = traffic.sessions(rng, block, np.clip(traffic.loss_at(day) + np.where(since >= 0, lost, 0.0), 0, 0.4))
         for j in range(block):
             i += 1
             at = float(day[j]) * DAY_S
@@ -100,7 +109,7 @@ def run_stream(
                 session=session, closed_at=at, value=None if failed else value, weight=0.0 if failed else 1 / q,
                 failed_weight=1 / q if failed else 0.0, p_min=q, gap_s=gap_s,
                 worst_trace=str(i), worst_value=None if failed else value,
-                labels={} if labels is None else {"release": labels(i)},
+                labels={} if labels is None else labels(i),
             )  # fmt: skip
             if failed and kind == "score":
                 continue
@@ -108,7 +117,7 @@ def run_stream(
             event = stream.update(unit, budget=budget, n_active=n_active, options=options, history=history)
             if learned is None and stream.phase == "watching":
                 learned = float(day[j])
-                since = day - (learned + change_after)
+                since = day - change(learned)
             if event is not None:
                 events.append((event, float(day[j])))
             if event == "alarm":
@@ -118,10 +127,10 @@ def run_stream(
             elif event == "follow_up":
                 alarms[-1] = follow_up(alarms[-1], stream, units, options=options)
             if stop_at_alarm and alarms and alarms[-1].follow_up:
-                return _run(stream, alarms, events, learned, change_after)
+                return _run(stream, alarms, events, learned, change(learned))
         if (learned is not None and day[-1] > learned + days) or day[-1] > 60 + days:
-            return _run(stream, alarms, events, learned, change_after)
+            return _run(stream, alarms, events, learned, change(learned))
 
 
-def _run(stream, alarms, events, learned, change_after):
-    return Run(stream, alarms, events, None if learned is None else learned + change_after, learned)
+def _run(stream, alarms, events, learned, change):
+    return Run(stream, alarms, events, None if learned is None else change, learned)
