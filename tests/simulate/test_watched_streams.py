@@ -97,9 +97,8 @@ def test_drop_of_one_topic_is_named():
     rng = np.random.default_rng(28)
     right = wrong = total = 0
     for _ in range(N):
-        topic = lambda i: f"v{i % 5}"  # noqa: E731
         run = run_stream(
-            Traffic(), rng, days=30, labels=lambda i: {"tag:topic": topic(i), "language": f"v{i // 5 % 3}"}, only=(5, 0.3),
+            Traffic(), rng, days=30, labels=lambda i: {"tag:topic": f"v{i % 5}", "language": f"v{i // 5 % 3}"}, only=(5, 0.3),
             stop_at_alarm=True,
         )  # fmt: skip
         for alarm in run.alarms[:1]:

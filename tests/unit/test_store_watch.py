@@ -206,8 +206,8 @@ def test_tags_retriever_and_language_are_slices(store):
 
 def test_units_keep_the_slices_of_the_options(tmp_path):
     """Only values by which alarms are divided are stored with a unit."""
-    with open_store(make(tmp_path / "a.db", T0, days=1, bad_from=9.0, folds=(2.0,)), mode="read") as store:
-        with store.watched() as tables:
-            (key,) = {row.key for row in tables.streams()}
-            labels = tables.units(key, since=0.0, until=1e12)[0].labels
+    path = make(tmp_path / "a.db", T0, days=1, bad_from=9.0, folds=(2.0,))
+    with open_store(path, mode="read") as store, store.watched() as tables:
+        (key,) = {row.key for row in tables.streams()}
+        labels = tables.units(key, since=0.0, until=1e12)[0].labels
     assert {"release": "2.4.0", "operation": "chat", "tag:topic": "billing"} == dict(labels)
