@@ -59,7 +59,7 @@ SQLITE_TABLES: Final[dict[str, str]] = {
             stopped TEXT  -- why nothing is sent until the worker starts again
         ) WITHOUT ROWID
     """,
-    # `text_removed_at` is NULL while the text is there, or if it was never captured. (SQLite cannot drop columns beside a
+    # `text_removed_at` is NULL while the text is there, or if it was never captured. (SQLite cannot drop columns next to a
     # comment.) `slices` has the values of tags, retriever and language as JSON.
     "traces": """
         CREATE TABLE traces (
