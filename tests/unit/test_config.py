@@ -33,9 +33,14 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 def test_a_file_can_say_every_argument_that_is_no_object():
     """What is missing from the list could not be configured."""
-    assert set(inspect.signature(Monitor).parameters) - {"redact", "limits", "clock", "watch", "retention"} == set(
-        CONFIGURABLE
-    )
+    assert set(inspect.signature(Monitor).parameters) - {
+        "redact",
+        "limits",
+        "clock",
+        "watch",
+        "retention",
+        "daily_budget",
+    } == set(CONFIGURABLE)
 
 
 def test_a_monitor_by_a_file(tmp_path):

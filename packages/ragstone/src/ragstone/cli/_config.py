@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from ragstone.cli._daily_budget import set_daily_budget
 from ragstone.cli._endpoints import read_tables
 from ragstone.cli._retention import set_retention
 from ragstone.cli._watch_options import set_watch_options
@@ -42,11 +43,13 @@ def apply_config(context: typer.Context, path: Path | None) -> None:
     """
     set_watch_options(None, "")
     set_retention(None, "")
+    set_daily_budget(None, "")
     if path is None:
         return
     values = read_config(path)
     set_watch_options(values.pop("watch", None), str(path))
     set_retention(values.pop("retention", None), str(path))
+    set_daily_budget(values.pop("daily_budget", None), str(path))
     group = context.command
     # `takes_models` reads them from there.
     context.obj = read_tables(values, str(path))

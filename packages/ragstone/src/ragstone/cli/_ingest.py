@@ -13,6 +13,7 @@ import typer
 from ragstone._util.systemd import notify
 from ragstone.capture import redact_secrets
 from ragstone.cli._criterion import CriterionOption, parse_metrics
+from ragstone.cli._daily_budget import daily_budget
 from ragstone.cli._health import HealthPage, watchdog
 from ragstone.cli._logs import announce
 from ragstone.cli._models import ScoringModelOptions, takes_models
@@ -149,6 +150,7 @@ def ingest_command(
             max_outage_s=max_outage_s,
             watch=watch_options(),
             retention_s=retention_s(),
+            daily_budget=daily_budget(),
         )
         worker.on_outcomes = lambda trace, outcomes, _last: health.count(trace, outcomes)
         worker.on_ledger, worker.on_streams = health.update_status, health.update_streams

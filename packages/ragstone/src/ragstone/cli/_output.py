@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from ragstone._util.table import text_table
 from ragstone.judges import BASELINE_NOTE, is_baseline
-from ragstone.schema import DeliveryCounts, Evidence, Failure, Ledger, LedgerRow, describe_doubt
+from ragstone.schema import DeliveryCounts, Evidence, Failure, Ledger, LedgerRow, Usage, describe_doubt
 from ragstone.store import TraceReport
 from ragstone.views import CauseRow, format_share
+from ragstone.worker import describe_reached
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -147,6 +148,8 @@ def ledger_lines(ledger: Ledger) -> list[str]:
         lines.append(f"oldest pending trace: {ledger.oldest_pending_s:.0f} s")
     for reason, n in ledger.dropped_by_reason.items():
         lines.append(f"dropped, {sanitize_for_terminal(reason)}: {n}")
+    if ledger.spent_today != Usage():
+        lines.append(_spend_line(ledger))
     lines += [_sink_line(sink, counts) for sink, counts in ledger.outbox.items()]
     if rules := ledger.rules.get("contexts"):
         counted = sorted(rules.items(), key=lambda item: -item[1])
@@ -157,6 +160,19 @@ def ledger_lines(ledger: Ledger) -> list[str]:
     for doubt, n in ledger.doubts.items():
         lines.append(f"in doubt, {sanitize_for_terminal(doubt)}: {n}. {describe_doubt(doubt)}")
     return lines
+
+
+def _spend_line(ledger: Ledger) -> str:
+    """Return what model calls have cost today, with the daily limits."""
+    spent, limits = ledger.spent_today, ledger.daily_budget
+    amounts = {"calls": float(spent.calls), "tokens": float(spent.input_tokens + spent.output_tokens)}
+    if spent.cost_usd is not None:
+        amounts["usd"] = spent.cost_usd
+    parts = [f"{n:,.6g}{f' of {limits[name]:,.6g}' if name in limits else ''} {name}" for name, n in amounts.items()]
+    reached = describe_reached(limits, spent)
+    return f"spent today (UTC): {', '.join(parts)}" + (
+        ". The daily budget is reached, scoring continues at 00:00 UTC" if reached else ""
+    )
 
 
 def _evidence_lines(evidence: Evidence | None) -> list[str]:

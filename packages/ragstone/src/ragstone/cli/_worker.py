@@ -13,6 +13,7 @@ import typer
 
 from ragstone._util.systemd import notify
 from ragstone.cli._criterion import CriterionOption, parse_metrics
+from ragstone.cli._daily_budget import daily_budget
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._failed_share import MAX_FAILED_SHARE, FailedShareOption, describe_excess
 from ragstone.cli._health import HealthPage, ListenOption, watchdog
@@ -74,7 +75,12 @@ def worker_command(
         closes_models=True,
     )
     worker = Worker(
-        resolve_store(store), setup, max_outage_s=max_outage_s, watch=watch_options(), retention_s=retention_s()
+        resolve_store(store),
+        setup,
+        max_outage_s=max_outage_s,
+        watch=watch_options(),
+        retention_s=retention_s(),
+        daily_budget=daily_budget(),
     )
     counts = JudgedCounts()
 
@@ -89,6 +95,9 @@ def worker_command(
     asyncio.run(_work(store, worker, setup, health, until_idle=until_idle))
     if worker.budget_exhausted:
         typer.echo("The budget is exhausted. Metrics that were not computed failed with kind `budget`.", err=True)
+        raise typer.Exit(ExitCode.BUDGET)
+    if until_idle and worker.over_daily_budget is not None:
+        print_text(f"{worker.over_daily_budget}. The other traces stay pending until 00:00 UTC.", err=True)
         raise typer.Exit(ExitCode.BUDGET)
     reason = worker.stopped_early
     if reason is not None:

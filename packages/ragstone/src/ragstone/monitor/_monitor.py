@@ -32,6 +32,7 @@ from ragstone.watch import WatchOptions
 from ragstone.worker import (
     ScoringSetup,
     Worker,
+    daily_budget_from_table,
     pending_message,
     read_ledger,
     retention_from_table,
@@ -88,6 +89,8 @@ class Monitor(RequestBlocks):
         max_outage_s: Seconds for which a request stays pending and is retried while the judge is unavailable. Then its
             metrics fail.
         watch: Keys of the table `[watch]` of a configuration: how scores are watched, and where alarms are sent.
+        daily_budget: Keys of the table `[daily_budget]`: `{"calls": 10_000}` keeps requests pending until the next day of UTC when
+            their model calls (`calls`), tokens (`tokens`) or dollars (`usd`) are used up.
         retention: Keys of the table `[retention]` of a configuration: `{"bodies_older_than": "30d"}` removes the texts of
             requests of that age, and keeps their scores. Default: all texts are kept.
         reasons: Number of requests for which the judge explains its lowest score: those that are among the worst of 24
@@ -123,6 +126,7 @@ class Monitor(RequestBlocks):
         max_outage_s: float = 3600.0,
         watch: Mapping[str, Any] | None = None,
         retention: Mapping[str, Any] | None = None,
+        daily_budget: Mapping[str, float] | None = None,
         reasons: int = 0,
         role: Literal["auto", "capture"] = "auto",
         clock: Callable[[], float] = time.time,
@@ -149,6 +153,7 @@ class Monitor(RequestBlocks):
             closes_models=True,
         )
         self._outage_patience_s = max_outage_s
+        self._daily_budget = daily_budget_from_table(daily_budget, source="Monitor(daily_budget=...)")
         self._retention_s = retention_from_table(retention, source="Monitor(retention=...)")
         self._watch = WatchOptions.from_table(watch or {}, source="Monitor(watch=...)")
         self._clock = clock
@@ -176,7 +181,7 @@ class Monitor(RequestBlocks):
 
         Args:
             path: The file. Its keys are arguments of `Monitor`. The tables `[judge]`, `[reader]` and `[embedder]`
-                describe endpoints. `[watch]` and `[retention]` are the arguments with these names. Other tables, which are
+                describe endpoints. `[watch]`, `[retention]` and `[daily_budget]` are the arguments with these names. Other tables, which are
                 for commands, are ignored.
             arguments: Arguments of `Monitor` that override the file's.
 
@@ -204,7 +209,7 @@ class Monitor(RequestBlocks):
         tables: dict[str, Any] = {
             key: values[key] for key in ("judge", "reader") if key in values and key not in arguments
         }
-        configured |= {key: values[key] for key in ("watch", "retention") if key in values}
+        configured |= {key: values[key] for key in ("watch", "retention", "daily_budget") if key in values}
         return cls(**(configured | build_models(tables, path) | arguments))
 
     def _reset(self) -> None:
@@ -406,6 +411,7 @@ class Monitor(RequestBlocks):
                 max_outage_s=self._outage_patience_s,
                 watch=self._watch,
                 retention_s=self._retention_s,
+                daily_budget=self._daily_budget,
                 clock=self._clock,
             )
             self._candidate = worker

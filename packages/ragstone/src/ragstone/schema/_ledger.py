@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from ragstone.schema._base import Model
+from ragstone.schema._trace import Usage
 
 __all__ = ["DeliveryCounts", "IgnoredTraces", "Ledger", "LedgerRow"]
 
@@ -77,3 +78,7 @@ class Ledger(Model):
     """Recorded traces that are not requests, by reason. They are not in `captured`."""
     doubts: dict[str, int] = Field(default_factory=dict)
     """Number of captured traces by doubt, see `Evidence`."""
+    spent_today: Usage = Field(default_factory=Usage)
+    """What model calls have cost on the current day of UTC, over all workers."""
+    daily_budget: dict[str, float] = Field(default_factory=dict)
+    """Daily limits of the last worker: calls, tokens and usd."""

@@ -156,6 +156,7 @@ class LedgerCollector(Collector):
             yield from _queue(ledgers)
             yield from _deliveries(ledgers)
             yield self._ignored(ledgers)
+            yield from _spend(ledgers)
 
     def _ignored(self, ledgers: Sequence[tuple[Ledger, float]]) -> CounterMetricFamily:
         ignored: dict[str, int] = {}
@@ -185,6 +186,26 @@ def _queue(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[CounterMetricFam
         "ragstone_queue_oldest_seconds", "Age of the oldest request pending scoring (0 if none).",
         value=max(_age(ledger.oldest_pending_s, at) for ledger, at in ledgers),
     )  # fmt: skip
+
+
+def _spend(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[GaugeMetricFamily]:
+    spent = GaugeMetricFamily(
+        "ragstone_spent_today", "What model calls have cost on the current day of UTC.", labels=["unit"]
+    )
+    limits = GaugeMetricFamily("ragstone_daily_budget", "Daily limits of what model calls may cost.", labels=["unit"])
+    for unit in ("calls", "tokens", "usd"):
+        spent.add_metric([unit], sum(_spent(ledger, unit) for ledger, _ in ledgers))
+        if any(unit in ledger.daily_budget for ledger, _ in ledgers):
+            limits.add_metric([unit], sum(ledger.daily_budget.get(unit, 0.0) for ledger, _ in ledgers))
+    yield spent
+    yield limits
+
+
+def _spent(ledger: Ledger, unit: str) -> float:
+    usage = ledger.spent_today
+    tokens = usage.input_tokens + usage.output_tokens
+    amounts: dict[str, float] = {"calls": usage.calls, "tokens": tokens, "usd": usage.cost_usd or 0.0}
+    return amounts[unit]
 
 
 def _deliveries(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:

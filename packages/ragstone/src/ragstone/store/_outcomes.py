@@ -23,6 +23,7 @@ from ragstone.store._protocol import (
     TraceReport,
     TraceState,
 )
+from ragstone.store._spend import read_daily_budget, read_spend
 from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore, to_body, to_outcome, to_trace
 from ragstone.store._watch import queue_outcomes
 
@@ -156,6 +157,8 @@ class SqlOutcomes(SqlStore):
                 rules=_rules(db),
                 ignored=_ignored(db),
                 doubts=_counts_of(db, "doubt:"),
+                spent_today=read_spend(db, now=now),
+                daily_budget=read_daily_budget(db),
             )
 
     @override

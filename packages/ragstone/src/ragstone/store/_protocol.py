@@ -20,6 +20,7 @@ from ragstone.schema import (
     SampledOut,
     Score,
     Trace,
+    Usage,
 )
 from ragstone.store._watched import WatchTables
 
@@ -476,6 +477,18 @@ class Store(Protocol):
 
     def removed_texts(self, *, since: float | None = None, until: float | None = None) -> Iterator[RemovedText]:
         """Yield the requests whose text was removed, in order of arrival. `since` and `until` select as in `outcomes`."""
+        ...
+
+    def add_spend(self, usage: Usage) -> None:
+        """Add to what model calls have cost on the current day of UTC."""
+        ...
+
+    def spent_today(self) -> Usage:
+        """Return what model calls have cost on the current day of UTC, over all workers."""
+        ...
+
+    def set_daily_budget(self, limits: Mapping[str, float]) -> None:
+        """Store the daily limits of a worker (`calls`, `tokens`, `usd`), which the ledger then shows."""
         ...
 
     def count_backfill(self, metrics: Sequence[PlannedMetric], *, since: float, until: float) -> BackfillCounts:

@@ -31,6 +31,7 @@ from ragstone.store._labels import SqlLabels
 from ragstone.store._outcomes import SqlOutcomes, read_plan, write_plan
 from ragstone.store._protocol import PlannedMetric
 from ragstone.store._retention import SqlRetention
+from ragstone.store._spend import SqlSpend
 from ragstone.store._sql import Rows, Sql, Transactions
 from ragstone.store._tables import POSTGRES_SCHEMA
 from ragstone.store._traces import SqlTraces
@@ -67,7 +68,7 @@ _SETTINGS: Final = (
 )
 
 
-class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels, SqlWatch, SqlRetention, SqlBackfill):
+class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels, SqlWatch, SqlRetention, SqlBackfill, SqlSpend):
     """A `Store` in the schema `ragstone` of a PostgreSQL database. `Store` describes the methods. Open it with `open`.
 
     Several workers, also on several hosts, share it. Each claims different traces, and only one of them delivers to a

@@ -31,6 +31,7 @@ from ragstone.store._outcomes import SqlOutcomes
 from ragstone.store._path import check_single_name, real_path
 from ragstone.store._protocol import DrawnRequest, StoredLabel
 from ragstone.store._retention import SqlRetention
+from ragstone.store._spend import SqlSpend
 from ragstone.store._sql import Transactions
 from ragstone.store._traces import SqlTraces
 from ragstone.store._watch import SqlWatch
@@ -44,7 +45,7 @@ _WAL_SIZE_LIMIT: Final = 64 * 2**20
 """Maximum size in bytes of the log after a checkpoint, so that one long read does not leave a large file."""
 
 
-class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels, SqlWatch, SqlRetention, SqlBackfill):
+class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels, SqlWatch, SqlRetention, SqlBackfill, SqlSpend):
     """A `Store` in one SQLite file in WAL mode. `Store` describes the methods. Open it with `open`.
 
     One process owns the file and is the only one that writes. SQLite before 3.51.3 can, rarely, damage a WAL file that

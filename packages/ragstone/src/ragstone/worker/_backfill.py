@@ -18,6 +18,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.metrics import Metric
 from ragstone.schema import Failure, NotApplicable, Score, Trace, Usage, sample_from_trace
 from ragstone.store import PlannedMetric, Store, UnscoredTrace
+from ragstone.worker._daily_budget import DailyBudget
 from ragstone.worker._intake import StepErrors, get_skip_reason
 from ragstone.worker._parts import MetricGroups
 from ragstone.worker._setup import ScoringSetup
@@ -128,7 +129,17 @@ async def run_backfill(
         request, setup, concurrency=setup.concurrency, patience_s=patience_s, errors=StepErrors(), clock=clock
     )
     backfill.on_progress, backfill.should_stop = on_progress, should_stop
-    return await backfill.run(store)
+    spend = DailyBudget({}, errors=StepErrors())
+
+    def record(outcomes: Sequence[AnyOutcome]) -> None:
+        spend.record(outcomes)
+        spend.update(store)
+
+    backfill.record = record
+    try:
+        return await backfill.run(store)
+    finally:
+        spend.update(store, now_too=True)
 
 
 class BackfillQueue:
@@ -142,6 +153,7 @@ class BackfillQueue:
         requests: Folder with the requests of commands.
         patience_s: Seconds after which an unavailable judge ends a backfill.
         errors: Collects errors of the store.
+        record: Called with outcomes that may have cost something.
         clock: Returns the current time in Unix seconds.
     """
 
@@ -152,8 +164,10 @@ class BackfillQueue:
         requests: Path,
         patience_s: float,
         errors: StepErrors,
+        record: Callable[[Sequence[AnyOutcome]], None],
         clock: Callable[[], float],
     ) -> None:
+        self._record = record
         self._setup, self._folder, self._patience_s = setup, requests / "backfill", patience_s
         self._errors, self._clock = errors, clock
         self._task: asyncio.Task[dict[str, Any]] | None = None
@@ -200,7 +214,7 @@ class BackfillQueue:
                 logger.error("ragstone backfill: the request %s is removed: %s", path.name, error)  # noqa: TRY400
                 path.unlink(missing_ok=True)
                 continue
-            backfill.wait_turn = self._may_start.wait
+            backfill.wait_turn, backfill.record = self._may_start.wait, self._record
             self._path = path
             return asyncio.create_task(backfill.run(store))
         return None
@@ -268,6 +282,8 @@ class _Backfill:
         """Waits until captured requests do not wait."""
         self.on_progress: Callable[[dict[str, Any]], None] = lambda _: None
         self.should_stop: Callable[[], bool] = lambda: False
+        self.record: Callable[[Sequence[AnyOutcome]], None] = lambda _: None
+        """Called with outcomes that may have cost something."""
 
     async def run(self, store: Store) -> dict[str, Any]:
         """Score all requests that lack a metric, and return the last progress."""
@@ -352,6 +368,7 @@ class _Backfill:
         for outcome in paid:
             if outcome.usage is not None:
                 self._usage += outcome.usage
+        self.record(paid)
         self._n_failed += sum(isinstance(o, Failure) for o in paid)
         n: int | None = None
         while n is None:

@@ -30,6 +30,8 @@ class WorkerState:
     """What it cannot do at present with the store or the spool, and why."""
     judge_error: str | None
     """Why judge or reader cannot be used at present. Requests stay pending meanwhile."""
+    over_daily_budget: str | None = None
+    """Why requests stay pending until the next day of UTC, or None."""
 
     @classmethod
     def starting(cls) -> WorkerState:

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ragstone.errors import JudgeError, StoreError
@@ -18,6 +18,7 @@ from ragstone.sinks import StatusSink, StreamSink, StreamStatus
 from ragstone.store import Store, open_store
 from ragstone.watch import WatchOptions
 from ragstone.worker._backfill import BackfillQueue
+from ragstone.worker._daily_budget import DailyBudget
 from ragstone.worker._delivery import AlarmDispatcher, SinkDispatcher
 from ragstone.worker._health import WorkerState
 from ragstone.worker._intake import SpoolTraceSource, StepErrors, TraceSource, get_skip_reason, spool_directory
@@ -57,6 +58,8 @@ class Worker:
         stop_early: Pause a group of metrics if its models fail systematically: no score, and 20 failures over 10 traces with
             kind "rejected" or "truncated". Its traces stay pending. A worker that runs until it is idle returns then.
         watch: How scores are watched for alarms. Default: all defaults, without notifications.
+        daily_budget: Limits of what model calls may cost on each day of UTC, over all workers of the store: `calls`, `tokens`
+            and `usd`. When one is reached, requests stay pending until the next day.
         retention_s: Age in seconds from which the texts of requests are removed. None keeps them.
         clock: Returns the current time in Unix seconds.
 
@@ -75,6 +78,7 @@ class Worker:
         stop_early: bool = True,
         watch: WatchOptions | None = None,
         retention_s: float | None = None,
+        daily_budget: Mapping[str, float] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
@@ -116,11 +120,13 @@ class Worker:
             clock=clock,
         )
         self._retention = Retention(retention_s, errors=self._errors, clock=clock)
+        self._daily_budget = DailyBudget(daily_budget or {}, errors=self._errors)
         self._backfills = BackfillQueue(
             setup,
             requests=requests_folder(spool_directory(store)),
             patience_s=max_outage_s,
             errors=self._errors,
+            record=self._daily_budget.record,
             clock=clock,
         )
         self._parts: MetricGroups | None = None
@@ -153,6 +159,7 @@ class Worker:
         return (
             self._models_error is not None
             or bool(self._errors)
+            or self.over_daily_budget is not None
             or (self._parts is not None and self._parts.judge_is_down)
         )
 
@@ -172,7 +179,13 @@ class Worker:
             since_poll_s=time.monotonic() - self._polled_at,
             store_errors=self._errors.current,
             judge_error=judge_error,
+            over_daily_budget=self.over_daily_budget,
         )
+
+    @property
+    def over_daily_budget(self) -> str | None:
+        """Why requests stay pending until the next day of UTC, or None."""
+        return self._daily_budget.reached
 
     @property
     def poll_count(self) -> int:
@@ -206,6 +219,7 @@ class Worker:
                 if not await self._drain_until_prepared(store, woken, until_idle=until_idle):
                     return
                 store.set_plan(self._setup.planned_metrics(), [sink.name for sink in self._setup.sinks])
+                self._daily_budget.start(store)
                 await self._loop(store, woken, until_idle=until_idle)
             finally:
                 self._owns_store = False
@@ -296,7 +310,9 @@ class Worker:
                 ending = self._ends_at_cap and self.budget_exhausted
                 moved = 0 if ending else await self._ingest_batches(store)
                 free = parts.free_slots(len(scoring))
-                claimed = [] if ending else self._claim(store, free)
+                self._daily_budget.update(store)
+                over_budget = self._daily_budget.reached is not None
+                claimed = [] if ending or over_budget else self._claim(store, free)
                 for trace in claimed:
                     work = asyncio.create_task(self._score(trace, store, parts))
                     scoring.add(work)
@@ -304,7 +320,10 @@ class Worker:
                     work.add_done_callback(lambda _: woken.set())
                 folded = self._watch(store)
                 pruning = self._retention.update(store)
-                backfilling = self._backfills.update(store, is_busy=ending or len(claimed) >= free, woken=woken)
+                backfilling = self._backfills.update(
+                    store, is_busy=ending or over_budget or len(claimed) >= free, woken=woken
+                )
+                backfilling = backfilling and not over_budget
                 delivered = self._deliver_due(store, dispatchers, deliveries, woken)
                 self._update_status_sinks(store)
                 busy = bool(
@@ -338,6 +357,7 @@ class Worker:
                 task.cancel()
             await asyncio.gather(*unfinished, return_exceptions=True)
             await self._backfills.aclose()
+            self._daily_budget.update(store, now_too=True)
             await self._watcher.aclose()
             with contextlib.suppress(StoreError):
                 store.release(self._name)
@@ -399,6 +419,7 @@ class Worker:
             if self._ends_at_cap:
                 # This worker keeps the lease until it releases all, so that the trace does not count as failed.
                 outcomes, last = paid, False
+        self._daily_budget.record(paid)
         # The last outcomes end this worker's lease. Earlier ones are stored without an owner, so the lease continues.
         owner = self._name if last else ""
         # `complete` returns a boolean, so None means an error.

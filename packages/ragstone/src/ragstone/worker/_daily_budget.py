@@ -1,0 +1,131 @@
+"""A daily budget for model calls, counted in the store, so that it survives restarts and is shared by workers."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from ragstone.errors import ConfigurationError
+from ragstone.schema import Failure, NotApplicable, Score, Usage
+from ragstone.store import Store
+from ragstone.worker._intake import StepErrors
+
+__all__ = ["DailyBudget", "daily_budget_from_table", "describe_reached"]
+
+logger = logging.getLogger("ragstone")
+
+_LIMITS: Final = ("calls", "tokens", "usd")
+_FLUSH_S: Final = 1.0
+"""Time between two records of what was spent in seconds. A kill loses at most this."""
+
+
+def daily_budget_from_table(table: object, *, source: str) -> dict[str, float]:
+    """Read the table `[daily_budget]`, and return its limits.
+
+    Args:
+        table: Its keys and values: `calls`, `tokens` (input and output together) and `usd`. None: the table is missing.
+        source: Name of the file, for messages.
+
+    Raises:
+        ConfigurationError: If it is not a table, has an unknown key or a limit that is not above 0.
+    """
+    if table is None:
+        return {}
+    if not isinstance(table, Mapping) or not table:
+        raise ConfigurationError(
+            f"{source!r}: daily_budget must be a table [daily_budget] with {', '.join(_LIMITS)}, got {table!r}"
+        )
+    limits: dict[Any, Any] = dict(table)
+    if unknown := [str(key) for key in limits if key not in _LIMITS]:
+        raise ConfigurationError(
+            f"{source!r}: [daily_budget] does not have {', '.join(sorted(unknown))}. Keys: {', '.join(_LIMITS)}."
+        )
+    for name, limit in limits.items():
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < float("inf"):
+            raise ConfigurationError(
+                f"{source!r}: [daily_budget] {name} must be above 0, got {limit!r}. To score nothing, do not start a worker."
+            )
+    return {str(name): float(limit) for name, limit in limits.items()}
+
+
+def describe_reached(limits: Mapping[str, float], spent: Usage) -> str | None:
+    """Return which limits a usage reaches, or None."""
+    reached = []
+    for name, limit in limits.items():
+        if name == "usd" and spent.cost_usd is None:
+            continue
+        amount = _amount(spent, name)
+        if amount >= limit:
+            reached.append(f"{amount:,.6g} of {limit:,.6g} {name}")
+    return None if not reached else f"the daily budget is reached: {', '.join(reached)}"
+
+
+def _amount(usage: Usage, name: str) -> float:
+    if name == "usd":
+        return usage.cost_usd or 0.0
+    return usage.calls if name == "calls" else usage.input_tokens + usage.output_tokens
+
+
+class DailyBudget:
+    """Counts what outcomes have cost on the current day of UTC, and says when a limit is reached.
+
+    Requests then stay pending until the next day. Those in flight at that moment may exceed a limit.
+
+    Args:
+        limits: `calls`, `tokens` and `usd`. Empty: only count.
+        errors: Collects errors of the store.
+    """
+
+    def __init__(self, limits: Mapping[str, float], *, errors: StepErrors) -> None:
+        self._limits, self._errors = dict(limits), errors
+        self._unsaved = Usage()
+        self._saved = Usage()
+        """Usage of all workers today, at the last look."""
+        self._lacks_prices = False
+        self._next = 0.0
+        self._was_reached = False
+
+    @property
+    def reached(self) -> str | None:
+        """Why no request is scored until the next day, or None."""
+        if self._lacks_prices:
+            return "the daily budget in usd cannot be counted: set usd_per_million_tokens of every model"
+        return describe_reached(self._limits, self._saved + self._unsaved)
+
+    def record(self, outcomes: Iterable[Score | NotApplicable | Failure]) -> None:
+        """Count the usage of outcomes."""
+        for outcome in outcomes:
+            if outcome.usage is not None:
+                self._unsaved += outcome.usage
+                # A limit that cannot be counted would allow everything.
+                self._lacks_prices |= (
+                    "usd" in self._limits and outcome.usage.calls > 0 and outcome.usage.cost_usd is None
+                )
+
+    def start(self, store: Store) -> None:
+        """Store the limits, for readers of the store, and read what was spent today."""
+        self._errors.run_step("store the daily budget", lambda: store.set_daily_budget(self._limits), None)
+        self.update(store, now_too=True)
+
+    def update(self, store: Store, *, now_too: bool = False) -> None:
+        """Store what was spent, at most once a second, and read what all workers have spent today."""
+        if not now_too and time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _FLUSH_S
+
+        def flush() -> Usage:
+            if self._unsaved != Usage():
+                store.add_spend(self._unsaved)
+                self._unsaved = Usage()
+            return store.spent_today()
+
+        self._saved = self._errors.run_step("store what was spent", flush, self._saved)
+        reason = self.reached
+        if (reason is not None) != self._was_reached:
+            self._was_reached = reason is not None
+            logger.warning(
+                "ragstone worker: %s",
+                f"{reason}. Requests stay pending" if reason else "a new daily budget, scoring continues",
+            )

@@ -1,0 +1,132 @@
+"""`[daily_budget]`: what models cost on a day is counted in the store, and requests wait for the next day."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from command_line import run_command
+from live_store import make_trace
+from ragstone import Monitor
+from ragstone.cli._daily_budget import daily_budget
+from ragstone.errors import ConfigurationError
+from ragstone.schema import Captured, Usage
+from ragstone.store import SqliteStore
+from ragstone.testing import FakeJudge
+from ragstone.worker import ScoringSetup, Worker, daily_budget_from_table
+
+DAY_S = 86_400.0
+NOON = 1_790_000_000.0 // DAY_S * DAY_S + DAY_S / 2
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Eight pending requests."""
+    with SqliteStore.open(tmp_path / "a.db", mode="own") as store:
+        store.ingest("a", 1, [Captured(trace=make_trace(k)) for k in range(8)])
+    return tmp_path / "a.db"
+
+
+def work(path, limits, *, now=NOON, concurrency=1):
+    """Run a worker until it is idle, with one judge call for each request, and return it."""
+
+    async def main():
+        async with ScoringSetup(["ccrs.qr"], judge=FakeJudge(number=80), concurrency=concurrency) as setup:
+            worker = Worker(path, setup, daily_budget=limits, clock=lambda: now)
+            await asyncio.wait_for(worker.run(until_idle=True), 60)
+            return worker
+
+    return asyncio.run(main())
+
+
+def counts(path, now=NOON):
+    with SqliteStore.open(path, mode="read", clock=lambda: now) as store:
+        ledger = store.ledger()
+    return ledger.total.scored, ledger.total.pending, ledger.spent_today.calls
+
+
+def test_requests_wait_for_the_next_day(path):
+    """Three calls a day: a restart on the same day scores nothing, the next days score the rest, and nothing is lost."""
+    worker = work(path, {"calls": 3})
+    assert (3, 5, 3) == counts(path)
+    assert "3 of 3 calls" in worker.over_daily_budget
+    assert worker.state.over_daily_budget == worker.over_daily_budget
+    work(path, {"calls": 3})
+    assert (3, 5, 3) == counts(path)
+    assert (3, 5, 0) == counts(path, NOON + DAY_S)
+    work(path, {"calls": 3}, now=NOON + DAY_S)
+    assert (6, 2, 3) == counts(path, NOON + DAY_S)
+    worker = work(path, {"calls": 3}, now=NOON + 2 * DAY_S)
+    assert (8, 0, 2) == counts(path, NOON + 2 * DAY_S)
+    assert worker.over_daily_budget is None
+
+
+def test_what_is_in_flight_is_all_that_exceeds_it(path):
+    """With four requests at a time, at most three more than the limit."""
+    work(path, {"calls": 2}, concurrency=4)
+    scored, pending, spent = counts(path)
+    assert 2 <= spent == scored <= 5
+    assert 8 == scored + pending
+
+
+def test_without_limits_it_is_only_counted(path):
+    """The ledger shows the cost of the day, and `status` prints it."""
+    work(path, None)
+    assert (8, 0, 8) == counts(path)
+    with SqliteStore.open(path, mode="own") as store:
+        store.add_spend(Usage(calls=2, input_tokens=1500, output_tokens=500, cost_usd=0.25))
+        store.add_spend(Usage(calls=1))
+        assert Usage(calls=3, input_tokens=1500, output_tokens=500, cost_usd=0.25) == store.spent_today()
+        store.set_daily_budget({"calls": 3.0, "usd": 1.0})
+    shown = run_command("status", path).stdout
+    assert "spent today (UTC): 3 of 3 calls, 2,000 tokens, 0.25 of 1 usd. The daily budget is reached" in shown
+    ledger = json.loads(run_command("status", path, "--json").stdout)
+    assert {"calls": 3.0, "usd": 1.0} == ledger["daily_budget"]
+
+
+def test_dollars_without_prices_score_nothing_more(path):
+    """A limit that cannot be counted does not allow everything."""
+    worker = work(path, {"usd": 5.0})
+    assert (1, 7) == counts(path)[:2]
+    assert "set usd_per_million_tokens" in worker.over_daily_budget
+
+
+def test_command(path, tmp_path):
+    """The worker reads the table, and ends with the exit code of a budget."""
+    with SqliteStore.open(path, mode="own") as store:
+        store.add_spend(Usage(calls=7))
+    config = tmp_path / "ragstone.toml"
+    config.write_text("[daily_budget]\ncalls = 7\n")
+    done = run_command("--config", config, "worker", path, "--metrics", "rouge_l", "--until-idle")
+    assert (4, True) == (done.returncode, "the daily budget is reached: 7 of 7 calls" in done.stderr)
+    assert {"calls": 7.0} == dict(daily_budget())
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"calls": 0}, "calls must be above 0, got 0"),
+        ({"usd": -1}, "usd must be above 0"),
+        ({"tokens": True}, "tokens must be above 0"),
+        ({"tokens": float("nan")}, "tokens must be above 0"),
+        ({"eur": 3}, "does not have eur. Keys: calls, tokens, usd"),
+        ({}, "must be a table"),
+        (5, "must be a table"),
+    ],
+)
+def test_invalid_tables(table, message):
+    """Each message names the value and what is allowed."""
+    with pytest.raises(ConfigurationError, match=message):
+        daily_budget_from_table(table, source="a.toml")
+
+
+def test_monitor_reads_its_table(tmp_path):
+    """From an argument and from a file."""
+    with pytest.raises(ConfigurationError, match="calls must be above 0"):
+        Monitor(store=tmp_path / "m.db", metrics="rouge_l", daily_budget={"calls": 0})
+    config = tmp_path / "ragstone.toml"
+    config.write_text(f'store = "{tmp_path / "m.db"}"\nmetrics = ["rouge_l"]\n[daily_budget]\ncalls = 0\n')
+    with pytest.raises(ConfigurationError, match="calls must be above 0"):
+        Monitor.from_config(config)
