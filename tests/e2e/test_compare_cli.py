@@ -94,7 +94,7 @@ def test_json_holds_everything(files: dict[str, Path]) -> None:
     ("arguments", "message"),
     [
         (["old"], "at least two systems, got 1"),
-        (["old", "missing"], "is neither a file of outcomes nor a store"),
+        (["old", "missing"], "was not found"),
         (["old", "same", "--gate-metrics", "ccrs"], "Add --fail-if-worse, or --margin"),
         (["a=old", "a=same"], "two systems have the name 'a'. Write NAME=FILE"),
         (["old", "old=same"], "two systems have the name 'old'. Write NAME=FILE"),

@@ -26,6 +26,11 @@ def test_draw_label_and_report(tmp_path: Path):
     assert "a label must be" in run_command("labels", "add", path, rows, "--label-range", "3,4").stderr
     done = run_command("labels", "add", path, rows, "--author", "ann")
     assert "60 labels added." in done.stdout
+    rows.write_text("".join(json.dumps({"trace_id": "t1", "label": k}) + "\n" for k in (0, 1, 1)))
+    done = run_command("labels", "add", path, rows, "--author", "ann")
+    assert "0 labels added, 1 replaced. 2 rows are about the same request and author as a later row" in done.stdout
+    done = run_command("labels", "add", path, rows, "--author", "eve", "--json")
+    assert {"n": 1, "n_new": 1, "n_replaced": 0, "n_repeated": 2} == json.loads(done.stdout)
     report = run_command("report", path).stdout
     status = run_command("status", path).stdout
     for text in (report, status):
@@ -35,7 +40,7 @@ def test_draw_label_and_report(tmp_path: Path):
     assert 0 == run_command("report", path, "-o", page).returncode
     html = page.read_text()
     assert "What people say" in html
-    assert "60 requests labeled by 2 people" in html
+    assert "60 requests labeled by 3 people" in html
 
 
 def test_wrong_input(tmp_path: Path):

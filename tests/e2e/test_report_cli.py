@@ -114,7 +114,7 @@ def test_compare_counts_causes(files: tuple[Path, Path]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("report", "absent.db"), "neither a file of outcomes nor a store"),
+        (("report", "absent.db"), "was not found"),
         (("report", "OUTCOMES", "--target", "ccrs.ac"), "--target must be METRIC=MEAN, got 'ccrs.ac'"),
         (("report", "OUTCOMES", "--target", "ccrs.ac=high"), "--target must be METRIC=MEAN, got 'ccrs.ac=high'"),
         (("report", "OUTCOMES", "--target", "udcg=0.5"), "no scores of the metric 'udcg'"),

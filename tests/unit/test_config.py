@@ -75,7 +75,12 @@ def test_a_monitor_by_a_file(tmp_path):
             "sets 'metricss', which is not an argument of Monitor. Arguments: judge, reader, embedder, metrics",
         ),
         ("store = ", "cannot be read: Invalid value"),
-        (None, "cannot be read: .*No such file"),
+        (None, "was not found. Check the path"),
+        ('concurrency = "many"', "sets concurrency to 'many', which must be a whole number"),
+        ("app = 5", "sets app to 5, which must be a text"),
+        ("reasons = true", "sets reasons to True, which must be a whole number"),
+        ('sample_rate = "all"', "sets sample_rate to 'all', which must be a number"),
+        ("tags = [1]", r"sets tags to \[1\], which must be a text or a list of texts"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_why(tmp_path, text, words):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from ragstone.scoring import CAUSES
 from ragstone.stats import hajek_mean, mean_interval
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.views import ReportText, format_interval, format_mean
+from ragstone.views._svg import axis_chart
 
 METRICS = ("ccrs.ac", "ccrs.cc")
 AnyOutcome = Score | NotApplicable | Failure
@@ -306,7 +309,7 @@ def test_sources_without_outcomes(tmp_path: Path) -> None:
         build_report(empty)
     with pytest.raises(DataError, match="is not an outcome"):
         build_report(neither)
-    with pytest.raises(RagstoneError, match="neither a file of outcomes nor a store"):
+    with pytest.raises(RagstoneError, match="was not found"):
         build_report(tmp_path / "absent")
     with SqliteStore.open(tmp_path / "r.db", mode="own"):
         pass
@@ -409,3 +412,22 @@ def test_a_label_that_is_asked_for_is_shown_with_any_number_of_answers() -> None
     assert "By weather" in text
     with pytest.raises(ConfigurationError, match="--by color: no sample has this label"):
         build_report(topics(9), by=["color"])
+
+
+def test_a_single_answer_is_named_so() -> None:
+    """Not "None of 1 answer"."""
+    for value, text in (
+        (0.9, "The only answer is not judged wrong (0 %"),
+        (0.1, "The only answer is judged wrong (100 %"),
+    ):
+        assert build_report(experiment([(value, 0.5)])).verdict[0].text.startswith(text)
+
+
+def test_the_label_of_a_mark_does_not_cover_the_ends_of_its_axis() -> None:
+    """The mark of UDCG is near the lower end."""
+    row = replace(
+        build_report(experiment([(0.5, 0.5)])).metrics[0], axis=(0.42, 0.73), low=0.42, high=0.73, neutral=0.5
+    )
+    svg = str(axis_chart(row))
+    (x,) = map(float, re.findall(r'<text[^>]*x="([0-9.]+)"[^>]*>0.5 without effect', svg))
+    assert x - 6.5 * len("0.5 without effect") / 2 > 6 + 6.5 * len("0.42")

@@ -12,6 +12,7 @@ RagstoneError
 │   └── JudgeReplyError                  the judge replied, but the reply cannot be used
 ├── SpoolError                           the spool directory is not writable, full or not a spool
 ├── StoreError                           the store file
+│   ├── StoreNotFoundError               no store at this path
 │   ├── StoreNotReadyError               the owner has not initialized it yet
 │   ├── StoreOwnedError                  another process owns it
 │   ├── StoreVersionError                written by a newer version of Ragstone
@@ -46,6 +47,7 @@ __all__ = [
     "SpoolError",
     "StoreCorruptError",
     "StoreError",
+    "StoreNotFoundError",
     "StoreNotReadyError",
     "StoreOwnedError",
     "StoreVersionError",
@@ -130,6 +132,10 @@ class SpoolError(RagstoneError):
 
 class StoreError(RagstoneError):
     """The store cannot be used."""
+
+
+class StoreNotFoundError(StoreError):
+    """A store does not exist at this path."""
 
 
 class StoreNotReadyError(StoreError):

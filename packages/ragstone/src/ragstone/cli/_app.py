@@ -44,6 +44,16 @@ __all__ = ["app"]
 class _Commands(TyperGroup):
     """All commands. Typer turns Ctrl-C into exit code 130 without a message, so they print it."""
 
+    def make_context(self, info_name: Any, args: list[str], *more: Any, **options: Any) -> Any:
+        if "--help" in args:
+            # Imported only here: most commands do not print help.
+            from typer import rich_utils
+
+            from ragstone.cli._help import HelpTable
+
+            rich_utils.Table = HelpTable  # type: ignore[attr-defined]
+        return super().make_context(info_name, args, *more, **options)
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.errors import ConfigurationError, JudgeError
@@ -104,7 +105,7 @@ def run_doctor(judge: Judge, reader: Reader | None, *, store: str | None = None,
     else:
         print_text("\n\n".join("\n".join(finding.as_text()) for finding in findings))
         for name, n in tools.items():
-            line = f"tool {sanitize_for_terminal(name)}: {n} requests. {describe_doubt(f'text_tool:{name}')}"
+            line = f"tool {sanitize_for_terminal(name)}: {count(n, 'request')}. {describe_doubt(f'text_tool:{name}')}"
             print_text(sanitize_for_terminal(line, width=600))
     return all(finding.error is None for finding in findings)
 

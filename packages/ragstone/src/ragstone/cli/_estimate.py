@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ragstone._util.plural import count
 from ragstone.cli._models import ModelOptions
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.cli._panels import LIMITS
@@ -84,6 +85,6 @@ def print_estimate(
         lines.append(f"and up to {reason_calls} calls for reasons")
     if estimate.n_samples < n_samples:
         lines.append(
-            f"Estimated from {estimate.n_samples} of {n_samples} samples. Token counts are derived from characters."
+            f"Estimated from {estimate.n_samples} of {count(n_samples, 'sample')}. Token counts are derived from characters."
         )
     print_text("\n".join(lines))

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from ragstone._util.plural import count
 from ragstone._util.run_async import run_async
 from ragstone.cli._application import (
     AppConcurrencyOption,
@@ -258,7 +259,7 @@ def _print_dry_run(
         models,
         call_latency_s=call_latency_s,
         json_output=json_output,
-        heading=f"{len(samples)} samples would be scored",
+        heading=f"{count(len(samples), 'sample')} would be scored",
         facts={"n_samples": len(samples), "n_rejected": len(rejected)},
         reason_calls=min(reasons, len(samples)),
     )
@@ -294,7 +295,7 @@ def _all_failed(result: Experiment) -> bool:
 def _spent(result: Experiment) -> str:
     usage: dict[str, Any] = json.loads(result.usage.model_dump_json())
     return (
-        f"{len(result.samples)} samples in {result.wall_s:.1f} s, judge {result.judge.name}: {usage['calls']} calls, "
+        f"{count(len(result.samples), 'sample')} in {result.wall_s:.1f} s, judge {result.judge.name}: {usage['calls']} calls, "
         f"{usage['input_tokens']} + {usage['output_tokens']} tokens"
         + (f", {usage['cached']} replies from the cache" if usage["cached"] else "")
     )

@@ -14,7 +14,7 @@ class ExitCode(IntEnum):
     GATE = 1
     """A gate failed."""
     USAGE = 2
-    """An argument, a file or the configuration is invalid."""
+    """An argument, a file or the configuration is invalid, or a file or store was not found."""
     INFRASTRUCTURE = 3
     """The store, a sink or the judge failed, or more judged outcomes failed than the limit."""
     BUDGET = 4

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from ragstone._util.plural import count
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text
 from ragstone.cli._validate_metrics import LabelRangeOption, parse_range
@@ -71,11 +72,16 @@ def add(
 ) -> None:
     """Add labels from a file. A label replaces the one that the same author gave before."""
     bounds = (0.0, 1.0) if label_range is None else parse_range(label_range)
-    n = add_labels(store, str(file), author=author or _user(), label_range=bounds)
+    added = add_labels(store, str(file), author=author or _user(), label_range=bounds)
     if json_output:
-        print_json({"n": n})
+        print_json(asdict(added))
         return
-    print_text(f"{n:,} labels added.")
+    text = f"{count(added.n_new, 'label')} added"
+    if added.n_replaced:
+        text += f", {added.n_replaced:,} replaced"
+    if added.n_repeated:
+        text += f". {count(added.n_repeated, 'row is', 'rows are')} about the same request and author as a later row, which counts"
+    print_text(f"{text}.")
     print_text(f"agreement with the metrics: ragstone report {'STORE' if is_database_url(store) else store}")
 
 

@@ -6,7 +6,7 @@ import sys
 import traceback
 
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.errors import ConfigurationError, DataError, JudgeError, RagstoneError
+from ragstone.errors import ConfigurationError, DataError, JudgeError, RagstoneError, StoreNotFoundError
 
 __all__ = ["main"]
 
@@ -18,7 +18,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     try:
         app(arguments)
-    except (ConfigurationError, DataError) as error:
+    except (ConfigurationError, DataError, StoreNotFoundError) as error:
         print_text(f"ragstone: {error}", err=True)
         sys.exit(ExitCode.USAGE)
     except RagstoneError as error:

@@ -68,13 +68,17 @@ def print_text(value: object, *, err: bool = False) -> None:
     from rich.console import Console
 
     console = Console(stderr=err, highlight=False, markup=False, emoji=False)
-    if not console.is_terminal or console.is_dumb_terminal or console.no_color:
+    if not console.is_terminal:
         print("\n".join(lines), file=sys.stderr if err else None)
         return
     from rich.text import Text
 
+    is_plain = console.is_dumb_terminal or console.no_color
     for line, following in itertools.zip_longest(lines, lines[1:], fillvalue=""):
         text = Text(line)
+        if is_plain:
+            console.print(text)
+            continue
         if _RULE.fullmatch(line):
             text.stylize("dim")
         elif _RULE.fullmatch(following):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ragstone._util.plural import count
 from ragstone.data._trec.samples import RUN_SUFFIXES, QrelsSource, qrels_from, run_rows, with_qrels
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError
 from ragstone.schema import FIELD_ALIASES, Sample, sample_from_row
@@ -97,7 +98,7 @@ def build_rows_error(rejections: Sequence[RejectedRow], n_samples: int, remedy: 
     shown = "\n  ".join(r.reason for r in rejections[:5])
     more = f"\n  and {len(rejections) - 5} more" if len(rejections) > 5 else ""
     return DataError(
-        f"{len(rejections)} of {len(rejections) + n_samples} rows cannot be read:\n  {shown}{more}\n{remedy}"
+        f"{len(rejections)} of {count(len(rejections) + n_samples, 'row')} cannot be read:\n  {shown}{more}\n{remedy}"
     )
 
 

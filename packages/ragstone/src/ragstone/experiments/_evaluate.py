@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from typing_extensions import override
 
+from ragstone._util.plural import count
 from ragstone._util.run_async import run_async
 from ragstone.data import QrelsSource, RejectedRow, SampleSource, read_samples
 from ragstone.errors import ConfigurationError, DataError, JudgeError, MissingExtraError
@@ -118,8 +119,8 @@ class Experiment(Evaluated):
             table += f"\n{note}"
         for error in self.sink_errors:
             table += f"\nnot delivered to {error}"
-        for sink, count in self.sink_skipped.items():
-            table += f"\nskipped by {sink}: {count} of {len(self.outcomes)} outcomes"
+        for sink, n_skipped in self.sink_skipped.items():
+            table += f"\nskipped by {sink}: {n_skipped} of {len(self.outcomes)} outcomes"
         if self.rejected:
             table += f"\ninvalid rows, excluded from all numbers: {len(self.rejected)}"
         if self.traces:
@@ -137,7 +138,7 @@ class Experiment(Evaluated):
         metrics = ", ".join(card.name for card in self.cards[:_NAMED])
         more = f" and {len(self.cards) - _NAMED} more" if len(self.cards) > _NAMED else ""
         return (
-            f"<Experiment: {len(self.samples)} samples, {metrics}{more}, judge {self.judge.name}. print(result) shows the "
+            f"<Experiment: {count(len(self.samples), 'sample')}, {metrics}{more}, judge {self.judge.name}. print(result) shows the "
             "means, result.worst() the worst answers, result.report('report.html') writes a page>"
         )
 
@@ -422,7 +423,7 @@ async def aevaluate(
     samples, rejected = read_samples(data, fields=fields, references=references, qrels=qrels, on_bad_row=on_bad_row)
     if not samples:
         raise DataError(
-            f"the data does not contain valid samples ({len(rejected)} rows rejected). Give rows with at least a query, "
+            f"the data does not contain valid samples ({count(len(rejected), 'row')} rejected). Give rows with at least a query, "
             "and for most metrics contexts and a response"
         )
     read_fields(samples, cluster_keys(cluster)).choose(cluster)
@@ -517,7 +518,7 @@ def _reporter(
         counts.add(outcomes)
         if stop_early and (failure := counts.systematic):
             raise JudgeError(
-                f"the run was stopped after {n_done} of {total} samples. {counts.describe_systematic()}. Fix the cause, or run "
+                f"the run was stopped after {n_done} of {count(total, 'sample')}. {counts.describe_systematic()}. Fix the cause, or run "
                 "all samples with stop_early=False (--no-stop-early)",
                 kind=failure.kind,
             )

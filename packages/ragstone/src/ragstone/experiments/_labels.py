@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ragstone._util.plural import count
 from ragstone.data import SampleSource, iter_rows
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._outcomes import TimeRange, read_outcomes
@@ -23,7 +24,7 @@ from ragstone.store import (
     settle_labels,
 )
 
-__all__ = ["LABEL_VALUES", "DrawnSample", "add_labels", "draw_to_label", "drawn_rows"]
+__all__ = ["LABEL_VALUES", "AddedLabels", "DrawnSample", "add_labels", "draw_to_label", "drawn_rows"]
 
 LABEL_VALUES: Final[Mapping[str, float]] = {"correct": 1.0, "partly": 0.5, "wrong": 0.0}
 """The labels by name."""
@@ -38,6 +39,19 @@ _LABELS: Final = ("label", "rating", "value", "human", "grade")
 _AUTHORS: Final = ("author", "rater", "annotator", "labeler")
 _BAD_ROWS: Final = 5
 """Most invalid rows that a message lists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedLabels:
+    """The result of adding labels."""
+
+    n: int
+    """Labels that were saved: one for each request and author."""
+    n_new: int
+    n_replaced: int
+    """Saved labels that replace an earlier one of the same author."""
+    n_repeated: int
+    """Rows that were not saved, because a later row is about the same request and author."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +198,7 @@ def add_labels(
     *,
     author: str,
     label_range: tuple[float, float] = (0.0, 1.0),
-) -> int:
+) -> AddedLabels:
     """Save the labels of a file, and return their number.
 
     A row has the id of a request (`trace_id`) or its exact question, a `label`, and optionally an `author`. Labels are words
@@ -223,13 +237,18 @@ def add_labels(
         if bad:
             more = f", and {len(bad) - _BAD_ROWS:,} more" if len(bad) > _BAD_ROWS else ""
             raise DataError(
-                f"no label was saved, because {len(bad):,} rows are invalid: {'; '.join(bad[:_BAD_ROWS])}{more}"
+                f"no label was saved, because {count(len(bad), 'row is', 'rows are')} invalid: {'; '.join(bad[:_BAD_ROWS])}{more}"
             )
         if not labels:
             raise DataError("the data does not contain labels. Fill in the column label of at least one row")
-        opened.save_labels(labels)
+        last = {(label.trace_id, label.author): label for label in labels}
+        before = {(label.trace_id, label.author): label.value for label in opened.labels()}
+        opened.save_labels(list(last.values()))
     settle_labels(store)
-    return len(labels)
+    n_replaced = sum(before.get(key) is not None for key in last)
+    return AddedLabels(
+        n=len(last), n_new=len(last) - n_replaced, n_replaced=n_replaced, n_repeated=len(labels) - len(last)
+    )
 
 
 class _Requests:
@@ -249,7 +268,7 @@ class _Requests:
             raise DataError(f"a row must be an object with trace_id and label, got {type(row).__name__}")
         given = _first(row, _IDS)
         if given is not None:
-            if self._store.explain(str(given)) is None:
+            if not self._store.answers([str(given)]):
                 raise DataError(f"the store does not contain a request with the id {str(given)!r}")
             return str(given)
         question = _first(row, _QUESTIONS)

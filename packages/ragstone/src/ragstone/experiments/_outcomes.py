@@ -15,7 +15,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from ragstone.errors import ConfigurationError, DataError, StoreError
+from ragstone.errors import ConfigurationError, DataError, StoreError, StoreNotFoundError
 from ragstone.experiments._cards import card_of
 from ragstone.experiments._clusters import CLUSTER_KEYS, SampleFields, cluster_keys, labels_in, read_fields
 from ragstone.experiments._evaluated import Evaluated
@@ -231,7 +231,8 @@ def store_of(source: OutcomeSource) -> str | os.PathLike[str] | None:
     path = Path(source)
     if not path.is_file():
         raise ConfigurationError(
-            f"{str(path)!r} is neither a file of outcomes nor a store. `ragstone evaluate FILE --output OUTCOMES` writes a file."
+            f"{str(path)!r} was not found. Give a store, or a file of outcomes: `ragstone evaluate FILE --output OUTCOMES` "
+            "writes one."
         )
     with path.open("rb") as file:
         return path if file.read(len(_SQLITE)) == _SQLITE else None
@@ -346,6 +347,8 @@ def _place(period: TimeRange) -> str:
 def _reading(store_name: str) -> Iterator[None]:
     try:
         yield
+    except StoreNotFoundError:
+        raise
     except StoreError as error:
         raise type(error)(f"the store {store_name!r} cannot be read: {error}") from None
 

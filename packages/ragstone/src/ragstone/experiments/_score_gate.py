@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, get_args
 
+from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._cards import card_of, titles_of
@@ -132,7 +133,7 @@ class ScoreCheck:
             if gate.n_failed and gate.n_scored
         ]
         notes += [
-            f"{gate.metric}: not applicable to {gate.n_not_applicable:,} of {_n_all(gate):,} samples, which do not count."
+            f"{gate.metric}: not applicable to {gate.n_not_applicable:,} of {count(_n_all(gate), 'sample')}, which do not count."
             for gate in self.gates
             if gate.n_not_applicable and gate.n_scored
         ]

@@ -13,28 +13,45 @@ from ragstone.judges import ROLES, EndpointOptions, OptionNames, Role
 
 __all__ = ["CONFIGURABLE", "build_models", "read_config"]
 
-CONFIGURABLE: Final = (
-    "judge",
-    "reader",
-    "embedder",
-    "metrics",
-    "store",
-    "sinks",
-    "app",
-    "release",
-    "environment",
-    "tags",
-    "sample_rate",
-    "durability",
-    "flush_interval_s",
-    "queue_size",
-    "concurrency",
-    "deadline_s",
-    "max_outage_s",
-    "reasons",
-    "role",
-)
-"""The arguments of `Monitor` that a file can set: numbers, strings and lists of strings."""
+_TEXT: Final = "a text"
+_TEXTS: Final = "a text or a list of texts"
+_NUMBER: Final = "a number"
+_WHOLE: Final = "a whole number"
+CONFIGURABLE: Final = {
+    "judge": _TEXTS,
+    "reader": _TEXTS,
+    "embedder": _TEXTS,
+    "metrics": _TEXTS,
+    "store": _TEXT,
+    "sinks": _TEXTS,
+    "app": _TEXT,
+    "release": _TEXT,
+    "environment": _TEXT,
+    "tags": _TEXTS,
+    "sample_rate": _NUMBER,
+    "durability": _TEXT,
+    "flush_interval_s": _NUMBER,
+    "queue_size": _WHOLE,
+    "concurrency": _WHOLE,
+    "deadline_s": _NUMBER,
+    "max_outage_s": _NUMBER,
+    "reasons": _WHOLE,
+    "role": _TEXT,
+}
+"""The arguments of `Monitor` that a file can set, with the form of their values."""
+
+
+def _has_form(value: object, form: str) -> bool:
+    if isinstance(value, bool):
+        return False
+    match form:
+        case "a text":
+            return isinstance(value, str)
+        case "a whole number":
+            return isinstance(value, int)
+        case "a number":
+            return isinstance(value, int | float)
+    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(each, str) for each in value))
 
 
 def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -49,7 +66,11 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     name = os.fspath(path)
     try:
         values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except FileNotFoundError:
+        raise ConfigurationError(f"the configuration {name!r} was not found. Check the path.") from None
+    except OSError as error:
+        raise ConfigurationError(f"the configuration {name!r} cannot be read: {error.strerror or error}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"the configuration {name!r} cannot be read: {error}") from None
     for role in ROLES:
         if isinstance(urls := values.get(role), list):
@@ -64,6 +85,9 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
                 f"{name!r} sets {key!r}, which is not an argument of Monitor. Arguments: {', '.join(CONFIGURABLE)}. Set "
                 "options of a command in its table, such as [replay]."
             )
+        # Checked also if the command does not use the key: the same file is for others that do.
+        if not isinstance(value, dict) and not _has_form(value, form := CONFIGURABLE[key]):
+            raise ConfigurationError(f"{name!r} sets {key} to {value!r}, which must be {form}.")
     return values
 
 

@@ -18,6 +18,7 @@ from ragstone.errors import (
     ConfigurationError,
     StoreCorruptError,
     StoreError,
+    StoreNotFoundError,
     StoreNotReadyError,
     StoreOwnedError,
     StoreVersionError,
@@ -237,7 +238,7 @@ def _open_for_owner(path: Path) -> Database:
 def _open_for_reader(path: Path) -> Database:
     """Open `path` for reading, whether its owner is running or not."""
     if not path.is_file():
-        raise StoreError(
+        raise StoreNotFoundError(
             f"store not found: {str(path)!r}. Check the path. A Monitor or `ragstone worker` creates the store when it "
             "first opens it."
         )

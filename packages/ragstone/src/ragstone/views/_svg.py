@@ -23,6 +23,8 @@ __all__ = [
 
 _WIDTH: Final = 240.0
 _PAD: Final = 6.0
+_TICK: Final = 6.5
+"""Width of a character of the labels of an axis."""
 
 
 def axis_chart(row: MetricRow) -> Markup:
@@ -50,7 +52,13 @@ def axis_chart(row: MetricRow) -> Markup:
     else:
         label = "no score"
     if row.neutral is not None:
-        parts.append(tag("text", f"{row.neutral:g} without effect", x=x(row.neutral), y=33.0, class_="tick middle"))
+        label_of_mark = f"{row.neutral:g} without effect"
+        # The mark may be near an end of the axis, whose label it must not cover.
+        left = _PAD + _TICK * (len(_end(low)) + 1)
+        right = _WIDTH - _PAD - _TICK * (len(_end(high)) + 1)
+        half = _TICK * len(label_of_mark) / 2
+        middle = min(max(x(row.neutral), left + half), right - half)
+        parts.append(tag("text", label_of_mark, x=middle, y=33.0, class_="tick middle"))
     parts.append(tag("text", _end(low), x=_PAD, y=33.0, class_="tick"))
     parts.append(tag("text", _end(high), x=_WIDTH - _PAD, y=33.0, class_="tick end"))
     return _svg(_WIDTH, 36.0, f"{label}, on an axis from {_end(low)} to {_end(high)}", parts)

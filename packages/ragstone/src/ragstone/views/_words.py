@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from ragstone._util.plural import count
 from ragstone.stats import Estimate
 from ragstone.views._model import Difference, TrendView
 
@@ -122,16 +123,6 @@ def format_score(value: float | None) -> str:
 def format_share(share: Estimate) -> str:
     """Write a share and its interval in percent: "16 % [13, 21]"."""
     return f"{100 * share.value:.0f} % [{100 * share.low:.0f}, {100 * share.high:.0f}]"
-
-
-def count(n: int, singular: str, plural: str | None = None) -> str:
-    """Write a number with its noun.
-
-    Example:
-        >>> count(1, "answer"), count(1200, "answer")
-        ('1 answer', '1,200 answers')
-    """
-    return f"{n:,} {singular if n == 1 else plural or singular + 's'}"
 
 
 def short_titles(titles: Mapping[str, str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from ragstone.errors import SpoolError, StoreError, StoreNotReadyError
+from ragstone.errors import SpoolError, StoreNotFoundError, StoreNotReadyError
 from ragstone.schema import Captured, Dropped, Ledger, LedgerRow, SampledOut
 from ragstone.spool import SpoolReader
 from ragstone.store import Store, describe_store, is_database_url, open_store
@@ -27,11 +27,12 @@ def read_ledger(store: str | os.PathLike[str]) -> Ledger:
     host and user is included. Spools of other hosts are not.
 
     Raises:
-        StoreError: If neither a store nor a spool exists, or the store cannot be read.
+        StoreNotFoundError: If neither a store nor a spool exists.
+        StoreError: If the store cannot be read.
     """
     spool = spool_directory(store)
     if not _store_or_spool_exists(store) and not spool.is_dir():
-        raise StoreError(
+        raise StoreNotFoundError(
             f"store not found: {str(Path(store).absolute())!r}. Give the same path as in Monitor(store=...)."
         )
     for _ in range(_TRIES):

@@ -59,6 +59,8 @@ def _describe_wrong(population: Population) -> Statement:
         what = "abstains or is not supported" if n <= 1 else "abstain or are not supported"
     subject = "None" if n == 0 else f"{n:,}"
     text = f"{subject} of {count(total, 'answer')} {what} ({format_share(share)})."
+    if total == 1:
+        text = f"The only answer {_describe_one(population)} ({format_share(share)})."
     parts = [row for row in population.causes if row.is_wrong][:2]
     if n and parts:
         numbers |= {f"n_{row.cause}": row.n for row in parts}
@@ -66,6 +68,12 @@ def _describe_wrong(population: Population) -> Statement:
         joined = ", ".join(clauses)
         text += f" {joined[0].upper()}{joined[1:]}."
     return Statement(text=text, kind="count", numbers=numbers)
+
+
+def _describe_one(population: Population) -> str:
+    if population.is_judged_correct:
+        return "is judged wrong" if population.n_wrong else "is not judged wrong"
+    return "abstains or is not supported" if population.n_wrong else "does not abstain, and is supported"
 
 
 def _clause(row: CauseRow) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from ragstone._util.plural import count
 from ragstone._util.run_async import run_async
 from ragstone.data import SampleSource, iter_rows, read_samples
 from ragstone.errors import ConfigurationError, DataError
@@ -94,7 +95,7 @@ class CardPlan:
         judges = "1 judge" if self.n_judges == 1 else f"{self.n_judges} judges"
         lines = [
             (
-                f"{n} labeled of {len(self.samples)} samples, {len(self.metrics)} metrics, {judges}, {len(self.runs)} runs each: "
+                f"{n} labeled of {count(len(self.samples), 'sample')}, {count(len(self.metrics), 'metric')}, {judges}, {len(self.runs)} runs each: "
                 f"{', '.join(dict.fromkeys(run.name for run in self.runs))}; repeats: {self.repeats}"
             ),
             f"conditions are measured on {len(self.crossed)} labeled samples (--max-crossed)",

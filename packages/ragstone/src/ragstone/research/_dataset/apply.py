@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ragstone._util.plural import count
 from ragstone._util.run_async import run_async
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError, DataError
@@ -39,7 +40,7 @@ class DatasetReview:
 
     def __str__(self) -> str:
         lines = [
-            f"{len(self.rows)} rows in {self.folder / DATASET}",
+            f"{count(len(self.rows), 'row')} in {self.folder / DATASET}",
             f"review: {self.n_edited} {'text' if self.n_edited == 1 else 'texts'} edited, {self.n_dropped} dropped ({self.n_removed} of them by removing the line)",
         ]
         if self.n_asked:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ragstone._util.plural import count
 from ragstone._util.run_async import run_async
 from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError, DataError, JudgeError
@@ -61,12 +62,12 @@ class UdcgRanking:
         }
 
     def __str__(self) -> str:
-        lines = [f"{len(self.rows)} samples, {self.n_passages} passages ranked by {self.rank_by}"]
+        lines = [f"{count(len(self.rows), 'sample')}, {count(self.n_passages, 'passage')} ranked by {self.rank_by}"]
         if self.n_failed:
             lines.append(f"{self.n_failed} passages do not have a value and are last. First error: {self.errors[0]}")
         if self.n_unranked:
             lines.append(
-                f"{self.n_unranked} samples are unchanged: without query or passages, or without reference for eRAG"
+                f"{count(self.n_unranked, 'sample is', 'samples are')} unchanged: without query or passages, or without reference for eRAG"
             )
         return "\n".join([*lines, *self.notes])
 

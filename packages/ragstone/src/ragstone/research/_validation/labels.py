@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
+from ragstone._util.plural import count
 from ragstone.data import RejectedRow, SampleSource, build_rows_error, iter_rows
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import WRONG_BELOW, SystemOutcomes, takes_labels
@@ -98,7 +99,7 @@ def read_labels(source: SampleSource, *, metrics: Sequence[str], column: str | N
         )
     if not labels:
         raise DataError(
-            f"the data does not contain labels ({n_rows} rows, and empty or NaN labels are skipped). Label at least one row"
+            f"the data does not contain labels ({count(n_rows, 'row')}, and empty or NaN labels are skipped). Label at least one row"
         )
     return labels
 
