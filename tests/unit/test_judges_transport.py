@@ -21,7 +21,14 @@ import pytest
 from fake_servers import FakeEmbeddingServer, FakeJudgeServer, FaultServer
 from fake_servers.fault_server import ANSWER, FAULTS, http_reply
 from ragstone.errors import ConfigurationError, JudgeRejectedError, JudgeUnavailableError
-from ragstone.judges import ChatRequest, EndpointEmbedder, OpenAICompatibleJudge, OpenAICompatibleModel, Prompt
+from ragstone.judges import (
+    ChatRequest,
+    EndpointEmbedder,
+    OpenAICompatibleJudge,
+    OpenAICompatibleModel,
+    Prompt,
+    _render,
+)
 from ragstone.judges._http.endpoint import reply_limit
 from ragstone.judges._http.transport import AiohttpTransport, tls_context
 from ragstone.judges._limits.flow_control import TokenBucket
@@ -170,6 +177,20 @@ def test_keys_that_a_server_repeats_are_not_shown(way):
             ask(server.url, api_key=lambda: KEY)
         else:
             ask(client=client_at(server.url, api_key=KEY if way == "client" else current))
+
+
+def test_a_request_of_several_mib_is_sent_whole():
+    """Long documents, and batches of an embedder."""
+    text = "word " * 600_000
+    with FaultServer(http_reply()) as server:
+
+        async def session():
+            model = OpenAICompatibleModel(server.url, model="m")
+            await model.complete(ChatRequest(messages=[{"role": "user", "content": text}], max_tokens=9))
+            await model.aclose()
+
+        asyncio.run(session())
+    assert text == json.loads(server.requests[0].content)["messages"][0]["content"]
 
 
 # Proxies, certificates, time limits ---------------------------------------------------------------------------------
@@ -490,3 +511,24 @@ def test_keys_are_not_logged(caplog):
         ask(server.url.replace("http://", "http://me:hunter22@"), headers={"x-api-key": KEY})
     assert KEY not in caplog.text
     assert "hunter22" not in caplog.text
+
+
+def test_what_outcomes_repeat_is_computed_once():
+    """The identity until it changes, and the blocks of a sample, whose metrics show the same fields."""
+    with FakeJudgeServer(refused=("temperature",)) as server:
+        judge = OpenAICompatibleJudge(server.url)
+        before = judge.identity
+        assert before is judge.identity
+        asyncio.run(judge.prepare())
+        after = judge.identity
+        assert after is judge.identity
+    assert (before.hash != after.hash, ("temperature",)) == (True, after.refused_parameters)
+    fields = {"query": "Why <b>?", "contexts": ("One.", "Two.")}
+    hits = _render._kept_block.cache_info().hits
+    texts = [_render.render(Prompt(construct="any", task=task, fields=fields))[1]["content"] for task in ("A", "B")]
+    assert hits + 2 <= _render._kept_block.cache_info().hits
+    assert texts[0].removesuffix("A") == texts[1].removesuffix("B")
+    assert texts[0].startswith("<query>\nWhy &lt;b>?\n</query>\n<contexts>\n<1>\nOne.\n<2>\nTwo.\n</contexts>\n")
+    # A list of one text is another block than the text.
+    one = _render.render(Prompt(construct="any", task="A", fields={"query": ("Why <b>?",)}))[1]["content"]
+    assert one.startswith("<query>\n<1>\nWhy &lt;b>?\n</query>\n")

@@ -100,6 +100,8 @@ class ModelJudge:
         self._draws = draws
         self._reads = NumberDistributionReader(model)
         self._spent = UsageMeter()
+        self._identity: tuple[Mapping[str, object], object, JudgeIdentity] | None = None
+        """Settings of the model and what it refuses, with the identity that follows from them."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r})"
@@ -127,8 +129,16 @@ class ModelJudge:
     @property
     def identity(self) -> JudgeIdentity:
         """Name of the model, and a hash of all settings that affect replies. Final after `prepare()`."""
+        settings = self.model.settings
+        # Each outcome asks for it, and a model returns the same settings until they change.
+        state = (self.model.name, self._refused(self._sampling), self._refused(self._drawn))
+        if self._identity is None or self._identity[0] is not settings or self._identity[1] != state:
+            self._identity = (settings, state, self._identify(settings))
+        return self._identity[2]
+
+    def _identify(self, settings: Mapping[str, object]) -> JudgeIdentity:
         shape: dict[str, Any] = {
-            **self.model.settings,
+            **settings,
             "sampling": self._effective(self._sampling),
             "max_tokens": self._number_max_tokens,
             "render": RENDER_VERSION,

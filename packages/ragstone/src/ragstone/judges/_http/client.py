@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 from ragstone.errors import ConfigurationError, JudgeError
@@ -57,6 +58,7 @@ class ChatClient:
         self._first = FirstOfKind()
         self._tried: set[str] = set()
         """Kinds of requests for which `settle` ran."""
+        self._settings: tuple[object, Mapping[str, object]] | None = None
         self._recalled = False
         self._kept: Dialect | None = None
         """What the reply cache contains about the endpoint."""
@@ -68,13 +70,17 @@ class ChatClient:
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """Endpoint, model and the fields added to every request."""
-        extra: dict[str, Any] = {"enable_thinking": False} if self._dialect.disables_thinking else {}
-        return {
-            "endpoint": self._endpoint.public_url,
-            "model": self._model,
-            "extra_body": {**extra, **self._extra_body},
-        }
+        """Endpoint, model and the fields added to every request. The same object until one of them changes."""
+        variant = (self._model, self._dialect.disables_thinking)
+        if self._settings is None or self._settings[0] != variant:
+            extra: dict[str, Any] = {"enable_thinking": False} if self._dialect.disables_thinking else {}
+            settings = {
+                "endpoint": self._endpoint.public_url,
+                "model": self._model,
+                "extra_body": {**extra, **self._extra_body},
+            }
+            self._settings = (variant, MappingProxyType(settings))
+        return self._settings[1]
 
     @property
     def reasoning_tokens(self) -> int:

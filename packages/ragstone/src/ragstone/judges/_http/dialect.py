@@ -82,6 +82,8 @@ class Dialect:
 
     def omits(self, sampling: Mapping[str, Any]) -> frozenset[str]:
         """Return the parameters that requests with these sampling settings omit."""
+        if not self.omitted:
+            return frozenset()
         kind = kind_of(sampling)
         return frozenset(name for of, name in self.omitted if of == kind and name in sampling)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import io
 import json
 import os
 import ssl
@@ -49,6 +50,8 @@ _CONNECT_S: Final = 10.0
 """Maximum number of seconds for a connection, with the TLS handshake. Replies may take longer, so they have their own limit."""
 _KEEP_ALIVE_S: Final = 4.0
 """Seconds for which an idle connection is kept. Uvicorn, which most model servers use, closes them after 5."""
+_MAX_AT_ONCE: Final = 2**20
+"""Bytes of a request that aiohttp sends in one piece. Larger ones are sent in parts, so that the event loop stays responsive."""
 _TOKENS_KEPT: Final = 8
 """Latest keys of a function that are redacted from messages."""
 _GZIP: Final = 31
@@ -192,7 +195,9 @@ class AiohttpTransport:
             _remember(self._tokens, [token])
             sent |= self._sign_in(token)
             _update(sent, self._own)
-        data = None if body is None else _json_bytes(body)
+        data: bytes | io.BytesIO | None = None if body is None else _json_bytes(body)
+        if isinstance(data, bytes) and len(data) > _MAX_AT_ONCE:
+            data = io.BytesIO(data)
         try:
             # A body that is not read to its end closes the connection.
             async with self._session.request(

@@ -73,8 +73,10 @@ def least_tokens(text: str) -> int:
     if not text.isascii():
         text, ideographs = _IDEOGRAPHS.subn(" ", text)
     words = text.split()
-    long = (_REPEATED.sub("", word) for word in words if len(word) > _LONG_WORD)
-    extra = sum(len(word) // _CHARACTERS_IN_LONG_WORD for word in long)
+    extra = 0
+    if max(map(len, words), default=0) > _LONG_WORD:
+        long = (_REPEATED.sub("", word) for word in words if len(word) > _LONG_WORD)
+        extra = sum(len(word) // _CHARACTERS_IN_LONG_WORD for word in long)
     return len(words) + extra + ideographs // _CHARACTERS_PER_IDEOGRAPH_TOKEN
 
 
