@@ -82,6 +82,6 @@ def _lines(n: int, kept: RetentionCounts, *, dry_run: bool) -> list[str]:
     reasons = {
         "not scored yet": kept.pending,
         "an outcome waits for a sink": kept.undelivered,
-        "labeled or drawn to be labeled": kept.labeled,
+        "labeled, drawn to be labeled, or a canary": kept.labeled,
     }
     return [done, *(f"{count:,} kept: {reason}" for reason, count in reasons.items() if count)]

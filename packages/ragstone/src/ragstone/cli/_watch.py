@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any
@@ -136,6 +136,8 @@ class _Shown:
     """Streams with their units of the last four weeks, and the days that they need to find drops."""
     alarms: list[Alarm]
     per_quarter: float
+    canaries: Mapping[str, Any] | None
+    """Last round of canaries."""
     n_earlier: int
     """Streams of earlier versions and judges, without units in the last seven days."""
 
@@ -159,13 +161,20 @@ class _Shown:
             units = [unit for unit in units if stream.watches(unit)]
             shown.append((stream, units, describe_delay(stream, units, per_quarter=per_quarter, n_active=n_active)))
         alarms = open_alarms(tables)
-        return cls(streams=shown, alarms=alarms, per_quarter=per_quarter, n_earlier=len(streams) - len(current))
+        return cls(
+            streams=shown,
+            alarms=alarms,
+            per_quarter=per_quarter,
+            canaries=tables.canary_status() if tables.canaries() else None,
+            n_earlier=len(streams) - len(current),
+        )
 
     def to_dict(self, now: float) -> dict[str, Any]:
         return {
             "false_alarms_per_quarter": self.per_quarter,
             "streams": [_stream_dict(*row) for row in self.streams],
             "n_earlier_streams": self.n_earlier,
+            "canaries": self.canaries,
             "alarms": [a.to_dict() | {"muted": a.is_muted(now)} for a in self.alarms],
         }
 
@@ -198,6 +207,8 @@ def _print(shown: _Shown, store: str, now: float) -> None:
     notes = [f"expected false alarms per quarter, over all streams together: at most {shown.per_quarter:g}"]
     if shown.n_earlier:
         notes.append(f"{shown.n_earlier} streams of earlier versions and judges are not shown")
+    if shown.canaries is not None:
+        notes.append(_canaries(shown.canaries))
     late = [s for s, _, _ in shown.streams if not s.is_covered]
     if late:
         names = ", ".join(stream_name(s.key.app, "", s.key.metric, s.kind) for s in late)
@@ -213,6 +224,17 @@ def _print(shown: _Shown, store: str, now: float) -> None:
         print_text(f"\nmuted alarms: {', '.join(map(str, muted))}")
     if not shown.alarms:
         print_text("no open alarm")
+
+
+def _canaries(status: Mapping[str, Any]) -> str:
+    """Describe the last round of canaries and its cost."""
+    if "at" not in status:
+        return "canaries: first round in progress"
+    usage = status["usage"]
+    tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
+    cost = f", ${usage['cost_usd']:.4f}" if usage.get("cost_usd") is not None else ""
+    at = datetime.fromtimestamp(status["at"]).astimezone()
+    return f"canaries: {status['n']} scored at {at:%a %d %b %H:%M} with {usage.get('calls', 0)} calls, {tokens:,} tokens{cost}"
 
 
 def _row(stream: Stream, units: Sequence[Unit], delays: dict[float, float]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from ragstone.judges._cache.file import CacheSummary as CacheSummary
 from ragstone.judges._cache.file import ReplyCache
+from ragstone.judges._cache.replies import cache_bypassed as cache_bypassed
 from ragstone.judges._cache.replies import repeat_replies as repeat_replies
 from ragstone.judges._client_settings import ClientSettings
 from ragstone.judges._endpoint_options import ROLES as ROLES

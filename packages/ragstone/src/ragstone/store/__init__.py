@@ -19,6 +19,7 @@ from ragstone.store._protocol import StorePosition as StorePosition
 from ragstone.store._protocol import TraceReport as TraceReport
 from ragstone.store._protocol import UnscoredTrace as UnscoredTrace
 from ragstone.store._watched import AlarmRow as AlarmRow
+from ragstone.store._watched import CanaryScore as CanaryScore
 from ragstone.store._watched import StreamKey as StreamKey
 from ragstone.store._watched import StreamKind as StreamKind
 from ragstone.store._watched import StreamRow as StreamRow

@@ -24,8 +24,10 @@ _WAITS: Final = """
 """
 _LABELED: Final = """
     (EXISTS (SELECT 1 FROM labels AS l WHERE l.trace_id = t.trace_id)
-     OR EXISTS (SELECT 1 FROM label_frame AS f WHERE f.trace_id = t.trace_id AND f.position IS NOT NULL))
+     OR EXISTS (SELECT 1 FROM label_frame AS f WHERE f.trace_id = t.trace_id AND f.position IS NOT NULL)
+     OR EXISTS (SELECT 1 FROM canaries AS c WHERE c.trace_id = t.trace_id))
 """
+"""Requests whose texts people or the judge read again."""
 
 
 class SqlRetention(SqlStore):

@@ -11,7 +11,16 @@ from typing_extensions import override
 
 from ragstone.schema import AlarmDelivery
 from ragstone.store._sql import Sql, SqlStore
-from ragstone.store._watched import AlarmRow, EndedBackfill, StreamKey, StreamRow, Unit, WatchedOutcome, WatchTables
+from ragstone.store._watched import (
+    AlarmRow,
+    CanaryScore,
+    EndedBackfill,
+    StreamKey,
+    StreamRow,
+    Unit,
+    WatchedOutcome,
+    WatchTables,
+)
 
 __all__ = ["BACKFILL", "SqlWatch", "queue_outcomes"]
 
@@ -19,6 +28,8 @@ _BUDGET: Final = "watch_budget"
 """Key in `meta`."""
 BACKFILL: Final = "backfill:"
 """Beginning of the keys in `meta` of the progress of backfills."""
+_CANARIES: Final = "watch_canaries"
+"""Key in `meta`."""
 _CHUNK: Final = 500
 """Sessions of one query."""
 _UNITS_KEPT_S: Final = 100 * 86_400.0
@@ -271,14 +282,78 @@ class _Tables(WatchTables):
 
     @override
     def budget(self) -> Mapping[str, Any] | None:
-        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (_BUDGET,)).fetchone()
-        return None if row is None else json.loads(row[0])
+        return self._meta(_BUDGET)
 
     @override
     def save_budget(self, state: Mapping[str, Any]) -> None:
+        self._save_meta(_BUDGET, state)
+
+    @override
+    def canaries(self) -> list[str]:
+        rows = self._db.execute(
+            """
+            SELECT c.trace_id FROM canaries AS c JOIN traces AS t USING (trace_id)
+            WHERE t.text_removed_at IS NULL ORDER BY c.trace_id
+            """
+        )
+        return [trace_id for (trace_id,) in rows]
+
+    @override
+    def suitable_canaries(self, n: int, *, since: float) -> list[str]:
+        rows = self._db.execute(
+            """
+            SELECT t.trace_id FROM traces AS t JOIN outcomes AS o ON o.sample_id = t.trace_id
+            WHERE t.state = 'scored' AND t.started_at >= ? AND t.text_removed_at IS NULL
+                  AND o.kind = 'score' AND o.judge_hash <> ''
+            GROUP BY t.trace_id ORDER BY MIN(o.outcome_id) LIMIT ?
+            """,
+            (since, n),
+        )
+        return sorted(trace_id for (trace_id,) in rows)
+
+    @override
+    def set_canaries(self, trace_ids: Sequence[str], *, now: float) -> None:
+        self._db.execute("DELETE FROM canaries")
+        self._db.executemany("INSERT INTO canaries VALUES (?, ?)", [(trace_id, now) for trace_id in trace_ids])
+
+    @override
+    def canary_status(self) -> Mapping[str, Any] | None:
+        return self._meta(_CANARIES)
+
+    @override
+    def save_canary_status(self, status: Mapping[str, Any]) -> None:
+        self._save_meta(_CANARIES, status)
+
+    @override
+    def add_canary_scores(self, scores: Sequence[CanaryScore], *, keep_since: float) -> None:
+        self._db.executemany(
+            """
+            INSERT INTO canary_scores (metric, metric_version, judge_hash, scored_at, trace_id, value)
+            VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+            """,
+            [(*score.key[1:], score.scored_at, score.trace_id, score.value) for score in scores],
+        )
+        self._db.execute("DELETE FROM canary_scores WHERE scored_at < ?", (keep_since,))
+
+    @override
+    def canary_scores(self, key: StreamKey) -> list[CanaryScore]:
+        rows = self._db.execute(
+            """
+            SELECT trace_id, scored_at, value FROM canary_scores
+            WHERE metric = ? AND metric_version = ? AND judge_hash = ? ORDER BY scored_at, trace_id
+            """,
+            key[1:],
+        )
+        return [CanaryScore(key=key, trace_id=trace_id, scored_at=at, value=value) for trace_id, at, value in rows]
+
+    def _meta(self, name: str) -> Mapping[str, Any] | None:
+        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (name,)).fetchone()
+        return None if row is None else json.loads(row[0])
+
+    def _save_meta(self, name: str, value: Mapping[str, Any]) -> None:
         self._db.execute(
             "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-            (_BUDGET, json.dumps(state)),
+            (name, json.dumps(value)),
         )
 
     @override

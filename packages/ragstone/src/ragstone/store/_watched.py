@@ -6,7 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
-__all__ = ["AlarmRow", "EndedBackfill", "StreamKey", "StreamKind", "StreamRow", "Unit", "WatchTables", "WatchedOutcome"]
+__all__ = [
+    "AlarmRow",
+    "CanaryScore",
+    "EndedBackfill",
+    "StreamKey",
+    "StreamKind",
+    "StreamRow",
+    "Unit",
+    "WatchTables",
+    "WatchedOutcome",
+]
 
 StreamKind = Literal["score", "failures"]
 """What a stream watches: the scores of a metric, or the share of its outcomes that are failures."""
@@ -110,6 +120,19 @@ class EndedBackfill:
     """Streams of its metrics."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryScore:
+    """One score of a canary, a request that is scored again every day."""
+
+    key: StreamKey
+    """Metric and judge. The application is empty."""
+    trace_id: str
+    scored_at: float
+    """Time of the round, Unix seconds."""
+    value: float
+    """In [0, 1]."""
+
+
 class WatchTables(Protocol):
     """One transaction over the queue, the units, the streams and the alarms of a store."""
 
@@ -174,4 +197,32 @@ class WatchTables(Protocol):
             row: The alarm.
             event: If given, queue a delivery of this event to every destination of alarms.
         """
+        ...
+
+    def canaries(self) -> list[str]:
+        """Return the canaries whose text is stored."""
+        ...
+
+    def suitable_canaries(self, n: int, *, since: float) -> list[str]:
+        """Return at most `n` scored requests since a time whose text is stored, selected by a hash."""
+        ...
+
+    def set_canaries(self, trace_ids: Sequence[str], *, now: float) -> None:
+        """Replace the canaries. Retention keeps the texts of these, and no longer those of earlier ones."""
+        ...
+
+    def canary_status(self) -> Mapping[str, Any] | None:
+        """Return what `save_canary_status` stored."""
+        ...
+
+    def save_canary_status(self, status: Mapping[str, Any]) -> None:
+        """Store when the last round of canaries started, and its results."""
+        ...
+
+    def add_canary_scores(self, scores: Sequence[CanaryScore], *, keep_since: float) -> None:
+        """Store the scores of a round, and delete those before a time."""
+        ...
+
+    def canary_scores(self, key: StreamKey) -> list[CanaryScore]:
+        """Return all scores of canaries for a metric and judge, oldest first."""
         ...

@@ -1,6 +1,9 @@
 """Watching of scored traffic: sessions, streams and alarms, as pure logic over plain data."""
 
 from ragstone.watch._alarm import Alarm as Alarm
+from ragstone.watch._canaries import CanaryRound as CanaryRound
+from ragstone.watch._canaries import begin_round as begin_round
+from ragstone.watch._canaries import end_round as end_round
 from ragstone.watch._fold import all_alarms as all_alarms
 from ragstone.watch._fold import fold as fold
 from ragstone.watch._fold import open_alarms as open_alarms

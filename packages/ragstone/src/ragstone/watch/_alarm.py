@@ -16,11 +16,15 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Alarm", "FollowUp", "describe_alarm", "follow_up", "units_around"]
+__all__ = ["Alarm", "FollowUp", "JudgeShift", "describe_alarm", "follow_up", "units_around"]
 
 _SIGNIFICANT: Final = 0.02
 """Limit of the corrected p-values. In simulations of uniform drops with skewed scores, at most 5% of alarms then name a slice."""
 _N_TRACES: Final = 10
+_MOST_DAYS: Final = 98
+"""Units are stored for 100 days."""
+_MOST_UNITS: Final = 50_000
+"""More units around an alarm are read only of the last 28 days."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +35,18 @@ class FollowUp:
     low: float
     high: float
     n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeShift:
+    """Change of the judge's scores for the same requests, in the direction of an alarm, with its 95% confidence interval."""
+
+    drop: float
+    """Positive if the judge has become stricter."""
+    low: float
+    high: float
+    n: int
+    """Number of canaries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +87,13 @@ class Alarm:
     closed_at: float | None = None
     muted_until: float | None = None
     follow_up: FollowUp | None = None
+    judge: JudgeShift | None = None
+    """How far the judge has moved, or None if no canaries were scored since the change."""
+
+    @property
+    def judge_explains(self) -> bool:
+        """Whether the judge has moved, and by at least half of the change."""
+        return self.judge is not None and self.judge.low > 0 and self.judge.drop >= 0.5 * self.drop
 
     @property
     def worst(self) -> float:
@@ -99,7 +122,7 @@ class Alarm:
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Read what `to_dict` returned."""
         known = dict(values)
-        follow = known.pop("follow_up")
+        follow, judge = known.pop("follow_up"), known.pop("judge", None)
         return cls(
             **known
             | {
@@ -109,6 +132,7 @@ class Alarm:
                 "failed": tuple(known["failed"]),
                 "traces": tuple(known["traces"]),
                 "slices": tuple(SliceDrop(**s) for s in known["slices"]),
+                "judge": None if judge is None else JudgeShift(**judge),
                 "follow_up": None if follow is None else FollowUp(**follow),
             }
         )
@@ -164,8 +188,13 @@ def describe_alarm(number: int, stream: Stream, *, raised_at: float, options: Wa
 
 
 def _start(stream: Stream, raised_at: float) -> float:
-    """Return the time from which units are compared with those after a change."""
-    return max(stream.learns_from, raised_at - MAX_DAYS * DAY_S)
+    """Return the time from which units are compared with those after a change.
+
+    A small change of a stream with little traffic raises its alarm after weeks, so more than four weeks are needed.
+    """
+    per_day = stream.n_units * DAY_S / max(raised_at - stream.started_at, DAY_S)
+    days = MAX_DAYS if per_day * _MOST_DAYS > _MOST_UNITS else _MOST_DAYS
+    return max(stream.learns_from, raised_at - days * DAY_S)
 
 
 def units_around(alarm: Alarm, stream: Stream, history: History, *, until: float) -> Sequence[Unit]:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 from ragstone.stats import AlarmBudget
 from ragstone.store import AlarmRow, StreamKey, StreamKind, StreamRow, Unit, WatchedOutcome, WatchTables
@@ -17,7 +17,7 @@ from ragstone.watch._options import SESSION_MAX_S, Scale, WatchOptions
 from ragstone.watch._stream import ACTIVE_S, Event, Stream
 from ragstone.watch._units import segments, to_unit
 
-__all__ = ["Folded", "accept_alarm", "all_alarms", "fold", "mute_alarm", "open_alarms", "read_streams"]
+__all__ = ["Folded", "accept_alarm", "all_alarms", "fold", "mute_alarm", "open_alarms", "read_streams", "save_alarm"]
 
 _KINDS: Final[tuple[StreamKind, ...]] = ("score", "failures")
 _SEEN_S: Final = 28 * DAY_S
@@ -105,7 +105,7 @@ def accept_alarm(tables: WatchTables, number: int, *, now: float) -> Alarm | Non
             tables.save_stream(StreamRow(key=stream.key, kind=stream.kind, state=stream.state()))
     for other in alarms:
         if (other.key, other.kind) == (alarm.key, alarm.kind):
-            _save(tables, replace(other, state="accepted", closed_at=now))
+            save_alarm(tables, replace(other, state="accepted", closed_at=now))
     return replace(alarm, state="accepted", closed_at=now)
 
 
@@ -114,11 +114,12 @@ def mute_alarm(tables: WatchTables, number: int, *, until: float) -> Alarm | Non
     alarm = next((a for a in open_alarms(tables) if a.number == number), None)
     if alarm is not None:
         alarm = replace(alarm, muted_until=until)
-        _save(tables, alarm)
+        save_alarm(tables, alarm)
     return alarm
 
 
-def _save(tables: WatchTables, alarm: Alarm, *, event: Event | None = None) -> None:
+def save_alarm(tables: WatchTables, alarm: Alarm, *, event: Event | Literal["judge"] | None = None) -> None:
+    """Store an alarm, and queue an event of it for all destinations."""
     tables.save_alarm(AlarmRow(number=alarm.number, state=alarm.state, body=alarm.to_dict()), event=event)
 
 
@@ -229,4 +230,4 @@ class _Fold:
         for alarm in changed:
             self._alarms[alarm.number] = alarm
             self.changed.append(alarm)
-            _save(self._tables, alarm, event=None if alarm.is_muted(at) else event)
+            save_alarm(self._tables, alarm, event=None if alarm.is_muted(at) else event)

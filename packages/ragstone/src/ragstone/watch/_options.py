@@ -23,6 +23,8 @@ LATE_SHARE: Final = 0.1
 _SLICES: Final = ("release", "environment", "operation", "retriever", "language")
 """Slices with a fixed name. The others are `tag:NAME`."""
 _MAX_SLICES: Final = 12
+_MIN_CANARIES: Final = 5
+_MAX_CANARIES: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,8 @@ class WatchOptions:
     slices: Sequence[str] = (*_SLICES, "tag:topic")
     """Fields whose values are compared when an alarm is raised, at most 12: `release`, `environment`, `operation`,
     `retriever`, `language` and `tag:NAME`, the values of the tags NAME:VALUE."""
+    canaries: int = 0
+    """Requests that the judge scores again every day, to see whether it has changed. 0, or 5 to 200. Their texts are kept."""
     notify: Sequence[str] = ()
     """Destinations of alarms: `slack:https://...`, `webhook:https://...`, `otlp` or `otlp:http://...`."""
     targets: Mapping[str, float] = field(default_factory=dict)
@@ -69,6 +73,10 @@ class WatchOptions:
         _check("false_alarms_per_quarter", self.false_alarms_per_quarter, 0.0, 100.0)
         _check("min_drop", self.min_drop, 0.0, 0.5)
         _check("session_gap_s", self.session_gap_s, 0.0, SESSION_MAX_S)
+        if type(self.canaries) is not int or self.canaries not in (0, *range(_MIN_CANARIES, _MAX_CANARIES + 1)):
+            raise ConfigurationError(
+                f"[watch] canaries must be 0 or {_MIN_CANARIES} to {_MAX_CANARIES} requests, got {self.canaries!r}."
+            )
         if unknown := [name for name in self.slices if name not in _SLICES and not re.fullmatch("tag:.+", name)]:
             raise ConfigurationError(
                 f"[watch] slices must be among {', '.join(_SLICES)} and tag:NAME, got {', '.join(unknown)}."

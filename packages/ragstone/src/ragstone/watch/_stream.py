@@ -59,6 +59,8 @@ class Stream:
         self.recovery: CalendarDetector | None = None
         """Detector of the return to the reference, while an alarm is open."""
         self.n_since_alarm = 0
+        self.started_at = start
+        """Closing time of the first unit."""
         self.last_at = start
         self.n_units = 0
         self.n_repeated = 0
@@ -262,6 +264,7 @@ class Stream:
             "detector": None if self.detector is None else self.detector.state(),
             "recovery": None if self.recovery is None else self.recovery.state(),
             "n_since_alarm": self.n_since_alarm,
+            "started_at": self.started_at,
             "last_at": self.last_at,
             "n_units": self.n_units,
             "n_repeated": self.n_repeated,
@@ -275,6 +278,7 @@ class Stream:
         new = cls(key, kind, Scale(low=low, high=high, higher_is_better=higher_is_better), start=state["learns_from"])
         for name in ("learn_days", "target", "n_since_alarm", "last_at", "n_units", "n_repeated", "p_floor"):
             setattr(new, name, state[name])
+        new.started_at = state.get("started_at", state["learns_from"])
         new.baseline = None if state["baseline"] is None else Baseline(**state["baseline"])
         new.detector = None if state["detector"] is None else CalendarDetector.from_state(state["detector"])
         new.recovery = None if state["recovery"] is None else CalendarDetector.from_state(state["recovery"])

@@ -50,8 +50,9 @@ def alarm_lines(
     change = "fell" if alarm.scale[2] else "rose"
     name = stream_name(alarm.key.app, title, alarm.key.metric, alarm.kind)
     heading = {"recovered": "RECOVERED", "follow_up": "FOLLOW-UP"}.get(event, "ALARM")
+    cause = "the judge changed: " if alarm.judge_explains else ""
     first = (
-        f"{heading} {alarm.number} · {name} {change} by about {_points(alarm.drop)} points "
+        f"{heading} {alarm.number} · {cause}{name} {change} by about {_points(alarm.drop)} points "
         f"[{_points(alarm.low)}, {_points(alarm.high)}], from {_mean(alarm, scale, alarm.before)} to "
         f"{_mean(alarm, scale, alarm.after)}"
     )
@@ -145,7 +146,20 @@ def _where(alarm: Alarm) -> str:
 def _judge(alarm: Alarm) -> str:
     before, after = alarm.rates
     sampling = f"unchanged: {after:.0%}" if before == after else f"changed from {before:.1%} to {after:.1%} (weighted)"
-    return f"unchanged: model and prompt, otherwise this would be another stream. Sampling {sampling}"
+    judge = "same model and prompt, otherwise this would be another stream"
+    if alarm.judge is not None:
+        shift = alarm.judge
+        moved = "stricter" if shift.low > 0 else "more lenient" if shift.high < 0 else "unchanged"
+        # The sign is that of the scores, as in `where`.
+        judge = (
+            f"{moved}: {shift.n} canaries {_change(shift.drop)} "
+            f"[{_change(shift.high)}, {_change(shift.low)}], same model and prompt by name"
+        )
+    return f"{judge}. Sampling {sampling}"
+
+
+def _change(loss: float) -> str:
+    return f"{-100 * loss + 0.0:+.1f}"
 
 
 def _failures(alarm: Alarm) -> str:

@@ -5,17 +5,31 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Final
 
 from ragstone.metrics import Metric
-from ragstone.schema import AlarmDelivery
+from ragstone.schema import AlarmDelivery, Trace
 from ragstone.sinks import AlarmSink, StreamStatus, alarm_sink_from
 from ragstone.store import Store
-from ragstone.watch import Alarm, Scale, WatchOptions, all_alarms, fold, read_requests, read_streams, render_alarm
+from ragstone.watch import (
+    Alarm,
+    CanaryRound,
+    Scale,
+    WatchOptions,
+    all_alarms,
+    begin_round,
+    end_round,
+    fold,
+    read_requests,
+    read_streams,
+    render_alarm,
+)
+from ragstone.worker._canaries import score_canaries
 from ragstone.worker._delivery import AlarmDispatcher
 from ragstone.worker._intake import StepErrors
+from ragstone.worker._setup import ScoringSetup
 
 __all__ = ["StreamWatcher", "requests_folder"]
 
@@ -23,6 +37,8 @@ logger = logging.getLogger("ragstone")
 
 _DAY_S: Final = 86_400.0
 _RECENT_S: Final = 7 * _DAY_S
+_KEPT_S: Final = 100 * _DAY_S
+"""How long the scores of canaries are kept, as units are."""
 _FOLD_S: Final = 10.0
 """Time between two folds in seconds."""
 
@@ -66,6 +82,10 @@ class StreamWatcher:
         self._options, self._requests, self._errors, self._clock = options, requests, errors, clock
         self._sinks: tuple[AlarmSink, ...] = tuple(alarm_sink_from(spec) for spec in options.notify)
         self._next = 0.0
+        self._due: tuple[float, list[Trace]] | None = None
+        """Time and requests of a round of canaries that is due."""
+        self._done: CanaryRound | None = None
+        """Results of a round, which the next fold stores."""
 
     def dispatchers(self) -> list[AlarmDispatcher]:
         """Return one dispatcher for each destination of alarms."""
@@ -87,6 +107,20 @@ class StreamWatcher:
             # Scoring continues, and the transaction was rolled back.
             logger.exception("ragstone watch: outcomes could not be folded")
             return False
+
+    def start_canaries(self, setup: ScoringSetup) -> Coroutine[None, None, None] | None:
+        """Return the scoring of the canaries, or None if no round is due. The next fold stores its results."""
+        if self._due is None:
+            return None
+        (at, traces), self._due = self._due, None
+        return self._score_canaries(setup, traces, at=at)
+
+    async def _score_canaries(self, setup: ScoringSetup, traces: Sequence[Trace], *, at: float) -> None:
+        try:
+            self._done = await score_canaries(setup, traces, at=at)
+        except Exception:
+            # The next round is due in a day.
+            logger.exception("ragstone watch: canaries could not be scored")
 
     def statuses(self, store: Store) -> list[StreamStatus]:
         """Return the state of all streams that had a unit in the last seven days."""
@@ -127,11 +161,18 @@ class StreamWatcher:
             for _, request in requests:
                 request.apply(tables, now=now)
             result = fold(tables, now=now, options=self._options, scales=self._scales)
+            done = self._done
+            moved = [] if done is None else end_round(tables, done, scales=self._scales, keep_since=now - _KEPT_S)
+            canaries = begin_round(tables, now=now, options=self._options)
+        self._done = None
+        if canaries is not None:
+            traces = [trace for trace_id in canaries if (trace := store.trace(trace_id)) is not None]
+            self._due = now, traces
         for path, _ in requests:
             path.unlink(missing_ok=True)
-        for alarm in result.alarms:
+        for alarm in (*result.alarms, *moved):
             logger.warning("ragstone watch: %s", self._line(alarm))
-        return bool(result.n_outcomes or requests)
+        return bool(result.n_outcomes or requests or done or canaries)
 
     def _line(self, alarm: Alarm) -> str:
         return render_alarm(alarm, title=self._titles.get(alarm.key.metric, "")).partition("\n")[0]

@@ -319,6 +319,11 @@ class Worker:
                     work.add_done_callback(scoring.discard)
                     work.add_done_callback(lambda _: woken.set())
                 folded = self._watch(store)
+                if (canaries := self._watcher.start_canaries(self._setup)) is not None:
+                    work = asyncio.create_task(canaries)
+                    scoring.add(work)
+                    work.add_done_callback(scoring.discard)
+                    work.add_done_callback(lambda _: woken.set())
                 pruning = self._retention.update(store)
                 backfilling = self._backfills.update(
                     store, is_busy=ending or over_budget or len(claimed) >= free, woken=woken

@@ -1,0 +1,132 @@
+"""Canaries: requests that are scored again every day, to see whether the judge itself has changed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from ragstone.schema import Usage
+from ragstone.store import CanaryScore, StreamKey, WatchTables
+from ragstone.watch._alarm import Alarm, JudgeShift
+from ragstone.watch._fold import open_alarms, save_alarm
+from ragstone.watch._options import Scale, WatchOptions
+
+__all__ = ["CanaryRound", "begin_round", "end_round", "judge_shift"]
+
+_PERIOD_S: Final = 86_400.0
+_RECENT_S: Final = 7 * 86_400.0
+"""Canaries are chosen among the requests of this time."""
+_MIN_PAIRS: Final = 5
+_CONFIDENCE_LEVEL: Final = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryRound:
+    """The results of one round."""
+
+    at: float
+    """Unix seconds."""
+    scores: Sequence[tuple[StreamKey, str, float]]
+    """Metric and judge (without application), trace and score in the metric's unit."""
+    usage: Usage
+
+
+def begin_round(tables: WatchTables, *, now: float, options: WatchOptions) -> list[str] | None:
+    """Return the traces to score now, and record that this process scores them. None if no round is due.
+
+    A round is due every day, and after an alarm that no round has followed.
+
+    Args:
+        tables: The store, in a transaction.
+        now: Unix seconds.
+        options: Options of the store.
+    """
+    chosen = tables.canaries()
+    if not options.canaries:
+        if chosen:
+            tables.set_canaries([], now=now)
+        return None
+    last = tables.canary_status()
+    started = -math.inf if last is None else float(last["started_at"])
+    newest_alarm = max((alarm.raised_at for alarm in open_alarms(tables) if alarm.judge is None), default=-math.inf)
+    if now < started + _PERIOD_S and not started < newest_alarm:
+        return None
+    if len(chosen) != options.canaries:
+        chosen = tables.suitable_canaries(options.canaries, since=now - _RECENT_S)
+        if len(chosen) < options.canaries:
+            return None
+        tables.set_canaries(chosen, now=now)
+    tables.save_canary_status(dict(last or {}) | {"started_at": now})
+    return chosen
+
+
+def end_round(tables: WatchTables, done: CanaryRound, *, scales: Mapping[str, Scale], keep_since: float) -> list[Alarm]:
+    """Store the results of a round, and add to each open alarm how far its judge has moved.
+
+    Args:
+        tables: The store, in a transaction.
+        done: The results.
+        scales: Range and direction of each metric that is watched.
+        keep_since: Delete older scores.
+
+    Returns:
+        The alarms that have become changes of the judge. Their event `judge` is queued.
+    """
+    tables.add_canary_scores(
+        [
+            CanaryScore(key=key, trace_id=trace_id, scored_at=done.at, value=scales[key.metric].to_unit(value))
+            for key, trace_id, value in done.scores
+            if key.metric in scales
+        ],
+        keep_since=keep_since,
+    )
+    used = done.usage.model_dump(exclude_defaults=True)
+    status: dict[str, Any] = dict(tables.canary_status() or {})
+    tables.save_canary_status(status | {"at": done.at, "n": len({trace for _, trace, _ in done.scores}), "usage": used})
+    moved = []
+    for alarm in open_alarms(tables):
+        if alarm.judge is not None or alarm.kind != "score":
+            continue
+        scores = tables.canary_scores(alarm.key._replace(app=""))
+        shift = judge_shift(scores, before=alarm.since_first, after=alarm.since_last, sign=1 if alarm.scale[2] else -1)
+        if shift is None:
+            continue
+        changed = replace(alarm, judge=shift)
+        is_sent = changed.judge_explains and not changed.is_muted(done.at)
+        save_alarm(tables, changed, event="judge" if is_sent else None)
+        if changed.judge_explains:
+            moved.append(changed)
+    return moved
+
+
+def judge_shift(scores: Sequence[CanaryScore], *, before: float, after: float, sign: int = 1) -> JudgeShift | None:
+    """Compare the scores of canaries before and after a change.
+
+    The unit is a canary: the difference of its means before and after. So the error contains the noise of a judge whose
+    replies vary, which the rounds of one canary share.
+
+    Args:
+        scores: Scores of one metric and judge, in [0, 1].
+        before: Rounds before this time are compared, Unix seconds,
+        after: with rounds from this time on.
+        sign: 1 if lower values are worse, -1 if higher values are.
+
+    Returns:
+        The shift, or None with fewer than five canaries on both sides.
+    """
+    import numpy as np
+    from scipy.special import stdtrit
+
+    rounds: dict[str, tuple[list[float], list[float]]] = {}
+    for score in scores:
+        if score.scored_at < before or score.scored_at >= after:
+            rounds.setdefault(score.trace_id, ([], []))[score.scored_at >= after].append(score.value)
+    pairs = [(np.mean(old), np.mean(new)) for old, new in rounds.values() if old and new]
+    if len(pairs) < _MIN_PAIRS:
+        return None
+    loss = sign * np.array([old - new for old, new in pairs])
+    t = float(stdtrit(len(pairs) - 1, (1 + _CONFIDENCE_LEVEL) / 2))
+    mean, half = float(loss.mean()), t * float(loss.std(ddof=1)) / math.sqrt(len(pairs))
+    return JudgeShift(drop=mean, low=mean - half, high=mean + half, n=len(pairs))
