@@ -26,7 +26,7 @@ from ragstone.watch import (
     read_streams,
     render_alarm,
 )
-from ragstone.worker._canaries import score_canaries
+from ragstone.worker._canaries import Record, score_canaries
 from ragstone.worker._delivery import AlarmDispatcher
 from ragstone.worker._intake import StepErrors
 from ragstone.worker._setup import ScoringSetup
@@ -108,16 +108,21 @@ class StreamWatcher:
             logger.exception("ragstone watch: outcomes could not be folded")
             return False
 
-    def start_canaries(self, setup: ScoringSetup) -> Coroutine[None, None, None] | None:
-        """Return the scoring of the canaries, or None if no round is due. The next fold stores its results."""
+    def start_canaries(self, setup: ScoringSetup, *, record: Record) -> Coroutine[None, None, None] | None:
+        """Return the scoring of the canaries, or None if no round is due. The next fold stores its results.
+
+        Args:
+            setup: Metrics and judge.
+            record: Counts the cost of outcomes.
+        """
         if self._due is None:
             return None
         (at, traces), self._due = self._due, None
-        return self._score_canaries(setup, traces, at=at)
+        return self._score_canaries(setup, traces, at=at, record=record)
 
-    async def _score_canaries(self, setup: ScoringSetup, traces: Sequence[Trace], *, at: float) -> None:
+    async def _score_canaries(self, setup: ScoringSetup, traces: Sequence[Trace], *, at: float, record: Record) -> None:
         try:
-            self._done = await score_canaries(setup, traces, at=at)
+            self._done = await score_canaries(setup, traces, at=at, record=record)
         except Exception:
             # The next round is due in a day.
             logger.exception("ragstone watch: canaries could not be scored")

@@ -319,7 +319,10 @@ class Worker:
                     work.add_done_callback(scoring.discard)
                     work.add_done_callback(lambda _: woken.set())
                 folded = self._watch(store)
-                if (canaries := self._watcher.start_canaries(self._setup)) is not None:
+                canaries = None
+                if not (ending or over_budget):
+                    canaries = self._watcher.start_canaries(self._setup, record=self._daily_budget.record)
+                if canaries is not None:
                     work = asyncio.create_task(canaries)
                     scoring.add(work)
                     work.add_done_callback(scoring.discard)
