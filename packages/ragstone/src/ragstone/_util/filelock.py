@@ -68,7 +68,7 @@ class FileLock:
         """
         if self._fd is not None:
             return True
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             if not try_flock(fd):
                 os.close(fd)

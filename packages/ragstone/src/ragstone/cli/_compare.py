@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from ragstone._util.files import write_output
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._gate import JunitOption, check_junit
 from ragstone.cli._options import (
@@ -217,7 +218,7 @@ def compare_command(
             check.write_junit(junit)
         if output is not None:
             gate = "" if check is None else f"{check.to_markdown()}\n"
-            output.write_text(gate + result.to_markdown(changed if result.paired else 0, samples), encoding="utf-8")
+            write_output(output, gate + result.to_markdown(changed if result.paired else 0, samples))
     if json_output:
         found = {"changed": _changed(result, changed)} if changed else {}
         print_json(result.to_dict() | {"gate": check and check.to_dict()} | found | {"causes": _causes(causes)})

@@ -191,7 +191,7 @@ def ingest_command(
 def _buffer_path(store: str) -> Path:
     if is_database_url(store):
         directory = spool_directory(store)
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         return directory / "spans.db"
     path = Path(resolve_store(store))
     if not path.parent.is_dir():

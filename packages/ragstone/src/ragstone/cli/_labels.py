@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from ragstone._util.files import open_output
 from ragstone._util.plural import count
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text
@@ -43,7 +44,7 @@ def draw(
     drawn = draw_to_label(store, n, seed=seed)
     if output is not None:
         rows = drawn_rows(store)
-        with output.open("w", newline="", encoding="utf-8", errors="replace") as file:
+        with open_output(output, newline="", errors="replace") as file:
             writer = csv.DictWriter(file, fieldnames=list(rows[0]) if rows else ["trace_id", "label"])
             writer.writeheader()
             writer.writerows(rows)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from typing_extensions import override
 
+from ragstone._util.files import open_output
 from ragstone._util.plural import count
 from ragstone._util.run_async import run_async
 from ragstone.data import QrelsSource, RejectedRow, SampleSource, read_samples
@@ -301,7 +302,7 @@ class Experiment(Evaluated):
             about[sample.id] = {"clusters": own} if own else {}
             if fields.inclusion_probabilities:
                 about[sample.id]["inclusion_probability"] = fields.inclusion_probabilities.get(sample.id, 1.0)
-        with Path(path).open("w", encoding="utf-8") as file:
+        with open_output(path) as file:
             file.writelines(
                 json.dumps(o.model_dump(mode="json") | about.get(o.sample_id, {}), ensure_ascii=False) + "\n"
                 for o in self.outcomes

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, Literal
 from xml.etree import ElementTree as ET
 
+from ragstone._util.files import write_output
 from ragstone.errors import ConfigurationError
 
 __all__ = ["GateCase", "check_gate_file", "gate_table", "write_junit"]
@@ -72,7 +73,8 @@ def write_junit(path: str | os.PathLike[str], cases: Sequence[GateCase], *, name
     root = ET.Element("testsuites", {key: str(n) for key, n in counts.items()})
     root.append(suite)
     try:
-        ET.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
+        text = ET.tostring(root, encoding="unicode")
+        write_output(path, f"<?xml version='1.0' encoding='utf-8'?>\n{text}")
     except OSError as error:
         raise ConfigurationError(f"cannot write {os.fspath(path)!r}: {error.strerror}") from error
 

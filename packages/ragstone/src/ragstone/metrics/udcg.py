@@ -30,6 +30,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
+from ragstone._util.files import write_output
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Reader
 from ragstone.metrics._card import WorkedExample
@@ -231,7 +232,7 @@ class UdcgTheta(UdcgBase):
             "threshold": self.threshold,
             "fit": self.fit,
         }
-        Path(path).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_output(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
     def with_reader(self, reader: Reader) -> UdcgTheta:
         """Return the same metric with this reader."""

@@ -49,7 +49,7 @@ class Journal:
     def __enter__(self) -> Self:
         try:
             self._own()
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             os.ftruncate(self._fd, self._load(self._path.read_bytes()))
         except OSError as error:
             self.close()

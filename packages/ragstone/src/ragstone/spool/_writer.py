@@ -117,7 +117,7 @@ class SpoolWriter:
 
     def _begin(self) -> None:
         """Start a segment. It gets its name after its lock and header, so readers never see an incomplete header."""
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with os.scandir(self._directory) as files:
             held = sum(_size(file) for file in files if NAME.fullmatch(file.name))
         if held >= self._max_spool_bytes:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ragstone._util.files import open_output, write_output
 from ragstone.data._trec.lines import numbered
 from ragstone.data._trec.qrels import beir_lines, read_qrels
 from ragstone.errors import DataError
@@ -135,9 +136,9 @@ def write_beir(folder: str | os.PathLike[str], samples: Iterable[Sample], *, spl
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     _write(folder / "queries.jsonl", queries)
     _write(folder / "corpus.jsonl", ({"_id": name, "title": "", "text": text} for name, text in corpus.items()))
-    (folder / "qrels" / f"{split}.tsv").write_text("".join(graded), encoding="utf-8")
+    write_output(folder / "qrels" / f"{split}.tsv", "".join(graded))
 
 
 def _write(path: Path, rows: Iterable[dict[str, str]]) -> None:
-    with path.open("w", encoding="utf-8") as file:
+    with open_output(path) as file:
         file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from ragstone._util.files import write_output
 from ragstone.data._trec.lines import finite, numbered, refuse, token
 from ragstone.errors import DataError
 from ragstone.metrics.ranking import Qrels
@@ -82,7 +83,7 @@ def write_trec_qrels(path: str | os.PathLike[str], qrels: Qrels | Iterable[Sampl
         token(query, "the query id")
         for doc, grade in grades.items():
             lines.append(f"{query} 0 {token(doc, 'the passage id')} {_whole(query, doc, grade)}\n")
-    Path(path).write_text("".join(lines), encoding="utf-8")
+    write_output(path, "".join(lines))
 
 
 def beir_lines(qrels: Qrels | Iterable[Sample]) -> Iterable[str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from ragstone._util.files import write_output
 from ragstone.data._trec.lines import finite, numbered, refuse, token
 from ragstone.errors import DataError
 from ragstone.metrics.ranking import Run
@@ -107,7 +108,7 @@ def write_trec_run(path: str | os.PathLike[str], run: Run | Iterable[Sample], *,
         token(query, "the query id")
         for rank, (doc, score) in enumerate(_falling(query, docs), start=1):
             lines.append(f"{query} Q0 {token(doc, 'the passage id')} {rank} {score!r} {tag}\n")
-    Path(path).write_text("".join(lines), encoding="utf-8")
+    write_output(path, "".join(lines))
 
 
 def run_of(samples: Iterable[Sample]) -> dict[str, list[str]]:

@@ -13,6 +13,7 @@ from typing import IO, Any, Final
 from pydantic import ValidationError
 
 from ragstone._util.filelock import try_flock
+from ragstone._util.files import open_private, write_output
 from ragstone.errors import ConfigurationError, StoreError
 from ragstone.experiments._app.call import AppCall
 from ragstone.schema import Sample, Trace
@@ -68,7 +69,7 @@ class SavedRuns:
             return
         try:
             with ExitStack() as on_error:
-                file = on_error.enter_context(self.partial.open("ab+"))
+                file = on_error.enter_context(open(self.partial, "ab+", opener=open_private))
                 if not try_flock(file.fileno()):
                     raise ConfigurationError(f"another process is writing {str(self.partial)!r}. Give another --traces")
                 self._read(file)
@@ -116,10 +117,8 @@ class SavedRuns:
         """Write all requests of the finished run, failed ones too, and remove the partial file."""
         if self._path is None or self.partial is None:
             return
-        new = self._path.with_name(f"{self._path.name}.new")
         try:
-            new.write_text("".join(trace.model_dump_json() + "\n" for trace in traces), encoding="utf-8")
-            new.replace(self._path)
+            write_output(self._path, "".join(trace.model_dump_json() + "\n" for trace in traces))
             self.partial.unlink(missing_ok=True)
         except OSError as error:
             raise StoreError(f"{str(self._path)!r} cannot be written: {error}") from error

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from ragstone._util.files import write_output
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._views.build import build_page, build_report
 from ragstone.experiments._views.changes import Compared
@@ -79,12 +80,8 @@ def write_report(
         view, answers = build_page(source, targets=targets, n_worst=n_worst, by=by, compared=compared, reasons=reasons)
         limit = round(max_mb * 1_000_000)
         document = HtmlReport(view, answers, max_bytes=limit, has_texts=texts, command=command).text()
-    # Written whole or not at all: a page that was cut would look like a complete one.
-    partial = file.with_name(f".{file.name}.partial")
     try:
-        partial.write_text(document, encoding="utf-8", errors="replace")
-        partial.replace(file)
+        write_output(file, document, errors="replace")
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise ConfigurationError(f"cannot write the report to {str(file)!r}: {error.strerror}") from error
     return view

@@ -203,7 +203,7 @@ class ReplyCache:
     def _create(self) -> None:
         if self.path.exists():
             return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Readable by this user only, because replies may quote prompts. The file is made under another name, because
         # closing a descriptor of a file that another thread has opened through SQLite would drop its locks.
         descriptor, temporary = tempfile.mkstemp(prefix="replies-", dir=self.path.parent)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from ragstone._util.files import write_output
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.metrics.crux import ETA, answerable, required_subset
 
@@ -241,10 +241,8 @@ def _write_jsonl(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _write_text(path: Path, text: str) -> None:
-    temporary = path.with_name(path.name + ".new")
     try:
         # Lone surrogates are valid in JSON but not in UTF-8, so they are replaced.
-        temporary.write_text(text, encoding="utf-8", errors="replace", newline="")
-        os.replace(temporary, path)  # noqa: PTH105  same as Path.replace, but more explicit
+        write_output(path, text, errors="replace", newline="")
     except OSError as error:
         raise StoreError(f"{str(path)!r} cannot be written: {error.strerror or error}") from error

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ragstone._util.files import open_output
 from ragstone._util.plural import count
 from ragstone._util.run_async import run_async
 from ragstone.data import SampleSource
@@ -43,7 +44,7 @@ class UdcgRanking:
 
     def to_jsonl(self, path: str | Path) -> None:
         """Write the samples to a file, one JSON object per line."""
-        with Path(path).open("w", encoding="utf-8") as file:
+        with open_output(path) as file:
             file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in self.rows)
 
     def to_dict(self) -> dict[str, Any]:

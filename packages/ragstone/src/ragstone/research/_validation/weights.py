@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ragstone._util.files import write_output
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import SystemOutcomes
 from ragstone.metrics import CCRS
@@ -54,7 +55,7 @@ class WeightFit:
             "fit": {"n_samples": self.n_samples, "n_labels": self.n_labels, "rank_correlation": self.rank_correlation},
         }
         try:
-            Path(path).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+            write_output(path, json.dumps(content, indent=1) + "\n")
         except OSError as error:
             raise ConfigurationError(
                 f"the weights {str(path)!r} cannot be written: {error.strerror or error}"

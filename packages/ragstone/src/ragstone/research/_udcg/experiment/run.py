@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from ragstone._util.files import open_output, write_output
 from ragstone._util.run_async import run_async
 from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError
@@ -376,7 +377,7 @@ async def _run(
         errors=tuple({error.kind: str(error) for error in reversed(runner.errors)}.values()),
         notes=asker.notes(),
     )
-    (folder / _RESULT).write_text(json.dumps(result.to_dict(), ensure_ascii=False, indent=1), encoding="utf-8")
+    write_output(folder / _RESULT, json.dumps(result.to_dict(), ensure_ascii=False, indent=1))
     return result
 
 
@@ -424,5 +425,5 @@ async def _correlated_tables(runner: Runner, collected: ContextSet) -> list[Resu
 
 
 def _write_rows(collected: ContextSet, folder: Path) -> None:
-    with (folder / _CONTEXTS).open("w", encoding="utf-8") as file:
+    with open_output(folder / _CONTEXTS) as file:
         file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in collected.rows)

@@ -1,0 +1,80 @@
+"""Files that commands write for a user: complete or unchanged, and readable only by their owner."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, TextIO
+
+__all__ = ["open_output", "open_private", "write_output"]
+
+_PRIVATE: Final = 0o600
+_SPECIAL: Final = ("/dev/", "/proc/")
+
+
+@contextmanager
+def open_output(
+    path: str | os.PathLike[str], *, errors: str = "strict", newline: str | None = None
+) -> Iterator[TextIO]:
+    """Open a text file for writing. It gets its name at the end of the block; after an error nothing has changed.
+
+    A new file has mode 0600, because it may hold texts of users. An existing one keeps its mode. A symbolic link stays, and
+    the file that it leads to is written. Pipes and devices, such as `/dev/stdout`, are written directly.
+
+    Args:
+        path: The file.
+        errors: What happens to characters that UTF-8 cannot hold, as for `open`.
+        newline: As for `open`.
+
+    Raises:
+        OSError: If the file cannot be written.
+    """
+    given = Path(path)
+    target = Path(os.path.realpath(given))
+    if str(given.absolute()).startswith(_SPECIAL) or (given.exists() and not given.is_file()):
+        with given.open("w", encoding="utf-8", errors=errors, newline=newline) as file:
+            yield file
+        return
+    partial = target.with_name(f".ragstone-{secrets.token_hex(8)}.partial")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), _PRIVATE)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors=errors, newline=newline) as file:
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+        if target.exists():
+            partial.chmod(stat.S_IMODE(target.stat().st_mode))
+        try:
+            partial.replace(target)
+        except OSError:
+            if not target.exists():
+                raise
+            # A file that is mounted, as in containers, cannot be replaced. Its content can.
+            shutil.copyfile(partial, target)
+            partial.unlink()
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise
+
+
+def write_output(
+    path: str | os.PathLike[str], text: str, *, errors: str = "strict", newline: str | None = None
+) -> None:
+    """Write a text file as `open_output` does.
+
+    Raises:
+        OSError: If the file cannot be written.
+    """
+    with open_output(path, errors=errors, newline=newline) as file:
+        file.write(text)
+
+
+def open_private(path: str, flags: int) -> int:
+    """Open a file for `open(..., opener=open_private)`, with mode 0600 if it is new."""
+    return os.open(path, flags, _PRIVATE)
