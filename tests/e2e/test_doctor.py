@@ -103,6 +103,15 @@ def test_unreachable_judge_does_not_hide_the_reader():
     assert "Traceback" not in done.stderr
 
 
+def test_a_closed_port_is_given_up_within_seconds(virtual_time):
+    """Nobody waits half a minute to learn that a server is not started."""
+    started = virtual_time.time()
+    done = doctor("--judge", "http://127.0.0.1:9/v1")
+    assert 3 == done.returncode
+    assert "cannot connect" in done.stdout
+    assert virtual_time.time() - started < 10
+
+
 def test_a_typo_in_a_path_does_not_hide_the_other_endpoint():
     """What can be measured is printed, for programs too; exit code 3 says that an endpoint cannot be asked."""
     with FakeModelServer(ScriptedModel(REPLIES)) as server:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from ragstone._util.plural import count
 from ragstone._util.table import text_table
@@ -18,8 +20,10 @@ from ragstone.judges import (
     Judge,
     ModelJudge,
     Reader,
+    find_outage,
     metered,
     reader_from,
+    wait_for_outages,
 )
 from ragstone.schema import Usage, describe_doubt
 from ragstone.worker import read_ledger
@@ -28,6 +32,8 @@ __all__ = ["run_doctor"]
 
 Verdict = Literal["yes", "no", "unknown"]
 
+_MAX_OUTAGE_S: Final = 3.0
+"""Seconds for which a probe waits for an endpoint that does not reply, in addition to the usual retries."""
 _WITHOUT_MODEL = (
     "does not use a model, so it cannot be probed. It compares words. Use it to test your setup and as a baseline. It "
     "is not a judge. Name an endpoint: --judge http://host:port/v1 or --judge openai:MODEL."
@@ -143,12 +149,32 @@ def _model(role: Judge | Reader) -> ChatModel | None:
 
 
 async def _probe(roles: str, model: ChatModel) -> _Finding:
-    with metered() as meter:
+    with metered() as meter, wait_for_outages(_MAX_OUTAGE_S), _shown(f"probing {roles}: {model.name}"):
         try:
             can = await model.capabilities(fresh=True)
         except (JudgeError, ConfigurationError) as error:
             return _Finding(roles=roles, name=model.name, error=str(error), usage=meter.total)
     return _Finding(roles=roles, name=model.name, can=can, usage=meter.total)
+
+
+@contextmanager
+def _shown(what: str) -> Iterator[None]:
+    """Show on a terminal what is waited for, while the block runs."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    def line() -> Text:
+        outage = find_outage()
+        state = "" if outage is None else f", which does not reply (waiting {outage[0]:.0f} s)"
+        return Text(f"{sanitize_for_terminal(what, width=200)}{state} ...", no_wrap=True, overflow="ellipsis")
+
+    console = Console(stderr=True)
+    with Live(get_renderable=line, console=console, transient=True, refresh_per_second=4, redirect_stdout=False):
+        yield
 
 
 def _rows(can: Capabilities) -> Iterator[tuple[str, Verdict, str]]:
