@@ -8,7 +8,7 @@ import re
 import pytest
 
 from command_line import Done, run_command
-from fake_servers import FakeModelServer
+from fake_servers import FakeEmbeddingServer, FakeModelServer
 from ragstone.testing import ScriptedModel
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -101,6 +101,20 @@ def test_unreachable_judge_does_not_hide_the_reader():
     assert "probe failed: http://127.0.0.1:9/v1: cannot connect" in first
     assert "exact: token-id chain" in second
     assert "Traceback" not in done.stderr
+
+
+def test_an_embedder_is_probed():
+    """One that is named, by an option or by the environment; its error does not hide the judge."""
+    with FakeModelServer(ScriptedModel(REPLIES)) as judge, FakeEmbeddingServer() as server:
+        done = doctor("--judge", judge.url, "--embedder", server.url)
+        assert (0, "") == (done.returncode, done.stderr)
+        *_, last = done.stdout.split("\n\n")
+        assert re.match(r"embedder: \S+ at 127.0.0.1:\d+\n  replies with vectors of dimension \d+\n", last)
+        done = doctor("--judge", judge.url, "--json", RAGSTONE_EMBEDDER=judge.url)
+    assert 3 == done.returncode
+    first, second = json.loads(done.stdout)["endpoints"]
+    assert (["judge", "reader"], None) == (first["roles"], first["error"])
+    assert (["embedder"], True) == (second["roles"], "404" in second["error"])
 
 
 def test_a_closed_port_is_given_up_within_seconds(virtual_time):

@@ -133,7 +133,7 @@ def doctor(
     *,
     models: EndpointsOptions,
 ) -> None:
-    """Measure the capabilities of the judge's and the reader's endpoints, and explain how Ragstone uses them."""
+    """Measure the capabilities of the endpoints of judge, reader and embedder, and explain how Ragstone uses them."""
     if not run_doctor(*models.models(), store=store, json_output=json_output):
         raise typer.Exit(ExitCode.INFRASTRUCTURE)
 

@@ -1,4 +1,4 @@
-"""`ragstone doctor`: capabilities of the judge's and the reader's endpoints, and advice."""
+"""`ragstone doctor`: capabilities of the endpoints of judge, reader and embedder, and advice."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from ragstone.judges import (
     Capabilities,
     ChatModel,
     ChatReader,
+    Embedder,
     Judge,
     ModelJudge,
+    Preparable,
     Reader,
     find_outage,
     metered,
@@ -50,10 +52,14 @@ class _Finding:
     """None if the role does not use a model, or the probe failed."""
     error: str | None = None
     usage: Usage | None = None
+    dimension: int | None = None
+    """Dimension of an embedder's vectors."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         values: dict[str, Any] = {"roles": self.roles.split(" and "), "name": self.name, "error": self.error}
+        if self.dimension is not None:
+            values["dimension"] = self.dimension
         if self.can is not None:
             advice = list(_advice(self.can))
             values |= {
@@ -71,6 +77,8 @@ class _Finding:
         lines = [f"{self.roles}: {sanitize_for_terminal(self.name)}"]
         if self.error is not None:
             return [*lines, f"  probe failed: {sanitize_for_terminal(self.error, width=600)}"]
+        if self.dimension is not None:
+            return [*lines, f"  replies with vectors of dimension {self.dimension}"]
         if self.can is None:
             return [*lines, f"  {_WITHOUT_MODEL}"]
         can = self.can
@@ -91,12 +99,15 @@ class _Finding:
         return lines
 
 
-def run_doctor(judge: Judge, reader: Reader | None, *, store: str | None = None, json_output: bool) -> bool:
-    """Probe the models of judge and reader, print their capabilities, and return whether all probes succeeded.
+def run_doctor(
+    judge: Judge, reader: Reader | None, embedder: Embedder | None, *, store: str | None = None, json_output: bool
+) -> bool:
+    """Probe the models of judge, reader and embedder, print their capabilities, and return whether all probes succeeded.
 
     Args:
         judge: The judge.
         reader: The reader.
+        embedder: The embedder. None probes none.
         store: A store, whose captured requests show which tools to declare as retrievers. None looks at no store.
         json_output: Whether to print JSON.
 
@@ -105,7 +116,7 @@ def run_doctor(judge: Judge, reader: Reader | None, *, store: str | None = None,
         StoreError: If the store cannot be read.
     """
     tools = {} if store is None else _text_tools(store)
-    findings = asyncio.run(_probe_all(judge, reader))
+    findings = asyncio.run(_probe_all(judge, reader, embedder))
     if json_output:
         print_json({"endpoints": [finding.as_dict() for finding in findings], "text_tools": tools})
     else:
@@ -122,7 +133,28 @@ def _text_tools(store: str) -> dict[str, int]:
     return {doubt.partition(":")[2]: n for doubt, n in doubts.items() if doubt.startswith("text_tool:")}
 
 
-async def _probe_all(judge: Judge, reader: Reader | None) -> list[_Finding]:
+async def _probe_all(judge: Judge, reader: Reader | None, embedder: Embedder | None) -> list[_Finding]:
+    findings = await _probe_chats(judge, reader)
+    return findings if embedder is None else [*findings, await _probe_embedder(embedder)]
+
+
+async def _probe_embedder(embedder: Embedder) -> _Finding:
+    # The name is final when the embedder is prepared.
+    dimension, error = None, None
+    with metered() as meter, wait_for_outages(_MAX_OUTAGE_S), _shown(f"probing embedder: {embedder.identity.name}"):
+        try:
+            if isinstance(embedder, Preparable):
+                await embedder.prepare()
+            dimension = int((await embedder.embed(["How tall is it?", "What is its height?"])).shape[1])
+        except (JudgeError, ConfigurationError) as failure:
+            error = str(failure)
+        finally:
+            await embedder.aclose()
+    name = embedder.identity.name
+    return _Finding(roles="embedder", name=name, error=error, usage=meter.total, dimension=dimension)
+
+
+async def _probe_chats(judge: Judge, reader: Reader | None) -> list[_Finding]:
     resolved_reader = reader_from(reader, judge=judge)
     judge_model, reader_model = _model(judge), _model(resolved_reader)
     try:

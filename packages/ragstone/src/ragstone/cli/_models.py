@@ -62,7 +62,7 @@ CacheOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointsOptions:
-    """Options that name the judge's and the reader's endpoints. Each field except `tables` is an option."""
+    """Options that name the endpoints of judge, reader and embedder. Each field except `tables` is an option."""
 
     judge: JudgeOption = None
     judge_model: JudgeModelOption = None
@@ -70,10 +70,13 @@ class EndpointsOptions:
     reader: ReaderOption = None
     reader_model: ReaderModelOption = None
     reader_api_key_env: ReaderKeyOption = None
+    embedder: EmbedderOption = None
+    embedder_model: EmbedderModelOption = None
+    embedder_api_key_env: EmbedderKeyOption = None
     tables: Tables = field(default_factory=dict)
 
-    def models(self) -> tuple[Judge, Reader | None]:
-        """Build the judge and the reader.
+    def models(self) -> tuple[Judge, Reader | None, Embedder | None]:
+        """Build the judge, the reader and the embedder.
 
         Raises:
             ConfigurationError: If a value is invalid.
@@ -84,8 +87,15 @@ class EndpointsOptions:
         of_reader = merge_endpoint(
             "reader", self.tables, url=self.reader, model=self.reader_model, api_key_env=self.reader_api_key_env
         )
+        of_embedder = merge_endpoint(
+            "embedder",
+            self.tables,
+            url=self.embedder,
+            model=self.embedder_model,
+            api_key_env=self.embedder_api_key_env,
+        )
         judge = of_judge.build_judge()
-        return judge, of_reader.build_reader(judge, of_judge)
+        return judge, of_reader.build_reader(judge, of_judge), of_embedder.build_embedder()
 
 
 @dataclass(frozen=True, kw_only=True)
