@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ragstone.cli._backfill import backfill_command
+from ragstone.cli._export import export_command
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text
 from ragstone.errors import ConfigurationError, StoreOwnedError
@@ -18,11 +19,12 @@ from ragstone.worker import parse_age
 __all__ = ["store_app"]
 
 store_app = typer.Typer(
-    help="Look after a store: score old requests with new metrics, remove their texts.", no_args_is_help=True
+    help="Look after a store: export it, score old requests with new metrics, remove texts.", no_args_is_help=True
 )
 
 
 store_app.command("backfill")(backfill_command)
+store_app.command("export")(export_command)
 
 
 @store_app.command()

@@ -19,7 +19,7 @@ from ragstone.sinks._row import outcome_row
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ParquetSink"]
+__all__ = ["ParquetSink", "outcome_schema", "plain_row", "require_pyarrow"]
 
 # Each batch rewrites the current part until it is full. This keeps the number of files small at the cost of rewriting.
 _PART_MAX_ROWS: Final = 2_000
@@ -52,7 +52,7 @@ class ParquetSink:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, include_text: bool = True) -> None:
-        _require_pyarrow()
+        require_pyarrow()
         self._path = Path(path).absolute()
         if not self._path.parent.is_dir():
             raise ConfigurationError(
@@ -108,7 +108,7 @@ class ParquetSink:
                 self._seen = _ids_in(self._path)
             fresh = {d.outcome.id: d for d in batch if d.outcome.id not in self._seen}
             if fresh:
-                rows = _table([_plain(outcome_row(d, include_text=self._include_text)) for d in fresh.values()])
+                rows = _table([plain_row(outcome_row(d, include_text=self._include_text)) for d in fresh.values()])
                 if self._part is None or not self._part.takes(rows.num_rows):
                     self._path.mkdir(mode=0o700, exist_ok=True)
                     self._part = _Part(self._path)
@@ -174,14 +174,16 @@ def _state(path: Path) -> tuple[int, int] | None:
     return stat.st_size, stat.st_mtime_ns
 
 
-def _require_pyarrow() -> None:
+def require_pyarrow() -> None:
+    """Raise MissingExtraError if pyarrow is not installed."""
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError as error:
         raise MissingExtraError(feature="the sink 'parquet'", package="pyarrow", extra="ragstone[parquet]") from error
 
 
-def _schema() -> pa.Schema:
+def outcome_schema() -> pa.Schema:
+    """Return the columns of an outcome."""
     import pyarrow as pa
 
     text, real, whole = pa.string(), pa.float64(), pa.int64()
@@ -229,12 +231,12 @@ def _table(rows: list[dict[str, Any]]) -> pa.Table:
     import pyarrow as pa
 
     try:
-        return pa.Table.from_pylist(rows, schema=_schema())
+        return pa.Table.from_pylist(rows, schema=outcome_schema())
     except (pa.ArrowException, OverflowError) as error:
         raise SinkRejectedError(f"the outcome does not fit the columns: {error}") from error
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
+def plain_row(row: dict[str, Any]) -> dict[str, Any]:
     """Convert a row to the types of the columns."""
     details = row.get("details")
     row |= dict.fromkeys(_TEXT) | {name: row.get(name) for name in _TEXT}

@@ -11,9 +11,9 @@ from ragstone.schema import Delivery, DeliveryCounts
 from ragstone.store._protocol import DeliveryKind, DeliveryState, OutboxRow
 from ragstone.store._sql import LAST_SEQ, Sql, SqlStore, to_outcome
 
-__all__ = ["SqlDeliveries", "count_deliveries", "deliveries"]
+__all__ = ["REQUEST_COLUMNS", "SqlDeliveries", "count_deliveries", "deliveries"]
 
-_COLUMNS: Final = {
+REQUEST_COLUMNS: Final = {
     "trace_id": "t.trace_id",
     "run_id": "t.run_id",
     "otel_trace_id": "t.otel_trace_id",
@@ -26,10 +26,10 @@ _COLUMNS: Final = {
     "name": "t.name",
     "requested_at": "t.started_at",
     "inclusion_probability": "t.inclusion_probability",
-    "attempts": "x.attempts",
-    "since": "x.since",
 }
-"""Fields of a `Delivery` that are read from a column without conversion, with their column."""
+"""Fields of a `Delivery` that are read from a column of its request without conversion, with this column."""
+
+_COLUMNS: Final = REQUEST_COLUMNS | {"attempts": "x.attempts", "since": "x.since"}
 
 
 class SqlDeliveries(SqlStore):

@@ -99,6 +99,16 @@ class RemovedText(NamedTuple):
     """What is known of it besides its outcomes: status, name, session_id, user_id, app, release and environment."""
 
 
+class ExportedOutcome(NamedTuple):
+    """An outcome with what is stored of its request."""
+
+    delivery: Delivery
+    slices: Mapping[str, str]
+    """Values of tags, retriever and language, such as {"tag:topic": "billing"}."""
+    trace: Trace | None
+    """The request, if its text was asked for and is stored."""
+
+
 class RetentionCounts(NamedTuple):
     """Requests that started before some time and still have their text."""
 
@@ -477,6 +487,18 @@ class Store(Protocol):
 
     def removed_texts(self, *, since: float | None = None, until: float | None = None) -> Iterator[RemovedText]:
         """Yield the requests whose text was removed, in order of arrival. `since` and `until` select as in `outcomes`."""
+        ...
+
+    def exported(
+        self, *, since: float | None = None, until: float | None = None, include_text: bool = False
+    ) -> Iterator[ExportedOutcome]:
+        """Yield all outcomes with their requests, in the order they were stored. `since` and `until` select as in `outcomes`.
+
+        Args:
+            since: Earliest start of a request,
+            until: and the time before which it starts, in Unix seconds.
+            include_text: Also read the requests.
+        """
         ...
 
     def add_spend(self, usage: Usage) -> None:

@@ -27,6 +27,7 @@ from ragstone.schema import SCHEMA_VERSION, AlarmDelivery, Delivery
 from ragstone.store import _tables
 from ragstone.store._backfill import SqlBackfill
 from ragstone.store._deliveries import SqlDeliveries
+from ragstone.store._export import SqlExport
 from ragstone.store._labels import SqlLabels
 from ragstone.store._outcomes import SqlOutcomes, read_plan, write_plan
 from ragstone.store._protocol import PlannedMetric
@@ -68,7 +69,9 @@ _SETTINGS: Final = (
 )
 
 
-class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels, SqlWatch, SqlRetention, SqlBackfill, SqlSpend):
+class PostgresStore(
+    SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels, SqlWatch, SqlRetention, SqlBackfill, SqlExport, SqlSpend
+):
     """A `Store` in the schema `ragstone` of a PostgreSQL database. `Store` describes the methods. Open it with `open`.
 
     Several workers, also on several hosts, share it. Each claims different traces, and only one of them delivers to a

@@ -27,6 +27,7 @@ from ragstone.schema import SCHEMA_VERSION, Trace
 from ragstone.store import _tables
 from ragstone.store._backfill import SqlBackfill
 from ragstone.store._deliveries import SqlDeliveries
+from ragstone.store._export import SqlExport
 from ragstone.store._labels import LabelInbox, SqlLabels, read_drawn, read_labels, write_drawn, write_labels
 from ragstone.store._outcomes import SqlOutcomes
 from ragstone.store._path import check_single_name, real_path
@@ -46,7 +47,9 @@ _WAL_SIZE_LIMIT: Final = 64 * 2**20
 """Maximum size in bytes of the log after a checkpoint, so that one long read does not leave a large file."""
 
 
-class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels, SqlWatch, SqlRetention, SqlBackfill, SqlSpend):
+class SqliteStore(
+    SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels, SqlWatch, SqlRetention, SqlBackfill, SqlExport, SqlSpend
+):
     """A `Store` in one SQLite file in WAL mode. `Store` describes the methods. Open it with `open`.
 
     One process owns the file and is the only one that writes. SQLite before 3.51.3 can, rarely, damage a WAL file that

@@ -1,0 +1,52 @@
+"""`ragstone store export`: the outcomes of a store as a file for analysis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ragstone.cli._options import JsonOption, parse_time_range
+from ragstone.cli._output import print_json, print_text
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments import TimeRange
+from ragstone.sinks import check_export_path, export_row, write_export
+from ragstone.store import open_store
+
+__all__ = ["export_command"]
+
+
+def export_command(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="STORE",
+            help="The store (a file or postgresql://...), or a period of it: STORE@-7d.., STORE@FROM..TO.",
+        ),
+    ],
+    output: Annotated[Path, typer.Argument(help="The file to write: .jsonl or .parquet. An existing one is replaced.")],
+    text: Annotated[
+        bool, typer.Option("--text", help="Also write queries, answers, passages, reasons and the judge's replies.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Write all outcomes with app, release, tags, score, interval and weight to one file. Only its owner can read it."""
+    opened = parse_time_range(source)
+    period = opened if isinstance(opened, TimeRange) else TimeRange(opened)
+    check_export_path(output)
+    if Path(str(period.store)).absolute() == output.absolute():
+        raise ConfigurationError(f"the output {str(output)!r} is the store itself.")
+    try:
+        with open_store(period.store, mode="read") as store:
+            rows = store.exported(since=period.since, until=period.until, include_text=text)
+            n = write_export(output, (export_row(*row, include_text=text) for row in rows))
+    except OSError as error:
+        raise DataError(
+            f"cannot write {str(output)!r}: {error.strerror or error}. Nothing was left behind. Free space, or choose another "
+            "place."
+        ) from error
+    if json_output:
+        print_json({"rows": n, "output": str(output)})
+    else:
+        print_text(f"{n:,} outcomes written to {output}")

@@ -1,0 +1,153 @@
+"""Outcomes of a store as one file: JSON lines or Parquet, complete or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from ragstone.errors import ConfigurationError
+from ragstone.schema import Delivery, Trace
+from ragstone.sinks._row import outcome_row
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["check_export_path", "export_row", "write_export"]
+
+_ROWS: Final = 2_000
+"""Rows in memory: one row group of Parquet."""
+
+
+def check_export_path(path: Path) -> None:
+    """Check the suffix and the directory of an output.
+
+    Raises:
+        ConfigurationError: If the suffix is not .jsonl or .parquet, or the directory does not exist.
+        MissingExtraError: If the file is Parquet and the extra `parquet` is not installed.
+    """
+    if path.suffix not in (".jsonl", ".parquet"):
+        raise ConfigurationError(f"the output must end in .jsonl or .parquet, got {path.name!r}.")
+    if not path.absolute().parent.is_dir():
+        raise ConfigurationError(f"the directory of the output {str(path)!r} does not exist. Create it.")
+    if path.suffix == ".parquet":
+        from ragstone.sinks.parquet import require_pyarrow
+
+        require_pyarrow()
+
+
+def export_row(
+    delivery: Delivery, slices: Mapping[str, str], trace: Trace | None, *, include_text: bool
+) -> dict[str, Any]:
+    """Return an outcome with its request as plain values. Without text, nothing quotes what was captured.
+
+    Args:
+        delivery: The outcome.
+        slices: Values of tags, retriever and language.
+        trace: The request, for its texts. None if they are not wanted or were removed.
+        include_text: Add explanation, details, the judge's reply, query, response and contexts.
+    """
+    row = outcome_row(delivery, include_text=include_text)
+    row |= {
+        "session_id": delivery.session_id,
+        "user_id": delivery.user_id,
+        "operation": delivery.name,
+        "weight": 1 / delivery.inclusion_probability,
+        "slices": dict(slices),
+    }
+    if not include_text:
+        # The reason may quote captured text. `kind` and `missing` contain the cause without it.
+        return row | {"reason": None if row["reason"] is None else "not exported"}
+    contexts = None if trace is None else trace.prompt_contexts
+    return row | {
+        "query": None if trace is None else trace.query,
+        "response": None if trace is None else trace.response,
+        "contexts": None if contexts is None else [passage.text for passage in contexts],
+    }
+
+
+def write_export(path: Path, rows: Iterable[dict[str, Any]]) -> int:
+    """Write rows of `export_row` to a new file that only its owner can read, and return how many.
+
+    The file appears under its name when it is complete, and replaces one of before. Memory does not grow with the rows.
+
+    Raises:
+        ConfigurationError: If the suffix or the directory is invalid.
+        OSError: If the disk is full or the directory cannot be written.
+    """
+    check_export_path(path)
+    with _draft(path) as file:
+        write = _parquet_writer(file) if path.suffix == ".parquet" else _jsonl_writer(file)
+        return write(rows)
+
+
+@contextmanager
+def _draft(path: Path) -> Iterator[IO[bytes]]:
+    """Open a temporary file that becomes `path` if the block ends without error."""
+    target = path.absolute()
+    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise
+
+
+def _jsonl_writer(file: IO[bytes]) -> Callable[[Iterable[dict[str, Any]]], int]:
+    def write(rows: Iterable[dict[str, Any]]) -> int:
+        n = 0
+        for n, row in enumerate(rows, start=1):  # noqa: B007 - the number of rows
+            text = json.dumps(row, ensure_ascii=False, allow_nan=False)
+            # A lone surrogate is not UTF-8. Its backslash escape is valid JSON.
+            file.write(text.encode("utf-8", "backslashreplace") + b"\n")
+        return n
+
+    return write
+
+
+def _parquet_writer(file: IO[bytes]) -> Callable[[Iterable[dict[str, Any]]], int]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from ragstone.sinks.parquet import outcome_schema, plain_row
+
+    schema: pa.Schema = outcome_schema()
+    for name, kind in _COLUMNS.items():
+        schema = schema.append(pa.field(name, pa.list_(pa.string()) if kind == "list" else getattr(pa, kind)()))
+
+    def write(rows: Iterable[dict[str, Any]]) -> int:
+        n, page = 0, []
+        with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+            for row in rows:
+                page.append(plain_row(row | {"slices": json.dumps(row["slices"], sort_keys=True)}))
+                if len(page) == _ROWS:
+                    writer.write_table(pa.Table.from_pylist(page, schema=schema))
+                    n, page = n + len(page), []
+            writer.write_table(pa.Table.from_pylist(page, schema=schema))
+        return n + len(page)
+
+    return write
+
+
+_COLUMNS: Final = {
+    "session_id": "string",
+    "user_id": "string",
+    "operation": "string",
+    "weight": "float64",
+    "slices": "string",
+    "query": "string",
+    "response": "string",
+    "contexts": "list",
+}
+"""Columns in addition to those of the sink `parquet`."""
