@@ -9,7 +9,6 @@ from ragstone.store._factory import settle_labels as settle_labels
 from ragstone.store._protocol import BackfillCounts as BackfillCounts
 from ragstone.store._protocol import DeliveryKind as DeliveryKind
 from ragstone.store._protocol import DrawnRequest as DrawnRequest
-from ragstone.store._protocol import ExportedOutcome as ExportedOutcome
 from ragstone.store._protocol import MetricCounts as MetricCounts
 from ragstone.store._protocol import PlannedMetric as PlannedMetric
 from ragstone.store._protocol import RetentionCounts as RetentionCounts
