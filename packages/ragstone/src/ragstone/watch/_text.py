@@ -146,7 +146,7 @@ def _where(alarm: Alarm) -> str:
 def _judge(alarm: Alarm) -> str:
     before, after = alarm.rates
     sampling = f"unchanged: {after:.0%}" if before == after else f"changed from {before:.1%} to {after:.1%} (weighted)"
-    judge = "same model and prompt, otherwise this would be another stream"
+    judge = "same model and prompt by name, not checked with canaries"
     if alarm.judge is not None:
         shift = alarm.judge
         moved = "stricter" if shift.low > 0 else "more lenient" if shift.high < 0 else "unchanged"
