@@ -17,6 +17,7 @@ from ragstone._util.guard import Guard
 from ragstone._util.suppress import capture_suppressed
 from ragstone.capture._application import Application
 from ragstone.capture._convert import CaptureLimits, Converter
+from ragstone.capture._feedback import make_feedback
 from ragstone.capture._groups import SpoolLike
 from ragstone.capture._redaction import Redactor, redact_secrets
 from ragstone.capture._writer import CaptureWriter
@@ -80,7 +81,7 @@ class Capture:
         flush_interval_s: Maximum time in seconds that a draft waits for a full group.
         sync_timeout_s: Maximum time in seconds that `record` waits with "sync" before it returns False.
         batch_size: Maximum number of drafts in one write.
-        clock: Function that returns Unix seconds, for `Dropped` entries.
+        clock: Function that returns Unix seconds, for feedback and `Dropped` entries.
         guard: Counter of the errors that `record` catches. By default a new one.
         application: Name, release, environment and tags that all requests get.
 
@@ -128,6 +129,7 @@ class Capture:
             sample_rate=sample_rate, redact=redact, limits=limits or CaptureLimits(), application=application
         )
         self._is_sampled = converter.is_sampled
+        self._clock = clock
         self._new_writer = functools.partial(
             CaptureWriter,
             converter=converter,
@@ -165,6 +167,29 @@ class Capture:
             return self._writer.put(draft)
         except Exception as error:  # noqa: BLE001 - the application must continue after any error
             self._guard.count("record", error)
+            return False
+
+    def feedback(self, request_id: object, value: object, *, comment: object = None) -> bool:
+        """Record what a user said about an answer. It is not sampled, and its comment is redacted.
+
+        Args:
+            request_id: Id of the trace, or the OpenTelemetry trace id. Its request may arrive later.
+            value: A number from 0 (bad) to 1 (good). True and False are 1 and 0.
+            comment: Text of the user. At most 4,000 characters are stored.
+
+        Returns:
+            As `record`. Lost feedback is not counted.
+
+        Raises:
+            DataError: If a value has another type or is out of range.
+        """
+        draft = make_feedback(request_id, value, comment, given_at=self._clock())
+        try:
+            if self._closes_at_exit is None:
+                self._close_at_exit()
+            return self._writer.put(draft)
+        except Exception as error:  # noqa: BLE001 - the application must continue after any error
+            self._guard.count("feedback", error)
             return False
 
     def flush(self, timeout_s: float = 5.0) -> bool:

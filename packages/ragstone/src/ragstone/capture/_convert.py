@@ -17,10 +17,11 @@ from uuid import UUID
 
 from ragstone._util.suppress import suppress_capture
 from ragstone.capture._application import Application
+from ragstone.capture._feedback import MAX_COMMENT, FeedbackDraft
 from ragstone.capture._redaction import Redactor, SecretRedactor, redact_secrets
 from ragstone.errors import ConfigurationError, RagstoneError
 from ragstone.requests import PassageDraft, Request, RetrievalDraft, TraceDraft, assemble
-from ragstone.schema import Captured, Passage, Retrieval, SampledOut, Trace, Usage, spool_entry_adapter
+from ragstone.schema import Captured, Feedback, Passage, Retrieval, SampledOut, Trace, Usage, spool_entry_adapter
 
 __all__ = [
     "CaptureLimits",
@@ -184,6 +185,21 @@ class Converter:
         about = draft.draft if isinstance(draft, Request) else draft
         return self._sample_rate >= 1 or is_sampled(_label(about.trace_id) or "", rate=self._sample_rate)
 
+    def feedback_line(self, feedback: FeedbackDraft) -> bytes:
+        """Return the spool line of feedback, with a redacted comment.
+
+        Raises:
+            RedactionError: If the redactor fails.
+        """
+        comment = _Conversion(self._redact, self._limits, self._application).comment(feedback.comment)
+        entry = Feedback(
+            request_id=_label(feedback.request_id) or "",
+            value=feedback.value,
+            comment=comment,
+            given_at=feedback.given_at,
+        )
+        return spool_entry_adapter.dump_json(entry)
+
     def line(self, draft: TraceDraft | Request) -> tuple[Literal["captured", "sampled_out"], bytes]:
         """Return the spool line of a draft and its kind.
 
@@ -252,6 +268,11 @@ class _Conversion:
             "evidence": draft.evidence,
         }
         return Trace(**fields, inclusion_probability=inclusion_probability, truncated_fields=tuple(self._cut))
+
+    def comment(self, text: str | None) -> str | None:
+        """Return the redacted comment of a user."""
+        redacted = self._text(text, "comment")
+        return None if redacted is None else redacted[:MAX_COMMENT]
 
     def _retrieval(self, retrieval: RetrievalDraft) -> Retrieval:
         return Retrieval(

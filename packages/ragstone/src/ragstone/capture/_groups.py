@@ -12,10 +12,11 @@ from pydantic import ValidationError
 
 from ragstone._util.tally import AtomicCounter
 from ragstone.capture._convert import Converter, RedactionError
+from ragstone.capture._feedback import FeedbackDraft
 from ragstone.requests import Request, TraceDraft
 from ragstone.schema import Dropped, spool_entry_adapter
 
-__all__ = ["BatchWriter", "DropCounter", "DropReason", "SpoolLike"]
+__all__ = ["BatchWriter", "DropCounter", "DropReason", "Recorded", "SpoolLike"]
 
 _logger = logging.getLogger("ragstone")
 
@@ -30,6 +31,9 @@ DropReason = Literal[
     "deadline",  # still queued at the timeout of `close`
     "bug",  # an error in Ragstone
 ]
+
+Recorded = TraceDraft | Request | FeedbackDraft
+"""What an application records."""
 
 _LOG_EVERY_S: Final = 60.0
 
@@ -109,7 +113,7 @@ class BatchWriter:
         self.in_hand = 0
         """Drafts of the current group that are neither written nor dropped."""
 
-    def write(self, drafts: Sequence[TraceDraft | Request]) -> list[bool]:
+    def write(self, drafts: Sequence[Recorded]) -> list[bool]:
         """Write drafts and the losses since the last call, and return for each draft whether it is on disk.
 
         An empty group writes the losses only. Never raises.
@@ -134,11 +138,11 @@ class BatchWriter:
         except Exception as error:  # noqa: BLE001 - the last call; synced lines are safe
             self._drops.log("close", f"closing the spool failed: {error}")
 
-    def _write(self, drafts: Sequence[TraceDraft | Request]) -> list[int]:
+    def _write(self, drafts: Sequence[Recorded]) -> list[int]:
         """Write drafts, and return the positions of those that are on disk."""
         lines: list[bytes] = []
         places: list[int] = []
-        n_sampled_out = 0
+        n_sampled_out = n_feedback = 0
         for place, draft in enumerate(drafts):
             converted = self._convert(draft)
             if converted is not None:
@@ -146,6 +150,7 @@ class BatchWriter:
                 lines.append(line)
                 places.append(place)
                 n_sampled_out += kind == "sampled_out"
+                n_feedback += kind == "feedback"
             # Release the GIL for the application: a group can take as long as the interpreter's switch interval of
             # five milliseconds.
             time.sleep(0)
@@ -161,12 +166,12 @@ class BatchWriter:
         except Exception as error:  # noqa: BLE001 - after any error of the spool, it holds none of the lines
             why: DropReason = "disk_full" if _is_full(error) else "spool_error"
             self._drops.log(why, f"the spool rejected traces: {error}")
-            for _ in places:
-                self._count_dropped(why)
+            for place in places:
+                self._count_lost(drafts[place], why)
             return []
         self._drops.reported(losses)
         self.sampled_out += n_sampled_out
-        self.written += len(places) - n_sampled_out
+        self.written += len(places) - n_sampled_out - n_feedback
         self.in_hand -= len(places)
         try:
             self._spool.sync()
@@ -175,16 +180,25 @@ class BatchWriter:
             return []
         return places
 
-    def _convert(self, draft: TraceDraft | Request) -> tuple[str, bytes] | None:
+    def _convert(self, draft: Recorded) -> tuple[str, bytes] | None:
         try:
+            if isinstance(draft, FeedbackDraft):
+                return "feedback", self._converter.feedback_line(draft)
             return self._converter.line(draft)
         except RedactionError as error:
             self._drops.log("redaction_failed", f"{error}; the trace is dropped, nothing unredacted is written")
-            self._count_dropped("redaction_failed")
+            self._count_lost(draft, "redaction_failed")
         except Exception as error:  # noqa: BLE001 - a draft can hold anything
             self._drops.log("invalid", f"a request is not a trace: {_describe_error(error)}")
-            self._count_dropped("invalid")
+            self._count_lost(draft, "invalid")
         return None
+
+    def _count_lost(self, draft: Recorded, reason: DropReason) -> None:
+        # Feedback is not a request, so the ledger does not count its loss.
+        if isinstance(draft, FeedbackDraft):
+            self.in_hand -= 1
+        else:
+            self._count_dropped(reason)
 
     def _count_dropped(self, reason: DropReason) -> None:
         self._drops.count(reason)

@@ -11,8 +11,9 @@ from typing import Final
 
 from ragstone._util.tally import AtomicCounter
 from ragstone.capture._convert import Converter
-from ragstone.capture._groups import BatchWriter, DropCounter, DropReason, SpoolLike
-from ragstone.requests import Request, TraceDraft, text_size
+from ragstone.capture._feedback import FeedbackDraft
+from ragstone.capture._groups import BatchWriter, DropCounter, DropReason, Recorded, SpoolLike
+from ragstone.requests import text_size
 
 __all__ = ["CaptureWriter"]
 
@@ -32,7 +33,7 @@ class _Measured:
 
     __slots__ = ("chars", "draft")
 
-    def __init__(self, draft: TraceDraft | Request, chars: int) -> None:
+    def __init__(self, draft: Recorded, chars: int) -> None:
         self.draft = draft
         self.chars = chars
 
@@ -42,7 +43,7 @@ class _FlushRequest:
 
     __slots__ = ("abandoned", "done", "draft", "on_disk")
 
-    def __init__(self, draft: TraceDraft | Request | None) -> None:
+    def __init__(self, draft: Recorded | None) -> None:
         self.draft = draft
         self.done = threading.Event()
         self.on_disk = False
@@ -105,22 +106,23 @@ class CaptureWriter:
         """Reject all drafts without starting a thread, for the forked child of a closed parent."""
         self._closed = True
 
-    def put(self, draft: TraceDraft | Request) -> bool:
+    def put(self, draft: Recorded) -> bool:
         """Accept a draft. Return False if it was dropped or, with `sync`, may not be on disk."""
-        self.recorded.add()
+        if not isinstance(draft, FeedbackDraft):
+            self.recorded.add()
         if self._closed:
-            return self._drop("closed")
+            return self._drop("closed", draft)
         item: _Item = draft
         is_full = len(self._queue) >= self._queue_size
         if not is_full and len(self._queue) >= _UNMEASURED and not self._sync:
-            item = _Measured(draft, text_size(draft))
+            item = _Measured(draft, len(draft.comment or "") if isinstance(draft, FeedbackDraft) else text_size(draft))
             is_full = self._chars_put - self._chars_taken + item.chars > _MAX_MEASURED_CHARS
         if is_full:
-            self._drop("queue_full")
+            self._drop("queue_full", draft)
             self.drops.log("queue_full", "requests arrive faster than the spool can write them")
             return False
         if self._thread is None and not self._start():
-            return self._drop("no_thread")
+            return self._drop("no_thread", draft)
         if self._sync:
             return self._wait_for(_FlushRequest(draft), self._sync_timeout_s)
         if isinstance(item, _Measured):
@@ -185,8 +187,10 @@ class CaptureWriter:
         ticket.abandoned = not ticket.done.wait(max(0.0, timeout_s))
         return ticket.on_disk
 
-    def _drop(self, reason: DropReason) -> bool:
-        self.drops.count(reason)
+    def _drop(self, reason: DropReason, draft: Recorded) -> bool:
+        # Feedback is not a request, so the ledger does not count its loss.
+        if not isinstance(draft, FeedbackDraft):
+            self.drops.count(reason)
         return False
 
     def _drop_queued(self, reason: DropReason) -> int:
@@ -197,8 +201,8 @@ class CaptureWriter:
                 item = self._queue.popleft()
             except IndexError:
                 return n
-            if _draft(item) is not None:
-                self._drop(reason)
+            if (draft := _draft(item)) is not None:
+                self._drop(reason, draft)
                 n += 1
             if isinstance(item, _FlushRequest):
                 item.done.set()
@@ -269,8 +273,8 @@ class CaptureWriter:
                 item.done.set()
 
 
-_Item = TraceDraft | Request | _Measured | _FlushRequest
+_Item = Recorded | _Measured | _FlushRequest
 
 
-def _draft(item: _Item) -> TraceDraft | Request | None:
+def _draft(item: _Item) -> Recorded | None:
     return item.draft if isinstance(item, _FlushRequest | _Measured) else item

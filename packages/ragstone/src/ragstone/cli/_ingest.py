@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ragstone._util.systemd import notify
-from ragstone.capture import redact_secrets
+from ragstone.capture import Capture, redact_secrets
 from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._daily_budget import daily_budget
 from ragstone.cli._health import HealthPage, watchdog
@@ -32,10 +33,13 @@ from ragstone.cli._reasons import ReasonsOption
 from ragstone.cli._retention import retention_s
 from ragstone.cli._watch_options import watch_options
 from ragstone.errors import JudgeError, StoreError, StoreOwnedError
+from ragstone.spool import SpoolWriter
 from ragstone.store import is_database_url, resolve_store
 from ragstone.worker import ScoringSetup, Worker, WorkerState, spool_directory
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
     from ragstone.ingest import OtlpGrpcReceiver, OtlpReceiver
 
 __all__ = ["ingest_command"]
@@ -108,7 +112,7 @@ def ingest_command(
 ) -> None:
     """Receive OTLP from instrumented applications, and score their requests. SIGTERM or Ctrl-C stops it cleanly."""
     # Imported here, because no other command needs the server.
-    from ragstone.ingest import Access, OtlpGrpcReceiver, OtlpReceiver, OtlpTraceSource, SharedSpanBuffer
+    from ragstone.ingest import Access, FeedbackRoute, OtlpGrpcReceiver, OtlpReceiver, OtlpTraceSource, SharedSpanBuffer
 
     host, port = parse_address(listen, "--listen")
     grpc_address = None if listen_grpc is None else parse_address(listen_grpc, "--listen-grpc")
@@ -160,6 +164,13 @@ def ingest_command(
     def state() -> WorkerState:
         return workers[0].state if workers else WorkerState.starting()
 
+    # Its spool is that of the store, which the worker below reads.
+    feedback = Capture(partial(SpoolWriter, spool_directory(store)), durability="sync", redact=redact)
+
+    def add_routes(app: web.Application) -> None:
+        health.routes(state).add_to(app)
+        FeedbackRoute(feedback).add_to(app)
+
     try:
         receivers: list[OtlpReceiver | OtlpGrpcReceiver] = [
             OtlpReceiver(
@@ -169,7 +180,7 @@ def ingest_command(
                 redact=redact,
                 access=access,
                 max_bytes=max_bytes,
-                add_routes=health.routes(state).add_to,
+                add_routes=add_routes,
             )
         ]
         if grpc_address is not None:
@@ -185,6 +196,7 @@ def ingest_command(
             )
         asyncio.run(_serve(receivers, setup, make_worker, state))
     finally:
+        feedback.close()
         buffer.close()
 
 

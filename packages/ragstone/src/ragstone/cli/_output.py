@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ragstone._util.table import text_table
@@ -152,6 +153,11 @@ def ledger_lines(ledger: Ledger) -> list[str]:
         lines.append(f"oldest pending trace: {ledger.oldest_pending_s:.0f} s")
     for reason, n in ledger.dropped_by_reason.items():
         lines.append(f"dropped, {sanitize_for_terminal(reason)}: {n}")
+    if ledger.feedback.received:
+        said = ledger.feedback
+        waiting = f", {said.waiting:,} waiting for their request" if said.waiting else ""
+        unknown = f", {said.unknown:,} about unknown requests" if said.unknown else ""
+        lines.append(f"feedback of users: {said.received:,}{waiting}{unknown}")
     if ledger.spent_today != Usage():
         lines.append(_spend_line(ledger))
     lines += [_sink_line(sink, counts) for sink, counts in ledger.outbox.items()]
@@ -227,6 +233,10 @@ def trace_lines(report: TraceReport) -> list[str]:
     lines = [f"state: {report.state}"]
     metrics = tuple(f"{outcome.metric}:" for outcome in report.outcomes)
     lines += [sanitize_for_terminal(reason) for reason in report.reasons if not reason.startswith(metrics)]
+    for said in report.feedback:
+        comment = f": {sanitize_for_terminal(said.comment)}" if said.comment else ""
+        at = datetime.fromtimestamp(said.given_at, UTC)
+        lines.append(f"feedback on {at:%Y-%m-%d %H:%M} UTC: {said.value:g}{comment}")
     if report.trace is not None:
         lines += _evidence_lines(report.trace.evidence)
     if is_baseline(*(outcome.judge for outcome in report.outcomes)):
@@ -242,6 +252,7 @@ def trace_dict(report: TraceReport) -> dict[str, Any]:
         "reasons": list(report.reasons),
         "attempts": report.attempts,
         "trace": None if report.trace is None else report.trace.model_dump(mode="json"),
+        "feedback": [said._asdict() for said in report.feedback],
         "judge_is_baseline": is_baseline(*(o.judge for o in report.outcomes)),
         "outcomes": [o.model_dump(mode="json") for o in report.outcomes],
     }

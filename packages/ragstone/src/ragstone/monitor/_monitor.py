@@ -242,6 +242,28 @@ class Monitor(RequestBlocks):
             self.start()
         return accepted
 
+    def feedback(self, trace_id: str | int, value: float, *, comment: str | None = None) -> bool:
+        """Record what a user said about an answer, with "batched" without waiting for the disk.
+
+        It is stored with the request, and watched as a stream of its own. It is not a label, because users decide when to
+        give it.
+
+        Args:
+            trace_id: Id of the request: of its trace, or the OpenTelemetry trace id. The request may be recorded later.
+            value: A number from 0 (bad) to 1 (good). True and False are 1 and 0.
+            comment: Text of the user, which is redacted like a request. At most 4,000 characters are stored.
+
+        Returns:
+            False if it was lost, for example because the monitor is closed.
+
+        Raises:
+            DataError: If a value has another type or is out of range.
+        """
+        accepted = self._capture.feedback(trace_id, value, comment=comment)
+        if self._thread is None and not self._closed:
+            self.start()
+        return accepted
+
     def start(self) -> None:
         """Start scoring before the first request, to score requests that an earlier process left pending."""
         if self._role == "capture":

@@ -2,8 +2,10 @@
 
 from ragstone.schema._base import SCHEMA_VERSION as SCHEMA_VERSION
 from ragstone.schema._base import migrate as migrate
+from ragstone.schema._entry import MAX_REQUEST_ID as MAX_REQUEST_ID
 from ragstone.schema._entry import Captured as Captured
 from ragstone.schema._entry import Dropped as Dropped
+from ragstone.schema._entry import Feedback as Feedback
 from ragstone.schema._entry import Ignored as Ignored
 from ragstone.schema._entry import SampledOut as SampledOut
 from ragstone.schema._entry import SpoolEntry as SpoolEntry
@@ -15,6 +17,7 @@ from ragstone.schema._evidence import ResponseRule as ResponseRule
 from ragstone.schema._evidence import describe_doubt as describe_doubt
 from ragstone.schema._json_schema import committed_json_schema, json_schema
 from ragstone.schema._ledger import DeliveryCounts as DeliveryCounts
+from ragstone.schema._ledger import FeedbackCounts as FeedbackCounts
 from ragstone.schema._ledger import IgnoredTraces as IgnoredTraces
 from ragstone.schema._ledger import Ledger as Ledger
 from ragstone.schema._ledger import LedgerRow as LedgerRow

@@ -1,15 +1,27 @@
-"""Entries of a spool: a captured trace, a trace that was not sampled, or a number of dropped requests."""
+"""Entries of a spool: a captured trace, a trace that was not sampled, feedback, or a number of dropped requests."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, TypeAdapter
 
 from ragstone.schema._base import Record
 from ragstone.schema._trace import Trace
 
-__all__ = ["Captured", "Dropped", "Ignored", "SampledOut", "SpoolEntry", "spool_entry_adapter"]
+__all__ = [
+    "MAX_REQUEST_ID",
+    "Captured",
+    "Dropped",
+    "Feedback",
+    "Ignored",
+    "SampledOut",
+    "SpoolEntry",
+    "spool_entry_adapter",
+]
+
+MAX_REQUEST_ID: Final = 200
+"""Maximum length of the id of a request in feedback."""
 
 
 class Captured(Record):
@@ -26,6 +38,19 @@ class SampledOut(Record):
     trace_id: str
     started_at: float
     inclusion_probability: float = Field(ge=0, le=1)
+
+
+class Feedback(Record):
+    """What a user said about an answer."""
+
+    entry: Literal["feedback"] = "feedback"
+    request_id: str = Field(min_length=1, max_length=MAX_REQUEST_ID)
+    """Id of the trace, or the OpenTelemetry trace id of the request."""
+    value: float = Field(ge=0, le=1)
+    """From 0 (bad) to 1 (good)."""
+    comment: str | None = None
+    given_at: float
+    """Unix seconds."""
 
 
 class Dropped(Record):
@@ -48,7 +73,7 @@ class Ignored(Record):
     """Id or place of one of them."""
 
 
-SpoolEntry = Annotated[Captured | SampledOut | Dropped, Field(discriminator="entry")]
+SpoolEntry = Annotated[Captured | SampledOut | Feedback | Dropped, Field(discriminator="entry")]
 
-spool_entry_adapter: TypeAdapter[Captured | SampledOut | Dropped] = TypeAdapter(SpoolEntry)
+spool_entry_adapter: TypeAdapter[Captured | SampledOut | Feedback | Dropped] = TypeAdapter(SpoolEntry)
 """Validates and serializes a spool entry of any of the three kinds."""

@@ -7,7 +7,7 @@ from pydantic import Field
 from ragstone.schema._base import Model
 from ragstone.schema._trace import Usage
 
-__all__ = ["DeliveryCounts", "IgnoredTraces", "Ledger", "LedgerRow"]
+__all__ = ["DeliveryCounts", "FeedbackCounts", "IgnoredTraces", "Ledger", "LedgerRow"]
 
 
 class LedgerRow(Model):
@@ -57,6 +57,16 @@ class IgnoredTraces(Model):
     """Id or place of one of them."""
 
 
+class FeedbackCounts(Model):
+    """Feedback of users, counted."""
+
+    received: int = 0
+    waiting: int = 0
+    """Its request has not arrived, since less than a day."""
+    unknown: int = 0
+    """Its request has not arrived for a day: the id is wrong, or sampling skipped a request with another id."""
+
+
 class Ledger(Model):
     """Request accounting of a store: for traces, and for each metric.
 
@@ -78,6 +88,7 @@ class Ledger(Model):
     """Recorded traces that are not requests, by reason. They are not in `captured`."""
     doubts: dict[str, int] = Field(default_factory=dict)
     """Number of captured traces by doubt, see `Evidence`."""
+    feedback: FeedbackCounts = Field(default_factory=FeedbackCounts)
     spent_today: Usage = Field(default_factory=Usage)
     """What model calls have cost on the current day of UTC, over all workers."""
     daily_budget: dict[str, float] = Field(default_factory=dict)

@@ -18,6 +18,7 @@ from ragstone.store._protocol import StoredLabel as StoredLabel
 from ragstone.store._protocol import StorePosition as StorePosition
 from ragstone.store._protocol import TraceReport as TraceReport
 from ragstone.store._protocol import UnscoredTrace as UnscoredTrace
+from ragstone.store._watched import FEEDBACK_STREAM as FEEDBACK_STREAM
 from ragstone.store._watched import AlarmRow as AlarmRow
 from ragstone.store._watched import CanaryScore as CanaryScore
 from ragstone.store._watched import StreamKey as StreamKey

@@ -14,6 +14,7 @@ from typing_extensions import override
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import Evidence, Failure, IgnoredTraces, Ledger, LedgerRow, NotApplicable, Score
 from ragstone.store._deliveries import count_deliveries, deliveries
+from ragstone.store._feedback import count_feedback, feedback_of
 from ragstone.store._protocol import (
     MetricCounts,
     PlannedMetric,
@@ -157,6 +158,7 @@ class SqlOutcomes(SqlStore):
                 rules=_rules(db),
                 ignored=_ignored(db),
                 doubts=_counts_of(db, "doubt:"),
+                feedback=count_feedback(db, now=now),
                 spent_today=read_spend(db, now=now),
                 daily_budget=read_daily_budget(db),
             )
@@ -228,6 +230,7 @@ class SqlOutcomes(SqlStore):
                 lease_until=lease_until if lease_owner is not None else None,
                 outcomes=tuple(to_outcome(text) for text, _, _ in bodies),
                 backfilled=tuple(metric for _, metric, share in bodies if share is not None),
+                feedback=tuple(feedback_of(db, trace_id)),
                 outbox=tuple(deliveries(db, trace_id=trace_id)),
             )
             reasons = _reasons(report, read_plan(db), max_attempts=self._max_attempts, now=self._clock())

@@ -14,6 +14,7 @@ from ragstone.schema import (
     Delivery,
     Dropped,
     Failure,
+    Feedback,
     Ignored,
     Ledger,
     NotApplicable,
@@ -39,6 +40,7 @@ __all__ = [
     "Store",
     "StorePosition",
     "StoredAnswer",
+    "StoredFeedback",
     "StoredLabel",
     "TraceReport",
     "TraceState",
@@ -136,6 +138,16 @@ class BackfillCounts(NamedTuple):
     """Not captured, because of sampling."""
 
 
+class StoredFeedback(NamedTuple):
+    """What a user said about an answer."""
+
+    value: float
+    """From 0 (bad) to 1 (good)."""
+    comment: str | None
+    given_at: float
+    """Unix seconds."""
+
+
 class UnscoredTrace(NamedTuple):
     """A finished request without outcomes of some metrics."""
 
@@ -206,6 +218,8 @@ class TraceReport:
     outcomes: tuple[Score | NotApplicable | Failure, ...]
     backfilled: tuple[str, ...]
     """Metrics of the outcomes that were added by a backfill."""
+    feedback: tuple[StoredFeedback, ...]
+    """What users said about the answer, oldest first."""
     outbox: tuple[OutboxRow, ...]
 
 
@@ -280,7 +294,7 @@ class Store(Protocol):
         ...
 
     def ingest(
-        self, segment: str, next_offset: int, entries: Sequence[Captured | SampledOut | Dropped | Ignored]
+        self, segment: str, next_offset: int, entries: Sequence[Captured | SampledOut | Feedback | Dropped | Ignored]
     ) -> int:
         """Store a batch of a segment's entries, and in the same transaction the new offset of the segment.
 

@@ -55,6 +55,11 @@ class SqlRetention(SqlStore):
                 ).fetchall()
             ]
             db.executemany("UPDATE outcome_bodies SET body = ? WHERE seq = ?", bodies)
+            db.executemany(
+                "UPDATE feedback SET comment = NULL WHERE trace_id = ?", [(trace_id,) for _, trace_id in rows]
+            )
+            # Comments about requests that never came.
+            db.execute("UPDATE feedback SET comment = NULL WHERE trace_id IS NULL AND received_at < ?", (before,))
             db.executemany("DELETE FROM trace_bodies WHERE seq = ?", [(seq,) for seq, _ in rows])
             db.executemany("UPDATE traces SET text_removed_at = ? WHERE seq = ?", [(now, seq) for seq, _ in rows])
             return len(rows)

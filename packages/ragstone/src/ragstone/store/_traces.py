@@ -11,7 +11,8 @@ from typing import Final
 from typing_extensions import override
 
 from ragstone.errors import ConfigurationError, StoreCorruptError
-from ragstone.schema import Captured, Dropped, Failure, Ignored, SampledOut, Trace
+from ragstone.schema import Captured, Dropped, Failure, Feedback, Ignored, SampledOut, Trace
+from ragstone.store._feedback import add_feedback, match_feedback
 from ragstone.store._outcomes import IGNORED, complete_trace, evidence_counters, read_counter, read_plan
 from ragstone.store._protocol import RequestLabel, StorePosition, TraceState
 from ragstone.store._slices import slices_of
@@ -35,7 +36,7 @@ class SqlTraces(SqlStore):
 
     @override
     def ingest(
-        self, segment: str, next_offset: int, entries: Sequence[Captured | SampledOut | Dropped | Ignored]
+        self, segment: str, next_offset: int, entries: Sequence[Captured | SampledOut | Feedback | Dropped | Ignored]
     ) -> int:
         with self._database.write() as db:
             if next_offset <= _segment_offsets(db).get(segment, -1):
@@ -43,9 +44,12 @@ class SqlTraces(SqlStore):
             drops, ignored = Counter[str](), Counter[str]()
             examples: dict[str, str] = {}
             traces: dict[str, Captured | SampledOut] = {}
+            feedback: list[Feedback] = []
             came = 0
             for entry in entries:
-                if isinstance(entry, Dropped):
+                if isinstance(entry, Feedback):
+                    feedback.append(entry)
+                elif isinstance(entry, Dropped):
                     drops[entry.reason] += entry.n
                 elif isinstance(entry, Ignored):
                     ignored[f"{IGNORED}{entry.reason}"] += entry.n
@@ -56,6 +60,8 @@ class SqlTraces(SqlStore):
             for known in _known(db, list(traces)):
                 traces.pop(known, None)
             new = _insert(db, list(traces.values()), now=self._clock())
+            add_feedback(db, feedback, now=self._clock())
+            match_feedback(db, traces.values(), now=self._clock())
             db.executemany(
                 "INSERT INTO drops VALUES (?, ?) ON CONFLICT (reason) DO UPDATE SET n = drops.n + excluded.n",
                 list(drops.items()),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 __all__ = [
+    "FEEDBACK_STREAM",
     "AlarmRow",
     "CanaryScore",
     "EndedBackfill",
@@ -21,6 +22,9 @@ __all__ = [
 StreamKind = Literal["score", "failures"]
 """What a stream watches: the scores of a metric, or the share of its outcomes that are failures."""
 
+
+FEEDBACK_STREAM: Final = ("feedback", "1", "")
+"""Metric, version and judge of the stream of feedback."""
 
 _REPEATED_S: Final = 86_400.0
 

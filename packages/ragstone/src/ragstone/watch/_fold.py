@@ -9,7 +9,16 @@ from functools import partial
 from typing import Final, Literal
 
 from ragstone.stats import AlarmBudget
-from ragstone.store import AlarmRow, StreamKey, StreamKind, StreamRow, Unit, WatchedOutcome, WatchTables
+from ragstone.store import (
+    FEEDBACK_STREAM,
+    AlarmRow,
+    StreamKey,
+    StreamKind,
+    StreamRow,
+    Unit,
+    WatchedOutcome,
+    WatchTables,
+)
 from ragstone.watch._alarm import Alarm, describe_alarm, follow_up, units_around
 from ragstone.watch._backfill import learn_from_backfills
 from ragstone.watch._baseline import DAY_S
@@ -181,7 +190,8 @@ class _Fold:
 
     def add(self, key: StreamKey, unit: Unit) -> None:
         """Add one unit to its stream of scores, if it has a score, and to its stream of failures."""
-        for kind in _KINDS:
+        # Feedback cannot fail.
+        for kind in _KINDS[:1] if key[1:] == FEEDBACK_STREAM else _KINDS:
             name = (key, kind)
             stream = self._streams.get(name)
             if stream is None:

@@ -12,7 +12,7 @@ from typing import Final
 from ragstone.metrics import Metric
 from ragstone.schema import AlarmDelivery, Trace
 from ragstone.sinks import AlarmSink, StreamStatus, alarm_sink_from
-from ragstone.store import Store
+from ragstone.store import FEEDBACK_STREAM, Store
 from ragstone.watch import (
     Alarm,
     CanaryRound,
@@ -78,6 +78,8 @@ class StreamWatcher:
             for card in cards
             if math.isfinite(card.low) and math.isfinite(card.high)
         }
+        self._titles.setdefault(FEEDBACK_STREAM[0], "Feedback of users")
+        self._scales.setdefault(FEEDBACK_STREAM[0], Scale(low=0.0, high=1.0))
         options.check_targets(self._scales)
         self._options, self._requests, self._errors, self._clock = options, requests, errors, clock
         self._sinks: tuple[AlarmSink, ...] = tuple(alarm_sink_from(spec) for spec in options.notify)

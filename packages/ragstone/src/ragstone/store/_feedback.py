@@ -1,0 +1,102 @@
+"""Feedback of users: stored when it arrives, and matched to its request, which may arrive later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from ragstone.schema import Captured, Feedback, FeedbackCounts, SampledOut
+from ragstone.store._protocol import StoredFeedback
+from ragstone.store._sql import Sql
+from ragstone.store._watch import queue_outcomes
+from ragstone.store._watched import FEEDBACK_STREAM
+
+__all__ = ["add_feedback", "count_feedback", "feedback_of", "match_feedback"]
+
+_CHUNK: Final = 400
+"""Ids of one query."""
+_RECENT_S: Final = 120.0
+"""Feedback of this age may have met the transaction that stored its request, so it is matched again."""
+_WAITS_S: Final = 86_400.0
+"""Feedback without a request after this time counts as feedback to an unknown request."""
+
+
+def add_feedback(db: Sql, entries: Sequence[Feedback], *, now: float) -> None:
+    """Insert feedback, not matched so far."""
+    if not entries:
+        return
+    db.executemany(
+        "INSERT INTO feedback (request_id, value, comment, given_at, received_at) VALUES (?, ?, ?, ?, ?)",
+        [(entry.request_id, entry.value, entry.comment, entry.given_at, now) for entry in entries],
+    )
+    db.execute(
+        "INSERT INTO counters VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET n = counters.n + excluded.n",
+        ("feedback", len(entries)),
+    )
+
+
+def match_feedback(db: Sql, arrived: Iterable[Captured | SampledOut], *, now: float) -> None:
+    """Match feedback to requests: to those that have just arrived, and feedback that has just arrived to all.
+
+    Args:
+        db: The transaction that stores them.
+        arrived: New requests.
+        now: Unix seconds.
+    """
+    if db.execute("SELECT 1 FROM feedback WHERE trace_id IS NULL LIMIT 1").fetchone() is None:
+        return
+    waiting = db.execute(
+        "SELECT seq, request_id, value FROM feedback WHERE trace_id IS NULL AND received_at >= ?", (now - _RECENT_S,)
+    ).fetchall()
+    ids = [id_ for entry in arrived for id_ in _ids(entry)]
+    for start in range(0, len(ids), _CHUNK):
+        chunk = ids[start : start + _CHUNK]
+        waiting += db.execute(
+            f"""
+            SELECT seq, request_id, value FROM feedback
+            WHERE trace_id IS NULL AND request_id IN ({", ".join("?" * len(chunk))})
+            """,  # noqa: S608 - placeholders
+            chunk,
+        ).fetchall()
+    for seq, request_id, value in sorted(set(waiting)):
+        found = db.execute("SELECT trace_id, state FROM traces WHERE trace_id = ?", (request_id,)).fetchone()
+        if found is None:
+            # The first of several requests in one OpenTelemetry trace.
+            found = db.execute(
+                "SELECT trace_id, state FROM traces WHERE otel_trace_id = ? ORDER BY started_at, seq LIMIT 1",
+                (request_id,),
+            ).fetchone()
+        if found is None:
+            continue
+        trace_id, state = found
+        is_first = db.execute("SELECT 1 FROM feedback WHERE trace_id = ? LIMIT 1", (trace_id,)).fetchone() is None
+        db.execute("UPDATE feedback SET trace_id = ? WHERE seq = ?", (trace_id, seq))
+        # What is known of a request that was sampled out is not enough for a stream. The others have weights.
+        if is_first and state != "sampled_out":
+            queue_outcomes(db, trace_id, [(*FEEDBACK_STREAM, value)])
+
+
+def _ids(entry: Captured | SampledOut) -> list[str]:
+    if isinstance(entry, SampledOut):
+        return [entry.trace_id]
+    return [id_ for id_ in (entry.trace.trace_id, entry.trace.otel_trace_id) if id_]
+
+
+def feedback_of(db: Sql, trace_id: str) -> list[StoredFeedback]:
+    """Return the feedback about one request, oldest first."""
+    rows = db.execute("SELECT value, comment, given_at FROM feedback WHERE trace_id = ? ORDER BY seq", (trace_id,))
+    return [StoredFeedback(*row) for row in rows]
+
+
+def count_feedback(db: Sql, *, now: float) -> FeedbackCounts:
+    """Count feedback, and feedback without a request. Reads only the latter."""
+    row = db.execute("SELECT n FROM counters WHERE name = 'feedback'").fetchone()
+    waiting, unknown = db.execute(
+        """
+        SELECT COALESCE(SUM(CASE WHEN received_at >= ?1 THEN 1 ELSE 0 END), 0),
+               COALESCE(SUM(CASE WHEN received_at < ?1 THEN 1 ELSE 0 END), 0)
+        FROM feedback WHERE trace_id IS NULL
+        """,
+        (now - _WAITS_S,),
+    ).fetchone()
+    return FeedbackCounts(received=int(row[0]) if row else 0, waiting=int(waiting), unknown=int(unknown))
