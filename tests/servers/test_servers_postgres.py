@@ -23,8 +23,9 @@ from ragstone.errors import (
 )
 from ragstone.monitor import Monitor
 from ragstone.requests import TraceDraft
-from ragstone.schema import Captured, Dropped, Score, Trace
+from ragstone.schema import Captured, Dropped, Feedback, Score, Trace, Usage
 from ragstone.store import DrawnRequest, PlannedMetric, StoredLabel, open_for_labels, open_store
+from ragstone.watch import Scale, WatchOptions, fold
 from ragstone.worker import read_ledger
 
 pytestmark = pytest.mark.servers
@@ -355,6 +356,53 @@ class TestOpening:
         assert [("t", 0.25, 0), ("u", 0.75, 1)] == worker.drawn_requests()
         with open_store(database, mode="read") as reader, pytest.raises(StoreError, match="open for reading only"):
             reader.save_labels([label])
+
+    def test_backfill_beside_workers(self, own):
+        """Another process adds outcomes of a metric, each once, while a worker has the plan; the ledger stays balanced."""
+        worker, other = own(), own()
+        new = PlannedMetric(name="new", version="1")
+        worker.set_plan([], [])
+        worker.ingest("a", 2, [*captured("t", "u", app="bot")])
+        for trace in worker.claim("w", 2, lease_s=60):
+            assert worker.complete(trace.trace_id, [])
+        worker.set_plan([new], ["sink"])
+        assert (2, 0) == other.count_backfill([new], since=0.0, until=2e9)[:2]
+        page = other.unscored([new], since=0.0, before=(2e9, 2**62), limit=10)
+        assert [("new",), ("new",)] == [item.missing for item in page.traces]
+        score = Score(sample_id="t", metric="new", metric_version="1", value=0.5, method="exact")
+        assert [1, 0] == [store.add_backfilled("t", [score], sample=0.5) for store in (other, worker)]
+        assert (1, 1, True) == (
+            worker.ledger().metrics["new"].captured,
+            worker.ledger().metrics["new"].scored,
+            worker.ledger().metrics["new"].balanced,
+        )
+        other.save_backfill(
+            {"id": "b", "metrics": [["new", "1", ""]], "since": 0.0, "state": "done", "started_at": 1.0}
+        )
+        with worker.watching() as tables:
+            fold(tables, now=2e9, options=WatchOptions(), scales={"new": Scale(low=0.0, high=1.0)})
+        assert [True] == [each["learned"] for each in worker.backfills()]
+        with worker.watched() as tables:
+            assert [("bot", "new")] * 2 == [(row.key.app, row.key.metric) for row in tables.streams()]
+        assert 0 == worker.deliver_again("sink", since=0.0, until=2e9)
+
+    def test_spend_and_feedback(self, own):
+        """Workers share the spend of a day, and feedback joins its request by either id."""
+        worker, other = own(), own()
+        for store in (worker, other):
+            store.add_spend(Usage(calls=2, input_tokens=10, cost_usd=0.5))
+        worker.set_daily_budget({"calls": 3.0})
+        assert (4, 20, 1.0) == (
+            other.spent_today().calls,
+            other.spent_today().input_tokens,
+            other.spent_today().cost_usd,
+        )
+        assert {"calls": 3.0} == other.ledger().daily_budget
+        said = [Feedback(request_id=name, value=0.0, comment="bad", given_at=1.0) for name in ("t", "nothing")]
+        other.ingest("b", 1, said)
+        worker.ingest("a", 1, captured("t", app="bot"))
+        assert [(0.0, "bad", 1.0)] == list(worker.explain("t").feedback)
+        assert {"received": 2, "waiting": 1, "unknown": 0} == worker.ledger().feedback.model_dump()
 
     @pytest.mark.parametrize("version", [1, 2])
     def test_an_older_store_is_upgraded(self, own, database, version):

@@ -40,6 +40,7 @@ def test_a_file_can_say_every_argument_that_is_no_object():
         "watch",
         "retention",
         "daily_budget",
+        "sampling",
     } == set(CONFIGURABLE)
 
 

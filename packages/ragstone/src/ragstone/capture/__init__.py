@@ -14,6 +14,7 @@ from ragstone.capture._redaction import Redactor as Redactor
 from ragstone.capture._redaction import redact_json as redact_json
 from ragstone.capture._redaction import redact_secrets
 from ragstone.capture._redaction import redact_trace as redact_trace
+from ragstone.capture._sampling import read_sampling_rules as read_sampling_rules
 
 __all__ = [
     "Capture",

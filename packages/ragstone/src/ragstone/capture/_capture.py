@@ -7,7 +7,7 @@ import functools
 import sys
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
@@ -20,6 +20,7 @@ from ragstone.capture._convert import CaptureLimits, Converter
 from ragstone.capture._feedback import make_feedback
 from ragstone.capture._groups import SpoolLike
 from ragstone.capture._redaction import Redactor, redact_secrets
+from ragstone.capture._sampling import SamplingRule
 from ragstone.capture._writer import CaptureWriter
 from ragstone.errors import ConfigurationError
 from ragstone.requests import Request, TraceDraft
@@ -72,7 +73,7 @@ class Capture:
 
     Args:
         spool: Factory of the spool, called on the writer's thread: `partial(SpoolWriter, directory)`.
-        sample_rate: Share of traces to keep, in [0, 1].
+        sample_rate: Share of traces to keep, in [0, 1], for which no rule of `sampling` applies.
         redact: Function from each text to the text to store. None stores texts unchanged.
         limits: Upper bounds for one trace.
         queue_size: Maximum number of queued drafts, with at most 64 million characters. Further drafts are dropped.
@@ -83,6 +84,7 @@ class Capture:
         batch_size: Maximum number of drafts in one write.
         clock: Function that returns Unix seconds, for feedback and `Dropped` entries.
         guard: Counter of the errors that `record` catches. By default a new one.
+        sampling: Rules by application, tag and status. The first one that matches gives the share to keep.
         application: Name, release, environment and tags that all requests get.
 
     Raises:
@@ -110,6 +112,7 @@ class Capture:
         clock: Callable[[], float] = time.time,
         guard: Guard | None = None,
         application: Application | None = None,
+        sampling: Sequence[SamplingRule] = (),
     ) -> None:
         if not 0 <= sample_rate <= 1:
             raise ConfigurationError(
@@ -126,7 +129,11 @@ class Capture:
                     f"{name} must be 0 or more seconds, got {seconds!r}; leave it out for the default"
                 )
         converter = Converter(
-            sample_rate=sample_rate, redact=redact, limits=limits or CaptureLimits(), application=application
+            sample_rate=sample_rate,
+            redact=redact,
+            limits=limits or CaptureLimits(),
+            application=application,
+            sampling=sampling,
         )
         self._is_sampled = converter.is_sampled
         self._clock = clock
@@ -163,7 +170,14 @@ class Capture:
                 self._close_at_exit()
             if not self._is_sampled(draft):
                 about = draft.draft if isinstance(draft, Request) else draft
-                draft = TraceDraft(trace_id=about.trace_id, started_at=about.started_at)
+                # Without texts, and with what decides about the rate.
+                draft = TraceDraft(
+                    trace_id=about.trace_id,
+                    started_at=about.started_at,
+                    app=about.app,
+                    tags=about.tags,
+                    status=about.status,
+                )
             return self._writer.put(draft)
         except Exception as error:  # noqa: BLE001 - the application must continue after any error
             self._guard.count("record", error)

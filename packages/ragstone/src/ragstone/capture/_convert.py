@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields
 from datetime import date, datetime
@@ -19,6 +19,7 @@ from ragstone._util.suppress import suppress_capture
 from ragstone.capture._application import Application
 from ragstone.capture._feedback import MAX_COMMENT, FeedbackDraft
 from ragstone.capture._redaction import Redactor, SecretRedactor, redact_secrets
+from ragstone.capture._sampling import SamplingRule, SamplingRules
 from ragstone.errors import ConfigurationError, RagstoneError
 from ragstone.requests import PassageDraft, Request, RetrievalDraft, TraceDraft, assemble
 from ragstone.schema import Captured, Feedback, Passage, Retrieval, SampledOut, Trace, Usage, spool_entry_adapter
@@ -174,16 +175,21 @@ class Converter:
         redact: Redactor | None,
         limits: CaptureLimits,
         application: Application | None = None,
+        sampling: Sequence[SamplingRule] = (),
     ) -> None:
         self._application = application or Application()
-        self._sample_rate = sample_rate
+        self._rules = SamplingRules(sample_rate, sampling)
         self._redact = SecretRedactor() if redact is redact_secrets else redact
         self._limits = limits
 
     def is_sampled(self, draft: TraceDraft | Request) -> bool:
-        """Return whether a request is kept. This depends on its id only, so repeated calls return the same."""
+        """Return whether a request is kept. This depends on its id and rate only, so repeated calls return the same."""
         about = draft.draft if isinstance(draft, Request) else draft
-        return self._sample_rate >= 1 or is_sampled(_label(about.trace_id) or "", rate=self._sample_rate)
+        return self._is_kept(about, self._rules.rate(about, self._application))
+
+    @staticmethod
+    def _is_kept(about: TraceDraft, rate: float) -> bool:
+        return rate >= 1 or is_sampled(_label(about.trace_id) or "", rate=rate)
 
     def feedback_line(self, feedback: FeedbackDraft) -> bytes:
         """Return the spool line of feedback, with a redacted comment.
@@ -209,13 +215,15 @@ class Converter:
         """
         about = draft.draft if isinstance(draft, Request) else draft
         trace_id = _label(about.trace_id) or ""
-        if not self.is_sampled(about):
-            out = SampledOut(trace_id=trace_id, started_at=about.started_at, inclusion_probability=self._sample_rate)
+        # From the draft before it is assembled, as in `is_sampled`.
+        rate = self._rules.rate(about, self._application)
+        if not self._is_kept(about, rate):
+            out = SampledOut(trace_id=trace_id, started_at=about.started_at, inclusion_probability=rate)
             return "sampled_out", spool_entry_adapter.dump_json(out)
         if isinstance(draft, Request):
             draft = assemble(draft)
         conversion = _Conversion(self._redact, self._limits, self._application)
-        trace = conversion.trace(draft, inclusion_probability=self._sample_rate)
+        trace = conversion.trace(draft, inclusion_probability=rate)
         return "captured", spool_entry_adapter.dump_json(Captured(trace=trace))
 
 

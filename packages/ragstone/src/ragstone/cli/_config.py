@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from ragstone.capture import read_sampling_rules
 from ragstone.cli._daily_budget import set_daily_budget
 from ragstone.cli._endpoints import read_tables
 from ragstone.cli._retention import set_retention
@@ -50,6 +51,8 @@ def apply_config(context: typer.Context, path: Path | None) -> None:
     set_watch_options(values.pop("watch", None), str(path))
     set_retention(values.pop("retention", None), str(path))
     set_daily_budget(values.pop("daily_budget", None), str(path))
+    # For monitors: commands do not sample.
+    read_sampling_rules(values.pop("sampling", None), source=str(path))
     group = context.command
     # `takes_models` reads them from there.
     context.obj = read_tables(values, str(path))

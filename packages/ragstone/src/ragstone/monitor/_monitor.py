@@ -17,7 +17,15 @@ from typing import Any, Literal, Self
 
 from ragstone._util.exit import run_exit_hooks
 from ragstone._util.fork import after_fork_in_child
-from ragstone.capture import Application, Capture, CaptureCounters, CaptureLimits, Guard, redact_secrets
+from ragstone.capture import (
+    Application,
+    Capture,
+    CaptureCounters,
+    CaptureLimits,
+    Guard,
+    read_sampling_rules,
+    redact_secrets,
+)
 from ragstone.errors import ConfigurationError, RagstoneError, StoreError, StoreOwnedError
 from ragstone.judges import Embedder, Judge, Reader
 from ragstone.metrics import Metric
@@ -76,6 +84,8 @@ class Monitor(RequestBlocks):
         environment: Where it runs, such as "production". Default: `RAGSTONE_ENVIRONMENT`, otherwise
             `deployment.environment.name`.
         tags: Tags that all requests get, in addition to their own. Default: `RAGSTONE_TAGS`, separated by commas.
+        sampling: Keys of the table `[sampling]`: `{"rules": [{"status": "error", "rate": 1.0}]}`. The first rule whose application
+            (`app`), `tag` and `status` match gives the probability, and otherwise `sample_rate`.
         sample_rate: Probability in [0, 1] that a request is captured. A hash of the trace id decides, so that every
             process and every retry makes the same decision. The probability is stored with the trace.
         redact: Function from text to text, applied to all captured text before it is written. None keeps text unchanged.
@@ -116,6 +126,7 @@ class Monitor(RequestBlocks):
         environment: str | None = None,
         tags: Sequence[str] | None = None,
         sample_rate: float = 1.0,
+        sampling: Mapping[str, Any] | None = None,
         redact: Callable[[str], str] | None = redact_secrets,
         limits: CaptureLimits | None = None,
         durability: Literal["batched", "sync"] = "batched",
@@ -162,6 +173,7 @@ class Monitor(RequestBlocks):
         self._capture = Capture(
             lambda: SpoolWriter(spool),
             sample_rate=sample_rate,
+            sampling=read_sampling_rules(sampling, source="Monitor(sampling=...)"),
             redact=redact,
             limits=limits or CaptureLimits(),
             queue_size=queue_size,
@@ -181,7 +193,7 @@ class Monitor(RequestBlocks):
 
         Args:
             path: The file. Its keys are arguments of `Monitor`. The tables `[judge]`, `[reader]` and `[embedder]`
-                describe endpoints. `[watch]`, `[retention]` and `[daily_budget]` are the arguments with these names. Other tables, which are
+                describe endpoints. `[watch]`, `[retention]`, `[daily_budget]` and `[sampling]` are the arguments with these names. Other tables, which are
                 for commands, are ignored.
             arguments: Arguments of `Monitor` that override the file's.
 
@@ -209,7 +221,7 @@ class Monitor(RequestBlocks):
         tables: dict[str, Any] = {
             key: values[key] for key in ("judge", "reader") if key in values and key not in arguments
         }
-        configured |= {key: values[key] for key in ("watch", "retention", "daily_budget") if key in values}
+        configured |= {key: values[key] for key in ("watch", "retention", "daily_budget", "sampling") if key in values}
         return cls(**(configured | build_models(tables, path) | arguments))
 
     def _reset(self) -> None:
