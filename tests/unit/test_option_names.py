@@ -59,7 +59,7 @@ ONLY_HERE = {
         "junit",
         "listen",
     ),
-    *("cluster", "budget-calls", "budget-tokens", "budget-usd", "no-across-metrics", "criterion"),
+    *("cluster", "budget-calls", "budget-tokens", "budget-usd", "no-across-metrics", "criterion", "no-retriever-tool"),
 }
 """Options that have no parameter of their name: they print, write, or stand for an object or its opposite."""
 

@@ -90,7 +90,7 @@ PUBLIC = {
         InputFile RejectedRecord TraceFormat all_formats areplay_traces detect plan_replay replay_traces
     """,
     "ragstone.requests": """
-        Message PassageDraft PromptLimit Recorder Request Role Statements Step StepKind TraceDraft Value assemble
+        Message PassageDraft PromptLimit Recorder Request RetrieverTools Role Statements Step StepKind TraceDraft Value assemble
         current_request harvest link_span read_retriever_tools
     """,
     "ragstone.views": """

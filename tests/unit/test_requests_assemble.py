@@ -392,6 +392,33 @@ def tool_that_returns_objects_with_texts() -> Request:
     return steps.request()
 
 
+@case(Expected(None, "unknown"))
+def tool_that_does_not_retrieve() -> Request:
+    """Its text puts nothing in doubt."""
+    return _agent_with_a_text_tool(retriever_tools={"search_policy": False})
+
+
+@case(Expected((A,)))
+def list_of_a_tool_that_does_not_retrieve() -> Request:
+    """A list of texts is no retrieval either."""
+    steps, root = _start()
+    steps.retrieval(root, A)
+    steps.model(root, prompt(A), None, calls_tool=True)
+    steps.add("tool", within=root, name="remember", outputs=[B, C])
+    steps.model(root, [Message("user", prompt(A)), Message("tool", f"{B}\n{C}", tool="remember")], ANSWER)
+    return steps.request(retriever_tools={"remember": False})
+
+
+@case(Expected((A,)))
+def text_of_an_earlier_turn_from_a_tool_that_does_not_retrieve() -> Request:
+    """The prompt names the tool."""
+    steps, root = _start()
+    steps.retrieval(root, A)
+    earlier = [Message("user", "What is 2 + 2?"), Message("tool", B + C, tool="calculator"), Message("user", prompt(A))]
+    steps.model(root, earlier, ANSWER)
+    return steps.request(retriever_tools={"calculator": False})
+
+
 @case(Expected((A, B), standalone_query="warranty"))
 def agent_as_a_tool() -> Request:
     """The passages of an agent that is a tool of another one."""

@@ -16,6 +16,7 @@ from ragstone.requests import read_retriever_tools
         (["a", "b"], {"a": None, "b": None}),
         ({"a"}, {"a": None}),
         ({"a": "\n\n", "b": None}, {"a": "\n\n", "b": None}),
+        ({"a": True, "b": False}, {"a": None, "b": False}),
     ],
 )
 def test_names_or_a_mapping_are_read(given, read):
@@ -25,7 +26,12 @@ def test_names_or_a_mapping_are_read(given, read):
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [([3], "expected tool names, got 3"), ({""}, "expected tool names, got ''"), ({"a": ""}, "separator of 'a' must")],
+    [
+        ([3], "expected tool names, got 3"),
+        ({""}, "expected tool names, got ''"),
+        ({"a": ""}, "separator of 'a' must"),
+        ({"a": 0}, "got 0"),
+    ],
 )
 def test_anything_else_is_an_error(given, message):
     """The message shows the value."""

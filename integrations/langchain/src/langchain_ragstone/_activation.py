@@ -11,7 +11,7 @@ that it was passed to from one that is captured with everything else.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, cast
@@ -21,7 +21,7 @@ from langchain_core.tracers.context import register_configure_hook
 from langchain_ragstone._handler import RagstoneCallbackHandler
 from langchain_ragstone._statements import AnswerExtractor, ContextsExtractor
 from ragstone.errors import ConfigurationError
-from ragstone.requests import Recorder, Request, TraceDraft, assemble
+from ragstone.requests import Recorder, Request, RetrieverTools, TraceDraft, assemble
 
 __all__ = ["collect_traces", "ragstone_disable", "ragstone_enable"]
 
@@ -63,7 +63,7 @@ def _twin_of(kind: type[Any]) -> type[Any]:
 
 
 def ragstone_enable(
-    recorder: Recorder | RagstoneCallbackHandler, *, retriever_tools: Iterable[str] | Mapping[str, str | None] = ()
+    recorder: Recorder | RagstoneCallbackHandler, *, retriever_tools: Iterable[str] | RetrieverTools = ()
 ) -> RagstoneCallbackHandler:
     """Capture every LangChain call of this process from now on, in all its threads, without passing callbacks.
 
@@ -112,7 +112,7 @@ def collect_traces(
     contexts: ContextsExtractor | None = None,
     answer: AnswerExtractor | None = None,
     contexts_event: str = "rag.contexts",
-    retriever_tools: Iterable[str] | Mapping[str, str | None] = (),
+    retriever_tools: Iterable[str] | RetrieverTools = (),
 ) -> Iterator[list[TraceDraft]]:
     """Collect the requests of the LangChain calls inside a block, in memory; for tests, notebooks and debugging.
 

@@ -31,7 +31,7 @@ from langchain_ragstone._statements import (
 )
 from ragstone.capture import Guard, capture_suppressed, guarded, register_exit_hook
 from ragstone.errors import ConfigurationError
-from ragstone.requests import Message, Recorder, StepKind, current_request, read_retriever_tools
+from ragstone.requests import Message, Recorder, RetrieverTools, StepKind, current_request, read_retriever_tools
 from ragstone.schema import TraceStatus
 
 __all__ = ["RagstoneCallbackHandler"]
@@ -78,7 +78,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         contexts: ContextsExtractor | None = None,
         answer: AnswerExtractor | None = None,
         contexts_event: str = "rag.contexts",
-        retriever_tools: Iterable[str] | Mapping[str, str | None] = (),
+        retriever_tools: Iterable[str] | RetrieverTools = (),
         ttl_s: float = 3600.0,
         max_live: int = 10_000,
         clock: Callable[[], float] = time.time,

@@ -25,7 +25,7 @@ from ragstone.cli._labels import labels_app
 from ragstone.cli._logs import LogFormat, configure_logging
 from ragstone.cli._metrics import metrics_command
 from ragstone.cli._models import EndpointsOptions, takes_models
-from ragstone.cli._options import JsonOption
+from ragstone.cli._options import JsonOption, NoRetrieverToolOption
 from ragstone.cli._prometheus_rules import prometheus_rules_command
 from ragstone.cli._replay import replay_command
 from ragstone.cli._report import report_command
@@ -129,12 +129,13 @@ def demo(
 @takes_models
 def doctor(
     store: Annotated[str | None, typer.Option("--store", help="A store: names the tools to declare.")] = None,
+    no_retriever_tool: NoRetrieverToolOption = None,
     json_output: JsonOption = False,
     *,
     models: EndpointsOptions,
 ) -> None:
     """Measure the capabilities of the endpoints of judge, reader and embedder, and explain how Ragstone uses them."""
-    if not run_doctor(*models.models(), store=store, json_output=json_output):
+    if not run_doctor(*models.models(), store=store, other_tools=no_retriever_tool or (), json_output=json_output):
         raise typer.Exit(ExitCode.INFRASTRUCTURE)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -100,7 +100,13 @@ class _Finding:
 
 
 def run_doctor(
-    judge: Judge, reader: Reader | None, embedder: Embedder | None, *, store: str | None = None, json_output: bool
+    judge: Judge,
+    reader: Reader | None,
+    embedder: Embedder | None,
+    *,
+    store: str | None = None,
+    other_tools: Collection[str] = (),
+    json_output: bool,
 ) -> bool:
     """Probe the models of judge, reader and embedder, print their capabilities, and return whether all probes succeeded.
 
@@ -109,13 +115,14 @@ def run_doctor(
         reader: The reader.
         embedder: The embedder. None probes none.
         store: A store, whose captured requests show which tools to declare as retrievers. None looks at no store.
+        other_tools: Names of tools that do not retrieve.
         json_output: Whether to print JSON.
 
     Raises:
         ConfigurationError: If `judge` or `reader` is invalid.
         StoreError: If the store cannot be read.
     """
-    tools = {} if store is None else _text_tools(store)
+    tools = {} if store is None else _text_tools(store, other_tools)
     findings = asyncio.run(_probe_all(judge, reader, embedder))
     if json_output:
         print_json({"endpoints": [finding.as_dict() for finding in findings], "text_tools": tools})
@@ -127,10 +134,11 @@ def run_doctor(
     return all(finding.error is None for finding in findings)
 
 
-def _text_tools(store: str) -> dict[str, int]:
+def _text_tools(store: str, others: Collection[str]) -> dict[str, int]:
     """Return the number of requests by undeclared tool that returned a text."""
     doubts = read_ledger(store).doubts
-    return {doubt.partition(":")[2]: n for doubt, n in doubts.items() if doubt.startswith("text_tool:")}
+    named = {doubt.partition(":")[2]: n for doubt, n in doubts.items() if doubt.startswith("text_tool:")}
+    return {name: n for name, n in named.items() if name not in others}
 
 
 async def _probe_all(judge: Judge, reader: Reader | None, embedder: Embedder | None) -> list[_Finding]:

@@ -24,6 +24,7 @@ from ragstone.cli._options import (
     MaxOutageOption,
     MetricsOption,
     NoRedactOption,
+    NoRetrieverToolOption,
     RetrieverToolOption,
     SinkOption,
     parse_address,
@@ -77,6 +78,7 @@ def ingest_command(
     reasons: ReasonsOption = 0,
     no_redact: NoRedactOption = False,
     retriever_tool: RetrieverToolOption = None,
+    no_retriever_tool: NoRetrieverToolOption = None,
     token: Annotated[
         str | None,
         typer.Option(
@@ -140,7 +142,7 @@ def ingest_command(
         buffer,
         idle_timeout_s=idle_timeout_s,
         rootless_timeout_s=rootless_timeout_s,
-        retriever_tools=parse_retriever_tools(retriever_tool),
+        retriever_tools=parse_retriever_tools(retriever_tool, no_retriever_tool),
     )
     redact = None if no_redact else redact_secrets
     workers: list[Worker] = []

@@ -14,7 +14,7 @@ import typer
 from ragstone.cli._panels import LIMITS, OUTPUT, STATISTICS
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import OutcomeSource, TimeRange
-from ragstone.requests import read_retriever_tools
+from ragstone.requests import RetrieverTools, read_retriever_tools
 
 __all__ = [
     "ClusterOption",
@@ -24,6 +24,7 @@ __all__ = [
     "MaxOutageOption",
     "MetricsOption",
     "NoRedactOption",
+    "NoRetrieverToolOption",
     "OnlyMetricsOption",
     "RetrieverToolOption",
     "SinkOption",
@@ -69,6 +70,14 @@ RetrieverToolOption = Annotated[
         "--retriever-tool",
         metavar="NAME[=SEPARATOR]",
         help="A tool whose text results are passages. Separator between passages: \\n and \\t are escapes. Repeatable.",
+    ),
+]
+NoRetrieverToolOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--no-retriever-tool",
+        metavar="NAME",
+        help="A tool that does not retrieve, such as a calculator: its text results are not passages. Repeatable.",
     ),
 ]
 ConcurrencyOption = Annotated[
@@ -164,15 +173,23 @@ def parse_names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def parse_retriever_tools(texts: Sequence[str] | None) -> dict[str, str | None]:
-    r"""Read the values of `--retriever-tool`: NAME, or NAME=SEPARATOR with `\n` and `\t` as escapes.
+def parse_retriever_tools(texts: Sequence[str] | None, others: Sequence[str] | None) -> RetrieverTools:
+    r"""Read the values of `--retriever-tool` and `--no-retriever-tool`.
+
+    Args:
+        texts: Tools that retrieve: NAME, or NAME=SEPARATOR with `\n` and `\t` as escapes.
+        others: Names of tools that do not retrieve.
 
     Raises:
-        ConfigurationError: If a name or a separator is empty.
+        ConfigurationError: If a name or a separator is empty, or a tool is in both.
     """
-    tools: dict[str, str | None] = {}
+    tools: dict[str, str | bool | None] = dict.fromkeys(others or (), False)
     for text in texts or ():
         name, has_separator, separator = text.partition("=")
+        if name in tools and tools[name] is False:
+            raise ConfigurationError(
+                f"the tool {name!r} is in --retriever-tool and in --no-retriever-tool: pass one of them"
+            )
         tools[name] = separator.replace("\\n", "\n").replace("\\t", "\t") if has_separator else None
     return read_retriever_tools(tools)
 

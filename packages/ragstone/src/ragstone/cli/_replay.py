@@ -28,6 +28,7 @@ from ragstone.cli._options import (
     MaxOutageOption,
     MetricsOption,
     NoRedactOption,
+    NoRetrieverToolOption,
     RetrieverToolOption,
     SinkOption,
     StopEarlyOption,
@@ -84,6 +85,7 @@ def replay_command(
     reasons: ReasonsOption = 0,
     no_redact: NoRedactOption = False,
     retriever_tool: RetrieverToolOption = None,
+    no_retriever_tool: NoRetrieverToolOption = None,
     fail_under: FailUnderOption = None,
     undecided: UndecidedOption = "fail",
     junit: JunitOption = None,
@@ -93,7 +95,7 @@ def replay_command(
     models: ScoringModelOptions,
 ) -> None:
     """Score exported traces of other tools, and deliver the scores. The same command resumes an interrupted run."""
-    tools = parse_retriever_tools(retriever_tool)
+    tools = parse_retriever_tools(retriever_tool, no_retriever_tool)
     names = parse_metrics(metrics, criterion)
     thresholds = parse_thresholds(fail_under, undecided, names, junit=junit)
     if dry_run:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ragstone.cli._backfill import backfill_lines
-from ragstone.cli._options import ClusterOption, JsonOption
+from ragstone.cli._options import ClusterOption, JsonOption, NoRetrieverToolOption
 from ragstone.cli._output import ledger_lines, print_json, print_text
 from ragstone.cli._watch import watch_lines
 from ragstone.errors import RagstoneError, StoreNotReadyError
@@ -26,10 +26,15 @@ def status_command(
         str, typer.Argument(help="The store, as passed to Monitor(store=...): a file or postgresql://...")
     ],
     cluster: ClusterOption = "auto",
+    no_retriever_tool: NoRetrieverToolOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Print the mean of each metric and the ledger: the state of every captured request."""
     ledger = read_ledger(store)
+    declared = {f"text_tool:{name}" for name in no_retriever_tool or ()}
+    ledger = ledger.model_copy(
+        update={"doubts": {code: n for code, n in ledger.doubts.items() if code not in declared}}
+    )
     cards = _cards([*ledger.metrics])
     scores, notes = _scores(store, cards, cluster)
     if json_output:

@@ -36,6 +36,7 @@ from ragstone.experiments._views.source import Dependence, Rows
 from ragstone.experiments._views.write import check_output, write_report
 from ragstone.judges import Embedder, Judge, JudgeIdentity, Reader, is_any_endpoint_down, is_baseline, wait_for_outages
 from ragstone.metrics import Metric, MetricCard
+from ragstone.requests import RetrieverTools
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, Usage
 from ragstone.scoring import JudgedCounts, Scorer, explain_worst
 from ragstone.sinks import Sink
@@ -359,7 +360,7 @@ async def aevaluate(
     repeats: int = 1,
     app_concurrency: int = 8,
     app_timeout_s: float = 120.0,
-    retriever_tools: Iterable[str] | Mapping[str, str | None] = (),
+    retriever_tools: Iterable[str] | RetrieverTools = (),
     traces: str | os.PathLike[str] | None = None,
     stop_early: bool = True,
     reasons: int = 0,
@@ -559,7 +560,7 @@ def evaluate(
     repeats: int = 1,
     app_concurrency: int = 8,
     app_timeout_s: float = 120.0,
-    retriever_tools: Iterable[str] | Mapping[str, str | None] = (),
+    retriever_tools: Iterable[str] | RetrieverTools = (),
     traces: str | os.PathLike[str] | None = None,
     stop_early: bool = True,
     reasons: int = 0,

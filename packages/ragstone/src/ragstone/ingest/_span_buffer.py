@@ -8,7 +8,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final
 
@@ -16,6 +16,7 @@ from ragstone._util.filelock import FileLock
 from ragstone.errors import StoreOwnedError
 from ragstone.replay import BufferedSpan, BufferedTrace, RejectedRecord, SpanBuffer, ignored_entries
 from ragstone.replay.otlp import traces_of
+from ragstone.requests import RetrieverTools
 from ragstone.schema import Captured, Ignored, Trace
 from ragstone.store import Store
 from ragstone.worker import StepErrors
@@ -122,7 +123,7 @@ class OtlpTraceSource:
         *,
         idle_timeout_s: float = 10.0,
         rootless_timeout_s: float = 300.0,
-        retriever_tools: Mapping[str, str | None] | None = None,
+        retriever_tools: RetrieverTools | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._buffer = buffer

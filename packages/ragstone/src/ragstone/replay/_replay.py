@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,7 +15,7 @@ from ragstone.metrics import Metric, resolve_metrics
 from ragstone.replay._formats import DetectedFormat, RejectedRecord, TraceFormat, detect
 from ragstone.replay._intake import FileReport, ReplayTraceSource
 from ragstone.replay._source import InputFile, open_inputs
-from ragstone.requests import read_retriever_tools
+from ragstone.requests import RetrieverTools, read_retriever_tools
 from ragstone.schema import Sample, Trace, sample_from_trace
 from ragstone.scoring import RunEstimate, estimate_run
 from ragstone.sinks import Sink
@@ -83,7 +83,7 @@ def plan_replay(
     metrics: Sequence[str | Metric] | str = ("ccrs",),
     *,
     format: str = "auto",  # noqa: A002 - the word that users know
-    retriever_tools: Iterable[str] | Mapping[str, str | None] = (),
+    retriever_tools: Iterable[str] | RetrieverTools = (),
     calls_per_reading: int = 1,
     max_rehearsed: int = 1000,
 ) -> ReplayPlan:
@@ -128,7 +128,7 @@ async def areplay_traces(
     embedder: str | Embedder | None = None,
     sinks: Sequence[str | Sink] = (),
     format: str = "auto",  # noqa: A002
-    retriever_tools: Iterable[str] | Mapping[str, str | None] = (),
+    retriever_tools: Iterable[str] | RetrieverTools = (),
     concurrency: int = 16,
     deadline_s: float = 120.0,
     max_outage_s: float = 3600.0,
@@ -212,7 +212,7 @@ def replay_traces(
     embedder: str | Embedder | None = None,
     sinks: Sequence[str | Sink] = (),
     format: str = "auto",  # noqa: A002
-    retriever_tools: Iterable[str] | Mapping[str, str | None] = (),
+    retriever_tools: Iterable[str] | RetrieverTools = (),
     concurrency: int = 16,
     deadline_s: float = 120.0,
     max_outage_s: float = 3600.0,

@@ -14,6 +14,7 @@ from ragstone.requests import (
     PassageDraft,
     Request,
     RetrievalDraft,
+    RetrieverTools,
     Step,
     TraceDraft,
     assemble,
@@ -34,7 +35,7 @@ _REASONS: Final[Mapping[str, str]] = {
 
 
 def requests_in(
-    steps: Sequence[Step], *, source: str, trace_id: str, retriever_tools: Mapping[str, str | None] | None = None
+    steps: Sequence[Step], *, source: str, trace_id: str, retriever_tools: RetrieverTools | None = None
 ) -> list[Trace | RejectedRecord]:
     """Make traces of the requests in the steps of one recorded trace.
 

@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Final
 from urllib.parse import urljoin, urlsplit
 
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError
+from ragstone.requests import RetrieverTools
 from ragstone.store import describe_store, is_database_url
 
 __all__ = ["MAX_RECORD_BYTES", "InputFile", "Line", "open_inputs"]
@@ -63,7 +64,7 @@ class InputFile:
     name: str
     identity: str | None = None
     without: frozenset[str] = frozenset()
-    retriever_tools: Mapping[str, str | None] = field(default_factory=dict, hash=False)
+    retriever_tools: RetrieverTools = field(default_factory=dict, hash=False)
 
     def parts(self) -> Iterator[InputFile]:
         """Return this file, or the files of this directory and its subdirectories, by name, without hidden files.

@@ -17,7 +17,7 @@ from ragstone.errors import DataError, StoreError
 from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._records import Record
 from ragstone.replay._requests import requests_in
-from ragstone.requests import Step
+from ragstone.requests import RetrieverTools, Step
 from ragstone.schema import Trace
 
 __all__ = ["BufferedSpan", "BufferedTrace", "SpanBuffer", "staged", "traces_of"]
@@ -268,7 +268,7 @@ def traces_of(
     spans: Callable[[Any], Iterable[BufferedSpan]],
     steps: Callable[[str, list[Any]], list[Step]],
     source: str,
-    retriever_tools: Mapping[str, str | None],
+    retriever_tools: RetrieverTools,
 ) -> Iterator[Trace | RejectedRecord]:
     """Group the steps in `records` by trace: first the unreadable records, then the traces by their start.
 

@@ -16,7 +16,7 @@ from ragstone.requests._recorder import Recorder
 from ragstone.requests._size import PromptLimit
 from ragstone.requests._size import text_size as text_size
 from ragstone.requests._step import Message, Request, Role, Statements, Step, StepKind, Value
-from ragstone.requests._tools import read_retriever_tools
+from ragstone.requests._tools import RetrieverTools, read_retriever_tools
 
 __all__ = [
     "Message",
@@ -24,6 +24,7 @@ __all__ = [
     "PromptLimit",
     "Recorder",
     "Request",
+    "RetrieverTools",
     "Role",
     "Statements",
     "Step",

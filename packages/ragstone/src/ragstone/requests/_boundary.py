@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, MutableMapping, Sequence
 from typing import Any, Final
 
 from ragstone.requests._draft import TraceDraft
 from ragstone.requests._look_up import last_answer, last_question, look_up
 from ragstone.requests._step import Request, Step
+from ragstone.requests._tools import RetrieverTools
 from ragstone.requests._tree import Tree
 from ragstone.schema import field_names
 
@@ -24,7 +25,7 @@ def find_requests(
     *,
     source: str = "record",
     trace_id: str | None = None,
-    retriever_tools: Mapping[str, str | None] | None = None,
+    retriever_tools: RetrieverTools | None = None,
     bare_models: bool = False,
     ignored: MutableMapping[str, int] | None = None,
 ) -> list[Request]:

@@ -149,7 +149,7 @@ def _tool_doubts(facts: Facts, calls: Sequence[Call], matches: Sequence[Match]) 
     written = {call.reply for call in facts.calls if call.reply}
     unclear: dict[str, None] = {}
     for step in _tools(facts):
-        if step.id in retrieving:
+        if step.id in retrieving or step.name in facts.others:
             continue
         texts = [text for text in results[step.id] if len(text) >= _MIN_TOOL_TEXT and text not in written]
         if any(text in call.prompt for call in calls for text in texts):
@@ -160,7 +160,7 @@ def _tool_doubts(facts: Facts, calls: Sequence[Call], matches: Sequence[Match]) 
     whole: Text | None = None
     for message, is_earlier in _tool_messages(calls):
         text = facts.canonical(message.text)
-        if len(text) < _MIN_TOOL_TEXT or text in made:
+        if len(text) < _MIN_TOOL_TEXT or text in made or message.tool in facts.others:
             continue
         facts.budget.spend(len(text))
         known_text = beginnings.get(text[:_MIN_TOOL_TEXT])

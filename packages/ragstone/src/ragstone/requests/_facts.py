@@ -93,6 +93,13 @@ class Facts:
         root = request.root
         self.root = root if root is not None and root in self.tree else find_root(self.tree)
         self.budget = Budget()
+        tools = request.retriever_tools
+        self.separators = {
+            name: one if isinstance(one, str) else None for name, one in tools.items() if one is not False
+        }
+        """By name of a tool that retrieves, what separates the passages in its text result."""
+        self.others = frozenset(name for name, one in tools.items() if one is False)
+        """Names of tools that do not retrieve."""
         self._canonical: dict[str, str] = {}
         self._failed = self._find_failed()
 
@@ -187,9 +194,11 @@ class Facts:
         return [Search(one, one.passages or ()).draft() for one in inner[:_MAX_STAGES]]
 
     def _tool_passages(self, step: Step) -> Sequence[PassageDraft] | None:
+        if step.name in self.others:
+            return None
         if step.passages is not None:
             return step.passages
-        declared = step.name is not None and step.name in self.request.retriever_tools
+        declared = step.name is not None and step.name in self.separators
         values = [*step.outputs, *_values_in_json(step)]
         for value in values:
             if value.passages and (declared or self._is_shown(step, [passage.text for passage in value.passages])):
@@ -199,7 +208,7 @@ class Facts:
         if sentences and (declared or self._is_shown(step, sentences)):
             return [PassageDraft(text=text) for text in sentences]
         if declared:
-            separator = self.request.retriever_tools[step.name or ""]
+            separator = self.separators[step.name or ""]
             texts = [text for whole in output_texts(step)[:1] for text in _split(whole, separator)]
             return [PassageDraft(text=text) for text in texts]
         return None
@@ -236,10 +245,12 @@ class Facts:
         seen = {step.name for step in self.tree.steps if step.kind == "tool"}
         for call in self.calls:
             for message in call.messages:
+                if message.tool in self.others:
+                    continue
                 yield from message.passages or ()
                 # Some tracers record what tools returned in prompts only.
-                if message.role == "tool" and message.tool in self.request.retriever_tools and message.tool not in seen:
-                    separator = self.request.retriever_tools[message.tool or ""]
+                if message.role == "tool" and message.tool in self.separators and message.tool not in seen:
+                    separator = self.separators[message.tool or ""]
                     yield from (PassageDraft(text=text) for text in _split(message.text, separator))
 
     @cached_property

@@ -37,7 +37,7 @@ class LiveRequest:
         self.statements = Statements()
         self.unread: dict[str, None] = {}
         """Methods of the block that could not read their argument."""
-        self.retriever_tools: dict[str, str | None] = {}
+        self.retriever_tools: dict[str, str | bool | None] = {}
         self.ended = False
         self.n_late = 0
         """Steps that came after the end of the request, or beyond the limit."""

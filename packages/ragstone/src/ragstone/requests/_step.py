@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from ragstone.requests._draft import PassageDraft, TraceDraft
+from ragstone.requests._tools import RetrieverTools
 
 __all__ = ["Message", "Request", "Role", "Statements", "Step", "StepKind", "Value"]
 
@@ -129,11 +130,11 @@ class Request:
         root: The step that is the request. None if `assemble` is to find it.
         statements: What the application states itself.
         retriever_tools: Names of tools whose text results are passages, with the separator between passages
-            (None: the whole text is one passage).
+            (None: the whole text is one passage), and names of tools that do not retrieve (False).
     """
 
     draft: TraceDraft
     steps: Sequence[Step] = ()
     root: Step | None = None
     statements: Statements = field(default_factory=Statements)
-    retriever_tools: Mapping[str, str | None] = field(default_factory=dict)
+    retriever_tools: RetrieverTools = field(default_factory=dict)

@@ -99,5 +99,8 @@ def describe_doubt(doubt: str) -> str:
     reason = _DOUBTFUL.get(code, _UNKNOWN)[1]
     sentence = f"{reason[0].upper()}{reason[1:]}."
     if code == "text_tool" and name:
-        sentence += f" If it retrieves, add retriever_tools={{{name!r}}} in code, or --retriever-tool {name} to replay or ingest."
+        sentence += (
+            f" If it retrieves, add retriever_tools={{{name!r}}} in code, or --retriever-tool {name} to replay or ingest."
+            f" If not, add retriever_tools={{{name!r}: False}} or --no-retriever-tool {name}."
+        )
     return sentence

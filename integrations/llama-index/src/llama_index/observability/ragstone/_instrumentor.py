@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # re-exported
@@ -21,7 +21,7 @@ from llama_index.observability.ragstone._statements import (
 )
 from ragstone.capture import Guard, after_fork_in_child, register_exit_hook
 from ragstone.errors import ConfigurationError
-from ragstone.requests import Recorder, read_retriever_tools
+from ragstone.requests import Recorder, RetrieverTools, read_retriever_tools
 
 __all__ = ["RagstoneInstrumentor"]
 
@@ -53,7 +53,7 @@ class RagstoneInstrumentor:
         question: QuestionExtractor | None = None,
         contexts: ContextsExtractor | None = None,
         answer: AnswerExtractor | None = None,
-        retriever_tools: Iterable[str] | Mapping[str, str | None] = (),
+        retriever_tools: Iterable[str] | RetrieverTools = (),
         ttl_s: float = 3600.0,
         max_live: int = 10_000,
         clock: Callable[[], float] = time.time,

@@ -15,7 +15,7 @@ from llama_index.observability.ragstone._otel import current_span
 from llama_index.observability.ragstone._statements import Extractors
 from llama_index.observability.ragstone._stream import pulled_stream
 from ragstone.capture import Guard, capture_suppressed, guarded
-from ragstone.requests import Recorder, current_request, link_span
+from ragstone.requests import Recorder, RetrieverTools, current_request, link_span
 from ragstone.schema import TraceStatus
 
 __all__ = ["RequestTracker"]
@@ -39,7 +39,7 @@ class RequestTracker:
         extractors: Extractors,
         live: LiveRequests,
         *,
-        retriever_tools: Mapping[str, str | None],
+        retriever_tools: RetrieverTools,
         guard: Guard,
         clock: Callable[[], float],
     ) -> None:

@@ -10,7 +10,15 @@ from typing import Any, Final
 
 from ragstone._util.guard import Guard
 from ragstone.capture import CaptureLimits, Converter
-from ragstone.requests import Recorder, Request, RequestBlock, RequestBlocks, TraceDraft, read_retriever_tools
+from ragstone.requests import (
+    Recorder,
+    Request,
+    RequestBlock,
+    RequestBlocks,
+    RetrieverTools,
+    TraceDraft,
+    read_retriever_tools,
+)
 from ragstone.schema import Captured, Trace, spool_entry_adapter
 
 __all__ = ["AppRecorder", "framework_capture"]
@@ -38,7 +46,7 @@ class AppRecorder(RequestBlocks):
 
     takes_every_request = True
 
-    def __init__(self, retriever_tools: Iterable[str] | Mapping[str, str | None] = ()) -> None:
+    def __init__(self, retriever_tools: Iterable[str] | RetrieverTools = ()) -> None:
         self._guard = Guard("ragstone.evaluate")
         self._converter = Converter(sample_rate=1.0, redact=None, limits=CaptureLimits())
         self._retriever_tools = read_retriever_tools(retriever_tools)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from ragstone.errors import DataError
@@ -14,6 +14,7 @@ from ragstone.replay.otlp._files import spans_in
 from ragstone.replay.otlp._protobuf import looks_like_protobuf
 from ragstone.replay.otlp._requests import CONVENTIONS, traces_of
 from ragstone.replay.otlp._span import OtelSpan
+from ragstone.requests import RetrieverTools
 from ragstone.schema import Trace
 
 __all__ = ["OtlpFormat", "requests_of"]
@@ -55,7 +56,7 @@ def _conventions_in(head: bytes) -> str:
 
 
 def requests_of(
-    spans: Iterator[OtelSpan | RejectedRecord], retriever_tools: Mapping[str, str | None]
+    spans: Iterator[OtelSpan | RejectedRecord], retriever_tools: RetrieverTools
 ) -> Iterator[Trace | RejectedRecord]:
     """Group spans by trace, on disk, and yield their requests.
 

@@ -28,7 +28,7 @@ from ragstone.replay.otlp._span import OtelSpan
 from ragstone.replay.otlp._spring_ai import SPRING_AI
 from ragstone.replay.otlp._traceloop import TRACELOOP
 from ragstone.replay.otlp._vercel_ai import VERCEL_AI
-from ragstone.requests import Step
+from ragstone.requests import RetrieverTools, Step
 from ragstone.schema import Trace
 
 __all__ = ["CONVENTIONS", "spans_of_request", "traces_of"]
@@ -93,9 +93,7 @@ def spans_of_request(
     ]
 
 
-def traces_of(
-    staged: BufferedTrace, retriever_tools: Mapping[str, str | None] | None = None
-) -> list[Trace | RejectedRecord]:
+def traces_of(staged: BufferedTrace, retriever_tools: RetrieverTools | None = None) -> list[Trace | RejectedRecord]:
     """Return the requests in a trace: usually one, or a `RejectedRecord` if there is none.
 
     If spans of several conventions are in one trace (a framework and a client, each with its instrumentation), each
@@ -133,7 +131,7 @@ def _read(
     spans: Sequence[OtelSpan],
     conventions: Sequence[Convention],
     trace_id: str,
-    retriever_tools: Mapping[str, str | None],
+    retriever_tools: RetrieverTools,
 ) -> _Reading:
     steps = [_step(span, conventions) for span in spans]
     is_asked = any(step.query or step.inputs for step in steps if step.kind in ("chain", "agent"))
