@@ -13,6 +13,7 @@ from sklearn.metrics import cohen_kappa_score
 from statsmodels.stats.inter_rater import aggregate_raters
 from statsmodels.stats.inter_rater import fleiss_kappa as statsmodels_fleiss
 
+from intervals import ends
 from ragstone.stats import (
     BernsteinSequence,
     BettingSequence,
@@ -133,7 +134,7 @@ def test_fisher_interval_agrees_with_scipy(r):
     noise -= noise.mean() + x * (x @ (noise - noise.mean())) / (x @ x)
     y = r * x / np.sqrt(x @ x) + math.sqrt(1 - r * r) * noise / np.sqrt(noise @ noise)
     expected = stats.pearsonr(x, y).confidence_interval(0.95)
-    assert tuple(expected) == pytest.approx(fisher_interval(pearson(x, y), 25), abs=1e-9)
+    assert tuple(expected) == pytest.approx(ends(fisher_interval(pearson(x, y), 25)), abs=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -366,7 +366,7 @@ def test_a_gate_does_not_count_the_rows_of_a_session_as_independent():
 
 
 def test_validate_metrics_permutes_whole_sessions(tmp_path):
-    """Discriminative power and correlations count sessions: less power, wider intervals, and a note where they do not."""
+    """Discriminative power and correlations count sessions: less power, other intervals; labels and repeats too."""
     old = ragstone.evaluate(rows(), ["ccrs.cc", "ccrs.qr"], judge="lexical")
     better = [row | {"response": "Rain."} if row["session_id"] in {"s0", "s3"} else row for row in rows()]
     new = ragstone.evaluate(better, ["ccrs.cc", "ccrs.qr"], judge="lexical")
@@ -374,7 +374,18 @@ def test_validate_metrics_permutes_whole_sessions(tmp_path):
     assert none.powers[0].power.n_significant == 1
     assert sessions.powers[0].power.n_significant == 0
     labels = [{"id": row["id"], "label": float(i % 2)} for i, row in enumerate(rows())]
-    assert "treat samples as independent, also within a cluster" in str(validate_metrics(old, labels=labels))
+    found = [validate_metrics(old, labels=labels, repeats=[new], cluster=c) for c in ("auto", "none")]
+    (over, *_), (alone, *_) = (report.labels for report in found)
+    for name in ("exact", "bias", "pearson", "kendall", "spearman"):
+        one, other = getattr(over, name), getattr(alone, name)
+        assert one.value == pytest.approx(other.value)
+        assert (one.low, one.high) != pytest.approx((other.low, other.high)), name
+    assert ["jackknife", "bootstrap"] == [of.krippendorff.coefficient.method for of in (over, alone)]
+    assert ["jackknife", "bootstrap"] == [of.cohen.coefficient.method for of in (over, alone)]
+    assert ["cluster"] * 2 == [row.rate.pairs.method for row in found[0].repeatability]
+    assert "cluster" not in {row.rate.pairs.method for row in found[1].repeatability}
+    some = validate_metrics(old, labels=labels[:40]).labels[0]
+    assert ("ppi_drawn" in some.human_mean.estimate.method) or "cluster" in some.human_mean.estimate.method
 
 
 @pytest.mark.parametrize("n_sessions", [8, 30])

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from intervals import ends
 from ragstone.stats import (
     cohen_kappa,
     fleiss_kappa,
@@ -86,7 +87,7 @@ def test_given_categories_set_the_distance():
 def test_percent_agreement_of_two_raters_is_a_proportion():
     """Seven of ten, with Wilson's interval."""
     found = percent_agreement([["a", "a"]] * 7 + [["a", "b"]] * 3)
-    assert (0.7, *wilson_interval(7, 10)) == pytest.approx((found.value, found.low, found.high))
+    assert (0.7, *ends(wilson_interval(7, 10))) == pytest.approx((found.value, found.low, found.high))
 
 
 def test_interval_of_kappa_covers_at_its_level():
@@ -155,7 +156,7 @@ def test_flip_rate_by_hand():
     found = flip_rate([[1.0, 1.0, 0.0], [0.5, 0.5], [0.7], [None, 0.2, math.nan], [0.0, 0.0, 0.0]])
     assert 2 / 9 == pytest.approx(found.pairs.value)
     assert 1 / 3 == pytest.approx(found.items.value)
-    assert wilson_interval(1, 3) == pytest.approx((found.items.low, found.items.high))
+    assert ends(wilson_interval(1, 3)) == pytest.approx((found.items.low, found.items.high))
     assert (3, 2, 8) == (found.n, found.n_left_out, found.n_replies)
     assert math.sqrt((2 / 3) / 5) == pytest.approx(found.spread)
 
@@ -187,3 +188,122 @@ def test_perfect_agreement_of_few_items_is_not_certain(n):
         assert least == pytest.approx(e.low)
     # One disagreement, and the bootstrap knows better than nothing.
     assert "bootstrap" == cohen_kappa([*first, 0, 0], [*second, 1, 0]).coefficient.method
+
+
+COPIES = 4
+
+
+def clustered(n_clusters, icc, rng, *, size=5, agree=0.8):
+    """Yes/no ratings of two raters with kappa 2 * agree - 1; the items of a cluster share their ratings with this correlation."""
+    groups = np.repeat(np.arange(n_clusters), size)
+    shared = rng.random(groups.size) < icc**0.5
+
+    def mixed(draw):
+        return np.where(shared, draw(n_clusters)[groups], draw(groups.size))
+
+    a = mixed(lambda n: (rng.random(n) < 0.5).astype(int))
+    b = np.where(mixed(rng.random) < agree, a, 1 - a)
+    return a.tolist(), b.tolist(), groups.tolist()
+
+
+@pytest.mark.parametrize("measure", ["cohen", "weighted", "fleiss", "krippendorff", "percent"])
+def test_copies_of_items_do_not_narrow_an_interval(measure):
+    """Four copies of each item in one cluster: the coefficient stays, and so does its jackknife interval over clusters."""
+    rng = np.random.default_rng(1)
+    a = rng.integers(0, 3, 40).tolist()
+    b = [x if keep else (x + 1) % 3 for x, keep in zip(a, rng.random(40) < 0.7, strict=True)]
+
+    def found(first, second, clusters):
+        pairs = list(zip(first, second, strict=True))
+        match measure:
+            case "cohen":
+                return cohen_kappa(first, second, clusters=clusters).coefficient
+            case "weighted":
+                return cohen_kappa(first, second, weights="quadratic", clusters=clusters).coefficient
+            case "fleiss":
+                return fleiss_kappa(pairs, clusters=clusters).coefficient
+            case "krippendorff":
+                return krippendorff_alpha(pairs, clusters=clusters).coefficient
+            case _:
+                return percent_agreement(pairs, clusters=clusters)
+
+    once, alone = found(a, b, None), found(a * COPIES, b * COPIES, None)
+    clusters = found(a * COPIES, b * COPIES, list(range(40)) * COPIES)
+    assert clusters.value == pytest.approx(once.value, abs=0.01)
+    assert clusters.method == ("cluster" if measure == "percent" else "jackknife")
+    assert clusters.high - clusters.low == pytest.approx(once.high - once.low, rel=0.15)
+    assert clusters.high - clusters.low > 1.7 * (alone.high - alone.low)
+    # Clusters of one item are no clusters.
+    assert found(a, b, list(range(40))) == once
+
+
+def test_missing_ratings_leave_their_clusters():
+    """A cluster of only unrated items does not count, and labels stay with their items."""
+    a, b, groups = clustered(12, 0.5, np.random.default_rng(3))
+    whole = cohen_kappa(a, b, clusters=groups)
+    more = cohen_kappa([None, *a, 1], [1, *b, math.nan], clusters=["x", *groups, 0])
+    assert (whole.coefficient, 2) == (more.coefficient, more.n_left_out)
+    pairs = [[1, None], *map(list, zip(a, b, strict=True))]
+    alpha = krippendorff_alpha(pairs[1:], clusters=groups).coefficient
+    assert alpha == krippendorff_alpha(pairs, clusters=["x", *groups]).coefficient
+
+
+def test_the_jackknife_of_kappa_by_hand():
+    """Kappa without each of five clusters, the variance (n - 1) / n times the squares, Student's t with 4 degrees."""
+    a, b, groups = clustered(5, 0.3, np.random.default_rng(8), size=8)
+    found = cohen_kappa(a, b, clusters=groups).coefficient
+    kept = [[i for i, g in enumerate(groups) if g != left] for left in range(5)]
+    without = [cohen_kappa([a[i] for i in ids], [b[i] for i in ids]).coefficient.value for ids in kept]
+    error = 2.776445 * math.sqrt(4 / 5 * sum((one - found.value) ** 2 for one in without))
+    assert (found.value - error, min(1.0, found.value + error)) == pytest.approx(ends(found), abs=1e-6)
+
+
+def test_agreement_of_all_counts_clusters():
+    """Ten clusters without a disagreement show less than a hundred items, and two clusters show nothing of a coefficient."""
+    a = [0, 1] * 50
+    found = cohen_kappa(a, a, clusters=[i // 10 for i in range(100)]).coefficient
+    assert (1.0, wilson_interval(10, 10).low, 100) == (found.value, found.low, found.n)
+    b = [1, 1, *a[2:]]
+    assert "range" == cohen_kappa(a, b, clusters=[i // 50 for i in range(100)]).coefficient.method
+
+
+@pytest.mark.parametrize("icc", [0.0, pytest.param(0.3, marks=pytest.mark.slow), 0.5])
+def test_kappa_over_clusters_covers(icc):
+    """30 clusters of five: about 95 in 100 intervals hold the true kappa (0.6), of independent items far fewer."""
+    rng = np.random.default_rng(17)
+    over, alone, runs = 0, 0, 400
+    for _ in range(runs):
+        a, b, groups = clustered(30, icc, rng)
+        found = cohen_kappa(a, b, clusters=groups).coefficient
+        over += found.low <= 0.6 <= found.high
+        plain = cohen_kappa(a, b, n_resamples=200).coefficient
+        alone += plain.low <= 0.6 <= plain.high
+    assert over >= 0.92 * runs
+    if icc == 0.5:
+        assert alone <= 0.88 * runs
+
+
+def test_flips_of_a_session_are_not_independent():
+    """Copies of an item in one cluster do not narrow the interval of the flip rate."""
+    rows = [[1.0, float(i % 3 > 0)] for i in range(30)]
+    once, copied = flip_rate(rows), flip_rate(rows * COPIES, clusters=list(range(30)) * COPIES)
+    assert copied.pairs.value == pytest.approx(once.pairs.value)
+    assert copied.items.high - copied.items.low == pytest.approx(once.items.high - once.items.low, rel=0.1)
+    left_out = flip_rate([[1.0], *rows * COPIES], clusters=["x", *list(range(30)) * COPIES])
+    assert (left_out.pairs, 1) == (copied.pairs, left_out.n_left_out)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: cohen_kappa([1, 0], [1, 0], clusters=["a"]),
+        lambda: fleiss_kappa([[1, 0], [1, 1]], clusters=["a"]),
+        lambda: krippendorff_alpha([[1, 0], [1, 1]], clusters=["a"]),
+        lambda: percent_agreement([[1, 0], [1, 1]], clusters=["a"]),
+        lambda: flip_rate([[1, 0], [1, 1]], clusters=["a"]),
+    ],
+)
+def test_each_item_needs_a_cluster(call):
+    """The message has both numbers."""
+    with pytest.raises(ValueError, match="each of 2 items needs a cluster, got 1 clusters"):
+        call()

@@ -112,3 +112,21 @@ def test_standard_errors_by_number_of_resamples():
     assert abs(full.first.standard_errors[1500] - exact) < 0.1 * exact
     assert len(set(full.second.standard_errors.values())) > 3
     assert [2] == list(compare_groups(first, second, n_resamples=2).first.standard_errors)
+
+
+def test_groups_of_clusters_have_wider_intervals():
+    """Copies of each item in one cluster: means, difference and superiority as wide as without the copies."""
+    rng = np.random.default_rng(6)
+    a, b = rng.random(30), rng.random(40) ** 2
+    once = compare_groups(a, b, low=0, high=1)
+    labels = [f"a{i}" for i in range(30)] * 4, [f"b{i}" for i in range(40)] * 4
+    found = compare_groups(np.tile(a, 4), np.tile(b, 4), low=0, high=1, clusters=labels)
+    alone = compare_groups(np.tile(a, 4), np.tile(b, 4), low=0, high=1)
+    for name in ("difference", "superiority"):
+        one, other, narrow = (getattr(of, name) for of in (once, found, alone))
+        assert one.value == pytest.approx(other.value)
+        assert other.high - other.low == pytest.approx(one.high - one.low, rel=0.1)
+        assert other.high - other.low > 1.7 * (narrow.high - narrow.low)
+    assert once.first.standard_error == pytest.approx(found.first.standard_error, rel=0.1)
+    with pytest.raises(ValueError, match="each of 30 scores needs a cluster, got 2"):
+        compare_groups(a, b, clusters=(["x", "y"], list(range(40))))

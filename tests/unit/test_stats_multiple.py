@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from ragstone.stats import discriminative_power, holm
+from ragstone.stats._step_down import step_down
 
 
 def test_holm_worked_out_by_hand():
@@ -61,3 +63,19 @@ def test_bad_input_is_named(call, match):
     """The message has the value."""
     with pytest.raises(ValueError, match=match):
         call()
+
+
+def test_a_table_that_is_rejected_no_longer_counts():
+    """Two tables by hand: the second one is compared with both first, and then with its own permutations."""
+    a = np.arange(100) / 100
+    assert [[0.02], [0.05]] == step_down([a, a[::-1]], [[0.99], [0.95]], extra=0)
+    # The order is that of the statistics, not that of the tables.
+    assert [[0.05], [0.02]] == step_down([a[::-1], a], [[0.95], [0.99]], extra=0)
+    assert [[3 / 101], [1.0]] == step_down([a, a[::-1]], [[0.99], [None]], extra=1)
+
+
+def test_a_later_step_is_not_below_an_earlier_one():
+    """Three tables whose own p-values are 5, 1 and 2%: the first one is the hurdle of all."""
+    tables = [np.zeros(100) for _ in range(3)]
+    tables[0][:5], tables[1][10], tables[2][20:22] = 10, 9, 8
+    assert [[0.05]] * 3 == step_down(tables, [[10], [9], [8]], extra=0)

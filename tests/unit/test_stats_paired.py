@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import ndtri, stdtr
 
 from ragstone.stats import paired_bootstrap, paired_effect, sign_flip_test
 
@@ -63,8 +64,9 @@ def test_p_is_never_0():
     """Not where no resample reached the data; the claim is 1 in B + 1 at most."""
     a = np.random.default_rng(0).random(100)
     assert 1 / 1001 == sign_flip_test(a + 1, a * 0.9, n_resamples=1000).p_value
-    assert 2 / 1001 == paired_bootstrap(a + 1, a * 0.9, n_resamples=1000).p_value
-    assert 1 / 1001 == paired_bootstrap(a + 1, a * 0.9, n_resamples=1000, alternative="greater").p_value
+    least = stdtr(99, ndtri(1 / 1001) * math.sqrt(99 / 100))
+    assert 2 * least == pytest.approx(paired_bootstrap(a + 1, a * 0.9, n_resamples=1000).p_value)
+    assert least == pytest.approx(paired_bootstrap(a + 1, a * 0.9, n_resamples=1000, alternative="greater").p_value)
 
 
 def test_effect_size_worked_out_by_hand():
@@ -115,8 +117,42 @@ def test_bad_options_are_named(test, option):
 
 
 def test_a_resample_without_a_difference_is_for_neither_side():
-    """One better, one worse by as much: half the resamples are equal, so three quarters are not ahead, either way."""
+    """One better, one worse by as much: half the resamples are equal, so three quarters are not ahead, either way.
+
+    Of two units, that is the share of Student's t with one degree of freedom.
+    """
     a, b = [0.4, 0.1], [0.1, 0.4]
     for side in ("greater", "less"):
-        assert 0.75 == pytest.approx(paired_bootstrap(a, b, alternative=side).p_value, abs=0.02)
+        assert stdtr(1, ndtri(0.75) / math.sqrt(2)) == pytest.approx(
+            paired_bootstrap(a, b, alternative=side).p_value, abs=0.02
+        )
     assert 1.0 == paired_bootstrap(a, b).p_value
+
+
+@pytest.mark.parametrize("n", [8, 30.5, 400])
+def test_p_value_and_interval_of_the_bootstrap_agree(n):
+    """The corrected share of resamples beyond a limit is the tail of the limit."""
+    from ragstone.stats import expanded_tail
+
+    for tail in (0.001, 0.025, 0.2):
+        share = expanded_tail(tail, n)
+        assert share < tail
+        assert stdtr(n - 1, ndtri(share) * math.sqrt((n - 1) / n)) == pytest.approx(tail)
+    assert expanded_tail(0.025, 1e9) == pytest.approx(0.025)
+    x = np.random.default_rng(4).normal(0.1, 0.3, 35)
+    found = paired_bootstrap(x, np.zeros(35), n_resamples=20_000)
+    at = paired_bootstrap(x - found.low, np.zeros(35), n_resamples=20_000)
+    assert at.p_value == pytest.approx(0.05, abs=0.003)
+
+
+@pytest.mark.parametrize("sizes", ["one", "random"])
+def test_few_clusters_are_not_claimed_to_differ_too_often(sizes):
+    """30 clusters, no difference: 6% at most, plus two standard errors; the percentile interval claims in 7 to 9%."""
+    rng = np.random.default_rng(23)
+    claims, runs = 0, 1500
+    for _ in range(runs):
+        size = np.ones(30) if sizes == "one" else 1.0 + rng.geometric(0.2, 30)
+        ceiling = [np.where(rng.random(30) < 0.62, 1.0, rng.beta(2, 1.5, 30)) for _ in range(2)]
+        found = paired_bootstrap(*ceiling, clusters=list(range(30)), weights=size, n_resamples=800)
+        claims += found.p_value is not None and found.p_value <= 0.05
+    assert claims <= (0.06 + 2 * 0.0061) * runs

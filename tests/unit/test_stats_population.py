@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from intervals import ends
 from ragstone.stats import (
     describe,
     fisher_interval,
@@ -36,7 +37,7 @@ def test_population_by_hand():
         found.maximum,
     )
     assert (0.625, 0.75) == (found.midhinge, found.iqr)
-    assert (0.4, *wilson_interval(2, 5)) == (found.at_high.value, found.at_high.low, found.at_high.high)
+    assert (0.4, *ends(wilson_interval(2, 5))) == (found.at_high.value, found.at_high.low, found.at_high.high)
     assert 0.2 == found.at_low.value
     assert 2 / 20 == pytest.approx(found.ties)
 
@@ -73,8 +74,9 @@ def test_constants_have_no_correlation():
 
 def test_perfect_correlations_have_an_interval_and_decide_the_mean():
     """Z is infinite there, which is no proof that it stays so; +1 and -1 together have no mean."""
-    assert pytest.approx((10 / (10 + 1.959964**2), 1)) == fisher_interval(1, 10)
-    assert pytest.approx((-1, -10 / (10 + 1.959964**2))) == fisher_interval(-1, 10, kind="kendall")
+    assert pytest.approx((10 / (10 + 1.959964**2), 1)) == ends(fisher_interval(1, 10))
+    assert pytest.approx((-1, -10 / (10 + 1.959964**2))) == ends(fisher_interval(-1, 10, kind="kendall"))
+    assert -1 == fisher_interval(-1, 10, kind="kendall").value
     assert (1, 2, 1) == ((found := fisher_mean([0.2, 1.0])).value, found.n, found.n_perfect)
     assert fisher_mean([-1.0, 1.0]).value is None
 
@@ -83,7 +85,7 @@ def test_fisher_mean_drops_and_counts_what_is_undefined():
     """None and NaN are in no mean."""
     found = fisher_mean([0.5, None, math.nan, 0.5], [20, 20, 20, 20])
     assert (0.5, 2, 2) == (pytest.approx(found.value), found.n, found.n_undefined)
-    assert fisher_interval(0.5, 20) == pytest.approx((found.low, found.high))
+    assert ends(fisher_interval(0.5, 20)) == pytest.approx((found.low, found.high))
     assert (None, 0, 1) == ((none := fisher_mean([None])).value, none.n, none.n_undefined)
     assert None is fisher_mean([0.5, 0.5], [20, 3]).low
 
@@ -105,7 +107,9 @@ def test_too_few_pairs_have_no_interval(kind, n):
 )
 def test_standard_errors_of_z(kind, error):
     """By Fisher, by Bonett and Wright, and by Fieller and others; 25 pairs with a correlation of 0.6."""
-    low, high = fisher_interval(0.6, 25, kind=kind)
+    found = fisher_interval(0.6, 25, kind=kind)
+    low, high = ends(found)
+    assert (0.6, 25, 0.95, "fisher_z") == (found.value, found.n, found.confidence_level, found.method)
     assert 1.959964 * error == pytest.approx(math.atanh(0.6) - math.atanh(low), abs=1e-6)
     assert 1.959964 * error == pytest.approx(math.atanh(high) - math.atanh(0.6), abs=1e-6)
 
@@ -122,7 +126,7 @@ def test_fisher_intervals_cover(kind):
     for _ in range(600):
         x = rng.normal(size=40)
         y = 0.5 * x + math.sqrt(0.75) * rng.normal(size=40)
-        low, high = fisher_interval(measure(x, y), 40, kind=kind)
+        low, high = ends(fisher_interval(measure(x, y), 40, kind=kind))
         covered.append(low <= truth <= high)
     assert 0.92 <= np.mean(covered) <= 0.98
 

@@ -116,3 +116,27 @@ def test_coverage(k, n, spread):
         found = kendall_of_means(first, second, n_resamples=400, seed=repeat)
         hits += found.low <= tau(60) <= found.high
     assert hits >= 0.88 * 120
+
+
+def test_means_that_differ_by_rounding_are_tied():
+    """0.1 + 0.2 is 0.3: two of three systems are tied in the first metric."""
+    first = [[0.1 + 0.2, 0.3, 0.9]] * 4
+    second = [[0.1, 0.2, 0.3]] * 4
+    assert kendall_of_means(first, second).value == pytest.approx(2 / 6**0.5)
+
+
+def test_few_topics_have_students_interval():
+    """The value plus and minus Student's t times the standard deviation of the resampled taus."""
+    from scipy import stats
+
+    rng = np.random.default_rng(5)
+    first, second = rng.random((2, 4, 8)) + np.arange(8) / 8
+    found = kendall_of_means(first, second, n_resamples=3000, seed=4)
+    counts = np.random.default_rng(4).multinomial(4, np.full(4, 1 / 4), size=3000)
+    taus = [stats.kendalltau(row @ first, row @ second).statistic for row in counts]
+    half = stats.t.ppf(0.975, 3) * np.std(taus, ddof=1)
+    ends = np.quantile(taus, [0.025, 0.975])
+    assert (found.low, found.high) == pytest.approx(
+        (max(-1, min(ends[0], found.value - half)), min(1, max(ends[1], found.value + half)))
+    )
+    assert found.low == pytest.approx(found.value - half)

@@ -8,6 +8,7 @@ import random
 
 import pytest
 
+from intervals import ends
 from ragstone.judges import ChatReader, OpenAICompatibleModel
 from ragstone.stats import wilson_interval
 
@@ -131,7 +132,7 @@ def expected_wilson_coverage(p, n):
 
     total = 0.0
     for k in range(n + 1):
-        low, high = wilson_interval(k, n, confidence_level=LEVEL)
+        low, high = ends(wilson_interval(k, n, confidence_level=LEVEL))
         if low <= p <= high:
             total += float(binom.pmf(k, n, p))
     return total

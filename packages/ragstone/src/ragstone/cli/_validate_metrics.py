@@ -171,6 +171,7 @@ def topicality_command(
             help="Show the standard errors for increasing numbers of bootstrap resamples.",
         ),
     ] = False,
+    cluster: ClusterOption = "auto",
     json_output: JsonOption = False,
 ) -> None:
     """Check if a repository is about a domain, from in-domain and out-of-domain queries."""
@@ -184,6 +185,7 @@ def topicality_command(
         n_resamples=resamples,
         seed=seed,
         convergence=convergence,
+        cluster=cluster,
     )
     if json_output:
         print_json(report.to_dict())

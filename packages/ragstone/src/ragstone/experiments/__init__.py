@@ -16,7 +16,6 @@ from ragstone.experiments._gate_files import check_gate_file as check_gate_file
 from ragstone.experiments._labels import add_labels as add_labels
 from ragstone.experiments._labels import draw_to_label as draw_to_label
 from ragstone.experiments._labels import drawn_rows as drawn_rows
-from ragstone.experiments._means import estimate_mean as estimate_mean
 from ragstone.experiments._outcomes import OutcomeSource as OutcomeSource
 from ragstone.experiments._outcomes import SystemOutcomes as SystemOutcomes
 from ragstone.experiments._outcomes import TimeRange

@@ -14,12 +14,12 @@ from ragstone.errors import ConfigurationError
 from ragstone.experiments._cards import card_of, titles_of
 from ragstone.experiments._clusters import Clusters, choose_clusters
 from ragstone.experiments._gate_files import GateCase, gate_table, write_junit
-from ragstone.experiments._means import estimate_mean
 from ragstone.experiments._summary import bounds_of
 from ragstone.experiments._views.reading import unknown_card
 from ragstone.experiments._views.source import ReportSource
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, Score
+from ragstone.stats import estimate_mean
 
 __all__ = ["ScoreCheck", "ScoreGate", "Undecided", "check_scores", "check_thresholds"]
 

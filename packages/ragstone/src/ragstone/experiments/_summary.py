@@ -17,12 +17,11 @@ from ragstone.experiments._clusters import (
     cluster_keys,
     cluster_notes,
 )
-from ragstone.experiments._means import estimate_mean
 from ragstone.experiments._outcomes import store_labels
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Score
-from ragstone.stats import Estimate, failure_bounds
+from ragstone.stats import Estimate, estimate_mean, failure_bounds
 from ragstone.store import MetricCounts, Store
 
 __all__ = ["MetricSummary", "bounds_of", "format_table", "stored_clusters", "summarize", "summarize_store"]

@@ -11,7 +11,15 @@ from typing import Any, Final
 
 from ragstone._util.table import text_table
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments import OutcomeSource, SystemOutcomes, read_outcomes
+from ragstone.experiments import (
+    AUTO_CLUSTER,
+    Clusters,
+    OutcomeSource,
+    SystemOutcomes,
+    choose_clusters,
+    cluster_notes,
+    read_outcomes,
+)
 from ragstone.judges import BASELINE_NOTE
 from ragstone.research._validation.report import finite, shown
 from ragstone.research._validation.sources import is_unevenly_sampled, metrics_of, scores_of
@@ -180,6 +188,7 @@ def topicality(
     n_resamples: int = 10_000,
     seed: int = 0,
     convergence: bool = False,
+    cluster: str | None = AUTO_CLUSTER,
 ) -> TopicalityReport:
     """Compare in-domain with out-of-domain queries, both answered from the same repository.
 
@@ -200,10 +209,13 @@ def topicality(
         n_resamples: Number of bootstrap resamples.
         seed: Seed of the random numbers.
         convergence: Whether the report shows how the standard errors converge with the number of resamples.
+        cluster: Key whose equal values make a cluster of queries, such as "document_id": intervals then treat whole clusters as
+            independent. "auto" uses `session_id` if at least 5% of the queries of a set share one. None or "none":
+            independent queries.
 
     Raises:
-        ConfigurationError: If a file does not exist or an option is out of range.
-        DataError: If outcomes are invalid, or a metric does not have outcomes.
+        ConfigurationError: If a file does not exist, an option is out of range, or no query of a set has the key of `cluster`.
+        DataError: If outcomes are invalid, a metric does not have outcomes, or all queries of a set are in one cluster.
 
     Source:
         VERA, sections 3.4 and 5 (which draws 50 of 200 queries, doubling the spread, and does not define its plus-minus
@@ -218,13 +230,14 @@ def topicality(
         raise ConfigurationError(
             f"confidence_level must be between 0 and 1 and n_resamples must be at least 2, got {confidence_level!r} and {n_resamples!r}"
         )
-    inside, outside = read_outcomes(in_domain), read_outcomes(out_of_domain)
+    inside, outside = (read_outcomes(source, cluster=cluster) for source in (in_domain, out_of_domain))
     for system in (inside, outside):
         if is_unevenly_sampled(system, system.sample_ids):
             raise DataError(
                 f"{system.name!r}: requests were sampled with different probabilities, and topicality does not weight its means. "
                 "Use queries that were all kept, or sampled with one rate."
             )
+    chosen_clusters = [choose_clusters(cluster, side.labels, side.sample_ids) for side in (inside, outside)]
     names = (inside.name, outside.name) if inside.name != outside.name else ("in-domain", "out-of-domain")
     chosen = metrics_of((inside, outside), metrics)
     usable = [m for m in chosen if inside.values(m) and outside.values(m)]
@@ -239,6 +252,7 @@ def topicality(
                 m,
                 inside,
                 outside,
+                chosen_clusters,
                 confidence_level=confidence_level,
                 difference_level=difference_level,
                 n_resamples=n_resamples,
@@ -250,7 +264,16 @@ def topicality(
         n_resamples=n_resamples,
         seed=seed,
         convergence=convergence,
-        notes=tuple(_notes(inside, outside, chosen)),
+        notes=(
+            *_notes(inside, outside, chosen),
+            *(
+                f"{name}: {note}"
+                for name, side, own in zip(names, (inside, outside), chosen_clusters, strict=True)
+                for note in cluster_notes(
+                    cluster, own, side.labels, side.sample_ids, {m: scores_of(side, m) for m in chosen}
+                )
+            ),
+        ),
     )
 
 
@@ -268,6 +291,7 @@ def _metric(
     metric: str,
     inside: SystemOutcomes,
     outside: SystemOutcomes,
+    clusters: Sequence[Clusters | None],
     *,
     confidence_level: float,
     difference_level: float,
@@ -290,7 +314,20 @@ def _metric(
         )
         bounds = a - d, b - c
     if first and second:
-        compared = partial(compare_groups, first, second, low=low, high=high, n_resamples=n_resamples, seed=seed)
+        own = [
+            [None] * len(scores) if of is None else of.of(scores)
+            for of, scores in zip(clusters, (scores_of(inside, metric), scores_of(outside, metric)), strict=True)
+        ]
+        compared = partial(
+            compare_groups,
+            first,
+            second,
+            low=low,
+            high=high,
+            clusters=(own[0], own[1]),
+            n_resamples=n_resamples,
+            seed=seed,
+        )
         contrast = compared(confidence_level=difference_level)
         # Intervals of means are separate, those of differences simultaneous.
         means = compared(confidence_level=confidence_level)

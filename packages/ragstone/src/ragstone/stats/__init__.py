@@ -27,6 +27,7 @@ from ragstone.stats._independent import independent_tukey
 from ragstone.stats._independent import simultaneous_independent_tukey as simultaneous_independent_tukey
 from ragstone.stats._labeled import drawn_kappa as drawn_kappa
 from ragstone.stats._labeled import drawn_prediction_powered_mean as drawn_prediction_powered_mean
+from ragstone.stats._mean import Bounds as Bounds
 from ragstone.stats._mean import Estimate, mean_interval, wilson_interval
 from ragstone.stats._mean import Side as Side
 from ragstone.stats._mean import failure_bounds as failure_bounds
@@ -41,6 +42,7 @@ from ragstone.stats._online.betting import BettingSequence
 from ragstone.stats._online.detector import ShiryaevRobertsDetector
 from ragstone.stats._online.streams import DifferenceSequence, ManskiSequence, ProportionSequence
 from ragstone.stats._paired import PairedTest as PairedTest
+from ragstone.stats._paired import expanded_tail as expanded_tail
 from ragstone.stats._paired import paired_bootstrap, sign_flip_test
 from ragstone.stats._paired import paired_effect as paired_effect
 from ragstone.stats._population import Description as Description
@@ -60,6 +62,7 @@ from ragstone.stats._tukey import randomized_tukey
 from ragstone.stats._tukey import simultaneous_tukey as simultaneous_tukey
 from ragstone.stats._variance import VarianceSplit as VarianceSplit
 from ragstone.stats._variance import split_variance
+from ragstone.stats._weight import estimate_mean as estimate_mean
 from ragstone.stats._weight import hajek_mean
 
 __all__ = [

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ragstone.stats._mean import Estimate, mean_interval, wilson_interval
+from ragstone.stats._cluster import cluster_codes, effective_number, jackknife_interval
+from ragstone.stats._mean import Estimate, wilson_interval
+from ragstone.stats._weight import estimate_mean
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,8 +43,8 @@ class Agreement:
     """Agreement beyond chance, with observed and expected agreement."""
 
     coefficient: Estimate | None
-    """1 - (observed / expected disagreement), with a bootstrap interval over items. If raters agree on every item, the
-    bootstrap interval would have width 0, so the interval is Wilson's interval of a proportion of n out of n. If all
+    """1 - (observed / expected disagreement), with a bootstrap interval over items, or a jackknife interval over clusters. If raters agree on every item, the
+    bootstrap interval would have width 0, so the interval is Wilson's interval of a proportion of n out of n (items or effective clusters). If all
     resamples have the same other coefficient (one rater always gives the same rating), the interval is [-1, 1] (method
     "range"). None if all ratings are equal, because the expected disagreement is then 0."""
     observed: float | None
@@ -83,10 +85,12 @@ def landis_koch(kappa: float) -> str:
     return next((word for top, word in _WORDS if round(kappa, 2) <= top), "almost perfect")
 
 
-def percent_agreement(ratings: Ratings, *, confidence_level: float = 0.95) -> Estimate | None:
+def percent_agreement(
+    ratings: Ratings, *, clusters: Sequence[Hashable] | None = None, confidence_level: float = 0.95
+) -> Estimate | None:
     """Compute the share of pairs of raters that agree, averaged over items.
 
-    With two raters it is a proportion of items, with Wilson's interval. It is not corrected for chance: two raters who
+    With two raters it is a proportion of items, with Wilson's interval, or over `clusters` of items with that of `hajek_mean`. It is not corrected for chance: two raters who
     each accept 95% of the items at random agree on 90% of them. The result is None if no item has two ratings.
 
     Example:
@@ -96,11 +100,11 @@ def percent_agreement(ratings: Ratings, *, confidence_level: float = 0.95) -> Es
     codes, labels = _coded(ratings, None)
     counts = _counts(codes, len(labels))
     pairable = counts.sum(axis=1) >= 2
+    groups = _groups(clusters, pairable)
     m = counts[pairable].sum(axis=1)
-    if not m.size:
-        return None
     shares = (counts[pairable] * (counts[pairable] - 1)).sum(axis=1) / (m * (m - 1))
-    return mean_interval(shares.tolist(), confidence_level=confidence_level)
+    own = None if groups is None else groups.tolist()
+    return estimate_mean(shares, low=0.0, high=1.0, clusters=own, confidence_level=confidence_level)
 
 
 def cohen_kappa(
@@ -109,6 +113,7 @@ def cohen_kappa(
     *,
     weights: Literal["none", "linear", "quadratic"] = "none",
     categories: Sequence[Rating] | None = None,
+    clusters: Sequence[Hashable] | None = None,
     n_resamples: int = 2000,
     confidence_level: float = 0.95,
     seed: int = 0,
@@ -122,7 +127,9 @@ def cohen_kappa(
             categories) or "quadratic" (its square).
         categories: All categories in their order. None: the categories that occur, sorted. With weights, an unused
             category in the middle changes the result.
-        n_resamples: Number of bootstrap resamples of the items.
+        clusters: Label of the cluster of each item, such as its session. Each None is a cluster of its own. The interval is then a
+            jackknife over clusters with Student's t. None: independent items.
+        n_resamples: Number of bootstrap resamples of the items, without clusters.
         confidence_level: Nominal coverage, in (0, 1).
         seed: Seed of the random numbers.
 
@@ -145,7 +152,9 @@ def cohen_kappa(
         raise ValueError(f"weights must be 'none', 'linear' or 'quadratic', got {weights!r}")
     _check(n_resamples, confidence_level)
     codes, labels = _coded(list(zip(first, second, strict=True)), categories)
-    both = codes[(codes >= 0).all(axis=1)]
+    rated = np.asarray((codes >= 0).all(axis=1))
+    groups = _groups(clusters, rated)
+    both = codes[rated]
     n, k = len(both), len(labels)
     if n == 0:
         return Agreement(coefficient=None, observed=None, expected=None, n=0, n_left_out=len(codes))
@@ -154,24 +163,43 @@ def cohen_kappa(
     distance = (distance > 0).astype(float) if weights == "none" else (distance / max(k - 1, 1))
     distance = distance**2 if weights == "quadratic" else distance
 
-    def parts(tables: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        shares = tables.reshape(-1, k, k) / n
+    # Items in the same cell of the table are interchangeable, so resample the counts of cells.
+    cells, cell_of = np.unique(both[:, 0] * k + both[:, 1], return_inverse=True)
+    counts = np.bincount(cell_of).astype(float)
+
+    def parts(times: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        tables = np.zeros((len(times), k * k))
+        tables[:, cells] = times
+        shares = tables.reshape(-1, k, k) / times.sum(axis=1)[:, None, None]
         observed = (shares * distance).sum(axis=(1, 2))
         chance = np.einsum("bi,bj,ij->b", shares.sum(axis=2), shares.sum(axis=1), distance)
         return observed, chance
 
-    # Items in the same cell of the table are interchangeable, so resample the counts of cells.
-    cells, counts = np.unique(both[:, 0] * k + both[:, 1], return_counts=True)
-    table = np.zeros((1, k * k))
-    table[0, cells] = counts
-    rng = np.random.default_rng(seed)
-    drawn = np.zeros((n_resamples, k * k))
-    drawn[:, cells] = rng.multinomial(n, counts / n, size=n_resamples)
-    return _agreement(parts(table), parts(drawn), n=n, n_left_out=len(codes) - n, confidence_level=confidence_level)
+    sizes = None
+    if groups is None:
+        drawn = np.random.default_rng(seed).multinomial(n, counts / n, size=n_resamples).astype(float)
+    else:
+        sizes = np.bincount(groups).astype(float)
+        own = np.zeros((sizes.size, cells.size))
+        np.add.at(own, (groups, cell_of), 1.0)
+        drawn = counts - own
+    return _agreement(
+        parts(counts[None, :]),
+        parts(drawn),
+        n=n,
+        n_left_out=len(codes) - n,
+        sizes=sizes,
+        confidence_level=confidence_level,
+    )
 
 
 def fleiss_kappa(
-    ratings: Ratings, *, n_resamples: int = 2000, confidence_level: float = 0.95, seed: int = 0
+    ratings: Ratings,
+    *,
+    clusters: Sequence[Hashable] | None = None,
+    n_resamples: int = 2000,
+    confidence_level: float = 0.95,
+    seed: int = 0,
 ) -> Agreement:
     """Compute Fleiss' kappa of several raters, with the same number of ratings for each item.
 
@@ -179,7 +207,9 @@ def fleiss_kappa(
 
     Args:
         ratings: Items by raters, without missing ratings, at least two raters.
-        n_resamples: Number of bootstrap resamples of the items.
+        clusters: Label of the cluster of each item, such as its session. Each None is a cluster of its own. The interval is then a
+            jackknife over clusters with Student's t. None: independent items.
+        n_resamples: Number of bootstrap resamples of the items, without clusters.
         confidence_level: Nominal coverage, in (0, 1).
         seed: Seed of the random numbers.
 
@@ -209,20 +239,29 @@ def fleiss_kappa(
     counts = _counts(codes, len(labels))
     apart = (1 - (counts * (counts - 1)).sum(axis=1) / (m * (m - 1)))[:, None]
     n = len(codes)
+    groups = _groups(clusters, np.ones(n, dtype=bool))
 
     def parts(times: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        observed = (times @ apart)[:, 0] / n
-        chance = 1 - ((times @ counts / (n * m)) ** 2).sum(axis=1)
+        items = times.sum(axis=1)
+        observed = (times @ apart)[:, 0] / items
+        chance = 1 - ((times @ counts / (items[:, None] * m)) ** 2).sum(axis=1)
         return observed, chance
 
-    drawn = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=n_resamples).astype(float)
-    return _agreement(parts(np.ones((1, n))), parts(drawn), n=n, n_left_out=0, confidence_level=confidence_level)
+    return _agreement(
+        parts(np.ones((1, n))),
+        _redrawn(parts, n, groups, step=max(1, _CELLS // n), n_resamples=n_resamples, seed=seed),
+        n=n,
+        n_left_out=0,
+        sizes=None if groups is None else np.bincount(groups).astype(float),
+        confidence_level=confidence_level,
+    )
 
 
 def krippendorff_alpha(
     ratings: Ratings,
     *,
     scale: Literal["nominal", "ordinal", "interval"] = "nominal",
+    clusters: Sequence[Hashable] | None = None,
     n_resamples: int = 2000,
     confidence_level: float = 0.95,
     seed: int = 0,
@@ -232,7 +271,9 @@ def krippendorff_alpha(
     Args:
         ratings: Items by raters. None or NaN is a missing rating. The ordinal and interval scales need numbers.
         scale: Distance of two ratings: "nominal" (equal or not), "ordinal" (by ranks) or "interval" (squared difference).
-        n_resamples: Number of bootstrap resamples of the items.
+        clusters: Label of the cluster of each item, such as its session. Each None is a cluster of its own. The interval is then a
+            jackknife over clusters with Student's t. None: independent items.
+        n_resamples: Number of bootstrap resamples of the items, without clusters.
         confidence_level: Nominal coverage, in (0, 1).
         seed: Seed of the random numbers.
 
@@ -254,7 +295,9 @@ def krippendorff_alpha(
         raise ValueError(f"scale must be 'nominal', 'ordinal' or 'interval', got {scale!r}")
     codes, labels = _coded(ratings, None)
     all_items = len(codes)
-    codes = codes[(codes >= 0).sum(axis=1) >= 2]
+    pairable = (codes >= 0).sum(axis=1) >= 2
+    groups = _groups(clusters, pairable)
+    codes = codes[pairable]
     n = len(codes)
     if n == 0:
         return Agreement(coefficient=None, observed=None, expected=None, n=0, n_left_out=all_items)
@@ -284,15 +327,14 @@ def krippendorff_alpha(
         chance = 2 * (size * second - first * first) / (size * (size - 1))
         return (times * apart).sum(axis=1) / size, chance
 
-    rng = np.random.default_rng(seed)
     step = max(1, _CELLS // max(n, len(labels)))
-    drawn = []
-    for start in range(0, n_resamples, step):
-        times = rng.multinomial(n, np.full(n, 1 / n), size=min(step, n_resamples - start)).astype(float)
-        drawn.append(parts(times))
-    observed, chance = (np.concatenate(side) for side in zip(*drawn, strict=True))
     result = _agreement(
-        parts(np.ones((1, n))), (observed, chance), n=n, n_left_out=all_items - n, confidence_level=confidence_level
+        parts(np.ones((1, n))),
+        _redrawn(parts, n, groups, step=step, n_resamples=n_resamples, seed=seed),
+        n=n,
+        n_left_out=all_items - n,
+        sizes=None if groups is None else np.bincount(groups).astype(float),
+        confidence_level=confidence_level,
     )
     if scale == "nominal":
         return result
@@ -309,15 +351,57 @@ def _check(n_resamples: int, confidence_level: float) -> None:
         )
 
 
+def _groups(clusters: Sequence[Hashable] | None, used: NDArray[np.bool_]) -> NDArray[np.intp] | None:
+    """Return the cluster of each used item, or None if no cluster has several of them."""
+    import numpy as np
+
+    if clusters is None:
+        return None
+    if len(clusters) != used.size:
+        raise ValueError(f"each of {used.size} items needs a cluster, got {len(clusters)} clusters")
+    codes = cluster_codes([clusters[i] for i in np.flatnonzero(used).tolist()])
+    return codes if codes.size and int(codes.max()) + 1 < codes.size else None
+
+
+def _redrawn(
+    parts: Callable[[NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]],
+    n: int,
+    groups: NDArray[np.intp] | None,
+    *,
+    step: int,
+    n_resamples: int,
+    seed: int,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Compute both disagreements of bootstrap resamples of the items, or of the items without each cluster."""
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    rows = n_resamples if groups is None else int(groups.max()) + 1
+    drawn = []
+    for start in range(0, rows, step):
+        stop = min(start + step, rows)
+        if groups is None:
+            times = rng.multinomial(n, np.full(n, 1 / n), size=stop - start).astype(float)
+        else:
+            times = (groups[None, :] != np.arange(start, stop)[:, None]).astype(float)
+        drawn.append(parts(times))
+    observed, chance = (np.concatenate(side) for side in zip(*drawn, strict=True))
+    return observed, chance
+
+
 def _agreement(
     point: tuple[NDArray[np.float64], NDArray[np.float64]],
     drawn: tuple[NDArray[np.float64], NDArray[np.float64]],
     *,
     n: int,
     n_left_out: int,
+    sizes: NDArray[np.float64] | None,
     confidence_level: float,
 ) -> Agreement:
-    """Compute the agreement from the observed and expected disagreement of the data and of resamples."""
+    """Compute the agreement from the observed and expected disagreement of the data and of resamples.
+
+    With the `sizes` of clusters, `drawn` is not of resamples, but of the data without each cluster.
+    """
     import numpy as np
 
     observed, chance = float(point[0][0]), float(point[1][0])
@@ -326,24 +410,32 @@ def _agreement(
         value = 1 - observed / chance
         # The coefficient is undefined for a resample in which all ratings are equal.
         defined = drawn[1] > _ROUNDING
-        values = 1 - drawn[0][defined] / drawn[1][defined]
-        # Equal coefficients, for example 0 if one rater always gives the same rating, do not restrict the range.
-        informative = values.size > 0 and float(np.ptp(values)) > _ROUNDING
-        tails = [(1 - confidence_level) / 2, (1 + confidence_level) / 2]
-        low, high = np.quantile(values, tails) if informative else (-1.0, 1.0)
+        values = np.full(defined.size, np.nan)
+        values[defined] = 1 - drawn[0][defined] / drawn[1][defined]
+        if sizes is None:
+            values = values[defined]
+            # Equal coefficients, for example 0 if one rater always gives the same rating, do not restrict the range.
+            informative = values.size > 0 and float(np.ptp(values)) > _ROUNDING
+            tails = [(1 - confidence_level) / 2, (1 + confidence_level) / 2]
+            low, high = np.quantile(values, tails).tolist() if informative else (-1.0, 1.0)
+            method = "bootstrap" if informative else "range"
+        else:
+            low, high, method = jackknife_interval(
+                value, values, sizes, low=-1.0, high=1.0, confidence_level=confidence_level
+            )
         estimate = Estimate(
             value=value,
-            low=min(float(low), value),
-            high=max(float(high), value),
+            low=min(low, value),
+            high=max(high, value),
             confidence_level=confidence_level,
-            method="bootstrap" if informative else "range",
+            method=method,
             n=n,
         )
         if observed <= _ROUNDING:
             # Every resample agrees as well. In a model in which raters either agree on an item or rate it at random, the
             # coefficient is the share of agreed items, of which n out of n were observed.
-            low = wilson_interval(n, n, confidence_level=confidence_level)[0]
-            estimate = Estimate(value=1.0, low=low, high=1.0, confidence_level=confidence_level, method="wilson", n=n)
+            units = n if sizes is None else max(1, round(effective_number(sizes)))
+            estimate = replace(wilson_interval(units, units, confidence_level=confidence_level), n=n)
     return Agreement(coefficient=estimate, observed=1 - observed, expected=1 - chance, n=n, n_left_out=n_left_out)
 
 

@@ -78,7 +78,7 @@ def bootstrap_interval(
     members = _members(clusters, len(x))
     rng = np.random.default_rng(seed)
     if statistic is None and members is None and x.ndim == 1:
-        drawn = resampled_means(x, n_resamples, rng)
+        drawn = np.sort(resampled_means(x, n_resamples, rng))
     else:
         results = np.array([_apply(statistic, one) for one in _resamples(x, members, n_resamples, rng)])
         drawn = np.sort(results[np.isfinite(results)])
@@ -106,7 +106,7 @@ def resampled_means(
     *,
     weights: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    """Compute the sorted means of bootstrap resamples of the values.
+    """Compute the means of bootstrap resamples of the values.
 
     Args:
         x: The mean of each resampled unit.
@@ -126,7 +126,6 @@ def resampled_means(
         else:
             means = (weights * x)[chosen].sum(axis=1) / weights[chosen].sum(axis=1)
         drawn[start : start + count] = means
-    drawn.sort()
     return drawn
 
 

@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["DesignEffect", "cluster_codes", "cluster_interval", "design_effect"]
+__all__ = [
+    "DesignEffect",
+    "cluster_codes",
+    "cluster_interval",
+    "design_effect",
+    "effective_number",
+    "jackknife_interval",
+]
 
 _ROUNDING: Final = 1e-12
 """Relative spread below which cluster means are equal."""
@@ -96,6 +103,49 @@ def design_effect(values: Sequence[float] | NDArray[np.float64], clusters: Seque
     return DesignEffect(n=n, n_clusters=int(k), icc=icc, value=1 + (float((sizes**2).sum()) / n - 1) * icc)
 
 
+def effective_number(weights: NDArray[np.float64]) -> float:
+    """Return Kish's effective number of clusters with these weights."""
+    return float(weights.sum() ** 2 / (weights @ weights))
+
+
+def jackknife_interval(
+    value: float,
+    without: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    *,
+    low: float,
+    high: float,
+    confidence_level: float,
+) -> tuple[float, float, str]:
+    """Compute the interval of a statistic from its values without each cluster.
+
+    Args:
+        value: The statistic of all clusters.
+        without: The statistic without each cluster. NaN where it is undefined, which counts as no change.
+        weights: Weight of each cluster. Student's t has their effective number minus 1 degrees of freedom.
+        low: Smallest possible value. The interval is cut there.
+        high: Largest possible value.
+        confidence_level: Nominal coverage, in (0, 1).
+
+    Returns:
+        Lower and upper limit, and the method: "jackknife", or "range" for at most two effective clusters, or if the statistic
+        never changes.
+
+    Source:
+        Jackknife over clusters: Bell and McCaffrey 2002.
+    """
+    import numpy as np
+    from scipy.special import stdtrit
+
+    n = effective_number(weights)
+    deviations = np.nan_to_num(without, nan=value) - value
+    variance = float(deviations @ deviations) * (n - 1) / n if n > 2 else 0.0
+    if variance <= _ROUNDING**2:
+        return low, high, "range"
+    error = float(stdtrit(n - 1, (1 + confidence_level) / 2)) * math.sqrt(variance)
+    return max(low, value - error), min(high, value + error), "jackknife"
+
+
 def cluster_interval(
     totals: NDArray[np.float64],
     weights: NDArray[np.float64],
@@ -135,7 +185,7 @@ def cluster_interval(
     share = weights / weights.sum()
     means = np.clip(totals / weights, low, high)
     mean = min(max(float((share * means).sum()), low), high)
-    n_effective = 1 / float((share**2).sum())
+    n_effective = effective_number(share)
     if np.ptp(means) <= _ROUNDING * max(1.0, float(np.abs(means).max())):
         equal = mean_interval(
             [mean] * max(1, round(n_effective)), low=low, high=high, confidence_level=confidence_level, side=side

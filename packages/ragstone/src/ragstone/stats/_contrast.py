@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ragstone.stats._mean import Estimate, mean_interval
+from ragstone.stats._bootstrap import resampled_means
+from ragstone.stats._cluster import cluster_codes
+from ragstone.stats._mean import Estimate
+from ragstone.stats._weight import estimate_mean
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupDifference", "GroupMean", "compare_groups"]
 
-_CELLS: Final = 1_000_000
-"""Resamples times items per batch (8 MB per table)."""
 _SIZES: Final = (50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 """Numbers of resamples for which standard errors are shown."""
 
@@ -26,7 +27,7 @@ class GroupMean:
     """Mean of one group, with standard deviation and standard error."""
 
     mean: Estimate
-    """Mean with the interval of `mean_interval`."""
+    """Mean with the interval of `mean_interval`, or over clusters with that of `hajek_mean`."""
     spread: float | None
     """Standard deviation of the scores, which does not shrink with more items. None for a single item."""
     standard_error: float
@@ -54,30 +55,33 @@ def compare_groups(
     *,
     low: float = -math.inf,
     high: float = math.inf,
+    clusters: tuple[Sequence[Hashable], Sequence[Hashable]] | None = None,
     n_resamples: int = 2000,
     confidence_level: float = 0.95,
     seed: int = 0,
 ) -> GroupDifference:
     """Compare two independent groups of scores.
 
-    The intervals of the means are those of `mean_interval`. Those of the difference and of the superiority combine the
+    The intervals of the means are those of `mean_interval`, or over clusters of `hajek_mean`. Those of the difference and of the superiority combine the
     distances to the limits of both groups (the method of variance estimates recovery, MOVER). They cover the sampling of
     items, and judge noise only as far as it varies between items.
 
     The standard errors come from a bootstrap. Each resample draws the original number of items with replacement from each
-    group separately. (Drawing fewer items, for example 50 of 200, would give the error of a mean of 50.)
+    group separately, or whole clusters. (Drawing fewer items, for example 50 of 200, would give the error of a mean of 50.)
 
     Args:
         first: Finite scores.
         second: Finite scores of other items.
         low: Smallest possible score, or -infinity.
         high: Largest possible score, or infinity.
+        clusters: Labels of the clusters of both groups' items, such as sessions. Each None is a cluster of its own. None: the items
+            are independent.
         n_resamples: Number of bootstrap resamples, at least 1.
         confidence_level: Nominal coverage, in (0, 1).
         seed: Seed of the random numbers.
 
     Raises:
-        ValueError: If a group is empty, a score is not finite or out of range, or an option is out of range.
+        ValueError: If a group is empty, a score is not finite or out of range, an item lacks a cluster, or an option is out of range.
 
     Source:
         VERA, sections 3.3 and 3.4 (with 50 of 200 items and 500 resamples). Efron and Tibshirani 1993, chapters 8 and 13. Zou
@@ -100,40 +104,42 @@ def compare_groups(
         raise ValueError(
             f"n_resamples must be at least 1 and confidence_level in (0, 1), got {n_resamples} and {confidence_level}"
         )
-    values, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
-    k = values.size
-    counts = [np.bincount(side, minlength=k) for side in (codes[: a.size], codes[a.size :])]
+    labels = (None, None) if clusters is None else clusters
+    for x, own in zip((a, b), labels, strict=True):
+        if own is not None and len(own) != x.size:
+            raise ValueError(f"each of {x.size} scores needs a cluster, got {len(own)} clusters")
     rngs = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(2)]
-    # Items with the same value are interchangeable, so resample the counts of distinct values.
-    tables = [_compare(counts[0][None, :], counts[1][None, :], values)]
-    step = max(1, _CELLS // k)
-    for start in range(0, n_resamples, step):
-        size = min(step, n_resamples - start)
-        drawn = [rng.multinomial(c.sum(), c / c.sum(), size=size) for rng, c in zip(rngs, counts, strict=True)]
-        tables.append(_compare(drawn[0], drawn[1], values))
-    table = np.concatenate(tables)
 
-    def side(column: int, x: NDArray[np.float64]) -> GroupMean:
-        sizes = [size for size in _SIZES if size < n_resamples]
-        errors = {
-            size: float(table[1 : size + 1, column].std(ddof=1)) if size > 1 else 0.0 for size in (*sizes, n_resamples)
-        }
+    def side(x: NDArray[np.float64], own: Sequence[Hashable] | None, rng: np.random.Generator) -> GroupMean:
+        means, sizes = x, None
+        if own is not None:
+            codes = cluster_codes(own)
+            sizes = np.bincount(codes).astype(float)
+            means = np.bincount(codes, weights=x) / sizes
+        drawn = resampled_means(means, n_resamples, rng, weights=sizes)
+        shown = [size for size in _SIZES if size < n_resamples]
+        errors = {size: float(drawn[:size].std(ddof=1)) if size > 1 else 0.0 for size in (*shown, n_resamples)}
         return GroupMean(
-            mean=mean_interval(x, low=low, high=high, confidence_level=confidence_level),
+            mean=mean_of(x, own, low, high),
             spread=float(x.std(ddof=1)) if x.size > 1 else None,
             standard_error=errors[n_resamples],
             standard_errors=errors,
         )
 
-    one, two = side(0, a), side(1, b)
+    def mean_of(x: NDArray[np.float64], own: Sequence[Hashable] | None, least: float, most: float) -> Estimate:
+        found = estimate_mean(x, low=least, high=most, clusters=own, confidence_level=confidence_level)
+        assert found is not None  # noqa: S101  there are scores, see above
+        return found
+
+    one, two = (side(x, own, rng) for x, own, rng in zip((a, b), labels, rngs, strict=True))
     # The share of items below each item of the first group, and of items above each item of the second.
     wins = [_placements(a, b), 1 - _placements(b, a)]
-    shares = [mean_interval(x, confidence_level=confidence_level) for x in wins]
+    shares = [mean_of(x, own, 0.0, 1.0) for x, own in zip(wins, labels, strict=True)]
     return GroupDifference(
         first=one,
         second=two,
-        difference=_combined(float(table[0, 2]), one.mean, two.mean, sign=-1),
-        superiority=_combined(float(table[0, 3]), *shares, sign=1, bounds=(0.0, 1.0)),
+        difference=_combined(one.mean.value - two.mean.value, one.mean, two.mean, sign=-1),
+        superiority=_combined(shares[0].value, *shares, sign=1, bounds=(0.0, 1.0)),
     )
 
 
@@ -161,13 +167,3 @@ def _placements(x: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[
     ranked = np.sort(others)
     below = np.searchsorted(ranked, x) + np.searchsorted(ranked, x, side="right")
     return np.asarray(below / (2 * others.size), dtype=float)
-
-
-def _compare(first: NDArray[np.intp], second: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Compute both means, their difference and the superiority from the counts of each value (rows: resamples)."""
-    import numpy as np
-
-    p, q = first / first.sum(axis=1, keepdims=True), second / second.sum(axis=1, keepdims=True)
-    below = np.cumsum(q, axis=1) - q / 2
-    one, two = p @ values, q @ values
-    return np.stack([one, two, one - two, (p * below).sum(axis=1)], axis=1)

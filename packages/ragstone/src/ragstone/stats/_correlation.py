@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
-from ragstone.stats._mean import wilson_interval
+from ragstone.stats._mean import Estimate, wilson_interval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -90,8 +90,8 @@ def kendall(x: Sequence[float] | NDArray[np.float64], y: Sequence[float] | NDArr
 
 def fisher_interval(
     r: float, n: int, *, kind: CorrelationKind = "pearson", confidence_level: float = 0.95
-) -> tuple[float, float] | None:
-    """Compute the interval of a correlation of `n` independent pairs by Fisher's z, or None if n is too small.
+) -> Estimate | None:
+    """Add the interval of Fisher's z to a correlation of `n` independent pairs. None if n is too small.
 
     The standard error of z is 1 / sqrt(n - 3) for Pearson, sqrt((1 + r**2 / 2) / (n - 3)) for Spearman and
     sqrt(0.437 / (n - 4)) for Kendall. It assumes approximately normal columns. With many ties at a bound it is a rough
@@ -106,9 +106,9 @@ def fisher_interval(
         Fisher 1921. Spearman: Bonett and Wright 2000. Kendall: Fieller, Hartley and Pearson 1957.
 
     Example:
-        >>> low, high = fisher_interval(0.5, 30)
-        >>> round(low, 3), round(high, 3)
-        (0.17, 0.729)
+        >>> estimate = fisher_interval(0.5, 30)
+        >>> round(estimate.low, 3), round(estimate.high, 3), estimate.method
+        (0.17, 0.729, 'fisher_z')
     """
     error = _z_error(r, n, kind, confidence_level)
     if error is None:
@@ -116,7 +116,14 @@ def fisher_interval(
     if abs(r) == 1:
         return perfect_interval(r, n, confidence_level=confidence_level)
     half = _quantile(confidence_level) * error
-    return math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
+    return Estimate(
+        value=r,
+        low=math.tanh(math.atanh(r) - half),
+        high=math.tanh(math.atanh(r) + half),
+        confidence_level=confidence_level,
+        method="fisher_z",
+        n=n,
+    )
 
 
 def fisher_mean(
@@ -180,10 +187,10 @@ def fisher_mean(
     )
 
 
-def perfect_interval(r: float, n: int, *, confidence_level: float) -> tuple[float, float]:
-    """Compute the interval of a correlation of 1 or -1 of `n` pairs."""
-    least = wilson_interval(n, n, confidence_level=confidence_level)[0]
-    return (least, 1.0) if r > 0 else (-1.0, -least)
+def perfect_interval(r: float, n: int, *, confidence_level: float) -> Estimate:
+    """Add an interval to a correlation of 1 or -1 of `n` pairs."""
+    share = wilson_interval(n, n, confidence_level=confidence_level)
+    return share if r > 0 else replace(share, value=-1.0, low=-1.0, high=-share.low)
 
 
 def _z_error(r: float, n: int, kind: CorrelationKind, confidence_level: float) -> float | None:

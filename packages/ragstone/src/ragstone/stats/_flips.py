@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from ragstone.stats._mean import Estimate, mean_interval
+from ragstone.stats._mean import Estimate
+from ragstone.stats._weight import estimate_mean
 
 __all__ = ["FlipRate", "flip_rate"]
 
@@ -30,22 +31,27 @@ class FlipRate:
 
 
 def flip_rate(
-    repeats: Sequence[Sequence[float | None]], *, threshold: float = 0.0, confidence_level: float = 0.95
+    repeats: Sequence[Sequence[float | None]],
+    *,
+    threshold: float = 0.0,
+    clusters: Sequence[Hashable] | None = None,
+    confidence_level: float = 0.95,
 ) -> FlipRate | None:
     """Measure how often repeated scores of one item differ by more than `threshold`.
 
-    Both confidence intervals treat items as the sampling unit, so ten repeats of one item do not count as ten items.
+    Both confidence intervals treat items as the sampling unit, so ten repeats of one item do not count as ten items, or whole clusters of items.
 
     Args:
         repeats: Items by repeats. None or NaN is a missing score. Rows may have different lengths.
         threshold: Largest difference that does not count as a flip. Rounding errors never count.
+        clusters: Label of the cluster of each item, such as its session. Each None is a cluster of its own. None: independent items.
         confidence_level: Nominal coverage, in (0, 1).
 
     Returns:
         The flip rate, or None if no item has at least two scores.
 
     Raises:
-        ValueError: If the threshold is negative.
+        ValueError: If the threshold is negative, or an item lacks a cluster.
 
     Example:
         >>> rate = flip_rate([[1.0, 1.0, 1.0], [1.0, 0.0, 1.0]])
@@ -54,9 +60,12 @@ def flip_rate(
     """
     if not threshold >= 0:
         raise ValueError(f"threshold must be at least 0, got {threshold}")
+    if clusters is not None and len(clusters) != len(repeats):
+        raise ValueError(f"each of {len(repeats)} items needs a cluster, got {len(clusters)} clusters")
     edge = threshold + 1e-9
     shares, squares, freedom = [], [], 0
-    for row in repeats:
+    labels: list[Hashable] = []
+    for item, row in enumerate(repeats):
         known = sorted(v for v in row if v is not None and not math.isnan(v))
         m = len(known)
         if m < 2:
@@ -66,11 +75,17 @@ def flip_rate(
         mean = math.fsum(known) / m
         squares.append(math.fsum((v - mean) ** 2 for v in known))
         freedom += m - 1
-    if not shares:
+        labels.append(None if clusters is None else clusters[item])
+    own = None if clusters is None else labels
+    pairs, items = (
+        estimate_mean(values, low=0.0, high=1.0, clusters=own, confidence_level=confidence_level)
+        for values in (shares, [float(share > 0) for share in shares])
+    )
+    if pairs is None or items is None:
         return None
     return FlipRate(
-        pairs=mean_interval(shares, confidence_level=confidence_level),
-        items=mean_interval([float(share > 0) for share in shares], confidence_level=confidence_level),
+        pairs=pairs,
+        items=items,
         spread=math.sqrt(math.fsum(squares) / freedom),
         threshold=threshold,
         n=len(shares),

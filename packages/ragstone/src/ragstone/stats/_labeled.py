@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ragstone.stats._agreement import Agreement
-from ragstone.stats._cluster import cluster_codes
+from ragstone.stats._cluster import cluster_codes, effective_number, jackknife_interval
 from ragstone.stats._mean import Estimate
 from ragstone.stats._ppi import PredictionPoweredMean
 from ragstone.stats._weight import hajek_mean
@@ -108,7 +108,7 @@ def drawn_prediction_powered_mean(
         labels_worth=None,
     )
     influence = from_labels - weight * from_scores
-    n = _effective_number(np.bincount(codes, weights=of_drawn).astype(float))
+    n = effective_number(np.bincount(codes, weights=of_drawn).astype(float))
     variance = float(influence @ influence) * n / max(n - 1, _ROUNDING)
     without = float(from_labels @ from_labels) * n / max(n - 1, _ROUNDING)
     if weight == 0 or n <= 2 or variance <= _ROUNDING * (high - low) ** 2:
@@ -162,7 +162,6 @@ def drawn_kappa(
         0.857
     """
     import numpy as np
-    from scipy.special import stdtrit
 
     a, b = np.asarray(first, dtype=bool), np.asarray(second, dtype=bool)
     p = np.asarray(draw_probabilities, dtype=float)
@@ -174,16 +173,12 @@ def drawn_kappa(
     cells = np.stack([np.bincount(codes, weights=cell / p) for cell in (a & b, a & ~b, ~a & b, ~a & ~b)], axis=1)
     total = cells.sum(axis=0)
     kappa, observed, expected = (float(x[0]) for x in _kappas(total[np.newaxis]))
-    n = _effective_number(cells.sum(axis=1))
     coefficient = None
     if not math.isnan(kappa):
         without, _, _ = _kappas(total - cells)
-        deviations = np.nan_to_num(without, nan=kappa) - kappa
-        variance = float(deviations @ deviations) * (n - 1) / n if n > 2 else 0.0
-        low, high, method = -1.0, 1.0, "range"
-        if variance > 0:
-            error = float(stdtrit(n - 1, (1 + confidence_level) / 2)) * math.sqrt(variance)
-            low, high, method = max(-1.0, kappa - error), min(1.0, kappa + error), "jackknife"
+        low, high, method = jackknife_interval(
+            kappa, without, cells.sum(axis=1), low=-1.0, high=1.0, confidence_level=confidence_level
+        )
         coefficient = Estimate(
             value=kappa, low=low, high=high, confidence_level=confidence_level, method=method, n=a.size
         )
@@ -203,8 +198,3 @@ def _kappas(
     room = 1 - expected
     kappa = np.where(room > _ROUNDING, (observed - expected) / np.where(room > _ROUNDING, room, 1.0), np.nan)
     return kappa, observed, expected
-
-
-def _effective_number(weights: NDArray[np.float64]) -> float:
-    """Return Kish's effective number of clusters."""
-    return float(weights.sum() ** 2 / (weights @ weights))

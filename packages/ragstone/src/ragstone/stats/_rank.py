@@ -224,7 +224,8 @@ def bootstrap_spearman(
         perfect = abs(point) > 1 - _PERFECT
         if perfect:
             # Every resample is perfect as well, so use the interval of a proportion of n out of n clusters.
-            low, high = perfect_interval(math.copysign(1.0, point), n, confidence_level=confidence_level)
+            found = perfect_interval(math.copysign(1.0, point), n, confidence_level=confidence_level)
+            low, high = found.low, found.high
         estimates.append(
             Estimate(
                 value=point,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from ragstone.stats._mean import Bounds
+
 __all__ = ["beta_mixture_interval"]
 
 
 def beta_mixture_interval(
     successes: int, n: int, *, confidence_level: float = 0.95, a: float = 0.5, b: float = 0.5
-) -> tuple[float, float]:
+) -> Bounds:
     """Compute an anytime-valid interval for a proportion, in [0, 1], from the beta-mixture martingale.
 
     The probability that the interval excludes the proportion at *any* n is at most 1 - `confidence_level`. Sampling may
@@ -42,7 +44,7 @@ def beta_mixture_interval(
     if a <= 0 or b <= 0:
         raise ValueError(f"a and b must be above 0, got a={a}, b={b}")
     if n == 0:
-        return 0.0, 1.0
+        return Bounds(0.0, 1.0)
     failures = n - successes
     # p is rejected if the mixture's likelihood exceeds that of p by the factor 1 / alpha.
     evidence = _log_beta(a + successes, b + failures) - _log_beta(a, b) - math.log(1 / (1 - confidence_level))
@@ -58,7 +60,7 @@ def beta_mixture_interval(
     mode = successes / n
     low = 0.0 if successes == 0 else _edge(rejected, mode, 0.0)
     high = 1.0 if failures == 0 else _edge(rejected, mode, 1.0)
-    return low, high
+    return Bounds(low, high)
 
 
 def _log_beta(a: float, b: float) -> float:

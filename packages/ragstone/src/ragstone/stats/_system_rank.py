@@ -95,8 +95,8 @@ def kendall_of_means(
     taus = taus[~np.isnan(taus)]
     spread = float(taus.std(ddof=1)) if taus.size > 1 else 0.0
     if spread == 0 and abs(point) == 1:
-        low, high = perfect_interval(point, n, confidence_level=confidence_level)
-        method = "wilson"
+        found = perfect_interval(point, n, confidence_level=confidence_level)
+        low, high, method = found.low, found.high, found.method
     else:
         tail = (1 - confidence_level) / 2
         half = float(student.isf(tail, n - 1)) * spread

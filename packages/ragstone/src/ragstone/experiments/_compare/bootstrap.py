@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._compare.align import AlignedMetric, AlignedScores
-from ragstone.stats import PairedTest, TukeyPair, cluster_codes, holm, paired_bootstrap
+from ragstone.stats import PairedTest, TukeyPair, cluster_codes, expanded_tail, holm, paired_bootstrap
 
 __all__ = ["FEW_UNITS", "bootstrap_pairs"]
 
@@ -29,7 +30,7 @@ def bootstrap_pairs(
 ) -> list[tuple[TukeyPair, ...]]:
     """Test all pairs on all metrics by resampling samples, or whole clusters, with the scores of both systems together.
 
-    P-values have Holm's correction for the number of pairs and metrics. Intervals are percentile intervals with Bonferroni's
+    P-values have Holm's correction for the number of pairs and metrics. Intervals are expanded percentile intervals with Bonferroni's
     correction, so that they hold simultaneously.
 
     Args:
@@ -52,10 +53,11 @@ def bootstrap_pairs(
     """
     n_tests = len(metrics) * len(pairs)
     tail = (1 - confidence_level) / (2 * n_tests)
-    if n_resamples * tail < _TAIL:
+    least = _TAIL / expanded_tail(tail, FEW_UNITS)
+    if n_resamples < least:
         raise ConfigurationError(
             f"{n_resamples:,} resamples are too few for a bootstrap test of {n_tests} differences: each end of an interval "
-            f"needs {_TAIL}. Ask for at least {round(_TAIL / tail):,} (n_permutations, --permutations), or compare fewer "
+            f"needs {_TAIL}. Ask for at least {math.ceil(least):,} (n_permutations, --permutations), or compare fewer "
             "metrics or systems"
         )
     tests = [

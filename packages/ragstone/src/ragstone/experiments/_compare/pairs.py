@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from ragstone.experiments._compare.align import FAILED, NOT_APPLICABLE, SCORED, AlignedMetric, AlignedScores
 from ragstone.experiments._compare.bootstrap import bootstrap_pairs
-from ragstone.experiments._means import estimate_mean
 from ragstone.stats import (
     DiscriminativePower,
     Estimate,
     TukeyPair,
     cluster_codes,
     discriminative_power,
+    estimate_mean,
     paired_effect,
     simultaneous_tukey,
 )

@@ -24,9 +24,8 @@ from ragstone.experiments._compare.align import (
 from ragstone.experiments._compare.pairs import possible_differences
 from ragstone.experiments._compare.text import format_difference, format_p_value
 from ragstone.experiments._gate_files import GateCase, gate_table, write_junit
-from ragstone.experiments._means import estimate_mean
 from ragstone.experiments._outcomes import OutcomeSource
-from ragstone.stats import cluster_codes, holm, simultaneous_tukey
+from ragstone.stats import cluster_codes, estimate_mean, holm, simultaneous_tukey
 from ragstone.views import escape_markdown
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from typing import Final
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._cards import card_of
 from ragstone.experiments._clusters import Clusters, choose_clusters, cluster_notes
-from ragstone.experiments._means import estimate_mean
 from ragstone.experiments._summary import MetricSummary, OutcomeTally
 from ragstone.experiments._views.answers import build_answer
 from ragstone.experiments._views.changes import Compared, build_changes
@@ -37,7 +36,7 @@ from ragstone.scoring import (
     note_outcome,
     note_sample,
 )
-from ragstone.stats import Estimate
+from ragstone.stats import Estimate, estimate_mean
 from ragstone.views import AnswerView, CauseRow, ChangesView, LabelsView, MetricRow, Provenance, QuestionRow, ReportView
 
 __all__ = ["Reading", "unknown_card"]

@@ -128,15 +128,18 @@ class MonteCarloSampler:
                 kind="refused" if 2 * declined > n_missing else "truncated",
             )
         if self._target_width is None:
-            low, high = wilson_interval(successes, n, confidence_level=self._level)
-            value, method = successes / n, "wilson"
+            found = wilson_interval(successes, n, confidence_level=self._level)
         else:
             planned = range(n_drawn + _BATCH, self._max_draws + _BATCH, _BATCH)
             looks += [min(drawn, self._max_draws) - n_missing for drawn in planned]
             found = _stopped(successes, n, tuple(looks), self._target_width, self._level)
-            value, low, high, method = found.value, found.low, found.high, found.method
-        interval = Interval(low=min(low, value), high=max(high, value), confidence_level=self._level, method=method)
-        return MonteCarloEstimate(value=value, interval=interval, n=n, n_missing=n_missing)
+        interval = Interval(
+            low=min(found.low, found.value),
+            high=max(found.high, found.value),
+            confidence_level=self._level,
+            method=found.method,
+        )
+        return MonteCarloEstimate(value=found.value, interval=interval, n=n, n_missing=n_missing)
 
     async def _drawn(
         self, messages: Sequence[Message], wanted: int, n_drawn: int, max_tokens: int, *, several: bool

@@ -271,8 +271,8 @@ def _describe_width(n: int) -> str:
     """Describe the interval to expect from a number of labels."""
     # With balanced categories and a chance agreement of 0.5, kappa 0.6 has the standard error 0.8 / sqrt(n).
     half = min(1.0, 1.96 * 0.8 / math.sqrt(n))
-    ends = fisher_interval(_EXAMPLE, n, kind="spearman")
-    correlation = "any value" if ends is None else f"{ends[0]:.2f} to {ends[1]:.2f}"
+    found = fisher_interval(_EXAMPLE, n, kind="spearman")
+    correlation = "any value" if found is None else f"{found.low:.2f} to {found.high:.2f}"
     return (
         f"with {n} labels, the 95% interval of a kappa of {_EXAMPLE:g} is about {max(-1.0, _EXAMPLE - half):.2f} to "
         f"{min(1.0, _EXAMPLE + half):.2f}, and that of a correlation of {_EXAMPLE:g} {correlation}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from ragstone.experiments import Clusters, SystemOutcomes, count_units, estimate_mean
+from ragstone.experiments import Clusters, SystemOutcomes, count_units
 from ragstone.research._validation.sources import probabilities_of, scores_of
 from ragstone.schema import Failure, Score
 from ragstone.stats import (
@@ -20,6 +20,7 @@ from ragstone.stats import (
     Estimate,
     describe,
     discriminative_power,
+    estimate_mean,
     fisher_mean,
     kendall,
     pearson,

@@ -141,7 +141,11 @@ def validate_metrics(
                 seed=seed,
             )
         ),
-        repeatability=tuple(flips(read, repeated, chosen, threshold=flip_threshold, confidence_level=confidence_level)),
+        repeatability=tuple(
+            flips(
+                read, repeated, chosen, threshold=flip_threshold, clusters=clusters, confidence_level=confidence_level
+            )
+        ),
         labels=() if human_labels is None else tuple(agreements(read, chosen, human_labels, options)),
         weights=weights,
         pass_rates=tuple(
@@ -172,9 +176,7 @@ def validate_metrics(
             )
         ),
         notes=(
-            *_notes(
-                read, chosen, has_clusters=clusters is not None, has_ratings=human_labels is not None or bool(repeats)
-            ),
+            *_notes(read, chosen),
             *cluster_notes(cluster, clusters, merged, ids, scores),
         ),
         confidence_level=confidence_level,
@@ -199,9 +201,7 @@ def _stored_labels(
     return (found or None), draws
 
 
-def _notes(
-    systems: Sequence[SystemOutcomes], metrics: Sequence[str], *, has_clusters: bool, has_ratings: bool
-) -> list[str]:
+def _notes(systems: Sequence[SystemOutcomes], metrics: Sequence[str]) -> list[str]:
     """Return notes that a reader needs to interpret the numbers."""
     notes = []
     for metric in metrics:
@@ -215,8 +215,6 @@ def _notes(
         all_ = frozenset.union(*(system.sample_ids for system in systems))
         if len(shared) < len(all_):
             notes.append(f"{len(shared)} of {len(all_)} samples are in all systems. Each number has its own n.")
-    if has_clusters and has_ratings:
-        notes.append("agreement with labels and flips of repeats treat samples as independent, also within a cluster")
     uneven = [system.name for system in systems if is_unevenly_sampled(system, system.sample_ids)]
     if uneven:
         notes.append(

@@ -20,16 +20,17 @@ from ragstone.stats import (
     Estimate,
     PredictionPoweredMean,
     bootstrap_spearman,
+    cluster_codes,
     cohen_kappa,
     compare_groups,
     drawn_kappa,
     drawn_prediction_powered_mean,
+    estimate_mean,
     fisher_interval,
     fleiss_kappa,
     hajek_mean,
     kendall,
     krippendorff_alpha,
-    mean_interval,
     pearson,
     percent_agreement,
     prediction_powered_mean,
@@ -215,7 +216,11 @@ class LabelOptions:
     """Probabilities with which requests were drawn to be labeled, by system and id. Empty for labels of a file, which are a
     random sample."""
     clusters: Callable[[Iterable[str]], Sequence[str | None]] | None = None
-    """Returns the clusters of samples. Used with `draws`."""
+    """Returns the clusters of samples. None: independent samples."""
+
+    def clusters_of(self, ids: Iterable[str]) -> Sequence[str | None] | None:
+        """Return the clusters of samples, or None for independent samples."""
+        return None if self.clusters is None else self.clusters(ids)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,9 +314,9 @@ def _one(
     ids = [id_ for id_ in ratings if id_ in scores]
     people = [math.fsum(ratings[id_].values()) / len(ratings[id_]) for id_ in ids]
     judge = [scores[id_] for id_ in ids]
-    rest = [value for id_, value in scores.items() if id_ not in ratings]
-    exact, cohen, alpha = _agree(people, judge, scale, options)
-    among_people, fleiss = _agreement_among_people([list(by.values()) for by in ratings.values()], scale, options)
+    rest = {id_: value for id_, value in scores.items() if id_ not in ratings}
+    exact, cohen, alpha = _agree(ids, people, judge, scale, options)
+    among_people, fleiss = _agreement_among_people(ratings, scale, options)
     human_mean: PredictionPoweredMean | None = None
     draws = options.draws.get(system.name)
     if draws is not None:
@@ -324,12 +329,14 @@ def _one(
             "no prediction-powered mean: it is not weighted, but these requests were sampled with different probabilities"
         ]
     else:
-        human_mean, notes = _human_mean(people, judge, rest, scale, options)
+        human_mean, notes = _human_mean(dict(zip(ids, people, strict=True)), scores, rest, scale, options)
+    clusters = options.clusters_of(ids)
+    n_units = len(ids) if clusters is None else len({*clusters} - {None}) + clusters.count(None)
     rank = (
         bootstrap_spearman(
             [[value] for value in people],
             judge,
-            range(len(ids)),
+            cluster_codes([None] * len(ids) if clusters is None else clusters).tolist(),
             n_resamples=options.n_resamples,
             confidence_level=options.confidence_level,
             seed=options.seed,
@@ -350,9 +357,9 @@ def _one(
         cohen=cohen,
         krippendorff=alpha,
         spearman=rank,
-        kendall=_correlation(kendall(people, judge), len(ids), "kendall", options),
-        pearson=_correlation(pearson(people, judge), len(ids), "pearson", options),
-        bias=_bias(people, judge, scale, options),
+        kendall=_correlation(kendall(people, judge), n_units, "kendall", options),
+        pearson=_correlation(pearson(people, judge), n_units, "pearson", options),
+        bias=_bias(people, judge, clusters, scale, options),
         people=among_people,
         people_fleiss=fleiss,
         human_mean=human_mean,
@@ -399,7 +406,7 @@ def _agree_drawn(
     sampled = probabilities_of(system, ids) or [1.0] * len(ids)
     kept = [draws[id_] * sampled[n] for n, id_ in enumerate(ids)]
     by_judge, by_people = [scores[id_] < limit for id_ in ids], [people[id_] < middle for id_ in ids]
-    clusters = None if options.clusters is None else options.clusters(ids)
+    clusters = options.clusters_of(ids)
     level = options.confidence_level
     exact = hajek_mean(
         [float(one == other) for one, other in zip(by_judge, by_people, strict=True)],
@@ -413,7 +420,7 @@ def _agree_drawn(
         list(scores.values()),
         [draws.get(id_, 1.0) for id_ in scores],
         probabilities=probabilities_of(system, scores),
-        clusters=None if options.clusters is None else options.clusters(scores),
+        clusters=options.clusters_of(scores),
         low=low,
         high=high,
         confidence_level=level,
@@ -425,25 +432,32 @@ def _agree_drawn(
 
 def _correlation(r: float | None, n: int, kind: CorrelationKind, options: LabelOptions) -> Estimate | None:
     """Add the interval of Fisher's z to a correlation."""
-    ends = None if r is None else fisher_interval(r, n, kind=kind, confidence_level=options.confidence_level)
-    if r is None or ends is None:
-        return None
-    return Estimate(
-        value=r, low=ends[0], high=ends[1], confidence_level=options.confidence_level, method="fisher_z", n=n
-    )
+    return None if r is None else fisher_interval(r, n, kind=kind, confidence_level=options.confidence_level)
 
 
-def _bias(people: Sequence[float], judge: Sequence[float], scale: _Scale, options: LabelOptions) -> Estimate | None:
+def _bias(
+    people: Sequence[float],
+    judge: Sequence[float],
+    clusters: Sequence[str | None] | None,
+    scale: _Scale,
+    options: LabelOptions,
+) -> Estimate | None:
     """Estimate the mean difference judge - people."""
     if not people:
         return None
     differences = [j - p for j, p in zip(judge, people, strict=True)]
     # Scores of a metric without bounds can be outside of the labels' range.
     bound = max(scale.scores[1] - scale.scores[0], *map(abs, differences))
-    return estimate_difference(differences, bound=bound, confidence_level=options.confidence_level)
+    return estimate_difference(differences, bound=bound, clusters=clusters, confidence_level=options.confidence_level)
 
 
-def estimate_difference(differences: Sequence[float], *, bound: float, confidence_level: float) -> Estimate:
+def estimate_difference(
+    differences: Sequence[float],
+    *,
+    bound: float,
+    clusters: Sequence[str | None] | None = None,
+    confidence_level: float,
+) -> Estimate:
     """Estimate the mean of paired differences in [-bound, bound].
 
     With enough differences other than 0 the interval is Student's. A few rare ones do not show their variance, so with fewer it
@@ -452,7 +466,9 @@ def estimate_difference(differences: Sequence[float], *, bound: float, confidenc
     n_different = sum(abs(difference) > _SAME * bound for difference in differences)
     is_bounded = n_different < _MIN_DIFFERENT or max(differences) == min(differences)
     limit = bound if is_bounded else math.inf
-    return mean_interval(differences, low=-limit, high=limit, confidence_level=confidence_level)
+    found = estimate_mean(differences, low=-limit, high=limit, clusters=clusters, confidence_level=confidence_level)
+    assert found is not None  # noqa: S101  there are differences
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -512,10 +528,11 @@ class _Scale:
 
 
 def _agree(
-    people: Sequence[float], judge: Sequence[float], scale: _Scale, options: LabelOptions
+    ids: Sequence[str], people: Sequence[float], judge: Sequence[float], scale: _Scale, options: LabelOptions
 ) -> tuple[Estimate | None, Agreement | None, Agreement]:
     """Compute exact agreement, Cohen's kappa and Krippendorff's alpha of judge and people."""
     exact = cohen = None
+    clusters = options.clusters_of(ids)
     human_ratings, judge_ratings = list(people), list(judge)
     if scale.categories:
         human_ratings = [scale.category(value) for value in people]
@@ -525,16 +542,20 @@ def _agree(
             judge_ratings,
             weights="quadratic" if len(scale.categories) > 2 else "none",
             categories=scale.categories,
+            clusters=clusters,
             n_resamples=options.n_resamples,
             confidence_level=options.confidence_level,
             seed=options.seed,
         )
         exact = percent_agreement(
-            list(zip(human_ratings, judge_ratings, strict=True)), confidence_level=options.confidence_level
+            list(zip(human_ratings, judge_ratings, strict=True)),
+            clusters=clusters,
+            confidence_level=options.confidence_level,
         )
     alpha = krippendorff_alpha(
         list(zip(human_ratings, judge_ratings, strict=True)),
         scale=scale.kind,
+        clusters=clusters,
         n_resamples=options.n_resamples,
         confidence_level=options.confidence_level,
         seed=options.seed,
@@ -543,9 +564,11 @@ def _agree(
 
 
 def _agreement_among_people(
-    ratings: Sequence[Sequence[float]], scale: _Scale, options: LabelOptions
+    by_sample: Mapping[str, Mapping[str, float]], scale: _Scale, options: LabelOptions
 ) -> tuple[Agreement | None, Agreement | None]:
     """Compute Krippendorff's alpha among people, and Fleiss' kappa if all samples have the same number of labels."""
+    ratings = [list(by.values()) for by in by_sample.values()]
+    clusters = options.clusters_of(by_sample)
     n_raters = max(map(len, ratings))
     if n_raters < 2:
         return None, None
@@ -553,6 +576,7 @@ def _agreement_among_people(
     alpha = krippendorff_alpha(
         table,
         scale=scale.kind,
+        clusters=clusters,
         n_resamples=options.n_resamples,
         confidence_level=options.confidence_level,
         seed=options.seed,
@@ -560,22 +584,61 @@ def _agreement_among_people(
     if not scale.categories or any(len(row) < n_raters for row in ratings):
         return alpha, None
     return alpha, fleiss_kappa(
-        table, n_resamples=options.n_resamples, confidence_level=options.confidence_level, seed=options.seed
+        table,
+        clusters=clusters,
+        n_resamples=options.n_resamples,
+        confidence_level=options.confidence_level,
+        seed=options.seed,
     )
 
 
 def _human_mean(
-    people: Sequence[float], judge: Sequence[float], rest: Sequence[float], scale: _Scale, options: LabelOptions
+    people: Mapping[str, float],
+    scores: Mapping[str, float],
+    rest: Mapping[str, float],
+    scale: _Scale,
+    options: LabelOptions,
 ) -> tuple[PredictionPoweredMean | None, list[str]]:
-    """Estimate the human mean over all samples, and return notes about violated assumptions."""
+    """Estimate the human mean over all samples, and return notes about violated assumptions.
+
+    Args:
+        people: Mean label of each labeled sample, as a score.
+        scores: Scores of all samples.
+        rest: Scores of the samples without a label.
+        scale: The scale of the labels.
+        options: The options.
+    """
     if len(people) < 2 or len(rest) < 2:
         few = "scored samples with a label" if len(people) < 2 else "scored samples without a label"
         return None, [f"no prediction-powered mean: it needs at least two {few}"]
     low, high = scale.scores
-    mean = prediction_powered_mean(people, judge, rest, low=low, high=high, confidence_level=options.confidence_level)
+    judge = [scores[id_] for id_ in people]
+    level = options.confidence_level
+    clusters = None
+    if options.clusters is None:
+        mean = prediction_powered_mean(
+            list(people.values()), judge, list(rest.values()), low=low, high=high, confidence_level=level
+        )
+    else:
+        clusters = options.clusters(people), options.clusters(rest)
+        # Labels of a file are a random sample, so all have the same probability.
+        mean = drawn_prediction_powered_mean(
+            [people.get(id_) for id_ in scores],
+            list(scores.values()),
+            [1.0] * len(scores),
+            clusters=options.clusters(scores),
+            low=low,
+            high=high,
+            confidence_level=level,
+        )
     notes = []
     difference = compare_groups(
-        judge, rest, n_resamples=options.n_resamples, confidence_level=options.confidence_level, seed=options.seed
+        judge,
+        list(rest.values()),
+        clusters=clusters,
+        n_resamples=options.n_resamples,
+        confidence_level=level,
+        seed=options.seed,
     ).difference
     if not difference.low <= 0 <= difference.high:
         notes.append(

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments import Clusters, SystemOutcomes, estimate_mean
+from ragstone.experiments import Clusters, SystemOutcomes
 from ragstone.research._validation.repeats import Repeats
 from ragstone.research._validation.sources import probabilities_of
 from ragstone.schema import Score
-from ragstone.stats import Estimate, pass_at_k
+from ragstone.stats import Estimate, estimate_mean, pass_at_k
 
 __all__ = ["PassRate", "pass_rates"]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments import OutcomeSource, SystemOutcomes, read_outcomes
+from ragstone.experiments import Clusters, OutcomeSource, SystemOutcomes, read_outcomes
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.stats import FlipRate, flip_rate
 
@@ -89,16 +89,18 @@ def flips(
     metrics: Sequence[str],
     *,
     threshold: float,
+    clusters: Clusters | None,
     confidence_level: float,
 ) -> list[MetricRepeatability]:
-    """Measure how often repeats differ by more than `threshold` of the metric's range."""
+    """Measure how often repeats differ by more than `threshold` of the metric's range, over whole clusters if given."""
     results = []
     for metric in metrics:
         for system in systems:
             low, high = system.range_of(metric)
             width = high - low if math.isfinite(high - low) else 1.0
             rows, n_unscored, n_other = [], 0, 0
-            for several in collected[system.name].get(metric, {}).values():
+            ids = []
+            for id_, several in collected[system.name].get(metric, {}).items():
                 if len(several) < 2:
                     continue
                 # Repeats must have the provenance of the first outcome.
@@ -107,7 +109,13 @@ def flips(
                 values = [o.value for o in same if isinstance(o, Score)]
                 n_unscored += len(same) - len(values)
                 rows.append(values)
-            rate = flip_rate(rows, threshold=threshold * width, confidence_level=confidence_level)
+                ids.append(id_)
+            rate = flip_rate(
+                rows,
+                threshold=threshold * width,
+                clusters=None if clusters is None else clusters.of(ids),
+                confidence_level=confidence_level,
+            )
             if rate is not None:
                 results.append(
                     MetricRepeatability(

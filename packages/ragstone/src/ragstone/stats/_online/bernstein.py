@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
+from ragstone.stats._mean import Bounds
 from ragstone.stats._online.common import State, check_level, check_range, read_state, unit
 
 __all__ = ["BernsteinSequence"]
@@ -79,14 +80,14 @@ class BernsteinSequence:
         self._sum += value
         self._squares += (value - (0.5 + self._sum) / (t + 1)) ** 2
 
-    def interval(self) -> tuple[float, float] | None:
+    def interval(self) -> Bounds | None:
         """Return the current interval, which is never None."""
         if not self.n:
-            return self.low, self.high
+            return Bounds(self.low, self.high)
         center = self._weighted / self._bets
         half = (math.log(2 / (1 - self.confidence_level)) + self._penalty) / self._bets
         width = self.high - self.low
-        return self.low + width * max(0.0, center - half), self.low + width * min(1.0, center + half)
+        return Bounds(self.low + width * max(0.0, center - half), self.low + width * min(1.0, center + half))
 
     def state(self) -> State:
         """Return the state as plain data for a store."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from ragstone.stats._mean import Bounds
 from ragstone.stats._online.common import State, check_level, check_range, read_state, unit
 
 if TYPE_CHECKING:
@@ -109,14 +110,14 @@ class BettingSequence:
             self._first += begin
             self._up, self._down = self._up[begin : max(begin, end)], self._down[begin : max(begin, end)]
 
-    def interval(self) -> tuple[float, float] | None:
+    def interval(self) -> Bounds | None:
         """Return the current interval, or None if no constant mean is consistent with the stream."""
         if not self._up.size:
             return None
         # Extend by one candidate, because means between a rejected and a remaining candidate may not be rejected.
         step, width = 1 / (self.grid - 1), self.high - self.low
         first, last = self._first - 1, self._first + self._up.size
-        return self.low + width * max(0.0, first * step), self.low + width * min(1.0, last * step)
+        return Bounds(self.low + width * max(0.0, first * step), self.low + width * min(1.0, last * step))
 
     def state(self) -> State:
         """Return the state as plain data for a store."""

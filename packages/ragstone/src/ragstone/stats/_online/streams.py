@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
+from ragstone.stats._mean import Bounds
 from ragstone.stats._online.betting import BettingSequence
 from ragstone.stats._online.common import State, check_level, check_range, read_state
 from ragstone.stats._sequential import beta_mixture_interval
@@ -57,7 +58,7 @@ class ProportionSequence:
         self.n += 1
         self.successes += int(x)
 
-    def interval(self) -> tuple[float, float] | None:
+    def interval(self) -> Bounds | None:
         """Return the current interval, which is never None."""
         return beta_mixture_interval(self.successes, self.n, confidence_level=self.confidence_level)
 
@@ -131,15 +132,15 @@ class ManskiSequence:
             self.optimist.update(x)
         self.failures.update(x is None)
 
-    def interval(self) -> tuple[float, float] | None:
+    def interval(self) -> Bounds | None:
         """Return the current interval, or None if no constant mean is consistent with the stream.
 
         Each limit has half of the error probability, so both together have the confidence level.
         """
         below, above = self.pessimist.interval(), self.optimist.interval()
-        if below is None or above is None or below[0] > above[1]:
+        if below is None or above is None or below.low > above.high:
             return None
-        return below[0], above[1]
+        return Bounds(below.low, above.high)
 
     def state(self) -> State:
         """Return the state as plain data for a store."""
@@ -208,7 +209,7 @@ class DifferenceSequence:
         """
         self.sequence.update(second - first)
 
-    def interval(self) -> tuple[float, float] | None:
+    def interval(self) -> Bounds | None:
         """Return the current interval of second minus first, or None if no constant difference is consistent."""
         return self.sequence.interval()
 
