@@ -139,4 +139,5 @@ def test_few_topics_have_students_interval():
     assert (found.low, found.high) == pytest.approx(
         (max(-1, min(ends[0], found.value - half)), min(1, max(ends[1], found.value + half)))
     )
-    assert found.low == pytest.approx(found.value - half)
+    assert found.value + half == pytest.approx(found.high)
+    assert found.high < 1
