@@ -171,6 +171,18 @@ def test_learned_weights(labeled, tmp_path):
         n: pytest.approx(w.value) for n, w in zip(fit.metrics, fit.weights, strict=True) if w.value
     } == metric.weights
     assert "weight in ccrs.composite" in str(report)
+    assert () == tuple(note for note in fit.notes if "significantly" in note)
+
+
+def test_weights_that_follow_no_label_are_said_to(labeled, tmp_path):
+    """Labels by chance: the weights are those of noise, and the report says so."""
+    paths, labels = labeled(n=30)
+    rng = np.random.default_rng(2)
+    noise = [row | {"label": float(rng.random())} for row in labels]
+    fit = validate_metrics(*paths, labels=noise, fit_weights=tmp_path / "w.json", **FAST).weights
+    assert "does not significantly follow the labels of other samples" in fit.notes[-1]
+    zero = [name for name, weight in zip(fit.metrics, fit.weights, strict=True) if weight.value == 0]
+    assert (f"no weight for {', '.join(zero)}:" in fit.notes[0]) == bool(zero)
 
 
 def test_few_samples_are_refused(labeled, tmp_path):
@@ -195,4 +207,5 @@ def test_the_command(labeled, tmp_path):
     line = ["validate-metrics", *map(str, paths), "--labels", str(rows), "--fit-weights", str(tmp_path / "w.json")]
     done = CliRunner().invoke(app, [*line, "--resamples", "50", "--permutations", "20"])
     assert 0 == done.exit_code, done.output
+    assert f"--metrics ccrs.composite@{tmp_path / 'w.json'}" in done.stderr.replace("\n", "")
     assert resolve_metrics(f"ccrs.composite@{tmp_path / 'w.json'}")[0].weights["ccrs.cc"] > 0.6

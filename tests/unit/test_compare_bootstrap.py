@@ -179,3 +179,16 @@ def test_weights_and_clusters_fit_the_samples(options, message):
     """Each sample has one of both."""
     with pytest.raises(ValueError, match=message):
         paired_bootstrap([1.0, 0.5], [0.5, 0.0], **options)
+
+
+def test_warnings_are_printed_once(systems, tmp_path):
+    """The gate below a comparison does not repeat its notes, but has them alone."""
+    files = []
+    for name, one in systems.items():
+        one.to_jsonl(tmp_path / f"{name}.jsonl")
+        files.append(str(tmp_path / f"{name}.jsonl"))
+    result = ragstone.compare(systems)
+    note = "which is not a judge"
+    found = CliRunner().invoke(app, ["compare", *files, "--margin", "0.2"])
+    assert 1 == " ".join(found.output.split()).count(note)
+    assert note in str(result.check_regression(margin=0.2))

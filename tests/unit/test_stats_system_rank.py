@@ -130,7 +130,7 @@ def test_few_topics_have_students_interval():
     from scipy import stats
 
     rng = np.random.default_rng(5)
-    first, second = rng.random((2, 4, 8)) + np.arange(8) / 8
+    first, second = rng.random((2, 4, 30)) + np.arange(30) / 60
     found = kendall_of_means(first, second, n_resamples=3000, seed=4)
     counts = np.random.default_rng(4).multinomial(4, np.full(4, 1 / 4), size=3000)
     taus = [stats.kendalltau(row @ first, row @ second).statistic for row in counts]

@@ -229,7 +229,7 @@ def compare_command(
         if listing is not None:
             print_text(f"\n{listing}")
         if check is not None:
-            print_text(f"\n{check}")
+            print_text(f"\n{check.describe(printed=result.notes)}")
     if check is not None and not check.ok:
         raise typer.Exit(ExitCode.GATE)
 

@@ -152,6 +152,10 @@ def validate_metrics_command(
         print_json(report.to_dict())
     else:
         print_text(report)
+    if fit_weights is not None:
+        print_text(
+            f"written: {fit_weights}. Score with these weights: --metrics ccrs.composite@{fit_weights}", err=True
+        )
 
 
 def topicality_command(

@@ -27,9 +27,7 @@ from ragstone.stats._independent import independent_tukey
 from ragstone.stats._independent import simultaneous_independent_tukey as simultaneous_independent_tukey
 from ragstone.stats._labeled import drawn_kappa as drawn_kappa
 from ragstone.stats._labeled import drawn_prediction_powered_mean as drawn_prediction_powered_mean
-from ragstone.stats._mean import Bounds as Bounds
 from ragstone.stats._mean import Estimate, mean_interval, wilson_interval
-from ragstone.stats._mean import Side as Side
 from ragstone.stats._mean import failure_bounds as failure_bounds
 from ragstone.stats._multiple import DiscriminativePower as DiscriminativePower
 from ragstone.stats._multiple import discriminative_power as discriminative_power

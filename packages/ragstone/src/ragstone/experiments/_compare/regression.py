@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -138,6 +138,10 @@ class RegressionCheck:
         }
 
     def __str__(self) -> str:
+        return self.describe()
+
+    def describe(self, *, printed: Collection[str] = ()) -> str:
+        """Return the result as text, without notes that were printed already, as those of the comparison."""
         most = ["at most"] if self.equivalence else []
         rows = [("metric", "candidate", "gain over the baseline", "at least", *most, "n", "verdict")]
         rows += [
@@ -177,7 +181,8 @@ class RegressionCheck:
             if g.n_not_applicable
         ]
         table = text_table(rows, n_keys=2, titles=titles_of(g.metric for g in self.gates))
-        return "\n".join([self._head(), "", table, "", rule, *failed, *absent, *self.notes])
+        notes = [note for note in self.notes if note not in printed]
+        return "\n".join([self._head(), "", table, "", rule, *failed, *absent, *notes])
 
 
 def check_regression(

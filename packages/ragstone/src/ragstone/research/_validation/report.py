@@ -361,6 +361,7 @@ def _weights(fit: WeightFit, ci: str) -> str:
         text_table(rows, titles=titles_of(fit.metrics))
         + f"\nSpearman correlation with the labels: {_number(fit.rank_correlation)} with weights from other samples (5 folds), "
         f"{_number(fit.equal_weights)} with equal weights, n {fit.n_labels} labels of {fit.n_samples} samples"
+        + "".join(f"\n{note}" for note in fit.notes)
     )
 
 

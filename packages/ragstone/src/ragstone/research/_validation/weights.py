@@ -14,7 +14,7 @@ from ragstone.experiments import SystemOutcomes
 from ragstone.metrics import CCRS
 from ragstone.research._validation.labels import Label
 from ragstone.research._validation.sources import is_unevenly_sampled, scores_of
-from ragstone.stats import Estimate, spearman
+from ragstone.stats import Estimate, fisher_interval, spearman
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +25,8 @@ __all__ = ["WeightFit", "fit_composite"]
 _NAMES: Final = tuple(metric.name for metric in CCRS)
 _MIN_SAMPLES: Final = 20
 _FOLDS: Final = 5
+_NO_WEIGHT: Final = 1e-9
+"""Weight that is 0 up to rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,21 @@ class WeightFit:
     """Spearman correlation of labels and composite, with weights from other samples (5 folds)."""
     equal_weights: float | None
     """The same correlation with equal weights."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know before using the weights."""
+        notes = []
+        if zero := [name for name, weight in zip(self.metrics, self.weights, strict=True) if weight.value < _NO_WEIGHT]:
+            notes.append(f"no weight for {', '.join(zero)}: beside the others, they do not increase with the labels")
+        r = self.rank_correlation
+        ends = None if r is None else fisher_interval(r, self.n_samples, kind="spearman")
+        if ends is None or ends.low <= 0:
+            notes.append(
+                "the composite does not significantly follow the labels of other samples: label more samples before you use these "
+                "weights"
+            )
+        return tuple(notes)
 
     def save(self, path: str | Path) -> None:
         """Write the file for `ccrs.composite@FILE`.
