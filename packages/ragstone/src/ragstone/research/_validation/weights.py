@@ -50,7 +50,9 @@ class WeightFit:
         """What a reader should know before using the weights."""
         notes = []
         if zero := [name for name, weight in zip(self.metrics, self.weights, strict=True) if weight.value < _NO_WEIGHT]:
-            notes.append(f"no weight for {', '.join(zero)}: beside the others, they do not increase with the labels")
+            notes.append(
+                f"no weight for {', '.join(zero)}: with the others, they do not add to the agreement with the labels"
+            )
         r = self.rank_correlation
         ends = None if r is None else fisher_interval(r, self.n_samples, kind="spearman")
         if ends is None or ends.low <= 0:
