@@ -141,6 +141,13 @@ def test_an_asynchronous_function_returns_the_current_key():
     assert "api-key" not in server.requests[0].headers
 
 
+def test_a_key_with_a_line_break_is_refused():
+    """When the model is made, and without showing the key."""
+    with pytest.raises(ConfigurationError, match=r"api_key=\.\.\.\) contains a line break") as caught:
+        OpenAICompatibleModel("http://h/v1", api_key=f"{KEY}\n")
+    assert KEY not in str(caught.value)
+
+
 def failing_key():
     raise RuntimeError("the vault is sealed")
 

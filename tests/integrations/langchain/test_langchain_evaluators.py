@@ -19,7 +19,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_ragstone import LangChainJudge, RagstoneCallbackHandler, RagstoneEvaluator
 from langchain_ragstone._evaluator_sample import sample_from_run
 from ragstone.errors import ConfigurationError, JudgeUnavailableError, MissingExtraError
-from ragstone.judges import judge_from
+from ragstone.judges import embedder_from, judge_from
 from ragstone.metrics import all_metrics
 from ragstone.testing import FakeJudge, FakeReader, MemoryRecorder
 
@@ -341,3 +341,12 @@ def test_messages_without_artifacts_leave_contexts_unknown():
     messages = [HumanMessage("?"), ToolMessage("7", tool_call_id="2"), AIMessage("!")]
     read = sample_from_run(inputs=None, outputs={"messages": messages}, reference_outputs=None, given={}, fields={})
     assert read.contexts is None
+
+
+def test_an_embedder_is_used():
+    """The one that is named, and a wrong name is refused."""
+    name = "vera.answer_relevance_cosine"
+    embedder = embedder_from("lexical")
+    assert RagstoneEvaluator(name, judge="lexical", embedder=embedder)._setup.embedder is embedder
+    with pytest.raises(ConfigurationError, match="is unknown"):
+        RagstoneEvaluator(name, judge="lexical", embedder="no-embedder")

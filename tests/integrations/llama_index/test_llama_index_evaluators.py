@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from llama_index.evaluation.ragstone import LlamaIndexJudge, RagstoneEvaluator, results_to_pandas
 from ragstone.errors import ConfigurationError, JudgeUnavailableError, MissingExtraError
+from ragstone.judges import embedder_from
 from ragstone.metrics import all_metrics
 from ragstone.testing import FakeJudge, FakeReader
 
@@ -284,3 +285,14 @@ def test_batch_runner_asks_an_engine(app):
     assert [0.8, 0.8] == [each.score for each in found["ccrs.qr"]]
     assert [0.5, 0.0] == [each.score for each in found["recall@5"]]
     assert {"one?", "two?"} == {draft.query for draft in app.drafts}
+
+
+def test_an_embedder_is_used():
+    """The one that is named, and a wrong name is refused."""
+    name = "vera.answer_relevance_cosine"
+    embedder = embedder_from("lexical")
+    assert RagstoneEvaluator(name, judge="lexical", embedder=embedder)._setup.embedder is embedder
+    with pytest.raises(ConfigurationError, match="is unknown"):
+        RagstoneEvaluator(name, judge="lexical", embedder="no-embedder")
+    with pytest.raises(ConfigurationError, match="is unknown"):
+        RagstoneEvaluator.for_metrics(name, judge="lexical", embedder="no-embedder")

@@ -13,7 +13,7 @@ from langchain_ragstone._evaluator_sample import sample_from_run
 from langchain_ragstone._evaluator_summary import RowOutcome, summarize
 from langchain_ragstone._judge import LangChainJudge, LangChainModel
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.judges import ChatReader, Judge, Reader
+from ragstone.judges import ChatReader, Embedder, Judge, Reader
 from ragstone.metrics import Metric, MetricCard
 from ragstone.schema import FIELD_ALIASES, Failure, NotApplicable, Outcome, Sample, Score
 from ragstone.scoring import run_async
@@ -50,13 +50,15 @@ class RagstoneEvaluator:
             "http://host:8000/v1", "lexical". None reads `RAGSTONE_JUDGE`, and otherwise is "lexical", the baseline without
             a model.
         reader: The application's generator, for metrics that ask it ("udcg"). None is the judge's model.
+        embedder: The embedding model, for metrics that need it ("cosine"): any argument of `ragstone.judges.embedder_from`. None
+            reads `RAGSTONE_EMBEDDER`, and otherwise is "lexical".
         fields: Our field name to the application's (`{"contexts": "quellen"}`), if the known names do not fit.
         deadline_s: Seconds after which metrics without an outcome fail as "timeout".
         reasons: Number of the worst rows for which the judge explains its lowest score, in `comment`: those that are among
             the worst so far when they are scored. Scores do not change.
 
     Raises:
-        ConfigurationError: If a metric, judge, reader or field does not exist, or reasons are requested from "lexical".
+        ConfigurationError: If a metric, judge, reader, embedder or field does not exist, or reasons are requested from "lexical".
         MissingExtraError: If a metric needs a package that is not installed.
 
     Example:
@@ -73,6 +75,7 @@ class RagstoneEvaluator:
         *,
         judge: str | Judge | Runnable[Any, Any] | None = None,
         reader: str | Reader | Runnable[Any, Any] | None = None,
+        embedder: str | Embedder | None = None,
         fields: Mapping[str, str] | None = None,
         deadline_s: float = 120.0,
         reasons: int = 0,
@@ -86,6 +89,7 @@ class RagstoneEvaluator:
             metrics,
             judge=LangChainJudge(judge) if isinstance(judge, Runnable) else judge,
             reader=ChatReader(LangChainModel(reader)) if isinstance(reader, Runnable) else reader,
+            embedder=embedder,
             deadline_s=deadline_s,
             reasons=reasons,
         )

@@ -143,6 +143,11 @@ class OpenAICompatibleModel(LogprobReader):
                 "max_retries, max_wait_s and backoff_s must not be below 0, got "
                 f"max_retries={max_retries!r}, max_wait_s={max_wait_s!r}, backoff_s={backoff_s!r}"
             )
+        if isinstance(api_key, str) and not api_key.isprintable():
+            raise ConfigurationError(
+                f"the API key ({names.option('api_key')}) contains a line break or another control character. Remove it: a key that "
+                "was read from a file often ends with a line break"
+            )
         for name, value in (headers or {}).items():
             if not _HEADER_NAME.fullmatch(name) or not value.isprintable():
                 raise ConfigurationError(

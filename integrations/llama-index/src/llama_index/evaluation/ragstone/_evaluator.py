@@ -13,7 +13,7 @@ from llama_index.core.schema import BaseNode, NodeWithScore
 
 from llama_index.evaluation.ragstone._judge import LlamaIndexJudge, LlamaIndexModel
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.judges import ChatReader, Judge, Reader
+from ragstone.judges import ChatReader, Embedder, Judge, Reader
 from ragstone.metrics import Metric, MetricCard, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Sample, Score, sample_from_row
 from ragstone.scoring import run_async
@@ -41,13 +41,15 @@ class RagstoneEvaluator(BaseEvaluator):
         judge: A model of LlamaIndex, or a value that `ragstone.judges.judge_from` accepts: a `Judge`, "http://host:8000/v1",
             "lexical". None means `RAGSTONE_JUDGE`, else "lexical", the baseline without a judge.
         reader: The application's generator, for metrics that call it ("udcg"). None means the judge's model.
+        embedder: The embedding model, for metrics that need it ("cosine"): a value that `ragstone.judges.embedder_from` accepts.
+            None means `RAGSTONE_EMBEDDER`, else "lexical".
         threshold: The lowest score that passes, or the highest if a lower score is better. None leaves `passing` unset.
         deadline_s: Seconds after which the metric fails as "timeout".
         reasons: Number of the worst responses for which the judge explains its score, in `feedback`: those that are among
             the worst so far when they are scored. Scores do not change.
 
     Raises:
-        ConfigurationError: If a metric, judge or reader does not exist, for a group of metrics, or if reasons are
+        ConfigurationError: If a metric, judge, reader or embedder does not exist, for a group of metrics, or if reasons are
             requested from "lexical".
         MissingExtraError: If the metric needs a package that is not installed.
 
@@ -64,6 +66,7 @@ class RagstoneEvaluator(BaseEvaluator):
         *,
         judge: str | Judge | BaseLLM | None = None,
         reader: str | Reader | BaseLLM | None = None,
+        embedder: str | Embedder | None = None,
         threshold: float | None = None,
         deadline_s: float = 120.0,
         reasons: int = 0,
@@ -74,7 +77,9 @@ class RagstoneEvaluator(BaseEvaluator):
             raise ConfigurationError(
                 f"{metric!r} are {len(found)} metrics ({names}), and a result has one score; use for_metrics({metric!r})"
             )
-        self._setup = _setup(found, judge=judge, reader=reader, deadline_s=deadline_s, reasons=reasons)
+        self._setup = _setup(
+            found, judge=judge, reader=reader, embedder=embedder, deadline_s=deadline_s, reasons=reasons
+        )
         (self._metric,) = self._setup.metrics
         self._threshold = threshold
 
@@ -85,6 +90,7 @@ class RagstoneEvaluator(BaseEvaluator):
         *,
         judge: str | Judge | BaseLLM | None = None,
         reader: str | Reader | BaseLLM | None = None,
+        embedder: str | Embedder | None = None,
         thresholds: Mapping[str, float] | None = None,
         deadline_s: float = 120.0,
         reasons: int = 0,
@@ -95,12 +101,13 @@ class RagstoneEvaluator(BaseEvaluator):
             metrics: Names, groups ("ccrs"), `Metric`s.
             judge: As for one evaluator.
             reader: As for one evaluator.
+            embedder: As for one evaluator.
             thresholds: The threshold of each metric, by its name.
             deadline_s: As for one evaluator.
             reasons: As for one evaluator, for each of them.
 
         Raises:
-            ConfigurationError: If a metric, judge or reader does not exist, or for a threshold of another metric.
+            ConfigurationError: If a metric, judge, reader or embedder does not exist, or for a threshold of another metric.
 
         Example:
             ```python
@@ -113,7 +120,7 @@ class RagstoneEvaluator(BaseEvaluator):
             raise ConfigurationError(
                 f"thresholds names {', '.join(map(repr, unknown))}; the metrics are {[m.card.name for m in found]}"
             )
-        setup = _setup(found, judge=judge, reader=reader, deadline_s=deadline_s, reasons=reasons)
+        setup = _setup(found, judge=judge, reader=reader, embedder=embedder, deadline_s=deadline_s, reasons=reasons)
         return {
             metric.card.name: cls(
                 metric,
@@ -251,6 +258,7 @@ def _setup(
     *,
     judge: str | Judge | BaseLLM | None,
     reader: str | Reader | BaseLLM | None,
+    embedder: str | Embedder | None,
     deadline_s: float,
     reasons: int,
 ) -> ScoringSetup:
@@ -258,6 +266,7 @@ def _setup(
         metrics,
         judge=LlamaIndexJudge(judge) if isinstance(judge, BaseLLM) else judge,
         reader=ChatReader(LlamaIndexModel(reader)) if isinstance(reader, BaseLLM) else reader,
+        embedder=embedder,
         deadline_s=deadline_s,
         reasons=reasons,
     )
