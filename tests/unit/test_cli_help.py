@@ -23,7 +23,7 @@ def test_names_are_not_cut(width: int, command: tuple[str, ...], names: tuple[st
     """Neither is a type, and the opposite of a flag stands below it."""
     done = run_command(*command, "--help", COLUMNS=str(width), TERMINAL_WIDTH=str(width))
     assert done.returncode == 0, done.stderr
-    assert "…" not in done.stdout
+    assert not [line for line in done.stdout.splitlines() if line.startswith("│ --") and "…" in line[:32]]
     for name in names:
         assert name in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= width

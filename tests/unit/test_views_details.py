@@ -1,0 +1,175 @@
+"""Details of reports that a mutated program got wrong without a failing test: precedence, order, limits and weights."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from ragstone.experiments import Experiment, build_report
+from ragstone.experiments._views.answers import build_answer
+from ragstone.experiments._views.labeled import HumanLabels, Labeled, build_labels
+from ragstone.experiments._views.trend import Timeline
+from ragstone.experiments._views.where import parse_where
+from ragstone.judges import JudgeIdentity
+from ragstone.metrics import resolve_metrics
+from ragstone.schema import Failure, Passage, Sample, Score, Usage
+from ragstone.scoring import Signals, answer_probabilities, diagnose
+from ragstone.stats import drawn_kappa, mean_interval
+from ragstone.store import DrawnRequest, StoredLabel
+
+CARDS = {metric.card.name: metric.card for metric in resolve_metrics(["ccrs", "ragas", "ragchecker", "udcg"])}
+DECLINED = "I could not find this in the documents."
+
+
+def score(metric: str, value: float, sample_id: str = "s", **details: object) -> Score:
+    """A score of a metric."""
+    return Score(sample_id=sample_id, metric=metric, metric_version="1", value=value, method="exact", details=details)
+
+
+def sample(*, relevance: float | None = 1.0, response: str = "It is red.", reference: str = "Blue.") -> Sample:
+    """A sample with one passage."""
+    passages = (Passage(text="It is red.", relevance=relevance),)
+    return Sample(id="s", query="Which color?", contexts=passages, response=response, reference=(reference,))
+
+
+WRONG = score("ccrs.ac", 0.06, em=0.0, judge=0.2)
+SUPPORTED = score("ragas.faithfulness", 1.0, claims=[{"claim": "It is red.", "supported": True}])
+UNSUPPORTED_ELSEWHERE = score("ragchecker.faithfulness", 0.0, claims=[{"claim": "It is red.", "supported": False}])
+IRRELEVANT = score("udcg", 0.5, passages=[{"position": 1, "relevance": 0.0, "p_abstain": 0.2}])
+
+
+@pytest.mark.parametrize(
+    ("given", "outcomes", "expected"),
+    [
+        (sample(reference=DECLINED, response=DECLINED), [WRONG], None),
+        (sample(response=DECLINED), [WRONG, score("ragchecker.claim_recall", 0.0)], "missed_passage"),
+        (sample(), [WRONG, SUPPORTED, UNSUPPORTED_ELSEWHERE], "wrong_passage"),
+        (sample(), [WRONG, UNSUPPORTED_ELSEWHERE, SUPPORTED], "wrong_passage"),
+        (sample(relevance=None, response=DECLINED), [WRONG, IRRELEVANT], "no_relevant_passage"),
+    ],
+)
+def test_the_first_signal_decides(given: Sample, outcomes: list[Score], expected: str | None) -> None:
+    """Labels count before judges, the preferred metric of claims before others, whatever the order of the outcomes."""
+    found = diagnose(given, outcomes)
+    assert (found.name if found else None) == expected
+
+
+def test_the_probability_to_answer_has_the_complementary_interval() -> None:
+    """The lower end of one is the upper end of the other."""
+    outcome = score("udcg", 0.5, passages=[{"position": 1, "p_abstain": 0.2, "interval": [0.1, 0.4]}])
+    ((p_answer, (low, high)),) = answer_probabilities([outcome]).values()
+    assert (p_answer, low, high) == pytest.approx((0.8, 0.6, 0.9))
+
+
+def test_marks_of_an_answer() -> None:
+    """A relevant passage does not distract, and a claim without its sentence is listed instead of marked."""
+    outcomes = [
+        score("udcg", 0.5, passages=[{"position": 1, "relevance": 1.0, "p_abstain": 0.1}]),
+        score(
+            "ragas.faithfulness", 0.0, claims=[{"claim": "Norwegian carpenters made it by hand.", "supported": False}]
+        ),
+    ]
+    answer = build_answer("s", sample(), outcomes, Signals(), CARDS, time=None)
+    assert answer.passages is not None
+    assert answer.passages[0].marks == ("relevant",)
+    assert answer.unsupported == ("Norwegian carpenters made it by hand.",)
+    assert not any(span.unsupported for span in answer.response or ())
+    (other,) = build_answer("s", sample(relevance=0.0), outcomes[:1], Signals(), CARDS, time=None).passages or ()
+    assert other.marks == ("distracting",)
+
+
+def test_a_high_value_is_low_quality_if_lower_is_better() -> None:
+    """The mark of a low score follows the direction of the metric."""
+    lower = next(card for card in CARDS.values() if card.direction == "lower" and math.isfinite(card.high - card.low))
+    for value, is_low in ((lower.high, True), (lower.low, False)):
+        answer = build_answer("s", sample(), [score(lower.name, value)], Signals(), CARDS, time=None)
+        assert answer.scores[0].is_low is is_low
+
+
+def experiment(values: list[tuple[float | None, float | None]]) -> Experiment:
+    """An experiment with a row for each pair of values of two metrics."""
+    samples = tuple(
+        Sample(id=f"s{n}", query="Why?", contexts=(), response="So.", reference=("Else.",)) for n in range(len(values))
+    )
+    outcomes: list[Score | Failure] = []
+    for n, pair in enumerate(values):
+        for metric, value in zip(("ccrs.ac", "ccrs.cc"), pair, strict=True):
+            if value is None:
+                about = {"sample_id": f"s{n}", "metric": metric, "metric_version": "1"}
+                outcomes.append(Failure(**about, kind="timeout", reason="slow"))
+            else:
+                outcomes.append(score(metric, value, f"s{n}", em=0.0, judge=value))
+    return Experiment(
+        samples=samples,
+        outcomes=tuple(outcomes),
+        cards=tuple(CARDS[name] for name in ("ccrs.ac", "ccrs.cc")),
+        judge=JudgeIdentity(name="a judge", hash="h"),
+        usage=Usage(),
+        wall_s=1.0,
+    )
+
+
+def test_a_target_is_missed_or_reached() -> None:
+    """The word follows from the side of the interval."""
+    for value, word in ((0.1, "missed"), (0.9, "reached")):
+        view = build_report(experiment([(value, 0.5)] * 40), targets={"ccrs.ac": 0.5})
+        assert view.verdict[1].text.endswith(f"The target is {word}.")
+
+
+def test_the_metric_with_most_failures_is_named_first() -> None:
+    """More metrics than fit are summed up, so the order decides what is seen."""
+    view = build_report(experiment([(None, None), (0.5, None), (0.5, None), (0.5, 0.5)]))
+    failed = [each.numbers["n_failed"] for each in view.notices if "n_failed" in each.numbers]
+    assert failed == [3, 1]
+
+
+def test_five_answers_have_causes_and_the_worst_is_listed_first() -> None:
+    """Four are too few for counts."""
+    values: list[tuple[float | None, float | None]] = [(0.4, 0.4), (0.1, 0.1), (0.3, 0.3), (0.2, 0.2), (0.0, 0.0)]
+    assert not build_report(experiment(values[:4])).causes
+    (row,) = build_report(experiment(values)).causes
+    assert row.sample_ids == ("s4", "s1", "s3", "s2", "s0")
+
+
+def test_the_last_scores_of_a_trend_are_not_lost() -> None:
+    """A last part with fewer than 20 scores joins the one before."""
+    timeline = Timeline()
+    ids = [f"s{n}" for n in range(65)]
+    for n, id_ in enumerate(ids):
+        timeline.add(id_, 1_700_000_000.0 + 600 * n, {})
+    view = build_report(experiment([(0.5, 0.5)] * 5))
+    scores = {row.name: (ids, [0.5] * 65) for row in view.metrics}
+    trend = timeline.view(view.metrics, scores, lambda values, _, low, high: mean_interval(values, low=low, high=high))
+    assert trend is not None
+    assert all(sum(point.estimate.n for point in row.points) == 65 for row in trend.rows)
+
+
+def test_conditions_with_not_equal() -> None:
+    """A sample without the label fulfills it too."""
+    (condition,) = parse_where("topic!=dogs")
+    assert not condition.holds({"topic": ("dogs",)}, {})
+    assert condition.holds({"topic": ("fares",)}, {})
+    assert condition.holds({}, {})
+
+
+def test_labels_are_weighted_by_draw_and_sampling_probability() -> None:
+    """A label of 0.5 is not a wrong answer, and kappa counts a request as often as it stands for others."""
+    ids = [f"t{n}" for n in range(12)]
+    people = {id_: (0.0, 0.5, 1.0)[n % 3] for n, id_ in enumerate(ids)}
+    wrong = {id_: n % 4 == 0 for n, id_ in enumerate(ids)}
+    draws = {id_: 0.2 + 0.05 * n for n, id_ in enumerate(ids)}
+    sampled = {id_: 0.5 if n % 2 else 1.0 for n, id_ in enumerate(ids)}
+    human = HumanLabels(
+        labels=[StoredLabel(id_, "ann", value, 0.0) for id_, value in people.items()],
+        drawn=[DrawnRequest(id_, draws[id_], n) for n, id_ in enumerate(ids)],
+    )
+    view = build_labels(human, Labeled(wrong=wrong, scores={}, probabilities=sampled), ())
+    assert view is not None
+    numbers = view.statements[0].numbers
+    assert numbers["n_same"] == sum((people[id_] < 0.5) == wrong[id_] for id_ in ids)
+    expected = drawn_kappa(
+        [wrong[id_] for id_ in ids], [people[id_] < 0.5 for id_ in ids], [draws[id_] * sampled[id_] for id_ in ids]
+    )
+    assert expected.coefficient is not None
+    assert numbers["kappa"] == pytest.approx(expected.coefficient.value)
