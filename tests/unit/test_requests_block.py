@@ -8,6 +8,7 @@ import gc
 import inspect
 import logging
 import threading
+import tracemalloc
 from types import SimpleNamespace
 
 import pytest
@@ -18,11 +19,21 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from ragstone import Monitor
 from ragstone._util.exit import run_exit_hooks
-from ragstone.capture import suppress_capture
+from ragstone.capture import Guard, suppress_capture
 from ragstone.errors import ConfigurationError
 from ragstone.replay import BufferedTrace
 from ragstone.replay.otlp import spans_of_request, traces_of
-from ragstone.requests import Message, PassageDraft, Request, Statements, Step, TraceDraft, current_request
+from ragstone.requests import (
+    Message,
+    PassageDraft,
+    Request,
+    RequestBlocks,
+    Statements,
+    Step,
+    TraceDraft,
+    assemble,
+    current_request,
+)
 from ragstone.requests._live import LiveRequest
 from ragstone.testing import MemoryRecorder
 
@@ -949,3 +960,31 @@ def test_an_empty_answer_is_called_one(recorder):
         r.answer({"choices": [{"message": {"tool_calls": [{}]}}], "model": "m"})
         r.answer("")
     assert ("empty_answer",) == recorder.drafts[0].evidence.doubts
+
+
+def test_requests_of_many_sessions_leave_nothing():
+    """No session is remembered: 20,000 requests in as many sessions need no more memory than the first thousand."""
+
+    class Forget(RequestBlocks):
+        _guard = Guard("test")
+
+        def record(self, request):
+            return assemble(request) is not None
+
+    recorder = Forget()
+
+    def ask(first, n):
+        for number in range(first, first + n):
+            with recorder.request(f"{Q} {number}", session_id=f"session {number}") as r:
+                r.found(HITS)
+                r.prompt(f"{number} {ALPHA}")
+                r.answer(A)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        before = ask(0, 1_000)
+        assert ask(1_000, 20_000) - before < 100_000
+    finally:
+        tracemalloc.stop()
