@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+import typer
 
 HEAVY = (
     "numpy",
@@ -101,3 +102,20 @@ def test_commands_that_compute_nothing_load_nothing_to_compute_with(commands):
     ):
         assert set() == heavy(loaded) - {"typer", "rich", "pytest"}, command
         assert "ragstone.research" not in loaded, command
+
+
+def test_help_loads_no_command():
+    """The list of commands shows one sentence of each, which is the first of the command's own help."""
+    (loaded,) = loaded_after("from ragstone.cli import main; main(['--help'])")
+    assert "pydantic" not in loaded
+    assert {"ragstone.judges", "ragstone.experiments", "ragstone.cli._evaluate"}.isdisjoint(loaded)
+
+
+def test_each_sentence_of_the_help_is_that_of_its_command():
+    """The table of commands repeats what each command says of itself."""
+    from ragstone.cli._app import _COMMANDS, app
+
+    commands = typer.main.get_command(app).commands
+    assert {name: text for name, (_, text) in _COMMANDS.items()} == {
+        name: command.help.split("\n\n")[0].replace("\n", " ") for name, command in commands.items()
+    }

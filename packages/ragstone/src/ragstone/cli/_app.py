@@ -3,46 +3,132 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 import ragstone
-from ragstone.cli._cache import run_cache
-from ragstone.cli._compare import compare_command
 from ragstone.cli._config import ConfigOption, apply_config
-from ragstone.cli._dataset import dataset_app
-from ragstone.cli._deliveries import deliveries_command
-from ragstone.cli._demo import run_demo
-from ragstone.cli._doctor import run_doctor
-from ragstone.cli._evaluate import evaluate_command
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._ingest import ingest_command
-from ragstone.cli._judge_card import judge_card_command
-from ragstone.cli._labels import labels_app
 from ragstone.cli._logs import LogFormat, configure_logging
-from ragstone.cli._metrics import metrics_command
-from ragstone.cli._models import EndpointsOptions, takes_models
-from ragstone.cli._options import JsonOption, NoRetrieverToolOption
-from ragstone.cli._prometheus_rules import prometheus_rules_command
-from ragstone.cli._replay import replay_command
-from ragstone.cli._report import report_command
-from ragstone.cli._status import status_command
-from ragstone.cli._store import store_app
-from ragstone.cli._traces import traces_command
-from ragstone.cli._udcg import udcg_app
-from ragstone.cli._validate_metrics import topicality_command, validate_metrics_command
-from ragstone.cli._view import view_command
-from ragstone.cli._watch import watch_command
-from ragstone.cli._worker import worker_command
 
 __all__ = ["app"]
+
+_COMMANDS: Final = {
+    "compare": (
+        "_compare.compare_command",
+        "Compare systems on the same samples, or traffic of two periods, and print the significant differences.",
+    ),
+    "evaluate": (
+        "_evaluate.evaluate_command",
+        "Score a file of samples, and print each metric's mean, 95% confidence interval and counts.",
+    ),
+    "ingest": (
+        "_ingest.ingest_command",
+        "Receive OTLP from instrumented applications, and score their requests. SIGTERM or Ctrl-C stops it cleanly.",
+    ),
+    "judge-card": (
+        "_judge_card.judge_card_command",
+        "Measure from human labels how far judges can be trusted: agreement, bias, wording, order, repeats and cost.",
+    ),
+    "validate-metrics": (
+        "_validate_metrics.validate_metrics_command",
+        "Evaluate the metrics themselves: distributions, ties, correlations, power, judge flips and human agreement.",
+    ),
+    "metrics": (
+        "_metrics.metrics_command",
+        "List all metrics with required fields and model calls, or explain one with a worked example.",
+    ),
+    "deliveries": (
+        "_deliveries.deliveries_command",
+        "List failed, pending, sent or skipped deliveries with their last errors, or retry them.",
+    ),
+    "prometheus-rules": (
+        "_prometheus_rules.prometheus_rules_command",
+        "Print Prometheus alert rules for the metrics of the `prometheus` sink.",
+    ),
+    "replay": (
+        "_replay.replay_command",
+        "Score exported traces of other tools, and deliver the scores. The same command resumes an interrupted run.",
+    ),
+    "report": (
+        "_report.report_command",
+        "Print a verdict, each metric with its interval, the causes of wrong answers, and the worst answers.",
+    ),
+    "status": (
+        "_status.status_command",
+        "Print the mean of each metric and the ledger: the state of every captured request.",
+    ),
+    "traces": ("_traces.traces_command", "List the worst answers, or show one answer with its evidence."),
+    "topicality": (
+        "_validate_metrics.topicality_command",
+        "Check if a repository is about a domain, from in-domain and out-of-domain queries.",
+    ),
+    "view": (
+        "_view.view_command",
+        "Serve the report of a store as a page that updates itself. SIGTERM or Ctrl-C stops it.",
+    ),
+    "watch": ("_watch.watch_command", "Show which metrics are watched, what each can find, and the open alarms."),
+    "worker": (
+        "_worker.worker_command",
+        "Own a store: score captured requests and deliver the outcomes. SIGTERM or Ctrl-C stops it cleanly.",
+    ),
+    "demo": (
+        "_demo.demo_command",
+        "Run capture, scoring and reporting on a small bundled corpus, without API key, GPU or network.",
+    ),
+    "doctor": (
+        "_doctor.doctor_command",
+        "Measure the capabilities of the endpoints of judge, reader and embedder, and explain how Ragstone uses them.",
+    ),
+    "cache": ("_cache.cache_command", "Summarize or clear a reply cache."),
+    "dataset": ("_dataset.dataset_app", "Build a dataset from your own documents, and apply your review of it."),
+    "labels": ("_labels.labels_app", "Compare the metrics with people: draw requests to label, and add labels."),
+    "store": ("_store.store_app", "Look after a store: export it, score old requests with new metrics, remove texts."),
+    "udcg": (
+        "_udcg.udcg_app",
+        "UDCG: fit its weights, correlate it with graded answers, rank passages by utility, repeat its experiments.",
+    ),
+}
+"""Commands and groups in the order of the help: place of each in this package, and the first sentence of its own help."""
+
+
+class _LazyCommands(Mapping[str, Any]):
+    """Commands by name. A command's module is imported when the command is first looked up."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            module, _, attribute = _COMMANDS[name][0].partition(".")
+            found = getattr(import_module(f"ragstone.cli.{module}"), attribute)
+            whole = typer.Typer(add_completion=False)
+            if isinstance(found, typer.Typer):
+                whole.add_typer(found, name=name)
+            else:
+                whole.command(name)(found)
+            self._loaded[name] = typer.main.get_group(whole).commands[name]
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_COMMANDS)
+
+    def __len__(self) -> int:
+        return len(_COMMANDS)
 
 
 class _Commands(TyperGroup):
     """All commands. Typer turns Ctrl-C into exit code 130 without a message, so they print it."""
+
+    commands: Any
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = _LazyCommands()
 
     def make_context(self, info_name: Any, args: list[str], *more: Any, **options: Any) -> Any:
         if "--help" in args:
@@ -53,6 +139,17 @@ class _Commands(TyperGroup):
 
             rich_utils.Table = HelpTable  # type: ignore[attr-defined]
         return super().make_context(info_name, args, *more, **options)
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - typer's signature
+        return list(self.commands)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        # The list of commands shows one sentence of each. Importing all of them takes a second.
+        loading, self.commands = self.commands, {n: TyperCommand(n, help=text) for n, (_, text) in _COMMANDS.items()}
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.commands = loading
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -70,26 +167,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command(name="compare")(compare_command)
-app.command(name="evaluate")(evaluate_command)
-app.command(name="ingest")(ingest_command)
-app.command(name="judge-card")(judge_card_command)
-app.command(name="validate-metrics")(validate_metrics_command)
-app.command(name="metrics")(metrics_command)
-app.command(name="deliveries")(deliveries_command)
-app.command(name="prometheus-rules")(prometheus_rules_command)
-app.command(name="replay")(replay_command)
-app.command(name="report")(report_command)
-app.command(name="status")(status_command)
-app.command(name="traces")(traces_command)
-app.command(name="topicality")(topicality_command)
-app.command(name="view")(view_command)
-app.command(name="watch")(watch_command)
-app.command(name="worker")(worker_command)
-app.add_typer(dataset_app, name="dataset")
-app.add_typer(labels_app, name="labels")
-app.add_typer(store_app, name="store")
-app.add_typer(udcg_app, name="udcg")
 
 
 def _print_version(value: bool) -> None:  # noqa: FBT001 - typer passes it by position
@@ -112,41 +189,3 @@ def _common(
 ) -> None:
     configure_logging(logging.INFO if verbose else logging.WARNING, log_format)
     apply_config(context, config)
-
-
-@app.command()
-def demo(
-    output_dir: Annotated[Path, typer.Option("--output-dir", help="Directory for the store and the scores.")] = Path(
-        "ragstone-demo"
-    ),
-    json_output: JsonOption = False,
-) -> None:
-    """Run capture, scoring and reporting on a small bundled corpus, without API key, GPU or network."""
-    run_demo(output_dir, json_output=json_output)
-
-
-@app.command()
-@takes_models
-def doctor(
-    store: Annotated[str | None, typer.Option("--store", help="A store: names the tools to declare.")] = None,
-    no_retriever_tool: NoRetrieverToolOption = None,
-    json_output: JsonOption = False,
-    *,
-    models: EndpointsOptions,
-) -> None:
-    """Measure the capabilities of the endpoints of judge, reader and embedder, and explain how Ragstone uses them."""
-    if not run_doctor(*models.models(), store=store, other_tools=no_retriever_tool or (), json_output=json_output):
-        raise typer.Exit(ExitCode.INFRASTRUCTURE)
-
-
-@app.command(name="cache")
-def cache_command(
-    folder: Annotated[Path, typer.Argument(help="The cache directory (--cache or $RAGSTONE_CACHE).")],
-    clear: Annotated[bool, typer.Option("--clear", help="Remove cached replies.")] = False,
-    older_than_days: Annotated[
-        float | None, typer.Option("--older-than-days", min=0, help="Only replies older than this number of days.")
-    ] = None,
-    json_output: JsonOption = False,
-) -> None:
-    """Summarize or clear a reply cache."""
-    run_cache(folder, clear=clear, older_than_days=older_than_days, json_output=json_output)

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from ragstone._util.table import text_table
+from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.judges import CacheSummary, ReplyCache
 
-__all__ = ["run_cache"]
+__all__ = ["cache_command"]
 
 
-def run_cache(folder: Path, *, clear: bool, older_than_days: float | None, json_output: bool) -> None:
-    """Print a summary of the cache in `folder`, after clearing it if `clear`.
-
-    Args:
-        folder: The cache directory (`--cache` or `RAGSTONE_CACHE`).
-        clear: Whether to remove replies.
-        older_than_days: Count or remove only replies older than this.
-        json_output: Print JSON.
-
-    Raises:
-        StoreError: If the cache does not exist or cannot be used.
-    """
+def cache_command(
+    folder: Annotated[Path, typer.Argument(help="The cache directory (--cache or $RAGSTONE_CACHE).")],
+    clear: Annotated[bool, typer.Option("--clear", help="Remove cached replies.")] = False,
+    older_than_days: Annotated[
+        float | None, typer.Option("--older-than-days", min=0, help="Only replies older than this number of days.")
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Summarize or clear a reply cache."""
     cache = ReplyCache(folder)
     n_removed = cache.clear(older_than_days=older_than_days) if clear else None
     # After clearing, summarize the remaining replies.

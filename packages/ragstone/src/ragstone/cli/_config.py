@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
-from ragstone.capture import read_sampling_rules
 from ragstone.cli._daily_budget import set_daily_budget
-from ragstone.cli._endpoints import read_tables
 from ragstone.cli._retention import set_retention
 from ragstone.cli._watch_options import set_watch_options
 from ragstone.errors import ConfigurationError
-from ragstone.judges import ROLES
-from ragstone.monitor import read_config
 
 __all__ = ["ConfigOption", "apply_config"]
 
@@ -47,6 +43,11 @@ def apply_config(context: typer.Context, path: Path | None) -> None:
     set_daily_budget(None, "")
     if path is None:
         return
+    from ragstone.capture import read_sampling_rules
+    from ragstone.cli._endpoints import read_tables
+    from ragstone.judges import ROLES
+    from ragstone.monitor import read_config
+
     values = read_config(path)
     set_watch_options(values.pop("watch", None), str(path))
     set_retention(values.pop("retention", None), str(path))
@@ -63,7 +64,7 @@ def apply_config(context: typer.Context, path: Path | None) -> None:
                 f"{str(path)!r} has a table [{table}], but no command has this name. Commands: {', '.join(_inner(group))}. "
                 f"Tables of endpoints: {', '.join(ROLES)}."
             )
-    context.default_map = _defaults(group, shared, values, path)
+    context.default_map = _defaults(group, shared, values, path, roles=ROLES)
 
 
 def _inner(command: Any) -> Mapping[str, Any]:
@@ -72,7 +73,9 @@ def _inner(command: Any) -> Mapping[str, Any]:
     return getattr(command, "commands", {})
 
 
-def _defaults(group: Any, shared: Mapping[str, Any], own: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def _defaults(
+    group: Any, shared: Mapping[str, Any], own: Mapping[str, Any], path: Path, *, roles: Collection[str]
+) -> dict[str, Any]:
     """Build click's default map: default values by command."""
     defaults: dict[str, Any] = {}
     for name, command in _inner(group).items():
@@ -81,12 +84,12 @@ def _defaults(group: Any, shared: Mapping[str, Any], own: Mapping[str, Any], pat
             section = {}
         if _inner(command):
             inner = {key: value for key, value in section.items() if not isinstance(value, Mapping)}
-            defaults[name] = _defaults(command, {**shared, **inner}, section, path)
+            defaults[name] = _defaults(command, {**shared, **inner}, section, path, roles=roles)
             continue
         names = _option_names(command)
         repeatable = {parameter.name for parameter in command.params if getattr(parameter, "multiple", False)}
         for key, value in section.items():
-            if key in ROLES and isinstance(value, Mapping):
+            if key in roles and isinstance(value, Mapping):
                 raise ConfigurationError(
                     f"{str(path)!r} has a table [{name}.{key}]. Endpoints have one table for all commands: [{key}]. Set options "
                     f"of one command there, such as {key}-model = 'MODEL' in [{name}]."

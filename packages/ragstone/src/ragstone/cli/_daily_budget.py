@@ -7,8 +7,6 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, Final
 
-from ragstone.worker import daily_budget_from_table
-
 __all__ = ["daily_budget", "set_daily_budget"]
 
 _NONE: Final[Mapping[str, float]] = MappingProxyType({})
@@ -21,6 +19,12 @@ def set_daily_budget(table: Any, source: str) -> None:
     Raises:
         ConfigurationError: If it is not a table, or a key or value is invalid.
     """
+    if table is None:
+        _LIMITS.set(_NONE)
+        return
+    # Help and most commands do not run a worker.
+    from ragstone.worker import daily_budget_from_table
+
     _LIMITS.set(daily_budget_from_table(table, source=source))
 
 

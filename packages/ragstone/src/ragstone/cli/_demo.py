@@ -6,7 +6,11 @@ import sys
 import time
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from ragstone.cli._options import JsonOption
 from ragstone.cli._output import ledger_lines, print_json, print_lines, print_text, progress_bar, terminal_options
 from ragstone.demo import load_questions
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError, StoreError
@@ -15,14 +19,19 @@ from ragstone.judges import judge_from
 from ragstone.monitor import Monitor
 from ragstone.views import ReportText
 
-__all__ = ["run_demo"]
+__all__ = ["demo_command"]
 
 _METRICS = ("ccrs", "udcg")
 _DEADLINE_S = 600.0
 
 
-def run_demo(output_dir: Path, *, json_output: bool) -> None:
-    """Ask every demo question, score the captured requests, and print the report and the ledger."""
+def demo_command(
+    output_dir: Annotated[Path, typer.Option("--output-dir", help="Directory for the store and the scores.")] = Path(
+        "ragstone-demo"
+    ),
+    json_output: JsonOption = False,
+) -> None:
+    """Run capture, scoring and reporting on a small bundled corpus, without API key, GPU or network."""
     demos = {e.name: e for e in entry_points(group="ragstone.demos")}
     if "langchain" not in demos:
         raise MissingExtraError(feature="The demo", package="langchain-ragstone", extra="langchain-ragstone")

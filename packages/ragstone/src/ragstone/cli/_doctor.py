@@ -7,10 +7,15 @@ import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
+
+import typer
 
 from ragstone._util.plural import count
 from ragstone._util.table import text_table
+from ragstone.cli._exit_codes import ExitCode
+from ragstone.cli._models import EndpointsOptions, takes_models
+from ragstone.cli._options import JsonOption, NoRetrieverToolOption
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import (
@@ -30,7 +35,7 @@ from ragstone.judges import (
 from ragstone.schema import Usage, describe_doubt
 from ragstone.worker import read_ledger
 
-__all__ = ["run_doctor"]
+__all__ = ["doctor_command"]
 
 Verdict = Literal["yes", "no", "unknown"]
 
@@ -99,30 +104,17 @@ class _Finding:
         return lines
 
 
-def run_doctor(
-    judge: Judge,
-    reader: Reader | None,
-    embedder: Embedder | None,
+@takes_models
+def doctor_command(
+    store: Annotated[str | None, typer.Option("--store", help="A store: names the tools to declare.")] = None,
+    no_retriever_tool: NoRetrieverToolOption = None,
+    json_output: JsonOption = False,
     *,
-    store: str | None = None,
-    other_tools: Collection[str] = (),
-    json_output: bool,
-) -> bool:
-    """Probe the models of judge, reader and embedder, print their capabilities, and return whether all probes succeeded.
-
-    Args:
-        judge: The judge.
-        reader: The reader.
-        embedder: The embedder. None probes none.
-        store: A store, whose captured requests show which tools to declare as retrievers. None looks at no store.
-        other_tools: Names of tools that do not retrieve.
-        json_output: Whether to print JSON.
-
-    Raises:
-        ConfigurationError: If `judge` or `reader` is invalid.
-        StoreError: If the store cannot be read.
-    """
-    tools = {} if store is None else _text_tools(store, other_tools)
+    models: EndpointsOptions,
+) -> None:
+    """Measure the capabilities of the endpoints of judge, reader and embedder, and explain how Ragstone uses them."""
+    judge, reader, embedder = models.models()
+    tools = {} if store is None else _text_tools(store, no_retriever_tool or ())
     findings = asyncio.run(_probe_all(judge, reader, embedder))
     if json_output:
         print_json({"endpoints": [finding.as_dict() for finding in findings], "text_tools": tools})
@@ -131,7 +123,8 @@ def run_doctor(
         for name, n in tools.items():
             line = f"tool {sanitize_for_terminal(name)}: {count(n, 'request')}. {describe_doubt(f'text_tool:{name}')}"
             print_text(sanitize_for_terminal(line, width=600))
-    return all(finding.error is None for finding in findings)
+    if any(finding.error is not None for finding in findings):
+        raise typer.Exit(ExitCode.INFRASTRUCTURE)
 
 
 def _text_tools(store: str, others: Collection[str]) -> dict[str, int]:

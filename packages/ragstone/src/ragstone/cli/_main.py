@@ -14,18 +14,23 @@ __all__ = ["main"]
 def main(arguments: list[str] | None = None) -> None:
     """Run `ragstone`, and exit with an `ExitCode`."""
     from ragstone.cli._app import app
-    from ragstone.cli._output import print_text
 
     try:
         app(arguments)
     except (ConfigurationError, DataError, StoreNotFoundError) as error:
-        print_text(f"ragstone: {error}", err=True)
+        _print_error(error)
         sys.exit(ExitCode.USAGE)
     except RagstoneError as error:
-        print_text(f"ragstone: {error}", err=True)
+        _print_error(error)
         sys.exit(
             ExitCode.BUDGET if isinstance(error, JudgeError) and error.kind == "budget" else ExitCode.INFRASTRUCTURE
         )
     except Exception:  # noqa: BLE001 - Python's default exit code, 1, means that a gate failed
         traceback.print_exc()
         sys.exit(ExitCode.INFRASTRUCTURE)
+
+
+def _print_error(error: RagstoneError) -> None:
+    from ragstone.cli._output import print_text
+
+    print_text(f"ragstone: {error}", err=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Any, Final
 
-from ragstone.worker import retention_from_table
-
 __all__ = ["retention_s", "set_retention"]
 
 _AGE_S: Final[ContextVar[float | None]] = ContextVar("ragstone_retention", default=None)
@@ -18,6 +16,12 @@ def set_retention(table: Any, source: str) -> None:
     Raises:
         ConfigurationError: If it is not a table, or a key or value is invalid.
     """
+    if table is None:
+        _AGE_S.set(None)
+        return
+    # Help and most commands do not run a worker.
+    from ragstone.worker import retention_from_table
+
     _AGE_S.set(retention_from_table(table, source=source))
 
 

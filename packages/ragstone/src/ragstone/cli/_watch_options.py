@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ragstone.errors import ConfigurationError
-from ragstone.watch import WatchOptions
+
+if TYPE_CHECKING:
+    from ragstone.watch import WatchOptions
 
 __all__ = ["set_watch_options", "watch_options"]
 
@@ -20,11 +22,19 @@ def set_watch_options(table: Any, source: str) -> None:
     Raises:
         ConfigurationError: If it is not a table, or a key or value is invalid.
     """
-    if table is not None and not isinstance(table, Mapping):
+    if table is None:
+        _OPTIONS.set(None)
+        return
+    if not isinstance(table, Mapping):
         raise ConfigurationError(f"{source!r}: watch must be a table [watch], got {table!r}")
-    _OPTIONS.set(WatchOptions.from_table(table or {}, source=source))
+    # Help and most commands do not watch.
+    from ragstone.watch import WatchOptions
+
+    _OPTIONS.set(WatchOptions.from_table(table, source=source))
 
 
 def watch_options() -> WatchOptions:
     """Return the options of the configuration, or the defaults."""
+    from ragstone.watch import WatchOptions
+
     return _OPTIONS.get() or WatchOptions()
