@@ -42,7 +42,7 @@ def test_dry_run_calls_nothing():
         assert [] == server.stats.requests
     # Two judges; all samples once, 12 labeled ones with 2 wordings x 2 repeats, a repeat, 2 orders and one call.
     assert f"about {2 * (16 + 12 * 8)} calls" in done.stdout
-    assert "12 labeled of 16 samples, 1 metrics, 2 judges, 9 runs each" in done.stdout
+    assert "12 labeled of 16 samples, 1 metric, 2 judges, 9 runs each" in done.stdout
     assert "with 12 labels, the 95% interval of a kappa of 0.6" in done.stdout
     assert "USD)" in done.stdout
     plain = json.loads(card("--dry-run", "--json", "--conditions", "none").stdout)
@@ -69,7 +69,7 @@ def test_card_of_two_models_of_one_server():
     assert [16, 12, 12] == [cost["n_samples"] for cost in plain["judges"][0]["costs"]]
     # The cost comes first, on stderr.
     assert done.stderr.startswith(
-        "12 labeled of 16 samples, 1 metrics, 2 judges, 3 runs each: base, wording 1, wording 2"
+        "12 labeled of 16 samples, 1 metric, 2 judges, 3 runs each: base, wording 1, wording 2"
     )
 
 

@@ -303,7 +303,7 @@ def test_labels_of_a_selected_sample_are_noticed(written):
         ([{"id": "q0", "label": "perhaps"}], {}, "'perhaps'"),
         ([{"id": "q0", "label": math.inf}], {}, "finite"),
         ([{"id": "q0", "label": -1.7e308}, {"id": "q1", "label": 1.7e308}], {}, r"within 1e\+100"),
-        ([{"id": "q0", "label": ""}], {}, r"does not contain labels \(1 rows, and empty or NaN labels are skipped\)"),
+        ([{"id": "q0", "label": ""}], {}, r"does not contain labels \(1 row, and empty or NaN labels are skipped\)"),
         ([{"id": "zz", "label": 1}], {}, "zz"),
         ([{"id": "q0", "label": 1, "system": "other"}], {}, "'other'"),
         ([{"id": "q0", "verdict": 1}], {"label_column": "verdikt"}, "'verdikt'"),
