@@ -119,7 +119,7 @@ def test_only_requests_with_a_text_are_drawn_for_labels(store):
     """A person cannot judge an answer that is gone; the text of a drawn request is kept."""
     prune(store, "--bodies-older-than", age(12))
     assert 8 == draw_to_label(store, 20, seed=1).n_scored
-    assert "8 kept: labeled or drawn to be labeled" in prune(store, "--bodies-older-than", age(20)).stdout
+    assert "8 kept: labeled, drawn to be labeled, or a canary" in prune(store, "--bodies-older-than", age(20)).stdout
     prune(store, "--bodies-older-than", age(20))
     bare = make_store(store.with_name("b.db"), 4)
     prune(bare, "--bodies-older-than", "1d")
