@@ -109,9 +109,8 @@ class Board:
             kept = self._parts or live_parts(None, self.report.ledger, latest=(), command=self._command, worker="")
             return {**kept, "problem": problem_part(str(error))}
         report = self.report
-        alarms = [
-            alarm_lines(alarm, title=_title(alarm.key.metric), store=self._title, zone=UTC) for alarm in report.alarms
-        ]
+        store = self._command.removeprefix("ragstone view ")
+        alarms = [alarm_lines(alarm, title=_title(alarm.key.metric), store=store, zone=UTC) for alarm in report.alarms]
         parts: Mapping[str, str] = live_parts(
             report.view,
             report.ledger,
