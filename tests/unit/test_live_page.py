@@ -44,7 +44,14 @@ def board_of(path: Path, clock: Clock | None = None) -> Board:
     """A board of a store."""
     clock = clock or Clock()
     report = FollowedReport(TimeRange(path), targets={})
-    return Board(report, title="a store", command="ragstone view a.db", worker="ragstone worker a.db", wait=clock.wait, clock=clock)
+    return Board(
+        report,
+        title="a store",
+        command="ragstone view a.db",
+        worker="ragstone worker a.db",
+        wait=clock.wait,
+        clock=clock,
+    )
 
 
 def desk_of(board: Board) -> LabelDesk:
