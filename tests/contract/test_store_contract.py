@@ -25,7 +25,7 @@ from ragstone.schema import (
     Score,
     Trace,
 )
-from ragstone.store import DrawnRequest, PlannedMetric, SqliteStore, Store, StoredLabel
+from ragstone.store import Completion, DrawnRequest, PlannedMetric, SqliteStore, Store, StoredLabel
 
 OpenStore = Callable[[], Store]
 
@@ -556,6 +556,21 @@ class TestLedger:
             "recall": LedgerRow(captured=11, sampled_out=1, not_applicable=3, dropped=6, pending=1),
         } == ledger.metrics
 
+    def test_counters_equal_the_rows(self, store: Store):
+        """After each kind of change, also a duplicate, a late outcome and an outcome of another plan."""
+        store.ingest("a", 1, [captured("t1"), captured("t2"), captured("t3"), captured("t1"), sampled_out("t4")])
+        store.ingest("b", 1, [captured("t2"), sampled_out("t4"), sampled_out("t5")])
+        store.complete("t1", both("t1"))
+        store.complete("t1", [failure("t1")])
+        store.complete("t2", [failure("t2")])
+        store.complete("t2", both("t2"))
+        other = PlannedMetric(name="grounded", version="2", judge_hash="j1")
+        store.set_plan([other], [])
+        store.complete("t3", [score("t3", other), score("t3")])
+
+        assert [] == store.recount(correct=False) == store.recount()
+        assert LedgerRow(captured=5, scored=2, failed=1, sampled_out=2) == store.ledger().total
+
     def test_the_oldest_pending_trace_has_an_age(self, store: Store, clock: Clock):
         """Counted from its arrival, so that replaying last year's traces raises no alarm."""
         ingest(store, "t1")
@@ -986,3 +1001,134 @@ class TestLife:
         ingest(store, "t1")
 
         assert store.checkpoint()
+
+
+class TestGroups:
+    """Several traces are completed in one transaction, each as if it were alone."""
+
+    def test_each_trace_of_a_group_is_completed(self, store: Store):
+        """States, outcomes, deliveries and leases are those of single calls, in the order of the group."""
+        ingest(store, "t1", "t2", "t3")
+        store.claim("me", 3, lease_s=60)
+
+        group = [
+            Completion(trace_id="t2", outcomes=both("t2"), owner="me"),
+            Completion(trace_id="t1", outcomes=[failure("t1"), not_applicable("t1")], owner="me"),
+            Completion(trace_id="t3", outcomes=[score("t3")], owner="me"),
+        ]
+        assert [True, True, True] == store.complete_many(group)
+
+        assert ["failed", "scored", "pending"] == [store.explain(t).state for t in ("t1", "t2", "t3")]
+        assert [*both("t2"), failure("t1"), not_applicable("t1"), score("t3")] == list(store.outcomes())
+        assert {"jsonl": 5, "otlp": 5} == {s: b.pending for s, b in store.ledger().outbox.items()}
+        assert LedgerRow(captured=3, scored=1, failed=1, pending=1) == store.ledger().total
+        assert {"recall": 1, "grounded": 0} == {name: row.pending for name, row in store.ledger().metrics.items()}
+        assert ["t3"] == [t.trace_id for t in store.claim("you", 3, lease_s=60)]
+
+    def test_parts_of_one_trace_meet_in_a_group(self, store: Store):
+        """Two groups of metrics end at once: together they finish the trace, and the lease ends with the last."""
+        ingest(store, "t1")
+        store.claim("me", 1, lease_s=60)
+
+        group = [
+            Completion(trace_id="t1", outcomes=[score("t1")], owner=""),
+            Completion(trace_id="t1", outcomes=[not_applicable("t1")], owner="me"),
+        ]
+        assert [True, True] == store.complete_many(group)
+
+        report = store.explain("t1")
+        assert ("scored", None, tuple(both("t1"))) == (report.state, report.lease_owner, report.outcomes)
+
+    def test_a_repeat_inside_a_group_changes_nothing(self, store: Store):
+        """The first completion counts, and later ones are told that they came too late."""
+        ingest(store, "t1", "t2")
+
+        group = [
+            Completion(trace_id="t1", outcomes=both("t1", value=0.1)),
+            Completion(trace_id="t1", outcomes=both("t1", value=0.9)),
+            Completion(trace_id="t2", outcomes=[score("t2", value=0.1), score("t2", value=0.9)]),
+            Completion(trace_id="t2", outcomes=[score("t2", value=0.8), not_applicable("t2")]),
+        ]
+        assert [True, False, True, True] == store.complete_many(group)
+
+        assert [*both("t1", value=0.1), *both("t2", value=0.1)] == list(store.outcomes())
+        assert {"jsonl": 4, "otlp": 4} == {s: b.pending for s, b in store.ledger().outbox.items()}
+
+    def test_what_is_finished_or_sampled_out_is_left_alone(self, store: Store):
+        """It does not delay the others."""
+        ingest(store, "finished", "open")
+        store.ingest("other", 1, [sampled_out("out")])
+        store.complete("finished", both("finished", value=0.1))
+
+        group = [Completion(trace_id=t, outcomes=both(t, value=0.9)) for t in ("finished", "out", "open")]
+        assert [False, False, True] == store.complete_many(group)
+
+        assert [*both("finished", value=0.1), *both("open", value=0.9)] == list(store.outcomes())
+
+    def test_a_lost_lease_keeps_its_new_owner(self, store: Store, clock: Clock):
+        """A late scorer may bring outcomes in a group, and does not end the lease of another."""
+        ingest(store, "lost", "mine")
+        store.claim("late", 2, lease_s=60)
+        clock.now += 60
+        store.claim("me", 1, lease_s=60)
+
+        group = [Completion(trace_id=t, outcomes=[score(t)], owner="late") for t in ("lost", "mine")]
+        assert [True, True] == store.complete_many(group)
+
+        assert ("me", None) == (store.explain("lost").lease_owner, store.explain("mine").lease_owner)
+
+    @pytest.mark.parametrize(
+        ("bad", "message"),
+        [
+            (Completion(trace_id="nobody", outcomes=[]), "trace 'nobody' is not in the store"),
+            (Completion(trace_id="t2", outcomes=[score("t1")]), "has the sample id 't1', not the trace id 't2'"),
+            (
+                Completion(trace_id="t2", outcomes=[score("t2").model_copy(update={"extra": object()})]),
+                "'t2/grounded' cannot be stored as JSON",
+            ),
+            (
+                Completion(trace_id="t2", outcomes=[score("t2").model_copy(update={"value": float("nan")})]),
+                "the score of 'grounded' for the trace 't2' is nan",
+            ),
+        ],
+    )
+    def test_one_bad_completion_does_not_fail_its_group(self, store: Store, bad: Completion, message: str):
+        """The others are stored, and its place has the error."""
+        ingest(store, "t1", "t2", "t3")
+
+        first, error, last = store.complete_many(
+            [
+                Completion(trace_id="t1", outcomes=both("t1")),
+                bad,
+                Completion(trace_id="t3", outcomes=both("t3")),
+            ]
+        )
+
+        assert (True, True) == (first, last)
+        assert isinstance(error, DataError)
+        assert message in str(error)
+        assert [*both("t1"), *both("t3")] == list(store.outcomes())
+        assert "pending" == store.explain("t2").state
+
+    def test_an_empty_group_is_stored(self, store: Store):
+        """Nothing changes."""
+        assert [] == store.complete_many([])
+
+    def test_large_groups_are_one_transaction(self, store: Store):
+        """More traces than a statement has parameters."""
+        ids = [f"t{i:04}" for i in range(1200)]
+        ingest(store, *ids)
+
+        assert [True] * 1200 == store.complete_many([Completion(trace_id=t, outcomes=both(t)) for t in reversed(ids)])
+        assert LedgerRow(captured=1200, scored=1200) == store.ledger().total
+
+    def test_known_traces_are_asked_for_together(self, store: Store):
+        """Those that are stored with a text, and no others."""
+        ingest(store, *(f"t{i}" for i in range(600)))
+        store.ingest("other", 1, [sampled_out("out")])
+
+        found = store.known(["nobody", "out", *(f"t{i}" for i in range(550, 650))])
+
+        assert {f"t{i}" for i in range(550, 600)} == set(found)
+        assert store.trace("t550") == found["t550"]
+        assert {} == store.known([])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ragstone.schema import Captured, Dropped, Failure, NotApplicable, SampledOut, Score, Trace
-from ragstone.store import PlannedMetric, SqliteStore
+from ragstone.store import Completion, PlannedMetric, SqliteStore
 
 LEASE_S = 60.0
 MAX_ATTEMPTS = 3
@@ -139,6 +139,31 @@ class StoreMachine(RuleBasedStateMachine):
         if trace_id not in self.finished and self.store.explain(trace_id).state != "pending":
             self.note_finished(trace_id)
 
+    @precondition(lambda self: any(self.held.values()))
+    @rule(data=st.data())
+    def complete_group(self, data: st.DataObject) -> None:
+        """Several owners bring several outcomes at once, also for one trace."""
+        held = [(owner, trace_id) for owner, ids in self.held.items() for trace_id in ids]
+        group = []
+        for owner, trace_id in data.draw(st.lists(st.sampled_from(held), max_size=6)):
+            metrics = data.draw(st.one_of(st.just(self.plan), st.lists(st.sampled_from(METRICS), unique=True)))
+            kinds = st.sampled_from(["score", "failure", "not_applicable"])
+            outcomes = [outcome(data.draw(kinds), trace_id, metric) for metric in metrics]
+            group.append(Completion(trace_id=trace_id, outcomes=outcomes, owner=owner))
+        before = set(self.finished)
+
+        for completion, stored in zip(group, self.store.complete_many(group), strict=True):
+            assert stored or completion.trace_id in before or self.state(completion.trace_id) != "pending"
+            assert not (stored and completion.trace_id in before)
+
+        for completion in group:
+            if completion.trace_id not in self.finished and self.state(completion.trace_id) != "pending":
+                self.note_finished(completion.trace_id)
+
+    def state(self, trace_id: str) -> str:
+        """The state of a trace in the store."""
+        return self.store.explain(trace_id).state
+
     def note_finished(self, trace_id: str) -> None:
         """A trace finishes only with an outcome of every metric of the plan of that moment."""
         keys = {(o.metric, o.metric_version, o.judge_hash) for o in self.store.explain(trace_id).outcomes}
@@ -189,6 +214,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert captured["sampled_out"] == ledger.total.sampled_out
         assert captured["captured"] - len(self.finished) == ledger.total.pending
         assert self.duplicates == self.store.duplicates()
+        assert [] == self.store.recount(correct=False)
 
     @invariant()
     def nothing_is_scored_twice(self) -> None:

@@ -23,8 +23,8 @@ from ragstone.errors import (
 )
 from ragstone.monitor import Monitor
 from ragstone.requests import TraceDraft
-from ragstone.schema import Captured, Dropped, Feedback, Score, Trace, Usage
-from ragstone.store import DrawnRequest, PlannedMetric, StoredLabel, open_for_labels, open_store
+from ragstone.schema import Captured, Dropped, Feedback, LedgerRow, Score, Trace, Usage
+from ragstone.store import Completion, DrawnRequest, PlannedMetric, StoredLabel, open_for_labels, open_store
 from ragstone.watch import Scale, WatchOptions, fold
 from ragstone.worker import read_ledger
 
@@ -437,6 +437,58 @@ class TestOpening:
         sql(database, "DROP SCHEMA ragstone CASCADE")
         own().close()
         assert _shape(database) == shape
+
+    def test_a_store_of_version_6_keeps_its_ledger(self, own, database):
+        """Counters equal the rows, deliveries stay, and the tables are those of a new store."""
+        script = Path(__file__).parent / "data" / "store-version-6.sql"
+        sql(database, script.read_text(encoding="utf-8"))
+        bodies = sql(database, "SELECT body FROM ragstone.outcome_bodies ORDER BY seq")
+
+        store = own()
+
+        ledger = store.ledger()
+        assert [] == store.recount(correct=False)
+        assert bodies == [(outcome.model_dump_json(),) for outcome in store.outcomes()]
+        assert LedgerRow(
+            captured=11, scored=2, sampled_out=1, not_applicable=1, failed=2, dropped=3, pending=2
+        ) == ledger.total  # fmt: skip
+        counts = {sink: (c.pending, c.sent, c.skipped, c.failed) for sink, c in ledger.outbox.items()}
+        assert {"jsonl:a": (8, 4, 0, 1), "otlp": (6, 0, 1, 0), "gone": (2, 2, 0, 0)} == counts
+        assert 7 == len(store.due_deliveries("jsonl:a", limit=99, now=2e9))
+        store.close()
+        shape = _shape(database)
+        sql(database, "DROP SCHEMA ragstone CASCADE")
+        own().close()
+        assert _shape(database) == shape
+
+    def test_counters_are_right_while_workers_write(self, own, database):
+        """Overlapping groups of four workers and a concurrent recount: nothing waits in a circle, nothing is counted twice."""
+        first = own()
+        first.set_plan([EXACT], [])
+        ids = [f"t{i}" for i in range(300)]
+        first.ingest("a", 1, captured(*ids))
+        stores = [own() for _ in range(4)]
+
+        def finish(place):
+            done = 0
+            mine = ids if place % 2 else ids[::-1]
+            for start in range(0, 300, 30):
+                group = [Completion(trace_id=t, outcomes=[score(t)]) for t in mine[start : start + 60]]
+                done += sum(stores[place].complete_many(group))
+            return done
+
+        def count():
+            for _ in range(20):
+                assert [] == first.recount()
+
+        with ThreadPoolExecutor(5) as pool:
+            counting = pool.submit(count)
+            assert 300 == sum(pool.map(finish, range(4)))
+            counting.result()
+
+        assert [] == first.recount()
+        assert LedgerRow(captured=300, scored=300) == first.ledger().total
+        assert 300 == len({o.sample_id for o in first.outcomes()}) == len(list(first.outcomes()))
 
     def test_a_newer_store_is_left_alone(self, own, database):
         """An old worker must not write into tables it does not know."""

@@ -290,17 +290,16 @@ def test_two_replays_of_one_file_count_what_they_brought(store, tmp_path):
     """Into a database that several hosts write to: the slower one finds everything known."""
     path = write(tmp_path / "a.jsonl", *rows(3))
     fast, slow = intake_of(path), intake_of(path)
-    other = store.trace
+    other = store.known
 
-    def late(trace_id: str) -> Trace | None:
+    def late(trace_ids: list[str]) -> dict[str, Trace]:
         # The fast one brings the traces in after the slow one has looked for them.
-        found = other(trace_id)
-        if fast.may_have_more:
-            store.trace = other
-            run(fast, store)
-        return found if trace_id == "t0" else None
+        found = other(trace_ids)
+        store.known = other
+        run(fast, store)
+        return found
 
-    store.trace = late
+    store.known = late
     run(slow, store)
 
     assert (3, 0) == (fast.counts[0].n_new, fast.counts[0].n_known)

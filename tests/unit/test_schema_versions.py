@@ -10,7 +10,16 @@ import pytest
 
 from ragstone.experiments import compare
 from ragstone.replay import replay_traces
-from ragstone.schema import SCHEMA_VERSION, Captured, Score, Trace, migrate, outcome_adapter, spool_entry_adapter
+from ragstone.schema import (
+    SCHEMA_VERSION,
+    Captured,
+    LedgerRow,
+    Score,
+    Trace,
+    migrate,
+    outcome_adapter,
+    spool_entry_adapter,
+)
 from ragstone.store import SqliteStore, StoredLabel
 
 DATA = Path(__file__).parent / "data" / "version_1"
@@ -183,3 +192,33 @@ def test_a_store_of_version_4_keeps_everything_and_has_no_labels(tmp_path: Path)
         assert [] == opened.labels() == opened.drawn_requests()
         opened.save_labels([label])
         assert [label] == opened.labels()
+
+
+def test_a_store_of_version_7_keeps_its_ledger(tmp_path: Path):
+    """Outcomes, deliveries, labels and alarms stay what they are, and the counters equal the rows."""
+    path = tmp_path / "store.db"
+    db = sqlite3.connect(path, isolation_level=None)
+    db.executescript((DATA.parent / "version_3" / "store-version-7.sql").read_text(encoding="utf-8"))
+    bodies = db.execute("SELECT body FROM outcome_bodies ORDER BY seq").fetchall()
+    db.close()
+
+    with SqliteStore.open(path, mode="own", clock=lambda: 1_790_000_030.0) as opened:
+        ledger = opened.ledger()
+        assert bodies == [(outcome.model_dump_json(),) for outcome in opened.outcomes()]
+        assert [] == opened.recount(correct=False)
+        assert ["scored"] == [label.trace_id for label in opened.labels()]
+        assert ["before"] == [removed.trace_id for removed in opened.removed_texts()]
+        assert ["2:opened"] == [alarm.id for alarm in opened.due_alarms("jsonl:a", limit=9)]
+        assert 7 == len(opened.due_deliveries("jsonl:a", limit=99, now=2e9))
+        assert opened.complete("partial", [])
+
+    assert LedgerRow(
+        captured=11, scored=2, sampled_out=1, not_applicable=1, failed=2, dropped=3, pending=2
+    ) == ledger.total  # fmt: skip
+    assert {
+        "grounded": LedgerRow(captured=9, scored=2, sampled_out=1, not_applicable=1, failed=1, dropped=3, pending=1),
+        "recall": LedgerRow(captured=11, scored=1, sampled_out=1, not_applicable=4, failed=0, dropped=3, pending=2),
+    } == ledger.metrics
+    counts = {sink: (c.pending, c.sent, c.skipped, c.failed) for sink, c in ledger.outbox.items()}
+    assert {"jsonl:a": (8, 4, 0, 1), "otlp": (6, 0, 1, 0), "gone": (2, 2, 0, 0)} == counts
+    assert "401" == ledger.outbox["otlp"].stopped

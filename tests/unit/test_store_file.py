@@ -443,7 +443,9 @@ def test_a_store_of_version_7_keeps_its_outcomes(path: Path):
         DROP TABLE canaries;
         DROP TABLE canary_scores;
         ALTER TABLE traces DROP COLUMN slices;
+        DROP TABLE outcome_counts;
         DROP INDEX traces_by_otel_id;
+        DROP INDEX traces_sampled;
         ALTER TABLE outcomes DROP COLUMN backfilled;
         ALTER TABLE watch_queue DROP COLUMN backfilled;
         PRAGMA user_version = 7;
@@ -472,7 +474,9 @@ def _as_version_1(path: Path) -> None:
         DROP TABLE canaries;
         DROP TABLE canary_scores;
         ALTER TABLE traces DROP COLUMN slices;
+        DROP TABLE outcome_counts;
         DROP INDEX traces_by_otel_id;
+        DROP INDEX traces_sampled;
         ALTER TABLE outcomes DROP COLUMN backfilled;
         DROP TABLE labels;
         DROP TABLE label_frame;

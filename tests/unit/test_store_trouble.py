@@ -164,13 +164,14 @@ class TestRot:
                 list(store.outcomes())
 
     def test_a_lost_row_shows_in_the_books(self, path: Path):
-        """What came in is counted apart from where it went."""
+        """A recount finds it, and then the ledger does not balance: what came in is counted apart from where it went."""
         with SqliteStore.open(path, mode="own") as store:
             store.set_plan([METRIC], [])
             store.ingest("a", 3, batch(0, 3))
             alter(store, "DELETE FROM trace_bodies WHERE seq = 2")
             alter(store, "DELETE FROM traces WHERE seq = 2")
 
+            assert [("traces pending", 3, 2)] == store.recount()
             ledger = store.ledger()
 
             assert LedgerRow(captured=3, pending=2) == ledger.total
@@ -187,6 +188,7 @@ class TestRot:
 
             store.set_plan([METRIC], [])
 
+            assert [("m score (version '1', judge '')", 1, 0)] == store.recount()
             assert LedgerRow(captured=2, pending=1) == store.ledger().metrics["m"]
 
 

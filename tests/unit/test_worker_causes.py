@@ -17,6 +17,7 @@ from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.testing import make_trace
 from ragstone.worker import StepErrors
 from ragstone.worker._causes import add_causes
+from ragstone.worker._commit import Committer
 from ragstone.worker._delivery import SinkDispatcher
 
 PLAN = [PlannedMetric(name="ccrs.ac", version="1"), PlannedMetric(name="ragas.faithfulness", version="1")]
@@ -78,8 +79,14 @@ class Recorder:
 def deliver(store: SqliteStore) -> list[tuple[str, str, str | None]]:
     """Deliver what is due once: trace, metric and cause of each delivery."""
     sink = Recorder()
-    dispatcher = SinkDispatcher(sink, StepErrors())  # type: ignore[arg-type]
-    asyncio.run(dispatcher.deliver(dispatcher.due(store), store))
+
+    async def run() -> None:
+        committer = Committer(store, StepErrors())
+        dispatcher = SinkDispatcher(sink, committer)  # type: ignore[arg-type]
+        await dispatcher.deliver(dispatcher.due())
+        await committer.aclose()
+
+    asyncio.run(run())
     return [(d.trace_id, d.outcome.metric, d.cause.name if d.cause else None) for d in sink.received]
 
 

@@ -22,6 +22,7 @@ from ragstone.sinks import Delivery
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.testing import make_trace
 from ragstone.worker import StepErrors
+from ragstone.worker._commit import Committer
 from ragstone.worker._delivery import SinkDispatcher
 
 Reply = Callable[[Sequence[Delivery]], Mapping[str, SinkError] | None]
@@ -77,9 +78,15 @@ def store(tmp_path: Path, clock: Clock) -> Iterator[SqliteStore]:
 def run(store: SqliteStore, clock: Clock, reply: Reply, *, jitter: float = 0.0) -> tuple[SinkDispatcher, ScriptedSink]:
     """Deliver what is due, once."""
     sink = ScriptedSink(reply)
-    outlet = SinkDispatcher(sink, StepErrors(), clock=clock, jitter=lambda: jitter)
-    asyncio.run(outlet.deliver(outlet.due(store), store))
-    return outlet, sink
+
+    async def deliver() -> SinkDispatcher:
+        committer = Committer(store, StepErrors())
+        outlet = SinkDispatcher(sink, committer, clock=clock, jitter=lambda: jitter)
+        await outlet.deliver(outlet.due())
+        await committer.aclose()
+        return outlet
+
+    return asyncio.run(deliver()), sink
 
 
 def failing(error: SinkError) -> Reply:
@@ -224,7 +231,7 @@ def test_credentials_that_are_refused_stop_the_sink_and_are_said_once(store, clo
     with caplog.at_level(logging.WARNING):
         outlet, _ = run(store, clock, failing(SinkDeniedError("401; check the credentials")))
         clock.now += HOUR
-        assert [] == outlet.due(store)
+        assert [] == outlet.due()
 
     assert (5, "401; check the credentials") == (books(store).pending, books(store).stopped)
     assert ["ragstone sink scripted stopped, its deliveries stay pending: 401; check the credentials"] == [

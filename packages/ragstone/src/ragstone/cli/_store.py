@@ -1,17 +1,19 @@
-"""`ragstone store`: score old requests of a store with new metrics, and remove their texts."""
+"""`ragstone store`: look after a store."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
+from ragstone._util.table import text_table
 from ragstone.cli._backfill import backfill_command
+from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._export import export_command
 from ragstone.cli._options import JsonOption
-from ragstone.cli._output import print_json, print_text
+from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.errors import ConfigurationError, StoreOwnedError
 from ragstone.store import RetentionCounts, Store, is_database_url, open_store
 from ragstone.worker import parse_age
@@ -19,12 +21,17 @@ from ragstone.worker import parse_age
 __all__ = ["store_app"]
 
 store_app = typer.Typer(
-    help="Look after a store: export it, score old requests with new metrics, remove texts.", no_args_is_help=True
+    help="Look after a store: export it, score old requests with new metrics, remove texts, check counters.",
+    no_args_is_help=True,
 )
 
 
 store_app.command("backfill")(backfill_command)
 store_app.command("export")(export_command)
+
+_OWNED_HINT: Final = (
+    " Or let its owner remove old texts: set bodies_older_than in the table [retention] of its configuration."
+)
 
 
 @store_app.command()
@@ -53,7 +60,7 @@ def prune(
         with open_store(store, mode="read") as opened:
             kept, n = opened.count_texts(before=before), 0
     else:
-        with _owned(store) as opened:
+        with _owned(store, _OWNED_HINT) as opened:
             n = sum(iter(lambda: opened.remove_texts(before=before), 0))
             if shrink:
                 opened.shrink()
@@ -66,16 +73,37 @@ def prune(
         print_text("The file keeps its size, and new requests use the space. --shrink gives it back to the disk.")
 
 
-def _owned(store: str) -> Store:
+@store_app.command()
+def recount(
+    store: Annotated[str, typer.Argument(help="The store: a file or postgresql://...")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only compare. Exit code 1 if a counter is wrong. The worker may run.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Compare the counters of `ragstone status` with the requests and outcomes that they count, and correct them."""
+    with open_store(store, mode="read") if dry_run else _owned(store) as opened:
+        differences = opened.recount(correct=not dry_run)
+    if json_output:
+        print_json({"corrected": not dry_run, "differences": [each._asdict() for each in differences]})
+    elif not differences:
+        print_text("All counters are right.")
+    else:
+        table = [("counter", "stored", "counted")]
+        table += [(sanitize_for_terminal(each.name), f"{each.stored:,}", f"{each.counted:,}") for each in differences]
+        print_text(text_table(table, align="lrr"))
+        print_text(f"{len(differences)} counters {'are wrong' if dry_run else 'were wrong and are corrected'}.")
+    if dry_run and differences:
+        raise typer.Exit(ExitCode.GATE)
+
+
+def _owned(store: str, hint: str = "") -> Store:
     if not is_database_url(store) and not Path(store).exists():
         return open_store(store, mode="read")  # says that it does not exist, and does not create it
     try:
         return open_store(store, mode="own")
     except StoreOwnedError as error:
-        raise StoreOwnedError(
-            f"{error} Or let its owner remove old texts: set bodies_older_than in the table [retention] of its "
-            "configuration."
-        ) from None
+        raise StoreOwnedError(f"{error}{hint}") from None
 
 
 def _lines(n: int, kept: RetentionCounts, *, dry_run: bool) -> list[str]:

@@ -158,10 +158,11 @@ def ignored_entries(rejected: Iterable[RejectedRecord]) -> list[Ignored]:
 
 def _split_known(traces: Sequence[Trace], store: Store) -> tuple[list[Trace], int, list[str]]:
     """Return the new traces, the number of known traces, and the ids that other traces in the store have."""
+    stored = store.known([trace.trace_id for trace in traces])
     fresh: dict[str, Trace] = {}
     n_known, clashing = 0, []
     for trace in traces:
-        other = fresh.get(trace.trace_id) or store.trace(trace.trace_id)
+        other = fresh.get(trace.trace_id) or stored.get(trace.trace_id)
         if other is None:
             fresh[trace.trace_id] = trace
         elif _is_same_request(other, trace):

@@ -7,6 +7,7 @@ from ragstone.store._factory import open_store as open_store
 from ragstone.store._factory import resolve_store as resolve_store
 from ragstone.store._factory import settle_labels as settle_labels
 from ragstone.store._protocol import BackfillCounts as BackfillCounts
+from ragstone.store._protocol import Completion as Completion
 from ragstone.store._protocol import DeliveryKind as DeliveryKind
 from ragstone.store._protocol import DrawnRequest as DrawnRequest
 from ragstone.store._protocol import MetricCounts as MetricCounts

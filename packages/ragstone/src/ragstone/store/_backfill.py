@@ -12,10 +12,10 @@ from typing_extensions import override
 
 from ragstone.errors import DataError
 from ragstone.schema import Failure, NotApplicable, Score
-from ragstone.store._outcomes import insert_outcomes, watched_rows
-from ragstone.store._protocol import BackfillCounts, PlannedMetric, UnscoredPage, UnscoredTrace
+from ragstone.store._completion import insert_outcomes, prepare
+from ragstone.store._protocol import BackfillCounts, Completion, PlannedMetric, UnscoredPage, UnscoredTrace
 from ragstone.store._sql import SqlStore, to_trace
-from ragstone.store._watch import BACKFILL, queue_outcomes
+from ragstone.store._watch import BACKFILL
 
 __all__ = ["SqlBackfill"]
 
@@ -92,6 +92,7 @@ class SqlBackfill(SqlStore):
     def add_backfilled(
         self, trace_id: str, outcomes: Sequence[Score | NotApplicable | Failure], *, sample: float = 1.0
     ) -> int:
+        prepared = prepare(Completion(trace_id=trace_id, outcomes=outcomes))
         with self._database.write() as db:
             row = db.execute(
                 f"SELECT state FROM traces WHERE trace_id = ? {self._lock_completed}",  # noqa: S608 - a constant lock
@@ -99,17 +100,18 @@ class SqlBackfill(SqlStore):
             ).fetchone()
             if row is None or row[0] in ("pending", "sampled_out"):
                 raise DataError(f"trace {trace_id!r} is not scored. Only finished requests can be backfilled.")
+            if isinstance(prepared, DataError):
+                raise prepared
             known = {key for (key,) in db.execute("SELECT outcome_id FROM outcomes WHERE sample_id = ?", (trace_id,))}
-            new = {outcome.id: outcome for outcome in outcomes if outcome.id not in known}
+            new = {key: outcome for key, outcome in prepared.outcomes.items() if key not in known}
             insert_outcomes(db, new, now=self._clock(), backfilled=sample)
-            queue_outcomes(db, trace_id, watched_rows(new.values()), backfilled=True)
             # These requests were finished without the metric, and now count in its row of the ledger.
             db.executemany(
                 """
                 UPDATE plan SET finished_before = finished_before - 1
                 WHERE name = ? AND version = ? AND judge_hash = ? AND finished_before > 0
                 """,
-                [outcome.key[1:] for outcome in new.values()],
+                [outcome.key[1:] for outcome, _ in new.values()],
             )
             return len(new)
 

@@ -73,7 +73,7 @@ def match_feedback(db: Sql, arrived: Iterable[Captured | SampledOut], *, now: fl
         db.execute("UPDATE feedback SET trace_id = ? WHERE seq = ?", (trace_id, seq))
         # What is known of a request that was sampled out is not enough for a stream. The others have weights.
         if is_first and state != "sampled_out":
-            queue_outcomes(db, trace_id, [(*FEEDBACK_STREAM, value)])
+            queue_outcomes(db, [(trace_id, *FEEDBACK_STREAM, value)])
 
 
 def _ids(entry: Captured | SampledOut) -> list[str]:

@@ -1,10 +1,10 @@
-"""Outcomes: the plan, storage of outcomes, and the state of a trace, the counts of a metric and the ledger."""
+"""Outcomes: the plan, queries, the state of a trace, the counts of a metric and the ledger."""
 
 from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, Literal
@@ -13,32 +13,23 @@ from typing_extensions import override
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import Evidence, Failure, IgnoredTraces, Ledger, LedgerRow, NotApplicable, Score
+from ragstone.store._completion import prepare, read_plan, store_completions
+from ragstone.store._counts import count_outcome_kinds, read_states
 from ragstone.store._deliveries import count_deliveries, deliveries
 from ragstone.store._feedback import count_feedback, feedback_of
 from ragstone.store._protocol import (
+    Completion,
     MetricCounts,
     PlannedMetric,
     ScoredTrace,
     StoredAnswer,
     StorePosition,
     TraceReport,
-    TraceState,
 )
 from ragstone.store._spend import read_daily_budget, read_spend
-from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore, to_body, to_outcome, to_trace
-from ragstone.store._watch import queue_outcomes
+from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore, to_outcome, to_trace
 
-__all__ = [
-    "IGNORED",
-    "SqlOutcomes",
-    "complete_trace",
-    "evidence_counters",
-    "insert_outcomes",
-    "read_counter",
-    "read_plan",
-    "watched_rows",
-    "write_plan",
-]
+__all__ = ["IGNORED", "SqlOutcomes", "evidence_counters", "read_counter", "write_plan"]
 
 
 IGNORED: Final = "ignored:"
@@ -62,8 +53,19 @@ class SqlOutcomes(SqlStore):
     def complete(
         self, trace_id: str, outcomes: Sequence[Score | NotApplicable | Failure], *, owner: str | None = None
     ) -> bool:
+        (result,) = self.complete_many([Completion(trace_id=trace_id, outcomes=outcomes, owner=owner)])
+        if isinstance(result, DataError):
+            raise result
+        return result
+
+    @override
+    def complete_many(self, completions: Sequence[Completion]) -> list[bool | DataError]:
+        # Checked and serialized before the transaction, which is then short and cannot fail because of one of them.
+        prepared = [prepare(completion) for completion in completions]
+        valid = [each for each in prepared if not isinstance(each, DataError)]
         with self._database.write() as db:
-            return complete_trace(db, trace_id, outcomes, owner=owner, now=self._clock(), lock=self._lock_completed)
+            stored = iter(store_completions(db, valid, now=self._clock(), lock=self._lock_completed))
+        return [each if isinstance(each, DataError) else next(stored) for each in prepared]
 
     @override
     def outcomes(
@@ -131,11 +133,10 @@ class SqlOutcomes(SqlStore):
 
     @override
     def ledger(self) -> Ledger:
-        # One transaction, so that all columns belong to one moment. `captured` has its own counter. All other columns
-        # are counted from the rows.
+        # One transaction, so that all columns belong to one moment.
         with self._database.read() as db:
             now = self._clock()
-            traces = defaultdict(int, db.execute("SELECT state, count(*) FROM traces GROUP BY state").fetchall())
+            traces = read_states(db)
             drops: dict[str, int] = dict(db.execute("SELECT reason, n FROM drops ORDER BY reason"))
             total = LedgerRow(
                 captured=read_counter(db, "captured"),
@@ -271,117 +272,6 @@ def write_plan(db: Sql, metrics: Sequence[PlannedMetric], sinks: Sequence[str]) 
     db.executemany("INSERT INTO sinks (name) VALUES (?)", [(name,) for name in dict.fromkeys(sinks)])
 
 
-def read_plan(db: Sql) -> list[PlannedMetric]:
-    """Return the planned metrics, in their order."""
-    rows = db.execute("SELECT name, version, judge_hash FROM plan ORDER BY position")
-    return [PlannedMetric(name=name, version=version, judge_hash=judge_hash) for name, version, judge_hash in rows]
-
-
-def complete_trace(
-    db: Sql,
-    trace_id: str,
-    outcomes: Sequence[Score | NotApplicable | Failure],
-    *,
-    owner: str | None,
-    now: float,
-    lock: str = "",
-) -> bool:
-    """Store outcomes of a pending trace, and return whether it was pending. See `Store.complete`."""
-    row = db.execute(
-        f"SELECT state, lease_owner FROM traces WHERE trace_id = ? {lock}",  # noqa: S608 - a constant lock
-        (trace_id,),
-    ).fetchone()
-    if row is None:
-        raise DataError(f"trace {trace_id!r} is not in the store. Only stored traces can be completed.")
-    state, lease_owner = row
-    if state != "pending":
-        return False
-    known = {key for (key,) in db.execute("SELECT outcome_id FROM outcomes WHERE sample_id = ?", (trace_id,))}
-    new: dict[str, Score | NotApplicable | Failure] = {}
-    for outcome in outcomes:
-        if outcome.sample_id != trace_id:
-            raise DataError(
-                f"an outcome of {outcome.metric!r} has the sample id {outcome.sample_id!r}, not the trace id {trace_id!r}. "
-                "Use the trace id as the id of the sample."
-            )
-        outcome_id = outcome.id
-        if outcome_id not in known:
-            new.setdefault(outcome_id, outcome)
-    insert_outcomes(db, new, now=now)
-    queue_outcomes(db, trace_id, watched_rows(new.values()))
-    state = _state(db, trace_id)
-    ends = state != "pending" or owner is None or owner == lease_owner
-    # Outcomes of a former plan also make a trace partial. The ledger then only reads one row more.
-    partial = state == "pending" and bool(known or new)
-    db.execute(
-        f"UPDATE traces SET state = ?, partial = ?{', lease_owner = NULL, lease_until = 0' if ends else ''} "  # noqa: S608
-        "WHERE trace_id = ?",
-        (state, int(partial), trace_id),
-    )
-    return True
-
-
-def watched_rows(
-    outcomes: Iterable[Score | NotApplicable | Failure],
-) -> list[tuple[str, str, str, float | None]]:
-    """Return what streams need to know about outcomes that are a score or a failure to compute one."""
-    return [
-        (*outcome.key[1:], outcome.value if isinstance(outcome, Score) else None)
-        for outcome in outcomes
-        if not (isinstance(outcome, NotApplicable) or (isinstance(outcome, Failure) and outcome.kind == "budget"))
-    ]
-
-
-def insert_outcomes(
-    db: Sql, new: Mapping[str, Score | NotApplicable | Failure], *, now: float, backfilled: float | None = None
-) -> None:
-    """Insert outcomes that are not stored, with their deliveries.
-
-    Args:
-        db: The transaction.
-        new: The outcomes by id.
-        now: Unix seconds.
-        backfilled: Share of the requests that a backfill scores. None if they were scored when they arrived.
-    """
-    # All rows of a table together, so that a database on the network needs one round trip per table, not per row.
-    db.executemany(
-        """
-        INSERT INTO outcomes (outcome_id, sample_id, metric, metric_version, judge_hash, kind, value, stored_at, backfilled)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-        """,
-        [
-            (key, *outcome.key, outcome.outcome, outcome.value if isinstance(outcome, Score) else None, now, backfilled)
-            for key, outcome in new.items()
-        ],
-    )
-    db.executemany(
-        "INSERT INTO outcome_bodies (seq, body) SELECT seq, ? FROM outcomes WHERE outcome_id = ?",
-        [(to_body(outcome), key) for key, outcome in new.items()],
-    )
-    db.executemany(
-        "INSERT INTO outbox (kind, item_id, sink, since, next_try) "
-        "SELECT 'outcome', ?, name, ?, ? FROM sinks ORDER BY name",
-        [(key, now, now) for key in new],
-    )
-
-
-def _state(db: Sql, trace_id: str) -> TraceState:
-    """Return the state of a trace by the rule of `ragstone.schema.Ledger`, over the planned metrics."""
-    rows = db.execute(
-        """
-        SELECT o.kind FROM plan AS p LEFT JOIN outcomes AS o
-        ON o.sample_id = ? AND o.metric = p.name AND o.metric_version = p.version AND o.judge_hash = p.judge_hash
-        """,
-        (trace_id,),
-    )
-    kinds = {kind for (kind,) in rows}
-    if None in kinds:
-        return "pending"
-    if "failure" in kinds:
-        return "failed"
-    return "scored" if "score" in kinds else "not_applicable"
-
-
 def _counts(db: Sql, metric: PlannedMetric, *, sampled: bool, by_trace: bool) -> MetricCounts:
     probability, join = "1.0", ""
     if sampled:
@@ -471,15 +361,7 @@ def _counts_of(db: Sql, prefix: str) -> dict[str, int]:
 
 
 def _metric_rows(db: Sql, total: LedgerRow) -> dict[str, LedgerRow]:
-    kinds: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for name, kind, n in db.execute(
-        """
-        SELECT p.name, o.kind, count(*) FROM plan AS p JOIN outcomes AS o
-        ON o.metric = p.name AND o.metric_version = p.version AND o.judge_hash = p.judge_hash
-        GROUP BY p.name, o.kind
-        """
-    ):
-        kinds[name][kind] = n
+    kinds = count_outcome_kinds(db)
     # A pending trace may already have outcomes of some metrics.
     done_early: defaultdict[str, int] = defaultdict(
         int,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
+from ragstone.errors import DataError
 from ragstone.schema import (
     AlarmDelivery,
     Captured,
@@ -27,6 +28,8 @@ from ragstone.store._watched import WatchTables
 
 __all__ = [
     "BackfillCounts",
+    "Completion",
+    "CountDifference",
     "DeliveryKind",
     "DeliveryState",
     "DrawnRequest",
@@ -111,6 +114,17 @@ class ExportedOutcome(NamedTuple):
     """The request, if its text was asked for and is stored."""
 
 
+class CountDifference(NamedTuple):
+    """A counter that differed from the rows that it counts."""
+
+    name: str
+    """What it counts."""
+    stored: int
+    """Its value."""
+    counted: int
+    """Number of rows."""
+
+
 class RetentionCounts(NamedTuple):
     """Requests that started before some time and still have their text."""
 
@@ -172,6 +186,16 @@ class PlannedMetric:
     version: str
     judge_hash: str = ""
     """Hash of the judge configuration, or an empty string if no judge is used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """Outcomes of one trace that are stored together."""
+
+    trace_id: str
+    outcomes: Sequence[Score | NotApplicable | Failure]
+    owner: str | None = None
+    """The worker whose lease ends. None ends any lease, and another name none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,8 +390,29 @@ class Store(Protocol):
         """
         ...
 
+    def complete_many(self, completions: Sequence[Completion]) -> list[bool | DataError]:
+        """Store the outcomes of several traces in one transaction, each as `complete` does, in their order.
+
+        An invalid completion does not prevent the others.
+
+        Returns:
+            For each completion what `complete` returns, or the `DataError` that it raises.
+        """
+        ...
+
     def ledger(self) -> Ledger:
-        """Count all traces, and the traces of each planned metric, in one consistent snapshot."""
+        """Return the numbers of traces, in total and of each planned metric, in one consistent snapshot.
+
+        It reads counters, so its cost does not depend on the number of traces.
+        """
+        ...
+
+    def recount(self, *, correct: bool = True) -> list[CountDifference]:
+        """Compare the counters of the ledger with the rows that they count, and return the differences.
+
+        Args:
+            correct: Also correct the counters.
+        """
         ...
 
     def explain(self, trace_id: str) -> TraceReport | None:
@@ -384,6 +429,10 @@ class Store(Protocol):
 
     def trace(self, trace_id: str) -> Trace | None:
         """Return one trace, or None if it is not found, was sampled out or its text was removed."""
+        ...
+
+    def known(self, trace_ids: Sequence[str]) -> dict[str, Trace]:
+        """Return what `trace` returns for each of these ids, without those for which it returns None."""
         ...
 
     def position(self) -> StorePosition:

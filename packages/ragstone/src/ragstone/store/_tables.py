@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import Final
 
+from ragstone.store._counts import fill_counts
 from ragstone.store._sql import Sql
 
 __all__ = [
@@ -123,6 +124,16 @@ SQLITE_TABLES: Final[dict[str, str]] = {
             UNIQUE (kind, item_id, sink)
         )
     """,
+    "outcome_counts": """
+        CREATE TABLE outcome_counts (
+            metric TEXT NOT NULL,
+            metric_version TEXT NOT NULL,
+            judge_hash TEXT NOT NULL,
+            kind TEXT NOT NULL,
+            n INTEGER NOT NULL,
+            PRIMARY KEY (metric, metric_version, judge_hash, kind)
+        ) WITHOUT ROWID
+    """,
     # What people say about answers. Requests are not referred to, so that a label outlives a request that is removed.
     "labels": """
         CREATE TABLE labels (
@@ -236,7 +247,7 @@ _TEXTS: Final = """
 """Index of the requests whose text can be removed, so that those of years before are not read again."""
 
 _SQLITE_INDEXES: Final = (
-    # Claims read the pending traces in order of arrival, and the ledger counts states without reading the table.
+    # Claims read the pending traces in order of arrival.
     "CREATE INDEX traces_by_state ON traces (state)",
     # Nearly always empty: the rows that the ledger must count individually.
     "CREATE INDEX traces_partial ON traces (trace_id) WHERE partial = 1",
@@ -258,6 +269,8 @@ _VERSION_8_INDEXES: Final = (
     "CREATE INDEX traces_by_otel_id ON traces (otel_trace_id) WHERE otel_trace_id IS NOT NULL",
     "CREATE INDEX feedback_waiting ON feedback (request_id) WHERE trace_id IS NULL",
     "CREATE INDEX feedback_by_trace ON feedback (trace_id) WHERE trace_id IS NOT NULL",
+    # A store without sampled requests is not searched for one.
+    "CREATE INDEX traces_sampled ON traces (started_at) WHERE inclusion_probability < 1 AND state <> 'sampled_out'",
 )
 """Indexes of both databases since version 8 of a file and version 7 of a database."""
 
@@ -343,16 +356,17 @@ def _sqlite_to_version_7(db: sqlite3.Connection) -> None:
 
 
 def _sqlite_to_version_8(db: sqlite3.Connection) -> None:
-    """Add backfilled outcomes, feedback of users, values of tags, canaries and the spend of each day."""
+    """Add backfilled outcomes, feedback, values of tags, canaries, the spend of each day, and counters of rows."""
     db.execute("ALTER TABLE outcomes ADD COLUMN backfilled REAL")
     # A migration from version 5 or older has just created this table with the column.
     if "backfilled" not in {row[1] for row in db.execute("PRAGMA table_info(watch_queue)")}:
         db.execute("ALTER TABLE watch_queue ADD COLUMN backfilled INTEGER NOT NULL DEFAULT 0")
     db.execute("ALTER TABLE traces ADD COLUMN slices TEXT")
-    for table in ("feedback", "canaries", "canary_scores", "spend"):
+    for table in ("feedback", "canaries", "canary_scores", "spend", "outcome_counts"):
         db.execute(SQLITE_TABLES[table])
     for index in _VERSION_8_INDEXES:
         db.execute(index)
+    fill_counts(db)
 
 
 def _replace_outbox(db: sqlite3.Connection, table: str, copy: str) -> None:
@@ -453,6 +467,16 @@ _POSTGRES_VERSION_7: Final = (
         input_tokens BIGINT NOT NULL,
         output_tokens BIGINT NOT NULL,
         usd DOUBLE PRECISION NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE outcome_counts (
+        metric TEXT COLLATE "C" NOT NULL,
+        metric_version TEXT COLLATE "C" NOT NULL,
+        judge_hash TEXT COLLATE "C" NOT NULL,
+        kind TEXT COLLATE "C" NOT NULL,
+        n BIGINT NOT NULL,
+        PRIMARY KEY (metric, metric_version, judge_hash, kind)
     )
     """,
     *_VERSION_8_INDEXES,
@@ -653,13 +677,14 @@ def _postgres_to_version_6(db: Sql) -> None:
 
 
 def _postgres_to_version_7(db: Sql) -> None:
-    """Add backfilled outcomes, feedback of users, values of tags, canaries and the spend of each day."""
+    """Add backfilled outcomes, feedback, values of tags, canaries, the spend of each day, and counters of rows."""
     db.execute("ALTER TABLE outcomes ADD COLUMN backfilled DOUBLE PRECISION")
     # A migration from version 4 or older has just created this table with the column.
     db.execute("ALTER TABLE watch_queue ADD COLUMN IF NOT EXISTS backfilled INTEGER NOT NULL DEFAULT 0")
     db.execute("ALTER TABLE traces ADD COLUMN slices TEXT")
     for statement in _POSTGRES_VERSION_7:
         db.execute(statement)
+    fill_counts(db)
 
 
 POSTGRES_MIGRATIONS: Final[dict[int, Callable[[Sql], None]]] = {

@@ -6,24 +6,22 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from typing_extensions import override
 
-from ragstone.errors import ConfigurationError, StoreCorruptError
+from ragstone.errors import ConfigurationError, DataError, StoreCorruptError
 from ragstone.schema import Captured, Dropped, Failure, Feedback, Ignored, SampledOut, Trace
+from ragstone.store._completion import IDS_PER_QUERY, PreparedCompletion, marks, prepare, read_plan, store_completions
+from ragstone.store._counts import add_to_counters, state_counter
 from ragstone.store._feedback import add_feedback, match_feedback
-from ragstone.store._outcomes import IGNORED, complete_trace, evidence_counters, read_counter, read_plan
-from ragstone.store._protocol import RequestLabel, StorePosition, TraceState
+from ragstone.store._outcomes import IGNORED, evidence_counters, read_counter
+from ragstone.store._protocol import Completion, RequestLabel, StorePosition, TraceState
 from ragstone.store._slices import slices_of
 from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore, to_body, to_trace
 
 __all__ = ["SqlTraces"]
 
 _logger = logging.getLogger("ragstone")
-
-_IDS_PER_QUERY: Final = 500
-"""Maximum number of parameters of one statement. SQLite before 3.32 accepts at most 999."""
 
 
 class SqlTraces(SqlStore):
@@ -59,20 +57,18 @@ class SqlTraces(SqlStore):
                     traces.setdefault(entry.trace.trace_id if isinstance(entry, Captured) else entry.trace_id, entry)
             for known in _known(db, list(traces)):
                 traces.pop(known, None)
-            new = _insert(db, list(traces.values()), now=self._clock())
+            states = _insert(db, list(traces.values()), now=self._clock())
+            new = states.total()
             add_feedback(db, feedback, now=self._clock())
             match_feedback(db, traces.values(), now=self._clock())
             db.executemany(
                 "INSERT INTO drops VALUES (?, ?) ON CONFLICT (reason) DO UPDATE SET n = drops.n + excluded.n",
-                list(drops.items()),
+                sorted(drops.items()),
             )
-            counted = Counter[str]()
+            counted = Counter(captured=new + drops.total(), duplicates=came - new) + states + ignored
             for entry in traces.values():
                 counted.update(evidence_counters(entry.trace.evidence) if isinstance(entry, Captured) else ())
-            db.executemany(
-                "INSERT INTO counters VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET n = counters.n + excluded.n",
-                [("captured", new + drops.total()), ("duplicates", came - new), *counted.items(), *ignored.items()],
-            )
+            add_to_counters(db, counted)
             db.executemany(
                 "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
                 list(examples.items()),
@@ -98,6 +94,7 @@ class SqlTraces(SqlStore):
         _check_lease(lease_s)
         claimed: list[Trace] = []
         leases: list[tuple[str, float, int]] = []
+        given_up: list[PreparedCompletion] = []
         last_seq = -1
         with self._database.write() as db:
             now = self._clock()
@@ -117,15 +114,17 @@ class SqlTraces(SqlStore):
                 for last_seq, trace_id, attempts, body in rows:
                     if attempts >= self._max_attempts:
                         reason = f"gave up after {attempts} attempts: each time the worker stopped."
-                        _give_up(db, trace_id, reason, now=now)
+                        given_up.append(_give_up(db, trace_id, reason, now=now))
                         continue
                     try:
                         trace = to_trace(body or "")
                     except StoreCorruptError as exc:
-                        _give_up(db, trace_id, str(exc), now=now)
+                        given_up.append(_give_up(db, trace_id, str(exc), now=now))
                         continue
                     leases.append((owner, now + lease_s, last_seq))
                     claimed.append(trace)
+            if given_up:
+                store_completions(db, given_up, now=now)
             db.executemany(
                 "UPDATE traces SET lease_owner = ?, lease_until = ?, attempts = attempts + 1 WHERE seq = ?", leases
             )
@@ -174,6 +173,22 @@ class SqlTraces(SqlStore):
                 "SELECT b.body FROM traces AS t JOIN trace_bodies AS b USING (seq) WHERE t.trace_id = ?", (trace_id,)
             ).fetchone()
         return None if row is None else to_trace(row[0])
+
+    @override
+    def known(self, trace_ids: Sequence[str]) -> dict[str, Trace]:
+        found: dict[str, Trace] = {}
+        with self._database.read() as db:
+            for start in range(0, len(trace_ids), IDS_PER_QUERY):
+                ids = trace_ids[start : start + IDS_PER_QUERY]
+                rows = db.execute(
+                    f"""
+                    SELECT t.trace_id, b.body FROM traces AS t JOIN trace_bodies AS b USING (seq)
+                    WHERE t.trace_id IN ({marks(ids)})
+                    """,  # noqa: S608 - placeholders
+                    ids,
+                )
+                found |= {trace_id: to_trace(body) for trace_id, body in rows}
+        return found
 
     @override
     def position(self) -> StorePosition:
@@ -249,34 +264,36 @@ def _segment_offsets(db: Sql) -> dict[str, int]:
 
 def _known(db: Sql, trace_ids: Sequence[str]) -> Iterator[str]:
     """Yield the ids that are already stored."""
-    for start in range(0, len(trace_ids), _IDS_PER_QUERY):
-        ids = trace_ids[start : start + _IDS_PER_QUERY]
-        marks = ", ".join("?" * len(ids))
-        for (trace_id,) in db.execute(f"SELECT trace_id FROM traces WHERE trace_id IN ({marks})", ids):  # noqa: S608
+    for start in range(0, len(trace_ids), IDS_PER_QUERY):
+        ids = trace_ids[start : start + IDS_PER_QUERY]
+        for (trace_id,) in db.execute(f"SELECT trace_id FROM traces WHERE trace_id IN ({marks(ids)})", ids):  # noqa: S608
             yield trace_id
 
 
-def _insert(db: Sql, entries: Sequence[Captured | SampledOut], *, now: float) -> int:
-    """Insert the traces that are not stored yet (another host may have just stored one) and return how many."""
-    if not entries:
-        return 0
-    new = db.executemany(
-        """
-        INSERT INTO traces (trace_id, state, status, started_at, received_at, inclusion_probability, name, run_id,
-                            otel_trace_id, otel_span_id, otel_sampled, session_id, user_id, app, release,
-                            environment, slices)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (trace_id) DO NOTHING
-        """,
-        [_row(entry, now=now) for entry in entries],
-    ).rowcount
+def _insert(db: Sql, entries: Sequence[Captured | SampledOut], *, now: float) -> Counter[str]:
+    """Insert the traces that are not stored yet (another host may have just stored one) and count them by their counter."""
+    captured = [entry for entry in entries if isinstance(entry, Captured)]
+    sampled_out = [entry for entry in entries if isinstance(entry, SampledOut)]
+    inserted = Counter[str]()
+    for state, rows in (("pending", captured), ("sampled_out", sampled_out)):
+        if rows:
+            inserted[state_counter(state)] = db.executemany(
+                """
+                INSERT INTO traces (trace_id, state, status, started_at, received_at, inclusion_probability, name, run_id,
+                                    otel_trace_id, otel_span_id, otel_sampled, session_id, user_id, app, release,
+                                    environment, slices)
+                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (trace_id) DO NOTHING
+                """,
+                [_row(entry, now=now) for entry in rows],
+            ).rowcount
     db.executemany(
         """
         INSERT INTO trace_bodies (seq, body) SELECT seq, ? FROM traces WHERE trace_id = ? AND state <> 'sampled_out'
         ON CONFLICT (seq) DO NOTHING
         """,
-        [(to_body(e.trace), e.trace.trace_id) for e in entries if isinstance(e, Captured)],
+        [(to_body(entry.trace), entry.trace.trace_id) for entry in captured],
     )
-    return new
+    return inserted
 
 
 def _row(entry: Captured | SampledOut, *, now: float) -> tuple[object, ...]:
@@ -305,7 +322,8 @@ def _row(entry: Captured | SampledOut, *, now: float) -> tuple[object, ...]:
     )
 
 
-def _give_up(db: Sql, trace_id: str, reason: str, *, now: float) -> None:
+def _give_up(db: Sql, trace_id: str, reason: str, *, now: float) -> PreparedCompletion:
+    """Return a failure of every planned metric."""
     _logger.warning("trace %s will not be scored: %s", trace_id, reason, extra={"trace_id": trace_id})
     failures = [
         Failure(
@@ -319,7 +337,10 @@ def _give_up(db: Sql, trace_id: str, reason: str, *, now: float) -> None:
         )
         for metric in read_plan(db)
     ]
-    complete_trace(db, trace_id, failures, owner=None, now=now)
+    prepared = prepare(Completion(trace_id=trace_id, outcomes=failures))
+    if isinstance(prepared, DataError):
+        raise prepared
+    return prepared
 
 
 def _check_lease(lease_s: float) -> None:

@@ -78,14 +78,13 @@ class SqlWatch(SqlStore):
 
 
 def queue_outcomes(
-    db: Sql, trace_id: str, rows: Sequence[tuple[str, str, str, float | None]], *, backfilled: bool = False
+    db: Sql, rows: Sequence[tuple[str, str, str, str, float | None]], *, backfilled: bool = False
 ) -> None:
     """Queue outcomes for the end of their session.
 
     Args:
         db: The transaction that stores them.
-        trace_id: Their trace.
-        rows: Metric, version, judge hash, and the score or None for a failure.
+        rows: Trace, metric, version, judge hash, and the score or None for a failure.
         backfilled: They are for baselines only.
     """
     db.executemany(
@@ -95,7 +94,7 @@ def queue_outcomes(
         SELECT trace_id, COALESCE(app, ''), COALESCE(session_id, trace_id), started_at, inclusion_probability, ?, ?, ?, ?, ?
         FROM traces WHERE trace_id = ?
         """,
-        [(*row, int(backfilled), trace_id) for row in rows],
+        [(*row, int(backfilled), trace_id) for trace_id, *row in rows],
     )
 
 

@@ -26,10 +26,12 @@ from ragstone.errors import (
 from ragstone.schema import SCHEMA_VERSION, AlarmDelivery, Delivery
 from ragstone.store import _tables
 from ragstone.store._backfill import SqlBackfill
+from ragstone.store._completion import read_plan
+from ragstone.store._counts import SqlCounts
 from ragstone.store._deliveries import SqlDeliveries
 from ragstone.store._export import SqlExport
 from ragstone.store._labels import SqlLabels
-from ragstone.store._outcomes import SqlOutcomes, read_plan, write_plan
+from ragstone.store._outcomes import SqlOutcomes, write_plan
 from ragstone.store._protocol import PlannedMetric
 from ragstone.store._retention import SqlRetention
 from ragstone.store._spend import SqlSpend
@@ -70,7 +72,16 @@ _SETTINGS: Final = (
 
 
 class PostgresStore(
-    SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels, SqlWatch, SqlRetention, SqlBackfill, SqlExport, SqlSpend
+    SqlTraces,
+    SqlOutcomes,
+    SqlCounts,
+    SqlDeliveries,
+    SqlLabels,
+    SqlWatch,
+    SqlRetention,
+    SqlBackfill,
+    SqlExport,
+    SqlSpend,
 ):
     """A `Store` in the schema `ragstone` of a PostgreSQL database. `Store` describes the methods. Open it with `open`.
 
@@ -245,6 +256,11 @@ class PostgresStore(
     @override
     def _may_fold(self, db: Sql) -> bool:
         return _lock(db, "pg_try_advisory_xact_lock", _FOLDING)
+
+    @override
+    def _lock_counters(self, db: Sql) -> None:
+        # A transaction that has changed rows and not yet the counters is invisible here, and changes them afterwards.
+        db.execute("LOCK TABLE outcome_counts, counters IN EXCLUSIVE MODE")
 
     def _now(self) -> float:
         return self._own_clock() + (self._skew_s or 0.0)

@@ -26,6 +26,7 @@ from ragstone.errors import (
 from ragstone.schema import SCHEMA_VERSION, Trace
 from ragstone.store import _tables
 from ragstone.store._backfill import SqlBackfill
+from ragstone.store._counts import SqlCounts
 from ragstone.store._deliveries import SqlDeliveries
 from ragstone.store._export import SqlExport
 from ragstone.store._labels import LabelInbox, SqlLabels, read_drawn, read_labels, write_drawn, write_labels
@@ -48,7 +49,16 @@ _WAL_SIZE_LIMIT: Final = 64 * 2**20
 
 
 class SqliteStore(
-    SqlTraces, SqlOutcomes, SqlDeliveries, SqlLabels, SqlWatch, SqlRetention, SqlBackfill, SqlExport, SqlSpend
+    SqlTraces,
+    SqlOutcomes,
+    SqlCounts,
+    SqlDeliveries,
+    SqlLabels,
+    SqlWatch,
+    SqlRetention,
+    SqlBackfill,
+    SqlExport,
+    SqlSpend,
 ):
     """A `Store` in one SQLite file in WAL mode. `Store` describes the methods. Open it with `open`.
 

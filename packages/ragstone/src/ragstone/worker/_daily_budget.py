@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -80,6 +81,7 @@ class DailyBudget:
 
     def __init__(self, limits: Mapping[str, float], *, errors: StepErrors) -> None:
         self._limits, self._errors = dict(limits), errors
+        self._lock = threading.Lock()
         self._unsaved = Usage()
         self._saved = Usage()
         """Usage of all workers today, at the last look."""
@@ -98,7 +100,8 @@ class DailyBudget:
         """Count the usage of outcomes."""
         for outcome in outcomes:
             if outcome.usage is not None:
-                self._unsaved += outcome.usage
+                with self._lock:
+                    self._unsaved += outcome.usage
                 # A limit that cannot be counted would allow everything.
                 self._lacks_prices |= (
                     "usd" in self._limits and outcome.usage.calls > 0 and outcome.usage.cost_usd is None
@@ -116,9 +119,16 @@ class DailyBudget:
         self._next = time.monotonic() + _FLUSH_S
 
         def flush() -> Usage:
-            if self._unsaved != Usage():
-                store.add_spend(self._unsaved)
-                self._unsaved = Usage()
+            # Another thread records meanwhile, so only what was stored is subtracted.
+            with self._lock:
+                unsaved, self._unsaved = self._unsaved, Usage()
+            if unsaved != Usage():
+                try:
+                    store.add_spend(unsaved)
+                except BaseException:
+                    with self._lock:
+                        self._unsaved += unsaved
+                    raise
             return store.spent_today()
 
         self._saved = self._errors.run_step("store what was spent", flush, self._saved)

@@ -6,7 +6,7 @@ import logging
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Final, Generic, TypeVar
 
@@ -24,7 +24,7 @@ from ragstone.schema import AlarmDelivery, Delivery
 from ragstone.sinks import AlarmSink, Sink
 from ragstone.store import DeliveryKind, Store
 from ragstone.worker._causes import add_causes
-from ragstone.worker._intake import StepErrors
+from ragstone.worker._commit import Committer
 
 __all__ = ["AlarmDispatcher", "Dispatcher", "SinkDispatcher"]
 
@@ -54,7 +54,7 @@ class Dispatcher(ABC, Generic[Item]):
 
     Args:
         name: Name of the sink in the store.
-        errors: Collects errors of the store.
+        committer: Runs calls to the store.
         clock: Returns the current time in Unix seconds.
         jitter: Returns a number in [0, 1) that spreads the retries of several workers.
     """
@@ -64,27 +64,23 @@ class Dispatcher(ABC, Generic[Item]):
     def __init__(
         self,
         name: str,
-        errors: StepErrors,
+        committer: Committer,
         *,
         clock: Callable[[], float] = time.time,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.name = name
-        self._errors = errors
+        self._committer = committer
         self._clock = clock
         self._jitter = jitter
         self._stopped = False
 
-    def due(self, store: Store) -> list[Item]:
-        """Return the next batch. Empty if no delivery is due or the sink is stopped."""
+    def due(self) -> list[Item]:
+        """Return the next batch. Empty if no delivery is due or the sink is stopped. Call it on the store's thread."""
         if self._stopped:
             return []
-        return self._errors.run_step("read deliveries", lambda: self._read(store, now=self._clock()), [])
-
-    def start(self, store: Store) -> Coroutine[None, None, None] | None:
-        """Return the delivery of the next batch, or None if no delivery is due."""
-        due = self.due(store)
-        return self.deliver(due, store) if due else None
+        read, store = self._read, self._committer.store
+        return self._committer.errors.run_step("read deliveries", lambda: read(store, now=self._clock()), [])
 
     @abstractmethod
     def _read(self, store: Store, *, now: float) -> list[Item]:
@@ -94,7 +90,7 @@ class Dispatcher(ABC, Generic[Item]):
     async def _write(self, items: list[Item]) -> Mapping[str, SinkError] | None:
         """Write a batch to the sink, and return errors by id."""
 
-    async def deliver(self, items: Sequence[Item], store: Store) -> None:
+    async def deliver(self, items: Sequence[Item]) -> None:
         """Write a batch to the sink, and store the result of each delivery."""
         try:
             # A copy, because a sink may change its batch.
@@ -103,9 +99,9 @@ class Dispatcher(ABC, Generic[Item]):
             if len(items) > 1:
                 # Split the batch until only the rejected row remains, so that the other rows arrive.
                 middle = len(items) // 2
-                await self.deliver(items[:middle], store)
+                await self.deliver(items[:middle])
                 if not self._stopped:
-                    await self.deliver(items[middle:], store)
+                    await self.deliver(items[middle:])
                 return
             failed = {item.id: error for item in items}
         except SinkError as error:
@@ -116,38 +112,48 @@ class Dispatcher(ABC, Generic[Item]):
             message = f"{type(error).__name__}: {error}"
             logger.error("ragstone sink %s failed: %s", self.name, message, exc_info=items[0].attempts == 0)  # noqa: TRY400
             failed = {item.id: SinkUnavailableError(message) for item in items}
-        self._record_results(items, failed, store)
+        steps = list(self._results(items, failed, self._committer.store))
 
-    def _record_results(self, items: Sequence[Item], failed: Mapping[str, SinkError], store: Store) -> None:
-        name = self.name
-        sent = [item.id for item in items if item.id not in failed]
-        if sent:
-            self._record(lambda: store.mark_sent(name, sent, kind=self.kind))
+        def store_results() -> None:
+            for step in steps:
+                step()
+
+        # One step, which still runs if the worker is stopped now: what was sent must not be sent again.
+        await self._committer.run_step("store a delivery", store_results, None)
+
+    def _results(
+        self, items: Sequence[Item], failed: Mapping[str, SinkError], store: Store
+    ) -> Iterator[Callable[[], None]]:
+        """Yield the calls that store the result of each delivery."""
         # Deliveries that failed with the same error are stored together.
         by_error: dict[tuple[type[SinkError], str], tuple[SinkError, list[Item]]] = {}
         for item in items:
             error = failed.get(item.id)
             if error is not None:
                 by_error.setdefault((type(error), str(error)), (error, []))[1].append(item)
+        sent = [item.id for item in items if item.id not in failed]
         for error, group in by_error.values():
-            self._record_failures(group, error, store, some_sent=bool(sent))
+            yield from self._failures(group, error, store, some_sent=bool(sent))
+        if sent:
+            yield lambda: store.mark_sent(self.name, sent, kind=self.kind)
 
-    def _record_failures(self, items: Sequence[Item], error: SinkError, store: Store, *, some_sent: bool) -> None:
+    def _failures(
+        self, items: Sequence[Item], error: SinkError, store: Store, *, some_sent: bool
+    ) -> Iterator[Callable[[], None]]:
         name, ids, message = self.name, [item.id for item in items], str(error)
         if isinstance(error, SinkNoTargetError):
-            self._record(lambda: store.mark_skipped(name, ids, reason=message, kind=self.kind))
+            yield lambda: store.mark_skipped(name, ids, reason=message, kind=self.kind)
             return
         if isinstance(error, SinkTargetMissingError):
             too_old = self._clock() - _MISSING_PATIENCE_S
             late = [item.id for item in items if item.since is not None and item.since <= too_old]
             if late:
-                self._mark_failed(
+                yield self._mark_failed(
                     late, f"the trace did not arrive within {_MISSING_PATIENCE_S / 3600:.0f} h: {message}", store
                 )
             items = [item for item in items if item.id not in late]
-            ids = [item.id for item in items]
         if isinstance(error, SinkRejectedError):
-            self._mark_failed(ids, message, store)
+            yield self._mark_failed(ids, message, store)
             return
         if not items:
             return
@@ -157,24 +163,20 @@ class Dispatcher(ABC, Generic[Item]):
             attempts = 0
         wait_s = self._wait_s(attempts, error)
         if isinstance(error, SinkDeniedError):
-            self._stop(message, store)
+            if not self._stopped:
+                self._stopped = True
+                logger.error("ragstone sink %s stopped, its deliveries stay pending: %s", name, message)
+                yield lambda: store.stop_sink(name, reason=message)
         elif not (attempts or some_sent) and not isinstance(error, SinkTargetMissingError):
             logger.warning("ragstone sink %s: %s (next attempt in %.0f s)", name, message, wait_s, extra={"sink": name})
-        self._record(
-            lambda: store.mark_retry(name, ids, next_try=self._clock() + wait_s, error=message, kind=self.kind)
-        )
+        again = [item.id for item in items]
+        yield lambda: store.mark_retry(name, again, next_try=self._clock() + wait_s, error=message, kind=self.kind)
 
-    def _mark_failed(self, ids: Sequence[str], message: str, store: Store) -> None:
+    def _mark_failed(self, ids: Sequence[str], message: str, store: Store) -> Callable[[], None]:
         logger.error(
             "ragstone sink %s: %d deliveries failed: %s", self.name, len(ids), message, extra={"sink": self.name}
         )
-        self._record(lambda: store.mark_failed(self.name, ids, error=message, kind=self.kind))
-
-    def _stop(self, message: str, store: Store) -> None:
-        if not self._stopped:
-            self._stopped = True
-            logger.error("ragstone sink %s stopped, its deliveries stay pending: %s", self.name, message)
-            self._record(lambda: store.stop_sink(self.name, reason=message))
+        return lambda: store.mark_failed(self.name, ids, error=message, kind=self.kind)
 
     def _wait_s(self, attempts: int, error: SinkError) -> float:
         min_s = _MISSING_MIN_S if isinstance(error, SinkTargetMissingError) else _BACKOFF_MIN_S
@@ -183,9 +185,6 @@ class Dispatcher(ABC, Generic[Item]):
         wait_s *= 1 - self._jitter() / 4
         retry_after_s = error.retry_after_s if isinstance(error, SinkUnavailableError) else None
         return wait_s if retry_after_s is None else max(wait_s, min(retry_after_s, _RETRY_AFTER_MAX_S))
-
-    def _record(self, step: Callable[[], None]) -> None:
-        self._errors.run_step("store a delivery", step, None)
 
 
 class SinkDispatcher(Dispatcher[Delivery]):
@@ -196,12 +195,12 @@ class SinkDispatcher(Dispatcher[Delivery]):
     def __init__(
         self,
         sink: Sink,
-        errors: StepErrors,
+        committer: Committer,
         *,
         clock: Callable[[], float] = time.time,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        super().__init__(sink.name, errors, clock=clock, jitter=jitter)
+        super().__init__(sink.name, committer, clock=clock, jitter=jitter)
         self._sink = sink
 
     @override
@@ -218,7 +217,7 @@ class AlarmDispatcher(Dispatcher[AlarmDelivery]):
 
     Args:
         sink: The destination.
-        errors: Collects errors of the store.
+        committer: Runs calls to the store.
         render: Returns the text of an alarm.
         clock: Returns the current time in Unix seconds.
     """
@@ -228,12 +227,12 @@ class AlarmDispatcher(Dispatcher[AlarmDelivery]):
     def __init__(
         self,
         sink: AlarmSink,
-        errors: StepErrors,
+        committer: Committer,
         *,
         render: Callable[[AlarmDelivery], str],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(sink.name, errors, clock=clock)
+        super().__init__(sink.name, committer, clock=clock)
         self._sink, self._render = sink, render
 
     @override

@@ -10,14 +10,17 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ragstone.errors import JudgeError, StoreError
 from ragstone.schema import Failure, Ledger, NotApplicable, Score, Trace, sample_from_trace
 from ragstone.sinks import StatusSink, StreamSink, StreamStatus
-from ragstone.store import Store, open_store
+from ragstone.store import Completion, Store, open_store
 from ragstone.watch import WatchOptions
 from ragstone.worker._backfill import BackfillQueue
+from ragstone.worker._commit import Committer
 from ragstone.worker._daily_budget import DailyBudget
 from ragstone.worker._delivery import AlarmDispatcher, SinkDispatcher
 from ragstone.worker._health import WorkerState
@@ -33,7 +36,6 @@ logger = logging.getLogger("ragstone")
 
 _POLL_MIN_S = 0.02
 _POLL_MAX_S = 0.5
-_STORE_RETRY_S = 1.0
 _PREPARE_MIN_S = 1.0
 _PREPARE_MAX_S = 30.0
 """Longest wait between two attempts to reach the judge before the first trace is scored, in seconds."""
@@ -210,19 +212,22 @@ class Worker:
         with open_store(self._store, mode="own", clock=self._clock) as store:
             on_owned()
             self._owns_store = True
+            committer = Committer(store, self._errors)
             try:
                 if store.is_shared:
                     self._lease_s = SHARED_LEASE_S
                 else:
-                    store.release_all()
+                    await committer.call(store.release_all)
                 # No trace is claimed before the judge has answered, because its identity is part of every key.
-                if not await self._drain_until_prepared(store, woken, until_idle=until_idle):
+                if not await self._drain_until_prepared(committer, woken, until_idle=until_idle):
                     return
-                store.set_plan(self._setup.planned_metrics(), [sink.name for sink in self._setup.sinks])
-                self._daily_budget.start(store)
-                await self._loop(store, woken, until_idle=until_idle)
+                metrics, sinks = self._setup.planned_metrics(), [sink.name for sink in self._setup.sinks]
+                await committer.call(lambda: store.set_plan(metrics, sinks))
+                await committer.call(lambda: self._daily_budget.start(store))
+                await self._loop(committer, woken, until_idle=until_idle)
             finally:
                 self._owns_store = False
+                await committer.aclose()
 
     def _make_wake_event(self) -> asyncio.Event:
         """Create the event that `wake` and `stop` set in the running loop, from any thread."""
@@ -237,7 +242,7 @@ class Worker:
         self._wake = wake
         return woken
 
-    async def _drain_until_prepared(self, store: Store, woken: asyncio.Event, *, until_idle: bool) -> bool:
+    async def _drain_until_prepared(self, committer: Committer, woken: asyncio.Event, *, until_idle: bool) -> bool:
         """Move spooled traces into the store until the models answer. Return False if the worker was stopped before."""
         loop = asyncio.get_running_loop()
         since, pause_s = loop.time(), _PREPARE_MIN_S
@@ -246,7 +251,7 @@ class Worker:
                 preparing = asyncio.create_task(self._setup.scorer.prepare())
                 preparing.add_done_callback(lambda _: woken.set())
                 try:
-                    await self._drain(store, woken, until=preparing.done)
+                    await self._drain(committer, woken, until=preparing.done)
                 finally:
                     preparing.cancel()
                     await asyncio.gather(preparing, return_exceptions=True)
@@ -267,28 +272,28 @@ class Worker:
                     return False
                 retry = asyncio.create_task(asyncio.sleep(pause_s))
                 try:
-                    await self._drain(store, woken, until=retry.done)
+                    await self._drain(committer, woken, until=retry.done)
                 finally:
                     retry.cancel()
                 pause_s = min(2 * pause_s, _PREPARE_MAX_S)
         finally:
             self._models_error = None
 
-    async def _drain(self, store: Store, woken: asyncio.Event, *, until: Callable[[], bool]) -> None:
+    async def _drain(self, committer: Committer, woken: asyncio.Event, *, until: Callable[[], bool]) -> None:
         """Move spooled traces into the store until a condition holds or the worker is stopped."""
         while not (self._stop.is_set() or until()):
             woken.clear()
             self._polled_at = time.monotonic()
-            store.check_not_replaced()
-            moved = await self._ingest_batches(store)
-            self._update_status_sinks(store)
+            moved = await self._transfer(committer.store)
+            turn = await committer.call(lambda: self._drain_turn(committer.store))
+            self._publish(turn)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(woken.wait(), 0 if moved else _POLL_MAX_S)
+                await asyncio.wait_for(woken.wait(), 0 if moved or turn.moved else _POLL_MAX_S)
 
-    async def _loop(self, store: Store, woken: asyncio.Event, *, until_idle: bool) -> None:
+    async def _loop(self, committer: Committer, woken: asyncio.Event, *, until_idle: bool) -> None:
         dispatchers: list[SinkDispatcher | AlarmDispatcher] = [
-            *(SinkDispatcher(sink, self._errors, clock=self._clock) for sink in self._setup.sinks),
-            *self._watcher.dispatchers(),
+            *(SinkDispatcher(sink, committer, clock=self._clock) for sink in self._setup.sinks),
+            *self._watcher.dispatchers(committer),
         ]
         self._parts = parts = MetricGroups(
             self._setup,
@@ -297,66 +302,62 @@ class Worker:
             on_blocked=self._end_early if until_idle else None,
         )
         scoring: set[asyncio.Task[None]] = set()
-        deliveries: dict[str, asyncio.Task[None]] = {}
+        deliveries: dict[SinkDispatcher | AlarmDispatcher, asyncio.Task[None]] = {}
         wait_s = _POLL_MIN_S
         try:
             while not self._stop.is_set():
                 woken.clear()
                 self._polled_at = time.monotonic()
-                store.check_not_replaced()
-                self._renew(store)
                 if self.stopped_early is not None:
                     break
                 ending = self._ends_at_cap and self.budget_exhausted
-                moved = 0 if ending else await self._ingest_batches(store)
+                transferred = 0 if ending else await self._transfer(committer.store)
                 free = parts.free_slots(len(scoring))
-                self._daily_budget.update(store)
-                over_budget = self._daily_budget.reached is not None
-                claimed = [] if ending or over_budget else self._claim(store, free)
-                for trace in claimed:
-                    work = asyncio.create_task(self._score(trace, store, parts))
-                    scoring.add(work)
-                    work.add_done_callback(scoring.discard)
-                    work.add_done_callback(lambda _: woken.set())
-                folded = self._watch(store)
-                canaries = None
-                if not (ending or over_budget):
+                waiting = [each for each in dispatchers if each not in deliveries]
+                turn = await committer.call(partial(self._turn, committer.store, free, waiting, ending=ending))
+                moved = transferred + turn.moved
+                works = [self._score(trace, committer, parts) for trace in turn.claimed]
+                if not (ending or turn.over_budget):
                     canaries = self._watcher.start_canaries(self._setup, record=self._daily_budget.record)
-                if canaries is not None:
-                    work = asyncio.create_task(canaries)
+                    works += [] if canaries is None else [canaries]
+                for work in map(asyncio.create_task, works):
                     scoring.add(work)
                     work.add_done_callback(scoring.discard)
                     work.add_done_callback(lambda _: woken.set())
-                pruning = self._retention.update(store)
-                backfilling = self._backfills.update(
-                    store, is_busy=ending or over_budget or len(claimed) >= free, woken=woken
-                )
-                backfilling = backfilling and not over_budget
-                delivered = self._deliver_due(store, dispatchers, deliveries, woken)
-                self._update_status_sinks(store)
+                for dispatcher, items in turn.due:
+                    deliveries[dispatcher] = task = asyncio.create_task(dispatcher.deliver(items))
+                    task.add_done_callback(lambda _, ended=dispatcher: deliveries.pop(ended))  # type: ignore[misc]
+                    task.add_done_callback(lambda _: woken.set())
+                self._publish(turn)
+                is_busy = ending or turn.over_budget or len(turn.claimed) >= free
+                backfilling = self._backfills.update(committer.store, is_busy=is_busy, woken=woken)
+                backfilling = backfilling and not turn.over_budget
                 busy = bool(
                     moved
-                    or claimed
+                    or turn.claimed
                     or scoring
-                    or delivered
+                    or deliveries
                     or backfilling
                     or any(i.may_have_more for i in self._intakes)
                 )
                 self._idle = not busy and not self._errors
                 self._progress += 1
                 ends, self._is_awaited = until_idle or self._is_awaited, False
-                if ends and not (moved or claimed or any(i.may_have_more for i in self._intakes)):
+                if ends and not (moved or turn.claimed or any(i.may_have_more for i in self._intakes)):
                     parts.release_held()
-                if until_idle and not (busy or folded or pruning):
+                if until_idle and not (busy or turn.folded or turn.pruning):
                     # Sessions may have closed since the last turn, and an alarm is delivered before the end.
-                    if self._watch(store, now_too=True):
+                    last = _Turn()
+                    await committer.call(partial(self._watch, committer.store, last, now_too=True))
+                    self._publish(last)
+                    if last.folded:
                         continue
                     self._errors.raise_first()
                     break
-                if ending and not scoring and not delivered:
+                if ending and not (scoring or deliveries):
                     break
                 # Polling is needed only for new captures, because finished tasks wake the loop.
-                wait_s = _POLL_MIN_S if moved or claimed or pruning else min(2 * wait_s, _POLL_MAX_S)
+                wait_s = _POLL_MIN_S if moved or turn.claimed or turn.pruning else min(2 * wait_s, _POLL_MAX_S)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(woken.wait(), wait_s)
         finally:
@@ -365,27 +366,60 @@ class Worker:
                 task.cancel()
             await asyncio.gather(*unfinished, return_exceptions=True)
             await self._backfills.aclose()
-            self._daily_budget.update(store, now_too=True)
             await self._watcher.aclose()
+            await committer.flush()
+            await committer.call(lambda: self._daily_budget.update(committer.store, now_too=True))
             with contextlib.suppress(StoreError):
-                store.release(self._name)
+                await committer.call(lambda: committer.store.release(self._name))
+
+    async def _transfer(self, store: Store) -> int:
+        """Move a batch from each trace source, and return how many entries. They may be slow, so they have a thread."""
+        return sum([await asyncio.to_thread(source.transfer_batch, store, self._errors) for source in self._intakes])
+
+    def _drain_turn(self, store: Store) -> _Turn:
+        """Move a batch from the spool. Runs on the store's thread."""
+        store.check_not_replaced()
+        turn = _Turn(moved=self._spool.transfer_batch(store, self._errors))
+        self._read_ledger(store, turn)
+        return turn
+
+    def _turn(
+        self, store: Store, free: int, dispatchers: Sequence[SinkDispatcher | AlarmDispatcher], *, ending: bool
+    ) -> _Turn:
+        """Do what is due in the store: move, claim, watch and remove, and read what is to be delivered and published.
+
+        Runs on the store's thread, all of it in one step.
+
+        Args:
+            store: The store.
+            free: How many more traces may be scored.
+            dispatchers: Those that wait for work.
+            ending: Whether the worker neither moves nor claims traces anymore.
+        """
+        store.check_not_replaced()
+        self._renew(store)
+        self._daily_budget.update(store)
+        turn = _Turn(over_budget=self._daily_budget.reached is not None)
+        if not ending:
+            turn.moved = self._spool.transfer_batch(store, self._errors)
+            if not turn.over_budget:
+                turn.claimed = self._claim(store, free)
+        self._watch(store, turn)
+        turn.pruning = self._retention.update(store)
+        turn.due = [(each, items) for each in dispatchers if (items := each.due())]
+        self._read_ledger(store, turn)
+        return turn
 
     def _end_early(self, reason: str) -> None:
         self.stopped_early = reason
         self._wake()
 
-    async def _ingest_batches(self, store: Store) -> int:
-        """Move a batch from the spool and from each trace source. Sources may be slow, so they run on a thread."""
-        # The spool is read without a thread, because Python cannot start threads during interpreter shutdown.
-        moved = self._spool.transfer_batch(store, self._errors)
-        for intake in self._intakes:
-            moved += await asyncio.to_thread(intake.transfer_batch, store, self._errors)
-        return moved
-
     def _claim(self, store: Store, free: int) -> list[Trace]:
         if free <= 0:
             return []
-        return self._errors.run_step("claim traces", lambda: store.claim(self._name, free, lease_s=self._lease_s), [])
+        # At least a quarter of the slots, so that one claim serves several traces. They wait for a slot if there is none.
+        limit = max(free, self._setup.concurrency // 4)
+        return self._errors.run_step("claim traces", lambda: store.claim(self._name, limit, lease_s=self._lease_s), [])
 
     def _renew(self, store: Store) -> None:
         """Renew the leases of a shared store, to show other workers that this one is running."""
@@ -394,22 +428,23 @@ class Worker:
             trace_ids = sorted(self._in_work)
             self._errors.run_step("renew leases", lambda: store.renew(self._name, trace_ids, self._lease_s), 0)
 
-    def _extend_lease(self, trace: Trace, store: Store) -> None:
-        self._errors.run_step("renew a lease", lambda: store.renew(self._name, [trace.trace_id], self._lease_s), 0)
+    def _extend_lease(self, trace: Trace, committer: Committer) -> None:
+        renew = partial(committer.store.renew, self._name, [trace.trace_id], self._lease_s)
+        committer.start_step("renew a lease", renew)
 
-    async def _score(self, trace: Trace, store: Store, parts: MetricGroups) -> None:
+    async def _score(self, trace: Trace, committer: Committer, parts: MetricGroups) -> None:
         reason = get_skip_reason(trace)
         self._in_work.add(trace.trace_id)
         try:
             if reason is None:
                 await parts.score(
                     sample_from_trace(trace),
-                    extend_lease=lambda: self._extend_lease(trace, store),
-                    store_outcomes=lambda outcomes, last: self._store_outcomes(trace, outcomes, store, last=last),
+                    extend_lease=lambda: self._extend_lease(trace, committer),
+                    store_outcomes=lambda outcomes, last: self._store_outcomes(trace, outcomes, committer, last=last),
                 )
             else:
                 outcomes = self._setup.scorer.not_applicable(trace.trace_id, reason)
-                await self._store_outcomes(trace, outcomes, store, last=True)
+                await self._store_outcomes(trace, outcomes, committer, last=True)
         except Exception:
             # The lease expires and the trace is retried. The store marks it as failed after several attempts.
             about = {"trace_id": trace.trace_id, "app": trace.app}
@@ -418,9 +453,9 @@ class Worker:
             self._in_work.discard(trace.trace_id)
 
     async def _store_outcomes(
-        self, trace: Trace, outcomes: Sequence[Score | NotApplicable | Failure], store: Store, *, last: bool
+        self, trace: Trace, outcomes: Sequence[Score | NotApplicable | Failure], committer: Committer, *, last: bool
     ) -> None:
-        """Store outcomes, with retries until the disk accepts them."""
+        """Store outcomes, together with those of other traces."""
         paid = [o for o in outcomes if not (isinstance(o, Failure) and o.kind == "budget")]
         if len(paid) < len(outcomes):
             self.budget_exhausted = True
@@ -430,64 +465,54 @@ class Worker:
         self._daily_budget.record(paid)
         # The last outcomes end this worker's lease. Earlier ones are stored without an owner, so the lease continues.
         owner = self._name if last else ""
-        # `complete` returns a boolean, so None means an error.
-        stored: bool | None = None
-        while stored is None:
-            stored = self._errors.run_step(
-                "store outcomes", lambda: store.complete(trace.trace_id, outcomes, owner=owner), None
-            )
-            if stored is None:
-                await asyncio.sleep(_STORE_RETRY_S)
+        await committer.complete(Completion(trace_id=trace.trace_id, outcomes=outcomes, owner=owner))
         if self.on_outcomes is not None:
             self.on_outcomes(trace, outcomes, last)
 
-    def _deliver_due(
-        self,
-        store: Store,
-        dispatchers: Sequence[SinkDispatcher | AlarmDispatcher],
-        running: dict[str, asyncio.Task[None]],
-        woken: asyncio.Event,
-    ) -> bool:
-        """Start a delivery task for each sink with due deliveries, and return whether any task is running."""
-        for dispatcher in dispatchers:
-            name = f"{dispatcher.kind} {dispatcher.name}"
-            task = running.get(name)
-            if task is not None and not task.done():
-                continue
-            if (work := dispatcher.start(store)) is not None:
-                task = asyncio.create_task(work)
-                task.add_done_callback(lambda _: woken.set())
-                running[name] = task
-        return any(not task.done() for task in running.values())
-
-    def _watch(self, store: Store, *, now_too: bool = False) -> bool:
-        """Fold closed sessions, publish the streams if any changed or a minute has passed, and return whether any did."""
-        folded = self._watcher.update(store, now_too=now_too)
-        publish: list[Callable[[Sequence[StreamStatus]], None]] = [
-            sink.update_streams for sink in self._setup.sinks if isinstance(sink, StreamSink)
-        ]
-        if self.on_streams is not None:
-            publish.append(self.on_streams)
+    def _watch(self, store: Store, turn: _Turn, *, now_too: bool = False) -> None:
+        """Fold closed sessions, and read the streams if any changed or a minute has passed, and they are published."""
+        turn.folded = self._watcher.update(store, now_too=now_too)
+        is_published = self.on_streams is not None or any(isinstance(sink, StreamSink) for sink in self._setup.sinks)
         # Also without a fold: an alarm outlives a restart, and in a shared store another worker may have folded.
-        if publish and (folded or time.monotonic() >= self._streams_next):
+        if is_published and (turn.folded or time.monotonic() >= self._streams_next):
             self._streams_next = time.monotonic() + _STREAMS_S
             none: list[StreamStatus] = []
-            streams = self._errors.run_step("read the streams", lambda: self._watcher.statuses(store), none)
-            for update in publish:
-                update(streams)
-        return folded
+            turn.streams = self._errors.run_step("read the streams", lambda: self._watcher.statuses(store), none)
 
-    def _update_status_sinks(self, store: Store) -> None:
-        """Publish the ledger."""
-        publish: list[Callable[[Ledger], None]] = [
-            sink.update_status for sink in self._setup.sinks if isinstance(sink, StatusSink)
-        ]
-        if self.on_ledger is not None:
-            publish.append(self.on_ledger)
-        if not publish or time.monotonic() < self._watch_next:
-            return
-        self._watch_next = time.monotonic() + _WATCH_S
-        ledger = self._errors.run_step("read the ledger", store.ledger, None)
-        if ledger is not None:
-            for update in publish:
-                update(ledger)
+    def _read_ledger(self, store: Store, turn: _Turn) -> None:
+        """Read the ledger every few seconds, if it is published."""
+        is_published = self.on_ledger is not None or any(isinstance(sink, StatusSink) for sink in self._setup.sinks)
+        if is_published and time.monotonic() >= self._watch_next:
+            self._watch_next = time.monotonic() + _WATCH_S
+            turn.ledger = self._errors.run_step("read the ledger", store.ledger, None)
+
+    def _publish(self, turn: _Turn) -> None:
+        """Publish the ledger and the streams, if they were read."""
+        for sink in self._setup.sinks:
+            if turn.ledger is not None and isinstance(sink, StatusSink):
+                sink.update_status(turn.ledger)
+            if turn.streams is not None and isinstance(sink, StreamSink):
+                sink.update_streams(turn.streams)
+        if turn.ledger is not None and self.on_ledger is not None:
+            self.on_ledger(turn.ledger)
+        if turn.streams is not None and self.on_streams is not None:
+            self.on_streams(turn.streams)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Turn:
+    """What one turn found in the store."""
+
+    moved: int = 0
+    """Entries moved from the spool."""
+    claimed: list[Trace] = field(default_factory=list)
+    over_budget: bool = False
+    """Whether requests stay pending until the next day."""
+    folded: bool = False
+    """Whether any stream changed."""
+    pruning: bool = False
+    """Whether there may be more old texts."""
+    due: list[tuple[Any, list[Any]]] = field(default_factory=list)
+    """Dispatchers and their next batches."""
+    ledger: Ledger | None = None
+    streams: list[StreamStatus] | None = None

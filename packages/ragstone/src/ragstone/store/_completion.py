@@ -1,0 +1,221 @@
+"""Storage of outcomes: groups of completed traces in one transaction."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ragstone.errors import DataError
+from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.store._counts import add_to_counters, add_to_outcome_counts, state_counter
+from ragstone.store._protocol import Completion, PlannedMetric, TraceState
+from ragstone.store._sql import Sql, to_body
+from ragstone.store._watch import queue_outcomes
+
+__all__ = [
+    "IDS_PER_QUERY",
+    "PreparedCompletion",
+    "insert_outcomes",
+    "marks",
+    "prepare",
+    "read_plan",
+    "store_completions",
+]
+
+IDS_PER_QUERY: Final = 500
+"""Maximum number of parameters of one statement. SQLite before 3.32 accepts at most 999."""
+
+AnyOutcome = Score | NotApplicable | Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedCompletion:
+    """A completion that was checked and serialized, so that it cannot fail in the transaction of its group."""
+
+    trace_id: str
+    owner: str | None
+    outcomes: Mapping[str, tuple[AnyOutcome, str]]
+    """The outcomes and their bodies, by id."""
+
+
+def prepare(completion: Completion) -> PreparedCompletion | DataError:
+    """Check and serialize the outcomes of a trace. Returns the error, so that it does not end a group."""
+    trace_id = completion.trace_id
+    outcomes: dict[str, tuple[AnyOutcome, str]] = {}
+    for outcome in completion.outcomes:
+        if outcome.sample_id != trace_id:
+            return DataError(
+                f"an outcome of {outcome.metric!r} has the sample id {outcome.sample_id!r}, not the trace id {trace_id!r}. "
+                "Use the trace id as the id of the sample."
+            )
+        if isinstance(outcome, Score) and not math.isfinite(outcome.value):
+            return DataError(
+                f"the score of {outcome.metric!r} for the trace {trace_id!r} is {outcome.value!r}. Scores must be finite. "
+                "Return a Failure if a metric cannot compute a score."
+            )
+        try:
+            outcomes.setdefault(outcome.id, (outcome, to_body(outcome)))
+        except DataError as error:
+            return error
+    return PreparedCompletion(trace_id=trace_id, owner=completion.owner, outcomes=outcomes)
+
+
+def store_completions(
+    db: Sql, completions: Sequence[PreparedCompletion], *, now: float, lock: str = ""
+) -> list[bool | DataError]:
+    """Store a group of completions within a transaction, one statement per table. See `Store.complete_many`.
+
+    Args:
+        db: The transaction.
+        completions: Several may belong to one trace. They count in their order.
+        now: Unix seconds.
+        lock: End of the query for the traces. If several workers complete concurrently, it locks them.
+    """
+    plan = [(metric.name, metric.version, metric.judge_hash) for metric in read_plan(db)]
+    traces = {trace.trace_id: trace for trace in _read_traces(db, {each.trace_id for each in completions}, lock=lock)}
+    for trace_id, outcome_id, *key, kind in _read_outcomes(db, [t for t in traces.values() if t.state == "pending"]):
+        traces[trace_id].known[outcome_id] = ((key[0], key[1], key[2]), kind)
+    results: list[bool | DataError] = []
+    new: dict[str, tuple[AnyOutcome, str]] = {}
+    for completion in completions:
+        trace = traces.get(completion.trace_id)
+        if trace is None:
+            results.append(
+                DataError(f"trace {completion.trace_id!r} is not in the store. Only stored traces can be completed.")
+            )
+            continue
+        if trace.state != "pending":
+            results.append(False)
+            continue
+        for outcome_id, (outcome, body) in completion.outcomes.items():
+            if outcome_id not in trace.known:
+                trace.known[outcome_id] = (outcome.key[1:], outcome.outcome)
+                new[outcome_id] = (outcome, body)
+        trace.complete(plan, owner=completion.owner)
+        results.append(True)
+    insert_outcomes(db, new, now=now)
+    ended = Counter(
+        state_counter(trace.state) for trace in traces.values() if trace.is_changed and trace.state != "pending"
+    )
+    add_to_counters(db, ended | {state_counter("pending"): -ended.total()})
+    db.executemany(
+        "UPDATE traces SET state = ?, partial = ?, lease_owner = ?, lease_until = ? WHERE trace_id = ?",
+        [
+            (trace.state, int(trace.state == "pending" and bool(trace.known)), *trace.lease, trace_id)
+            for trace_id, trace in traces.items()
+            if trace.is_changed
+        ],
+    )
+    return results
+
+
+def read_plan(db: Sql) -> list[PlannedMetric]:
+    """Return the planned metrics, in their order."""
+    rows = db.execute("SELECT name, version, judge_hash FROM plan ORDER BY position")
+    return [PlannedMetric(name=name, version=version, judge_hash=judge_hash) for name, version, judge_hash in rows]
+
+
+def marks(ids: Sequence[str]) -> str:
+    """Return the placeholders of a list of parameters."""
+    return ", ".join("?" * len(ids))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Trace:
+    """A trace of the group, as it is after the completions so far."""
+
+    trace_id: str
+    state: TraceState
+    lease: tuple[str | None, float]
+    """Owner and end of its lease."""
+    known: dict[str, tuple[tuple[str, str, str], str]]
+    """Metric, version and judge hash, and the kind of each stored outcome, by id."""
+    is_changed: bool = False
+
+    def complete(self, plan: Sequence[tuple[str, str, str]], *, owner: str | None) -> None:
+        """Set the state by the rule of `ragstone.schema.Ledger`, and end the lease."""
+        kinds = dict(self.known.values())
+        planned = {kinds.get(metric) for metric in plan}
+        if None not in planned:
+            self.state = "failed" if "failure" in planned else "scored" if "score" in planned else "not_applicable"
+        if self.state != "pending" or owner is None or owner == self.lease[0]:
+            self.lease = (None, 0.0)
+        self.is_changed = True
+
+
+def _read_traces(db: Sql, trace_ids: set[str], *, lock: str) -> Iterator[_Trace]:
+    # All workers lock traces in the order of their ids, so that overlapping groups wait for each other and never in a
+    # circle.
+    ordered = sorted(trace_ids)
+    for start in range(0, len(ordered), IDS_PER_QUERY):
+        ids = ordered[start : start + IDS_PER_QUERY]
+        rows = db.execute(
+            f"""
+            SELECT trace_id, state, lease_owner, lease_until FROM traces WHERE trace_id IN ({marks(ids)}) ORDER BY trace_id {lock}
+            """,  # noqa: S608 - placeholders and a constant lock
+            ids,
+        )
+        for trace_id, state, lease_owner, lease_until in rows.fetchall():
+            yield _Trace(
+                trace_id=trace_id,
+                state=state,
+                lease=(lease_owner, lease_until),
+                known={},
+            )
+
+
+def _read_outcomes(db: Sql, traces: Sequence[_Trace]) -> Iterator[tuple[str, ...]]:
+    for start in range(0, len(traces), IDS_PER_QUERY):
+        ids = [trace.trace_id for trace in traces[start : start + IDS_PER_QUERY]]
+        yield from db.execute(
+            f"""
+            SELECT sample_id, outcome_id, metric, metric_version, judge_hash, kind FROM outcomes
+            WHERE sample_id IN ({marks(ids)})
+            """,  # noqa: S608 - placeholders
+            ids,
+        )
+
+
+def _value(outcome: AnyOutcome) -> float | None:
+    return outcome.value if isinstance(outcome, Score) else None
+
+
+def _is_watched(outcome: AnyOutcome) -> bool:
+    """Return whether an outcome is a score or a failure to compute one."""
+    return not isinstance(outcome, NotApplicable) and not (isinstance(outcome, Failure) and outcome.kind == "budget")
+
+
+def insert_outcomes(
+    db: Sql, new: Mapping[str, tuple[AnyOutcome, str]], *, now: float, backfilled: float | None = None
+) -> None:
+    """Insert outcomes that are not stored, with their deliveries, count them, and queue them for the monitoring.
+
+    Args:
+        db: The transaction.
+        new: The outcomes and their bodies by id.
+        now: Unix seconds.
+        backfilled: Share of the requests that a backfill scores. None if they were scored when they arrived.
+    """
+    # All rows of a table together, so that a database on the network needs one round trip per table, not per row.
+    db.executemany(
+        """
+        INSERT INTO outcomes (outcome_id, sample_id, metric, metric_version, judge_hash, kind, value, stored_at, backfilled)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+        """,
+        [(key, *outcome.key, outcome.outcome, _value(outcome), now, backfilled) for key, (outcome, _) in new.items()],
+    )
+    db.executemany(
+        "INSERT INTO outcome_bodies (seq, body) SELECT seq, ? FROM outcomes WHERE outcome_id = ?",
+        [(body, key) for key, (_, body) in new.items()],
+    )
+    sinks = [name for (name,) in db.execute("SELECT name FROM sinks ORDER BY name")]
+    db.executemany(
+        "INSERT INTO outbox (kind, item_id, sink, since, next_try) VALUES ('outcome', ?, ?, ?, ?)",
+        [(key, name, now, now) for key in new for name in sinks],
+    )
+    watched = [(*outcome.key, _value(outcome)) for outcome, _ in new.values() if _is_watched(outcome)]
+    queue_outcomes(db, watched, backfilled=backfilled is not None)
+    add_to_outcome_counts(db, Counter((*outcome.key[1:], outcome.outcome) for outcome, _ in new.values()))

@@ -1,0 +1,125 @@
+"""Counters of traces and outcomes, which change in the transaction that changes the rows, and their verification."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import Final
+
+from typing_extensions import override
+
+from ragstone.store._protocol import CountDifference
+from ragstone.store._sql import Sql, SqlStore
+
+__all__ = [
+    "OutcomeKind",
+    "SqlCounts",
+    "add_to_counters",
+    "add_to_outcome_counts",
+    "count_outcome_kinds",
+    "fill_counts",
+    "read_states",
+    "state_counter",
+]
+
+OutcomeKind = tuple[str, str, str, str]
+"""Metric, version, judge hash and kind of outcomes that are counted together."""
+
+_STATE: Final = "state:"
+"""Beginning of the names of the counters of traces by state."""
+
+
+class SqlCounts(SqlStore):
+    """The method of a store that verifies its counters."""
+
+    @override
+    def recount(self, *, correct: bool = True) -> list[CountDifference]:
+        with self._database.write() if correct else self._database.read() as db:
+            if correct:
+                self._lock_counters(db)
+            stored, counted = _read(db), _count(db)
+            if correct:
+                fill_counts(db)
+            names = sorted(stored.keys() | counted.keys())
+            return [
+                CountDifference(name, stored[name], counted[name]) for name in names if stored[name] != counted[name]
+            ]
+
+    def _lock_counters(self, db: Sql) -> None:
+        """Prevent other workers from changing rows and counters. A file has one owner, which needs no lock."""
+
+
+def state_counter(state: str) -> str:
+    """Return the name of the counter of traces in a state."""
+    return f"{_STATE}{state}"
+
+
+def add_to_counters(db: Sql, counts: Mapping[str, int]) -> None:
+    """Increase counters. Sorted, and after `add_to_outcome_counts`, so that transactions never wait in a circle."""
+    db.executemany(
+        "INSERT INTO counters VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET n = counters.n + excluded.n",
+        [(name, n) for name, n in sorted(counts.items()) if n],
+    )
+
+
+def add_to_outcome_counts(db: Sql, kinds: Mapping[OutcomeKind, int]) -> None:
+    """Increase the numbers of outcomes by kind. Sorted, so that transactions never wait in a circle."""
+    db.executemany(
+        """
+        INSERT INTO outcome_counts VALUES (?, ?, ?, ?, ?)
+        ON CONFLICT (metric, metric_version, judge_hash, kind) DO UPDATE SET n = outcome_counts.n + excluded.n
+        """,
+        [(*kind, n) for kind, n in sorted(kinds.items())],
+    )
+
+
+def read_states(db: Sql) -> defaultdict[str, int]:
+    """Return the number of traces in each state."""
+    rows = db.execute("SELECT name, n FROM counters WHERE name >= ? AND name < ?", (_STATE, _STATE[:-1] + ";"))
+    return defaultdict(int, {name.removeprefix(_STATE): int(n) for name, n in rows})
+
+
+def count_outcome_kinds(db: Sql) -> dict[str, defaultdict[str, int]]:
+    """Return the number of outcomes of each planned metric, by kind."""
+    kinds: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for name, kind, n in db.execute(
+        """
+        SELECT p.name, c.kind, c.n FROM plan AS p JOIN outcome_counts AS c
+        ON c.metric = p.name AND c.metric_version = p.version AND c.judge_hash = p.judge_hash
+        """
+    ):
+        kinds[name][kind] = int(n)
+    return kinds
+
+
+def fill_counts(db: Sql) -> None:
+    """Count the rows, and store the counters."""
+    db.execute("DELETE FROM outcome_counts")
+    db.execute(f"INSERT INTO outcome_counts {_COUNT_OUTCOMES}")
+    db.execute("DELETE FROM counters WHERE name >= ? AND name < ?", (_STATE, _STATE[:-1] + ";"))
+    db.execute(f"INSERT INTO counters {_COUNT_STATES}")
+
+
+_COUNT_OUTCOMES: Final = """
+    SELECT metric, metric_version, judge_hash, kind, count(*) FROM outcomes
+    GROUP BY metric, metric_version, judge_hash, kind
+"""
+_COUNT_STATES: Final = f"SELECT '{_STATE}' || state, count(*) FROM traces GROUP BY state"  # noqa: S608 - a constant prefix
+
+
+def _read(db: Sql) -> Counter[str]:
+    return _named(
+        db.execute("SELECT metric, metric_version, judge_hash, kind, n FROM outcome_counts").fetchall(),
+        [(state_counter(state), n) for state, n in read_states(db).items()],
+    )
+
+
+def _count(db: Sql) -> Counter[str]:
+    return _named(db.execute(_COUNT_OUTCOMES).fetchall(), db.execute(_COUNT_STATES).fetchall())
+
+
+def _named(outcomes: list[tuple[str, str, str, str, int]], states: list[tuple[str, int]]) -> Counter[str]:
+    counts = Counter({f"traces {name.removeprefix(_STATE)}": int(n) for name, n in states})
+    for metric, version, judge, kind, n in outcomes:
+        counts[f"{metric} {kind} (version {version!r}, judge {judge!r})"] = int(n)
+    return counts
