@@ -97,11 +97,11 @@ def test_files_of_labels(path: Path, tmp_path: Path):
     """By trace id or question, as words or numbers of any range; a second label replaces the first."""
     rows = tmp_path / "l.csv"
     rows.write_text("trace_id,question,label,author\nt1,,correct,ann\n,When does ferry 2 leave?,Partly,\nt3,,0,bob\n")
-    assert 3 == add_labels(path, str(rows), author="me")
-    assert 1 == add_labels(path, [{"id": "t1", "rating": 4}], author="ann", label_range=(1, 5))
+    assert 3 == add_labels(path, str(rows), author="me").n
+    assert 1 == add_labels(path, [{"id": "t1", "rating": 4}], author="ann", label_range=(1, 5)).n
     with SqliteStore.open(path, mode="read") as store:
         found = {(each.trace_id, each.author): each.value for each in store.labels()}
-    assert 1 == add_labels(path, [{"trace_id": "t5", "label": ""}, {"trace_id": "t6", "label": 1}], author="x")
+    assert 1 == add_labels(path, [{"trace_id": "t5", "label": ""}, {"trace_id": "t6", "label": 1}], author="x").n
     assert {("t1", "ann"): 0.75, ("t2", "me"): 0.5, ("t3", "bob"): 0.0} == found
 
 
@@ -137,7 +137,7 @@ def test_a_question_that_two_requests_have(path: Path):
         store.ingest("again", 1, [])
         add_requests(store, 200, 1, bad=[""])
     rows = [{"question": "When does ferry 200 leave?", "label": 1}]
-    assert 1 == add_labels(path, rows, author="me")
+    assert 1 == add_labels(path, rows, author="me").n
     with pytest.raises(ConfigurationError, match="LOW below HIGH"):
         add_labels(path, rows, author="me", label_range=(1, 1))
 
