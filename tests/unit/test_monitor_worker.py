@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ragstone.errors import StoreError
 from ragstone.monitor import Monitor
+from ragstone.schema import Captured
+from ragstone.sinks.jsonl import JsonlSink
 from ragstone.spool import SpoolWriter
-from ragstone.testing import FakeJudge
+from ragstone.store import SqliteStore
+from ragstone.testing import FakeJudge, make_trace
 from ragstone.worker import ScoringSetup, Worker, spool_directory
+from ragstone.worker._commit import Committer
 
 
 class SilentJudge(FakeJudge):
@@ -68,3 +73,25 @@ def test_until_idle_does_not_call_it_done_what_could_not_be_read(tmp_path: Path)
 
     with pytest.raises(StoreError, match="format 999"):
         asyncio.run(asyncio.wait_for(worker.run(until_idle=True), 30))
+
+
+def test_until_idle_delivers_what_was_stored_during_the_last_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outcomes and deliveries that end while a turn runs are seen by the next turn, before the worker ends."""
+    path, lines = tmp_path / "s.db", tmp_path / "scores.jsonl"
+    with SqliteStore.open(path, mode="own") as store:
+        store.ingest("a", 1, [Captured(trace=make_trace(trace_id=f"t{n}")) for n in range(5)])
+    call = Committer.call
+
+    async def call_slowly(self: Committer, step: Any) -> Any:
+        result = await call(self, step)
+        if getattr(getattr(step, "func", None), "__name__", "") == "_turn":
+            await asyncio.sleep(0.2)  # what was in work ends meanwhile
+        return result
+
+    monkeypatch.setattr(Committer, "call", call_slowly)
+    setup = ScoringSetup(["ccrs.ac"], judge="lexical", sinks=[JsonlSink(lines)], concurrency=2)
+    asyncio.run(Worker(path, setup).run(until_idle=True))
+
+    assert 5 == len(lines.read_text().splitlines())

@@ -314,6 +314,8 @@ class Worker:
                 transferred = 0 if ending else await self._transfer(committer.store)
                 free = parts.free_slots(len(scoring))
                 waiting = [each for each in dispatchers if each not in deliveries]
+                # What ends during the turn has results that the turn may not have seen.
+                had_work = bool(scoring or deliveries)
                 turn = await committer.call(partial(self._turn, committer.store, free, waiting, ending=ending))
                 moved = transferred + turn.moved
                 works = [self._score(trace, committer, parts) for trace in turn.claimed]
@@ -335,6 +337,7 @@ class Worker:
                 busy = bool(
                     moved
                     or turn.claimed
+                    or had_work
                     or scoring
                     or deliveries
                     or backfilling
@@ -354,7 +357,7 @@ class Worker:
                         continue
                     self._errors.raise_first()
                     break
-                if ending and not (scoring or deliveries):
+                if ending and not (had_work or scoring or deliveries):
                     break
                 # Polling is needed only for new captures, because finished tasks wake the loop.
                 wait_s = _POLL_MIN_S if moved or turn.claimed or turn.pruning else min(2 * wait_s, _POLL_MAX_S)
