@@ -69,7 +69,7 @@ def _complete(draft: TraceDraft, facts: Facts) -> None:
 
 
 def _unread(said: Statements) -> Iterator[str]:
-    """Yield doubts about statements that could not be read; stated contexts need neither hits nor a prompt."""
+    """Yield doubts about statements that could not be read. Stated contexts need neither hits nor a prompt."""
     for name in said.unread:
         if name == "used" or said.contexts is None:
             yield f"unreadable:{name}"

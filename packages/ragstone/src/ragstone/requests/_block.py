@@ -116,7 +116,7 @@ class RequestBlock:
 
     @property
     def trace_id(self) -> str | None:
-        """The id under which the request is stored; None before it begins, and if it is not captured."""
+        """The id under which the request is stored. None before it begins, and if it is not captured."""
         return None if self._live is None else self._live.draft.trace_id
 
     def __enter__(self) -> Self:
@@ -213,7 +213,7 @@ class RequestBlock:
             name: Name of the index or the retriever.
             text: Field that holds the text, if it does not have a usual name (`text`, `content`, `page_content`, …).
             columns: Names of the columns, if the hits are tuples.
-            texts: Texts of the hits, if these are an array of positions (FAISS); as many as hits.
+            texts: Texts of the hits, if these are an array of positions (FAISS), as many as hits.
             ids: Ids of the hits, if they do not hold any.
             scores: Scores of the hits, if they do not hold any. Higher means better.
 
@@ -256,7 +256,7 @@ class RequestBlock:
         return messages
 
     def used(self, hits: _T, *, text: str | None = None, columns: Sequence[str] | None = None) -> _T:
-        """State the passages that were put into the prompt; several calls add up.
+        """State the passages that were put into the prompt. Several calls add up.
 
         Args:
             hits: Some of the hits, texts, or anything else that `found` takes. An empty list says that none was used.
@@ -287,7 +287,7 @@ class RequestBlock:
                 that calls a tool does not count as the answer.
 
         Returns:
-            `response`; for a stream an object that passes everything through, and ends the request when it has been
+            `response`, or for a stream an object that passes everything through, and ends the request when it has been
             read, closed or collected.
         """
         return self._answer(response, explicit=True)
@@ -338,7 +338,7 @@ class RequestBlock:
     # -- inside
 
     def _active(self, method: str) -> LiveRequest | None:
-        """Return the request if it is in flight; calls before its begin or after its end are counted."""
+        """Return the request if it is in flight. Calls before its begin or after its end are counted."""
         if not self._is_entered:
             self._guard.note(f"{method}.early", f"{method}() was called outside of `with monitor.request(...) as r`")
         elif self._live is not None and self.ended:

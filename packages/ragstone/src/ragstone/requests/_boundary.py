@@ -81,7 +81,7 @@ def find_requests(
 
 
 def find_root(tree: Tree) -> Step | None:
-    """Return the step that is the request; None if none is around all retrievals, models and tools."""
+    """Return the step that is the request, or None if none is around all retrievals, models and tools."""
     tops = _tops(tree)
     whole = _whole_requests(tree, tops)
     if len(whole) == 1:
@@ -109,7 +109,7 @@ def _tops(tree: Tree) -> list[Step]:
 
 
 def _whole_requests(tree: Tree, tops: Sequence[Step]) -> list[Step]:
-    """Return the outermost steps that each retrieve and answer; steps in a batch of them, if it says nothing itself."""
+    """Return the outermost steps that each retrieve and answer, or the steps in a batch of them, if it says nothing itself."""
     whole: list[Step] = []
     for top in tops:
         if top.kind not in _AROUND or not _answers(tree, [top]):

@@ -57,7 +57,7 @@ def _stated(facts: Facts) -> Sequence[PassageDraft] | None:
 
 
 def _in_prompts(facts: Facts, answer: Answer, *, question: str | None) -> Contexts | None:
-    """Return the passages in the prompts behind the answer; None if no prompt is visible."""
+    """Return the passages in the prompts behind the answer, or None if no prompt is visible."""
     visible = [call for call in facts.calls if call.is_visible]
     if not visible or answer.text is None:
         return None

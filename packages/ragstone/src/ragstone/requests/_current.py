@@ -31,7 +31,7 @@ class Block(Protocol):
 
     @property
     def trace_id(self) -> str | None:
-        """The id under which the request is stored; None if it is not captured."""
+        """The id under which the request is stored. None if it is not captured."""
         ...
 
     def join(self, request: Request) -> bool:
@@ -51,7 +51,7 @@ _current: ContextVar[Any] = ContextVar("ragstone_current_request", default=None)
 
 
 def current_request(recorder: Recorder | None = None) -> Any:
-    """Return the innermost block around the caller that has not ended; None if there is none.
+    """Return the innermost block around the caller that has not ended, or None if there is none.
 
     A translator of framework events asks once, when an outermost step begins, with its own recorder. If it gets a block, it
     hands the finished `Request` to the block's `join`, however the request ends, and not to the recorder.
@@ -71,7 +71,7 @@ def _takes(taker: Any, recorder: Recorder | None) -> bool:
 
 
 def enter(block: Block) -> Any:
-    """Make a block the current one; return the one before it."""
+    """Make a block the current one, and return the one before it."""
     outer = _current.get()
     _current.set(block)
     return outer

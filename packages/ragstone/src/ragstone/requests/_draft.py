@@ -37,7 +37,7 @@ class RetrievalDraft:
 class TraceDraft:
     """One finished request, as found: not yet sampled, redacted or validated. Becomes `ragstone.schema.Trace`.
 
-    Field names and meanings are those of `Trace`. Building one costs microseconds; everything that is slow
+    Field names and meanings are those of `Trace`. Building one costs microseconds. Everything that is slow
     (redaction, truncation, validation, serialization) happens later on the writer's thread.
     """
 

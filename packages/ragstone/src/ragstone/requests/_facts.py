@@ -139,7 +139,7 @@ class Facts:
         return Text(text, self.budget, indexed=self._is_indexed)
 
     def find(self, piece: str, text: str) -> int:
-        """Return where a canonical text stands in another one in whole words; -1 if it does not, or at the limit."""
+        """Return where a canonical text stands in another one in whole words, or -1 if it does not, or at the limit."""
         try:
             self.budget.spend(len(text))
         except TooLargeError:
@@ -255,7 +255,7 @@ class Facts:
 
     @cached_property
     def candidates(self) -> list[Candidate]:
-        """The passages that can be contexts: those found or made; if there are none, those given. Each text once."""
+        """The passages that can be contexts: those found or made, or if there are none, those given. Each text once."""
         found = list(self._documents())
         if not found:
             found = [

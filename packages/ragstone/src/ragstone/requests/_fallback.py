@@ -82,7 +82,7 @@ def _input_passages(step: Step) -> list[PassageDraft]:
 def _made(
     found: Sequence[PassageDraft], changes: Sequence[tuple[frozenset[str], Sequence[PassageDraft]]]
 ) -> list[PassageDraft] | None:
-    """Put what each step made in the place of what it was given; None if no step made anything."""
+    """Put what each step made in the place of what it was given, or None if no step made anything."""
     if not changes:
         return None
     contexts = list(found)
@@ -109,7 +109,7 @@ def _given(facts: Facts, answering: Sequence[Step], known: Sequence[PassageDraft
 
 
 def _known_of(passages: Sequence[PassageDraft], known: Sequence[PassageDraft]) -> list[PassageDraft]:
-    """Return those that were found or made, possibly shortened since, which their ids show; all if none was."""
+    """Return those that were found or made, possibly shortened since, which their ids show, or all if none was."""
     texts = {passage.text for passage in known}
     ids = {passage.id for passage in known if passage.id is not None}
     return [passage for passage in passages if not known or passage.text in texts or passage.id in ids]

@@ -122,7 +122,7 @@ class _Harvest:
         return item if isinstance(item, PassageDraft) else None
 
     def _read(self, value: Any) -> Any:
-        """Read an object of a framework, or a plain message or document; any other value as it is."""
+        """Read an object of a framework, or a plain message or document, and any other value as it is."""
         for _ in range(_MAX_UNWRAPPED):
             if value is None or isinstance(value, str | int | float | Message | PassageDraft) or self._reader is None:
                 break
@@ -157,7 +157,7 @@ def _message(value: Mapping[Any, Any]) -> Message | None:
 
 
 def _content_text(content: Any) -> str | None:
-    """Return the text of a message's content; reasoning, tool calls and images are not part of it."""
+    """Return the text of a message's content, without reasoning, tool calls and images."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -199,7 +199,7 @@ def _number(value: object) -> float | None:
 
 
 def _fields_of(value: Any) -> Mapping[str, Any] | None:
-    """Return the fields of a Pydantic model or a dataclass; None for any other object."""
+    """Return the fields of a Pydantic model or a dataclass, or None for any other object."""
     if isinstance(value, type):
         return None
     names = getattr(type(value), "model_fields", None)

@@ -42,7 +42,7 @@ class Hits(NamedTuple):
 
     lists: list[list[PassageDraft]]
     without_text: str | None = None
-    """What to do about hits without a text; None if all have one."""
+    """What to do about hits without a text, or None if all have one."""
     n_cut: int = 0
     """Hits left out because a list is longer than 1,000."""
     is_complete: bool = True
@@ -72,7 +72,7 @@ def read_hits(
         scores: Scores of the hits, in their order.
 
     Returns:
-        One list for each query of a batch, in the order of the result; at most 1,000 passages each.
+        One list for each query of a batch, in the order of the result, at most 1,000 passages each.
 
     Raises:
         ConfigurationError: If the shape is not known, or an argument does not fit it. The message holds names of

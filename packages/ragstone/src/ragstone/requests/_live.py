@@ -52,7 +52,7 @@ class LiveRequest:
         return ("block", next(self._numbers))
 
     def add(self, *steps: Step) -> bool:
-        """Add steps, in the order in which they began; return False if the request has ended or has too many."""
+        """Add steps, in the order in which they began, and return False if the request has ended or has too many."""
         with self._lock:
             if self.ended or len(self._steps) + len(steps) > _MAX_STEPS:
                 self.n_late += len(steps)
@@ -63,7 +63,7 @@ class LiveRequest:
             return True
 
     def join(self, request: Request, *, parent: Step) -> bool:
-        """Make a framework's request a part of this one, under the step `parent`; once if two handlers captured it."""
+        """Make a framework's request a part of this one, under the step `parent`, and only once if two handlers captured it."""
         known = {step.id for step in request.steps}
         if request.root is not None and any(step.id == request.root.id for step in self._steps):
             return True
@@ -92,7 +92,7 @@ class LiveRequest:
         return True
 
     def end(self, status: TraceStatus, error: str | None = None) -> Request | None:
-        """End the request and return it; None if it has ended before."""
+        """End the request and return it, or None if it has ended before."""
         with self._lock:
             if self.ended:
                 return None

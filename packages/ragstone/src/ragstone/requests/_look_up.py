@@ -17,7 +17,7 @@ FromMessages = Callable[[Sequence[Message]], str | None]
 
 
 def look_up(values: Sequence[Value], names: Sequence[str], from_messages: FromMessages) -> str | None:
-    """Return the text of a bare value, or of the first name that has one; an empty text only if no other is found."""
+    """Return the text of a bare value, or of the first name that has one. The text is empty only if no other is found."""
     texts: list[str] = []
     for place in (0, 1):  # a bare text before the fields of an object
         for value in values:

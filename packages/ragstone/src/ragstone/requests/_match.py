@@ -242,7 +242,7 @@ class _Seed(NamedTuple):
     offset: int
     """Where they begin in the text."""
     chars: str
-    """32 characters; none if the text is too short."""
+    """32 characters, or none if the text is too short."""
 
     @classmethod
     def of(cls, needle: str) -> _Seed:
@@ -421,7 +421,7 @@ def _mark_doubtful(matches: list[Match]) -> None:
 def longest_piece(
     text: Text, passage: str, *, smallest: int, anchors: Iterable[int] | None = None
 ) -> tuple[int, int] | None:
-    """Return the span of the longest piece of a canonical text in another one; None if all pieces are too small.
+    """Return the span of the longest piece of a canonical text in another one, or None if all pieces are too small.
 
     Args:
         text: The text that is searched.

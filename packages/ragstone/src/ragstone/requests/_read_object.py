@@ -13,7 +13,7 @@ __all__ = ["read_object"]
 
 
 def read_object(value: Any) -> Any:
-    """Read a message or a document of LangChain or LlamaIndex; `NotImplemented` for any other value (see `harvest`)."""
+    """Read a message or a document of LangChain or LlamaIndex, or return `NotImplemented` for any other value (see `harvest`)."""
     if isinstance(value, Mapping | list | tuple | type):
         return NotImplemented
     if isinstance(get(value, "page_content"), str) or get(get(value, "node"), "node_id") is not None:

@@ -11,7 +11,7 @@ __all__ = ["Recorder"]
 
 
 class Recorder(Protocol):
-    """Takes finished requests; `ragstone.Monitor` is one, `ragstone.testing.MemoryRecorder` another."""
+    """Takes finished requests, such as `ragstone.Monitor` and `ragstone.testing.MemoryRecorder`."""
 
     def record(self, draft: TraceDraft | Request) -> bool:
         """Take over a finished request. Never raises, never blocks.

@@ -28,7 +28,7 @@ class Reply:
 
 
 def read_reply(value: Any) -> Reply | None:
-    """Read the reply that a text or an object of a client holds; None if its shape is not known.
+    """Read the reply that a text or an object of a client holds, or None if its shape is not known.
 
     Known are texts, chat completions (`choices[0].message`), responses of OpenAI's Responses API (`output`), messages of
     Anthropic (`content` blocks), messages (`message.content`, `content`), and objects or mappings with the answer under
@@ -52,7 +52,7 @@ class StreamReader:
         """Chunks that hold nothing that is known. Streams have some, such as the event of a finished part."""
 
     def add(self, chunk: Any) -> bool:
-        """Read a chunk; return whether it holds text."""
+        """Read a chunk, and return whether it holds text."""
         piece = _piece(chunk)
         if piece is None:
             self.n_unread += 1
@@ -68,7 +68,7 @@ class StreamReader:
 
     @property
     def reply(self) -> Reply:
-        """The reply so far; its text is None if no chunk held any."""
+        """The reply so far. Its text is None if no chunk held any."""
         self._reply.text = "".join(self._parts) if self._parts else None
         return self._reply
 

@@ -9,7 +9,7 @@ __all__ = ["get", "is_list", "whole_number"]
 
 
 def get(value: object, name: str) -> Any:
-    """Return an item of a mapping or an attribute of another object; None if it is absent or cannot be read."""
+    """Return an item of a mapping or an attribute of another object, or None if it is absent or cannot be read."""
     if isinstance(value, Mapping):
         return value.get(name)
     try:
@@ -24,5 +24,5 @@ def is_list(value: object) -> TypeGuard[Sequence[Any]]:
 
 
 def whole_number(value: object) -> int | None:
-    """Return a count, such as a number of tokens; None for anything else."""
+    """Return a count, such as a number of tokens, or None for anything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

@@ -40,7 +40,7 @@ class Value(NamedTuple):
     """One text, message list or document list in a step's inputs or outputs. Exactly one of the three is not None."""
 
     path: tuple[str, ...]
-    """Keys from the top to the value; `()` for the value itself."""
+    """Keys from the top to the value, or `()` for the value itself."""
     text: str | None = None
     messages: tuple[Message, ...] | None = None
     passages: tuple[PassageDraft, ...] | None = None
@@ -77,9 +77,9 @@ class Step:
     input_texts: Collection[str] | None = None
     """Texts of the documents that it was given."""
     prompt: Sequence[Message] | None = None
-    """Model: the messages that were sent; a completion prompt is one message of role "user"."""
+    """Model: the messages that were sent. A completion prompt is one message of role "user"."""
     reply: str | None = None
-    """Model: the text of its reply; also another step's answer, if the source states it as such."""
+    """Model: the text of its reply, or another step's answer, if the source states it as such."""
     calls_tool: bool = False
     """Model: whether the reply asks for a tool call."""
     inputs: Sequence[Value] = ()

@@ -10,8 +10,8 @@ from ragstone.errors import ConfigurationError
 __all__ = ["RetrieverTools", "read_retriever_tools"]
 
 RetrieverTools: TypeAlias = Mapping[str, str | bool | None]
-"""By tool name: the separator between the passages in its text result; None or True if the whole text is one passage; False
-for a tool that does not retrieve, whose results are never passages."""
+"""By tool name: the separator between the passages in its text result, None or True if the whole text is one passage, or
+False for a tool that does not retrieve, whose results are never passages."""
 
 
 def read_retriever_tools(tools: Iterable[str] | RetrieverTools) -> dict[str, str | bool | None]:

@@ -158,7 +158,7 @@ def wilson_interval(successes: int, n: int, *, confidence_level: float = 0.95) -
 
     Its coverage is the level on average over proportions, and varies with the proportion and `n`: a 95% interval covers
     93.3% for n = 100 and a proportion of 0.85. The interval of Clopper and Pearson never covers less than the level, and is
-    up to a third wider. Decisions use that one: `mean_interval` with `side`.
+    up to 23% wider for n = 5 and up to 11% for n = 30. Decisions use that one: `mean_interval` with `side`.
 
     Raises:
         ValueError: If `n` is not positive, `successes` is not in [0, n], or `confidence_level` is not in (0, 1).
