@@ -174,3 +174,36 @@ def test_the_function_names_bad_probabilities(weights, message):
 def test_prediction_powered_mean_exists_for_equal_probabilities(sampled):
     """The refusal is about unequal probabilities only."""
     assert prediction_powered_mean([1.0, 0.0], [1.0, 0.0], [1.0, 0.0]).n_labeled == 2
+
+
+@pytest.mark.parametrize("clusters", [None, [i // 5 for i in range(100)]])
+def test_a_one_sided_interval_ends_at_the_range(clusters):
+    """And its other limit is nearer to the mean than that of the two-sided one."""
+    rng = np.random.default_rng(3)
+    values, probabilities = rng.uniform(0.2, 0.8, 100), rng.choice([0.1, 1.0], 100)
+
+    def estimate(side):
+        return hajek_mean(values, probabilities, clusters=clusters, low=-1.0, high=2.0, side=side)
+
+    both, lower, upper = estimate("two-sided"), estimate("lower"), estimate("upper")
+    assert (-1.0, 2.0) == (upper.low, lower.high)
+    assert both.low < lower.low < lower.value == upper.value < upper.high < both.high
+
+
+def test_compare_weights_differences_and_their_test(tmp_path):
+    """One system is better on a tenth of the requests, which were always kept, and worse on the others."""
+    paths = []
+    for name in ("a", "b"):
+        rows = []
+        for i in range(110):
+            often = i < 60
+            score = Score(sample_id=f"{i}", value=0.5, method="single_reply", **QR).model_dump(mode="json")
+            change = (0.2 if often else -0.2) if name == "b" else 0.0
+            score["value"] = 0.5 + change + 0.001 * (i % 7)
+            rows.append(score | {"inclusion_probability": 1.0 if often else 0.1})
+        paths.append(tmp_path / f"{name}.jsonl")
+        paths[-1].write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (metric,) = ragstone.compare(paths, n_permutations=500).metrics
+    (pair,) = metric.pairs
+    assert abs(pair.difference) == pytest.approx(0.2 * (500 - 60) / 560)
+    assert pair.p_value < 0.01

@@ -14,6 +14,7 @@ import pytest
 from command_line import run_command
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import Experiment
+from ragstone.experiments._score_gate import ScoreGate
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import MetricCard, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Usage
@@ -87,6 +88,19 @@ def test_a_high_mean_is_worse_if_lower_is_better(threshold: float, state: str) -
     check = experiment([2.0, 3.0, 4.0] * 20, metric="own.harm").check({"own.harm": threshold})
     assert state == check.gates[0].state
     assert f"<= {threshold:g}" in str(check)
+
+
+def test_a_limit_equal_to_the_threshold_if_lower_is_better() -> None:
+    """The metric passes if the limit excludes all higher means, and fails only if it excludes the threshold too."""
+
+    def gate(threshold: float) -> ScoreGate:
+        return experiment([2.0, 3.0, 4.0] * 20, metric="own.harm").check({"own.harm": threshold}).gates[0]
+
+    low, high = gate(3.0).low, gate(3.0).high
+    assert low is not None
+    assert high is not None
+    states = [gate(t).state for t in (high, high - 1e-6, low, low - 1e-6)]
+    assert ["reached", "undecided", "undecided", "missed"] == states
 
 
 def test_failed_samples_count_with_their_worst_scores() -> None:

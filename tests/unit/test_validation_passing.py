@@ -125,3 +125,21 @@ def test_the_command(merged):
     plain = json.loads(CliRunner().invoke(app, [*line, "2", "--json"]).stdout)
     assert [2] == [rate["k"] for rate in plain["pass_rates"]]
     assert "--pass-at must be K or K,K" in str(CliRunner().invoke(app, [*line, "many"]).exception)
+
+
+def test_sessions_widen_the_interval(tmp_path):
+    """Samples of one session that pass together count as fewer."""
+    rows = []
+    for i in range(60):
+        value = float(i // 10 % 2)
+        score = Score(
+            sample_id=f"q{i}", metric="exact_match", metric_version="1", value=value, method="mean_of_repeats",
+            details={"repeats": [value, value]},
+        )  # fmt: skip
+        rows.append(score.model_dump(mode="json") | {"clusters": {"session_id": f"s{i // 10}"}})
+    path = tmp_path / "run.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (apart,) = validate_metrics(path, pass_at=[1], cluster="none", **FAST).pass_rates
+    (together,) = validate_metrics(path, pass_at=[1], cluster="session_id", **FAST).pass_rates
+    assert 0.5 == apart.rate.value == together.rate.value
+    assert together.rate.high - together.rate.low > 2 * (apart.rate.high - apart.rate.low)

@@ -87,7 +87,10 @@ _COMMANDS: Final = {
     "cache": ("_cache.cache_command", "Summarize or clear a reply cache."),
     "dataset": ("_dataset.dataset_app", "Build a dataset from your own documents, and apply your review of it."),
     "labels": ("_labels.labels_app", "Compare the metrics with people: draw requests to label, and add labels."),
-    "store": ("_store.store_app", "Look after a store: export it, score old requests with new metrics, remove texts."),
+    "store": (
+        "_store.store_app",
+        "Look after a store: export it, score old requests with new metrics, remove texts, check counters.",
+    ),
     "udcg": (
         "_udcg.udcg_app",
         "UDCG: fit its weights, correlate it with graded answers, rank passages by utility, repeat its experiments.",
