@@ -74,6 +74,7 @@ def check_books(store: Path, acknowledged: set[str]) -> None:
     assert 0 == ledger.total.pending
     with SqliteStore.open(store, mode="read") as opened:
         outcomes = Counter((o.sample_id, o.metric) for o in opened.outcomes())
+        assert [] == opened.recount(correct=False)
     assert acknowledged <= {trace for trace, _ in outcomes}
     captured = {trace for trace, _ in outcomes}
     assert {(t, m): 1 for t in captured for m in METRICS} == dict(outcomes)
