@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import sqlite3
 from pathlib import Path
 
@@ -179,3 +180,15 @@ def test_sources_that_cannot_be_shown(tmp_path: Path) -> None:
             done = run_command("report", tmp_path / name, *extra)
             assert (code, True) == (done.returncode, message in done.stderr), (name, done.stderr)
     assert not (tmp_path / "r.html").exists()
+
+
+def test_evaluate_names_the_next_command(tmp_path):
+    """The command that shows which answers are wrong, ready to be copied."""
+    rows, out = tmp_path / "my rows.jsonl", tmp_path / "out.jsonl"
+    row = {"id": "1", "query": "How tall?", "response": "31 m.", "contexts": ["It is 31 m tall."], "reference": "31 m"}
+    rows.write_text(json.dumps(row) + "\n")
+    done = run_command("evaluate", rows, "--judge", "lexical", "-o", out)
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("To see which answers are wrong")]
+    shown = run_command(*shlex.split(line.partition(": ragstone ")[2]))
+    assert (0, True) == (shown.returncode, "How tall?" in shown.stdout or "judged wrong" in shown.stdout)
+    assert "To see which" not in run_command("evaluate", rows, "--judge", "lexical").stderr

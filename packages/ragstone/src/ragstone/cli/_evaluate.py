@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -192,6 +193,9 @@ def evaluate_command(
         if check is not None:
             print_text(f"\n{check}")
         typer.echo(_spent(result), err=True)
+        if output is not None and app is None and not field and str(file) != "-":
+            shown = f"{shlex.quote(str(output))} --data {shlex.quote(str(file))}"
+            typer.echo(f"To see which answers are wrong, and why: ragstone report {shown}", err=True)
     for line in failure_lines(result.outcomes):
         typer.echo(line, err=True)
     _exit(result, max_failed_share)
