@@ -10,7 +10,7 @@ import pytest
 
 from command_line import run_command
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.schema import Captured, NotApplicable, Passage, SampledOut, Score, Trace
+from ragstone.schema import Captured, NotApplicable, Passage, SampledOut, Score, Trace, Usage
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.store._watched import EndedBackfill
 from ragstone.testing import FakeJudge
@@ -194,6 +194,24 @@ def test_stops_at_its_budget_and_resumes(path):
         rest = asyncio.run(run_backfill(store, setup, BackfillRequest(metrics=["ccrs.qr"], since=0.0, until=NOW)))
         assert ("done", 20 - done["n_done"], 0) == (rest["state"], rest["n_done"], rest["n_left"])
         assert 20 == len(list(store.outcomes(metric="ccrs.qr"))) == len(judge.prompts)
+
+
+def test_stops_at_the_budget_of_the_day(path, tmp_path):
+    """Other processes of the store have spent a part of it; a day that is spent scores nothing, with exit code 4."""
+    with SqliteStore.open(path, mode="own") as store:
+        store.add_spend(Usage(calls=4))
+        setup = ScoringSetup(["ccrs.qr"], judge=FakeJudge(number=80), concurrency=2)
+        request = BackfillRequest(metrics=["ccrs.qr"], since=0.0, until=NOW)
+        done = asyncio.run(run_backfill(store, setup, request, daily_budget={"calls": 10}))
+        assert "stopped" == done["state"]
+        assert "the daily budget is reached" in done["reason"]
+        assert 6 <= done["n_done"] <= 8
+        assert 4 + done["n_done"] == store.spent_today().calls
+    config = tmp_path / "ragstone.toml"
+    config.write_text("[daily_budget]\ncalls = 4\n")
+    done = run_command("--config", config, "store", "backfill", path, "--metrics", "rouge_l", "--last", "10d")
+    assert (4, []) == (done.returncode, values(path))
+    assert "the daily budget is reached" in done.stdout
 
 
 def test_running_worker_scores_on_request(path):

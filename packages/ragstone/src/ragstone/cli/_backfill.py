@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from ragstone.cli._criterion import CriterionOption, parse_metrics
+from ragstone.cli._daily_budget import daily_budget
 from ragstone.cli._estimate import CallLatencyOption, DryRunOption, print_estimate
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._models import ScoringModelOptions, takes_models
@@ -245,6 +246,7 @@ class _Command:
                 patience_s=max_outage_s,
                 on_progress=lambda now: progress.update(now["n_done"], n),
                 should_stop=interrupted.is_set,
+                daily_budget=daily_budget(),
             )
         if self._json:
             print_json(done | counts._asdict())

@@ -9,7 +9,7 @@ import logging
 import math
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -113,6 +113,7 @@ async def run_backfill(
     clock: Callable[[], float] = time.time,
     on_progress: Callable[[dict[str, Any]], None] = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
+    daily_budget: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """Run a backfill in this process, which may write to the store, and return its last progress.
 
@@ -124,12 +125,15 @@ async def run_backfill(
         clock: Returns the current time in Unix seconds.
         on_progress: Called with the progress from time to time.
         should_stop: Whether to end early.
+        daily_budget: Limits of the day of UTC, over all processes of the store: `calls`, `tokens` and `usd`.
     """
     backfill = _Backfill(
         request, setup, concurrency=setup.concurrency, patience_s=patience_s, errors=StepErrors(), clock=clock
     )
-    backfill.on_progress, backfill.should_stop = on_progress, should_stop
-    spend = DailyBudget({}, errors=StepErrors())
+    backfill.on_progress = on_progress
+    spend = DailyBudget(daily_budget or {}, errors=StepErrors())
+    spend.update(store, now_too=True)
+    backfill.why_stop = lambda: "it was interrupted" if should_stop() else spend.reached
 
     def record(outcomes: Sequence[AnyOutcome]) -> None:
         spend.record(outcomes)
@@ -281,7 +285,8 @@ class _Backfill:
         self.wait_turn: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0)
         """Waits until captured requests do not wait."""
         self.on_progress: Callable[[dict[str, Any]], None] = lambda _: None
-        self.should_stop: Callable[[], bool] = lambda: False
+        self.why_stop: Callable[[], str | None] = lambda: None
+        """Returns why to end early, or None."""
         self.record: Callable[[Sequence[AnyOutcome]], None] = lambda _: None
         """Called with outcomes that may have cost something."""
 
@@ -319,8 +324,8 @@ class _Backfill:
         reached = self._request.limit_reached(self._usage)
         if reached is not None:
             self._stop(f"the {reached} is reached")
-        elif self.should_stop():
-            self._stop("it was interrupted")
+        elif (reason := self.why_stop()) is not None:
+            self._stop(reason)
         return self._why_stopped is not None
 
     def _stop(self, reason: str) -> None:
