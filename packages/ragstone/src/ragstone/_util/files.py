@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
@@ -11,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, TextIO
 
-__all__ = ["open_output", "open_private", "write_output"]
+__all__ = ["open_output", "open_private", "write_json", "write_output"]
 
 _PRIVATE: Final = 0o600
 _SPECIAL: Final = ("/dev/", "/proc/")
@@ -73,6 +74,16 @@ def write_output(
     """
     with open_output(path, errors=errors, newline=newline) as file:
         file.write(text)
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write a file for another process, whole, in a folder that only its owner may read.
+
+    Raises:
+        OSError: If the file cannot be written.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_output(path, json.dumps(value))
 
 
 def open_private(path: str, flags: int) -> int:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from ragstone._util.files import write_json
 from ragstone.store import WatchTables
 from ragstone.watch._alarm import Alarm
 from ragstone.watch._fold import accept_alarm, mute_alarm
@@ -34,11 +35,7 @@ class AlarmRequest:
 
 def write_request(folder: Path, request: AlarmRequest) -> None:
     """Leave a request for the running worker."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / f"{uuid.uuid4().hex}.json"
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(asdict(request)), encoding="utf-8")
-    partial.replace(path)
+    write_json(folder / f"{uuid.uuid4().hex}.json", asdict(request))
 
 
 def read_requests(folder: Path) -> Iterator[tuple[Path, AlarmRequest]]:

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from ragstone._util.files import write_json
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import Metric
 from ragstone.schema import Failure, NotApplicable, Score, Trace, Usage, sample_from_trace
@@ -96,12 +97,7 @@ def request_backfill(folder: Path, request: BackfillRequest) -> None:
         folder: Folder with the requests of commands.
         request: The request.
     """
-    folder = folder / "backfill"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / f"{request.id}.json"
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(asdict(request)), encoding="utf-8")
-    partial.replace(path)
+    write_json(folder / "backfill" / f"{request.id}.json", asdict(request))
 
 
 async def run_backfill(
