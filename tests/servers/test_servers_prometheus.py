@@ -159,12 +159,16 @@ def test_an_alarm_calls_somebody(program, port, serving, tmp_path):
             # Nothing is left to fold, and the gauge is there again.
             wait_until(lambda: "ragstone_watch_alarm{" in get(f"http://{page}/metrics"), limit_s=DEADLINE_S)
             lines = [line for line in get(f"http://{page}/metrics").splitlines() if "ragstone_watch" in line]
-            found = json.loads(get(f"http://{server}/api/v1/query?query=ragstone_watch_mean"))["data"]["result"]
+
+            def scraped():
+                """Whether Prometheus has the gauge again, for which it needs a scrape."""
+                return json.loads(get(f"http://{server}/api/v1/query?query=ragstone_watch_mean"))["data"]["result"]
+
+            wait_until(scraped, limit_s=DEADLINE_S)
 
     (alert,) = {json.dumps([c["labels"], c["annotations"]["summary"]], sort_keys=True) for c in calls[:seen]}
     assert "ccrs.qr of qa-bot got worse" in alert
     assert '"alertname": "RagstoneQualityDropped"' in alert
-    assert found
     labels = '{app="qa-bot",kind="score",metric="ccrs.qr"}'
     values = {line.split("{")[0]: float(line.split()[-1]) for line in lines if labels in line}
     assert 1 == values["ragstone_watch_alarm"] <= values["ragstone_watch_alarms_total"]
