@@ -6,6 +6,8 @@ A package's `__all__` holds them. `test_architecture.py` checks the names that o
 from __future__ import annotations
 
 import importlib
+import re
+from pathlib import Path
 from pkgutil import iter_modules
 
 import pytest
@@ -138,3 +140,17 @@ def test_the_lazy_front_door_knows_every_name_and_no_other():
         assert getattr(ragstone, name) is getattr(importlib.import_module(room), name)
     with pytest.raises(AttributeError, match="Moniter"):
         _ = ragstone.Moniter
+
+
+API_PAGES = Path(__file__).parents[2] / "docs/reference/api"
+
+
+@pytest.mark.parametrize("module", [name for name in PUBLIC if name != "ragstone.cli"])
+def test_the_api_reference_has_a_page_for_each_package(module):
+    """The page is generated from the package's `__all__`; the one of the top level links to every name."""
+    page = (API_PAGES / f"{module.replace('.', '-')}.md").read_text(encoding="utf-8")
+    if module == "ragstone":
+        linked = re.findall(r"\[`(\w+)`\]\[(ragstone\.\w+)\.(\w+)\]", page)
+        assert {(name, ragstone._ROOM_OF[name], name) for name in ragstone.__all__} == set(linked)
+    else:
+        assert f"\n::: {module}\n" in page

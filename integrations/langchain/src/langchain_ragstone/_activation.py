@@ -83,7 +83,7 @@ def ragstone_enable(
     Raises:
         ConfigurationError: If the recorder does not have a `record` method, or if a handler is given with `retriever_tools`.
 
-    Example:
+    Examples:
         ```python
         ragstone_enable(Monitor(store="ragstone.db"))
         chain.invoke(question)
@@ -132,7 +132,7 @@ def collect_traces(
     Yields:
         The finished requests, in the order in which they end. Streams that end after the block are added later.
 
-    Example:
+    Examples:
         ```python
         with collect_traces() as traces:
             chain.invoke(question)

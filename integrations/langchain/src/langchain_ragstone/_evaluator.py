@@ -61,7 +61,7 @@ class RagstoneEvaluator:
         ConfigurationError: If a metric, judge, reader, embedder or field does not exist, or reasons are requested from "lexical".
         MissingExtraError: If a metric needs a package that is not installed.
 
-    Example:
+    Examples:
         ```python
         evaluator = RagstoneEvaluator("ccrs.qr", judge=chat_model)
         evaluator(inputs={"question": "Why?"}, outputs={"answer": "Because."})["score"]

@@ -45,7 +45,7 @@ class LangChainModel(FunctionModel):
     Raises:
         ConfigurationError: If it is not a LangChain model, or an option is outside its range.
 
-    Example:
+    Examples:
         ```python
         reader = ChatReader(LangChainModel(chat_model), prompt=my_template)
         ```
@@ -95,7 +95,7 @@ class LangChainJudge(ModelJudge):
     Raises:
         ConfigurationError: A value that cannot work.
 
-    Example:
+    Examples:
         ```python
         judge = LangChainJudge(init_chat_model("gpt-4.1-mini", temperature=0))
         ragstone.evaluate(rows, ["ccrs"], judge=judge)

@@ -75,7 +75,7 @@ def answer_abstains(answer: str, *, whole: bool = False) -> bool:
         answer: The answer.
         whole: Whether each sentence must decline. Otherwise the first sentence decides, as in a diagnosis.
 
-    Example:
+    Examples:
         >>> answer_abstains("I could not find this in the handbook."), answer_abstains("She carries 24 cars.")
         (True, False)
         >>> answer_abstains("I don't know the year. It was spring.", whole=True)

@@ -22,7 +22,7 @@ def register_exit_hook(method: Callable[[], object]) -> None:
     It is called while captures are still recorded, independent of the order of `atexit` registrations. It may be called
     several times, so further calls must have no effect.
 
-    Example:
+    Examples:
         ```python
         register_exit_hook(handler.record_what_is_open)
         ```

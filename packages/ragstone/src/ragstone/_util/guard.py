@@ -25,7 +25,7 @@ class Guard:
     Args:
         logger: Name of the logger.
 
-    Example:
+    Examples:
         >>> guard = Guard()
         >>> guard.attempt(divmod, 7, 2)
         (3, 1)

@@ -8,7 +8,7 @@ __all__ = ["count"]
 def count(n: int, singular: str, plural: str | None = None) -> str:
     """Write a number with its noun.
 
-    Example:
+    Examples:
         >>> count(1, "answer"), count(1200, "answer")
         ('1 answer', '1,200 answers')
     """

@@ -29,7 +29,7 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     Raises:
         BaseException: Whatever the coroutine raises.
 
-    Example:
+    Examples:
         >>> async def double(number: int) -> int:
         ...     return 2 * number
         >>> run_async(double(21))

@@ -16,7 +16,7 @@ _suppressed: ContextVar[bool] = ContextVar("ragstone_capture_suppressed", defaul
 def suppress_capture() -> Iterator[None]:
     """Do not capture anything inside the block, in this task and in tasks that it starts meanwhile.
 
-    Example:
+    Examples:
         ```python
         with suppress_capture():
             chain.invoke("a question of the tests, not of a user")

@@ -90,7 +90,7 @@ class Capture:
     Raises:
         ConfigurationError: If a value is outside its range.
 
-    Example:
+    Examples:
         ```python
         with Capture(partial(SpoolWriter, "spool")) as capture:
             capture.record(TraceDraft(query="Why?", response="Because."))

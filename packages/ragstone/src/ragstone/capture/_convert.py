@@ -41,7 +41,7 @@ def is_sampled(trace_id: str, *, rate: float) -> bool:
 
     A trace that is kept at one rate is kept at every higher rate.
 
-    Example:
+    Examples:
         >>> is_sampled("any", rate=1.0), is_sampled("any", rate=0.0)
         (True, False)
     """

@@ -50,7 +50,7 @@ def make_draft(
     Raises:
         ConfigurationError: If `query`, `response` or a reference is not a text, or the contexts cannot be read.
 
-    Example:
+    Examples:
         >>> draft = make_draft(query="Why?", contexts=["Because."], response="Because.")
         >>> draft.contexts
         [PassageDraft(text='Because.', id=None, score=None, metadata={})]

@@ -36,7 +36,7 @@ def redact_secrets(text: str) -> str:
 
     It does not detect names, postal addresses, phone numbers or passwords, because they do not have a fixed form.
 
-    Example:
+    Examples:
         >>> redact_secrets("Write to ada@example.org, card 4111 1111 1111 1111.")
         'Write to [email], card [card].'
     """

@@ -42,7 +42,7 @@ def assert_score(
         ConfigurationError: If a metric does not exist, or a threshold is not in its range.
         DataError: If the case is invalid.
 
-    Example:
+    Examples:
         >>> import ragstone
         >>> case = {"query": "Why?", "contexts": ["Rain."], "response": "Rain."}
         >>> ragstone.assert_score(case, {"ccrs.cc": 0.8}, judge="lexical")

@@ -223,7 +223,7 @@ class Experiment(Evaluated):
         Raises:
             ConfigurationError: If a threshold or an option is invalid, or a metric is not scored.
 
-        Example:
+        Examples:
             >>> import ragstone
             >>> rows = [{"id": str(i), "query": "Why?", "contexts": ["Rain."], "response": "Rain."} for i in range(20)]
             >>> ragstone.evaluate(rows, ["ccrs.cc"], judge="lexical").check({"ccrs.cc": 0.8}).ok
@@ -416,7 +416,7 @@ async def aevaluate(
 
     Errors of sinks are reported in `Experiment.sink_errors` and do not lose scores.
 
-    Example:
+    Examples:
         >>> import ragstone
         >>> rows = [{"query": "Why?", "contexts": ["Because."], "response": "Because.", "reference": "Because."}]
         >>> ragstone.evaluate(rows, ["ccrs.qr"], judge="lexical").summary()[0].n_scored

@@ -45,7 +45,7 @@ _MIN_SECRET: Final = 6
 class ClientSettings(Generic[T]):
     """Settings of a client object. Without a pydantic model, nothing is known.
 
-    Example:
+    Examples:
         ```python
         settings = ClientSettings(chat_model)
         FunctionModel(ask, name=settings.model or "a model", settings=settings.settings, secrets=settings.secrets)

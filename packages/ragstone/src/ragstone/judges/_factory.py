@@ -58,7 +58,7 @@ class OpenAICompatibleJudge(ModelJudge):
     Raises:
         ConfigurationError: If a value is invalid.
 
-    Example:
+    Examples:
         ```python
         judge = OpenAICompatibleJudge("http://localhost:8000/v1", model="qwen3-8b", max_concurrent_requests=32)
         reply = await judge.ask_number(prompt)
@@ -116,7 +116,7 @@ def judge_from(
     Raises:
         ConfigurationError: If `spec` is not the name of a judge, or the judge does not support `score_mode`.
 
-    Example:
+    Examples:
         ```python
         judge = judge_from("http://localhost:8000/v1")
         ```
@@ -207,7 +207,7 @@ def reader_from(
         ConfigurationError: If `spec` is not the name of a reader, if `spec` is missing and the judge does not have a
             model, or if the reader does not support options.
 
-    Example:
+    Examples:
         ```python
         reader = reader_from("http://localhost:8000/v1", judge=judge)
         ```
@@ -256,7 +256,7 @@ def embedder_from(
         ConfigurationError: If `spec` is not the name of an embedder.
         MissingExtraError: If a local model is named, and sentence-transformers is not installed.
 
-    Example:
+    Examples:
         ```python
         embedder = embedder_from("local:/models/all-MiniLM-L6-v2")
         ```

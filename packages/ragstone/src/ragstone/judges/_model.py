@@ -322,7 +322,7 @@ def metered() -> Iterator[UsageMeter]:
 
     The meter also includes failed and canceled calls, whose usage is not returned in another way.
 
-    Example:
+    Examples:
         ```python
         with metered() as meter:
             reply = await judge.ask_number(prompt)

@@ -70,7 +70,7 @@ def parse_number(text: str, low: float = 0, high: float = 100) -> float:
         JudgeReplyError: With kind "unparseable", for no number, several numbers, a range ("70-80"), a bound (">80"),
             another denominator ("4/5"), a boolean, NaN, infinity or a number out of range. `raw` is the reply.
 
-    Example:
+    Examples:
         ```python
         parse_number('<think>80? No, lower.</think>{"score": 75}')  # 75.0
         ```
@@ -258,7 +258,7 @@ def parse_json(text: str, schema: TypeAdapter[T]) -> T:
         JudgeReplyError: With kind "unparseable", if the reply contains no JSON, several different values, or only values of other
             shapes. `raw` is the reply.
 
-    Example:
+    Examples:
         >>> parse_json('Here it is: {"n": 3}', TypeAdapter(dict[str, int]))
         {'n': 3}
     """

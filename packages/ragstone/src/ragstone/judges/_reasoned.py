@@ -35,7 +35,7 @@ def parse_reasoned(raw: str, low: float, high: float) -> tuple[float, str]:
         JudgeReplyError: With kind "unparseable", if the last line does not state one number in [low, high]. `raw` is the
             whole reply.
 
-    Example:
+    Examples:
         ```python
         value, reasons = parse_reasoned(reply, 0, 100)
         ```

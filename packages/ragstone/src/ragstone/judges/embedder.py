@@ -40,7 +40,7 @@ class EndpointEmbedder:
     Raises:
         ConfigurationError: If a value is invalid.
 
-    Example:
+    Examples:
         ```python
         embedder = EndpointEmbedder("http://localhost:8000/v1", model="bge-m3")
         vectors = await embedder.embed(["How tall is it?", "What is its height?"])
@@ -136,7 +136,7 @@ class LocalEmbedder:
     Raises:
         ConfigurationError: If `batch_size` is below 1.
 
-    Example:
+    Examples:
         ```python
         vectors = await LocalEmbedder("/models/all-MiniLM-L6-v2").embed(["How tall is it?", "What is its height?"])
         ```

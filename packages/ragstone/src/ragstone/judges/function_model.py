@@ -72,7 +72,7 @@ class FunctionModel:
     Raises:
         ConfigurationError: If a value is invalid.
 
-    Example:
+    Examples:
         ```python
         def ask(request: ChatRequest) -> tuple[Completion, Usage]:
             reply = my_client.chat(request.messages, max_tokens=request.max_tokens)

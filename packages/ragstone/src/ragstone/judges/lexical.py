@@ -73,7 +73,7 @@ class LexicalJudge:
     sentences with at least half of the query's words. `answer_grade` is abstain for an answer that declines, and correct
     for one with at least half of the reference's words.
 
-    Example:
+    Examples:
         ```python
         reply = await LexicalJudge().ask_number(prompt)
         ```
@@ -153,7 +153,7 @@ class LexicalReader:
     The probability of abstention is the share of the query's content words that occur in no passage. Like the lexical
     judge it is for tests only.
 
-    Example:
+    Examples:
         ```python
         reading = await LexicalReader().estimate_abstention(
             "How tall is the lighthouse?", ["It is 31 meters tall."]
@@ -203,7 +203,7 @@ class LexicalEmbedder:
     Each distinct content word (each word, if a text has none) adds its count at a place that its hash determines. Like the
     lexical judge it is for tests only.
 
-    Example:
+    Examples:
         ```python
         vectors = await LexicalEmbedder().embed(["How tall is it?", "How high is it?"])
         ```

@@ -102,7 +102,7 @@ class OpenAICompatibleModel(LogprobReader):
     Raises:
         ConfigurationError: If a value is invalid.
 
-    Example:
+    Examples:
         ```python
         model = OpenAICompatibleModel("http://localhost:8000/v1", max_concurrent_requests=32)
         judge = ModelJudge(model)

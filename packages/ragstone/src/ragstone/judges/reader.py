@@ -93,7 +93,7 @@ class ChatReader:
     Raises:
         ConfigurationError: If a value is invalid.
 
-    Example:
+    Examples:
         ```python
         reader = ChatReader(
             OpenAICompatibleModel("http://localhost:8000/v1"),

@@ -69,7 +69,7 @@ class VllmModel:
     Raises:
         MissingExtraError: If vLLM is not installed.
 
-    Example:
+    Examples:
         ```python
         model = VllmModel("Qwen/Qwen3-8B", max_model_len=8192)
         judge = ModelJudge(model)

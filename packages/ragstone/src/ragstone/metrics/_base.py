@@ -94,7 +94,7 @@ class MetricBase(ABC):
 
     Set the parameters of a metric on the instance before use.
 
-    Example:
+    Examples:
         ```python
         class Brevity(MetricBase):
             name, needs = "acme.brevity", ("response",)

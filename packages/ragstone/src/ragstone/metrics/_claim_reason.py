@@ -34,7 +34,7 @@ def describe_evidence(details: Mapping[str, Any], passages: Sequence[str]) -> st
         details: Details of the outcome.
         passages: Texts of the passages, in their order.
 
-    Example:
+    Examples:
         >>> print(
         ...     describe_evidence(
         ...         {"claims": [{"claim": "It is 31 m.", "supported": True}]}, ["The tower is 31 m high."]

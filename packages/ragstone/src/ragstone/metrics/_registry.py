@@ -123,7 +123,7 @@ def resolve_metrics(specs: str | Metric | Sequence[str | Metric]) -> tuple[Metri
         MissingExtraError: If a metric needs a package that is not installed.
         DataError: If the content of a file is invalid.
 
-    Example:
+    Examples:
         ```python
         resolve_metrics(["ccrs"])
         ```

@@ -66,7 +66,7 @@ def share(marks: Sequence[Mark]) -> ShareBounds:
     Raises:
         ZeroDivisionError: If `marks` is empty.
 
-    Example:
+    Examples:
         >>> share([True, None, False, False])
         ShareBounds(low=0.25, high=0.5)
     """
@@ -79,7 +79,7 @@ def share_among(marks: Sequence[Mark], among: Sequence[Mark]) -> ShareBounds | N
 
     If it is unknown whether any row has yes in `among`, the bounds are 0 and 1.
 
-    Example:
+    Examples:
         >>> share_among([True, False, True], among=[True, True, False])
         ShareBounds(low=0.5, high=0.5)
     """
@@ -117,7 +117,7 @@ def best_share(groups: Iterable[Sequence[str]], texts: Sequence[str], marks: Seq
 def harmonic(one: ShareBounds, other: ShareBounds) -> ShareBounds:
     """Compute the harmonic mean of two shares, which increases with both. It is 0 if either share is 0.
 
-    Example:
+    Examples:
         >>> harmonic(ShareBounds(0.5, 0.5), ShareBounds(0.25, 1.0))
         ShareBounds(low=0.3333333333333333, high=0.6666666666666666)
     """

@@ -119,7 +119,7 @@ async def passage_utilities(
     Raises:
         ConfigurationError: If an option is invalid.
 
-    Example:
+    Examples:
         ```python
         utilities = await passage_utilities("How tall is it?", sample.contexts, reader=reader, judge=judge)
         [(u.utility, u.distracting_effect) for u in utilities]

@@ -56,7 +56,7 @@ class CcrsComposite(MetricBase):
     Raises:
         ConfigurationError: If a metric is unknown, a weight is invalid or the covariance does not fit.
 
-    Example:
+    Examples:
         ```python
         ragstone.evaluate(rows, [CcrsComposite({"cc": 2, "qr": 1, "ir": 1})], judge="http://localhost:8000/v1")
         ```

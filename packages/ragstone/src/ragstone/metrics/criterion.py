@@ -66,7 +66,7 @@ class Criterion(MetricBase):
     Raises:
         ConfigurationError: If an argument is invalid. The message names it.
 
-    Example:
+    Examples:
         ```python
         version = Criterion("Does the answer name the version it applies to?", needs=("query", "response"))
         evaluate("samples.jsonl", ["ccrs", version], judge="http://localhost:8000/v1")
@@ -158,7 +158,7 @@ def read_criteria(path: str | os.PathLike[str]) -> tuple[Criterion, ...]:
         ConfigurationError: If the file cannot be read, does not contain criteria, or one of them is invalid. The message
             names the file and the number of the criterion.
 
-    Example:
+    Examples:
         ```toml
         [[criterion]]
         text = "Does the answer name the version it applies to?"

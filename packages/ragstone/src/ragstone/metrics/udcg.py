@@ -75,7 +75,7 @@ class Udcg(UdcgBase):
     Raises:
         ConfigurationError: If an option is out of range.
 
-    Example:
+    Examples:
         ```python
         ragstone.evaluate(rows, ["ccrs", Udcg(gamma=0.5)], judge="http://localhost:8000/v1")
         ```
@@ -147,7 +147,7 @@ class UdcgTheta(UdcgBase):
     Raises:
         ConfigurationError: If `alpha` is empty, the lengths differ, or a weight is not finite.
 
-    Example:
+    Examples:
         ```python
         ragstone.evaluate(rows, [UdcgTheta.load("theta.json")], judge="http://localhost:8000/v1")
         ```

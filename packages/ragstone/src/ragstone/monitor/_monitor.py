@@ -200,7 +200,7 @@ class Monitor(RequestBlocks):
         Raises:
             ConfigurationError: If the file cannot be read or a key is not an argument.
 
-        Example:
+        Examples:
             ```toml
             store = "ragstone.db"
             judge = "http://localhost:8000/v1"

@@ -224,7 +224,7 @@ def replay_traces(
 
     Arguments and errors are the same.
 
-    Example:
+    Examples:
         ```python
         replay_traces(["spans.jsonl"], ["ccrs"], store="replay.db", judge="http://localhost:8000/v1")
         ```

@@ -53,7 +53,7 @@ def harvest(value: Any, read: Reader | None = None, *, max_passages: int = 1_000
     Returns:
         The values in the order in which they were found. What cannot be read is left out.
 
-    Example:
+    Examples:
         >>> harvest({"question": "Why?", "documents": [{"text": "Because."}]})[0]
         Value(path=('question',), text='Why?', messages=None, passages=None)
     """

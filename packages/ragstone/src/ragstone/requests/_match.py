@@ -85,7 +85,7 @@ def canonical(text: str) -> str:
 
     Letters and their accents are one character (Unicode's form NFC), and invisible characters are removed. Case and punctuation stay. Both sides of a comparison are brought into this form.
 
-    Example:
+    Examples:
         >>> canonical(r"Tom &amp; \"Jerry\"\n  run")
         'Tom & "Jerry" run'
     """

@@ -64,7 +64,7 @@ class RequestBlocks:
         Returns:
             The block. Its methods never raise.
 
-        Example:
+        Examples:
             ```python
             with monitor.request(question, session_id="s-1") as r:
                 hits = r.found(client.query_points("docs", query=vector, limit=5))
@@ -139,7 +139,7 @@ class RequestBlocks:
         Raises:
             ConfigurationError: When the function is decorated, if it does not have a named parameter.
 
-        Example:
+        Examples:
             ```python
             @monitor.observe(question="q")
             async def ask(q: str) -> str: ...

@@ -28,7 +28,7 @@ def read_retriever_tools(tools: Iterable[str] | RetrieverTools) -> dict[str, str
     Raises:
         ConfigurationError: If a name is not a non-empty string, or a value is not a non-empty string, True, False or None.
 
-    Example:
+    Examples:
         >>> read_retriever_tools({"search_policy"})
         {'search_policy': None}
         >>> read_retriever_tools({"search_policy": "\n\n"})

@@ -221,7 +221,7 @@ def topicality(
         VERA, sections 3.4 and 5 (which draws 50 of 200 queries, doubling the spread, and does not define its plus-minus
         values).
 
-    Example:
+    Examples:
         ```python
         print(topicality("sales.jsonl", "random.jsonl", metrics=["vera"]))
         ```

@@ -77,7 +77,7 @@ class Evidence(Model):
     def doubt_about(self, part: str) -> str | None:
         """Return the first doubt about the query, the contexts or the response as a sentence; None without one.
 
-        Example:
+        Examples:
             >>> Evidence(doubts=("several_answers",)).doubt_about("query") is None
             True
         """
@@ -91,7 +91,7 @@ class Evidence(Model):
 def describe_doubt(doubt: str) -> str:
     """Return what a doubt means, as a sentence.
 
-    Example:
+    Examples:
         >>> describe_doubt("too_large")
         'Passages and prompts are too large to compare (more than 20 million characters).'
     """

@@ -78,7 +78,7 @@ def field_names(field: NamedField, door: Door) -> tuple[str, ...]:
     Rows raise if two of the names disagree. The other doors take the first name with a value. An attribute that only one
     producer writes stays in the reader of that producer.
 
-    Example:
+    Examples:
         >>> field_names("id", "output")
         ('id', 'doc_id', 'chunk_id', 'node_id', 'document_id', 'passage_id')
     """

@@ -64,7 +64,7 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
         DataError: The row is not a mapping, none of its fields is known, two aliases of one field disagree, or a value has
             a type that cannot be read.
 
-    Example:
+    Examples:
         >>> sample_from_row({"user_input": "Why?", "retrieved_contexts": ["Because."]}, position=1).query
         'Why?'
     """

@@ -36,7 +36,7 @@ def is_judged(outcome: AnyOutcome) -> bool:
 class JudgedCounts:
     """Counts of judged outcomes.
 
-    Example:
+    Examples:
         ```python
         counts = JudgedCounts()
         counts.add(outcomes)

@@ -50,7 +50,7 @@ class Scorer:
         ConfigurationError: If two metrics have the same name, a metric needs a field that samples do not have, or an option
             is invalid.
 
-    Example:
+    Examples:
         ```python
         scorer = Scorer(resolve_metrics("ccrs"), judge_from("http://localhost:8000/v1"))
         async for sample, outcomes in scorer.score_many(samples):

@@ -74,7 +74,7 @@ def landis_koch(kappa: float) -> str:
     Source:
         Landis and Koch 1977, "The measurement of observer agreement for categorical data".
 
-    Example:
+    Examples:
         >>> landis_koch(0.85)
         'almost perfect'
     """
@@ -93,7 +93,7 @@ def percent_agreement(
     With two raters it is a proportion of items, with Wilson's interval, or over `clusters` of items with that of `hajek_mean`. It is not corrected for chance: two raters who
     each accept 95% of the items at random agree on 90% of them. The result is None if no item has two ratings.
 
-    Example:
+    Examples:
         >>> percent_agreement([["yes", "yes"], ["yes", "no"]]).value
         0.5
     """
@@ -139,7 +139,7 @@ def cohen_kappa(
     Source:
         Cohen 1960 (unweighted), 1968 (weighted).
 
-    Example:
+    Examples:
         >>> agreement = cohen_kappa([1, 1, 0, 0, 1], [1, 1, 0, 1, 1])
         >>> round(agreement.coefficient.value, 3), agreement.words
         (0.545, 'moderate')
@@ -219,7 +219,7 @@ def fleiss_kappa(
     Source:
         Fleiss 1971.
 
-    Example:
+    Examples:
         >>> agreement = fleiss_kappa([["a", "a", "a"], ["a", "b", "b"], ["b", "b", "b"]])
         >>> round(agreement.coefficient.value, 2)
         0.55
@@ -283,7 +283,7 @@ def krippendorff_alpha(
     Source:
         Krippendorff 2011, "Computing Krippendorff's alpha-reliability". The interval is a bootstrap over items.
 
-    Example:
+    Examples:
         >>> agreement = krippendorff_alpha([[1, 1, None], [2, 2, 3], [3, 3, 3], [None, 1, None]], scale="ordinal")
         >>> round(agreement.coefficient.value, 2), agreement.n, agreement.n_left_out
         (0.78, 3, 1)

@@ -63,7 +63,7 @@ def bootstrap_interval(
     Source:
         Efron 1987, "Better bootstrap confidence intervals"; Efron and Tibshirani 1993, chapters 13 and 14.
 
-    Example:
+    Examples:
         >>> estimate = bootstrap_interval([0.2, 0.4, 0.9, 0.5, 0.7, 0.4], method="bca")
         >>> estimate.method, estimate.low < estimate.value < estimate.high
         ('bca', True)

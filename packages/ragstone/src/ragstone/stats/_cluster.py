@@ -76,7 +76,7 @@ def design_effect(values: Sequence[float] | NDArray[np.float64], clusters: Seque
     Source:
         Kish 1965, section 5.4. Donner 1986 (analysis-of-variance estimate with unequal sizes).
 
-    Example:
+    Examples:
         >>> effect = design_effect([1, 1, 1, 0, 0, 0, 1, 1], ["a", "a", "a", "b", "b", "b", "c", "c"])
         >>> effect.n_clusters, effect.icc, effect.value
         (3, 1.0, 2.75)

@@ -35,7 +35,7 @@ def weighted_sum_interval(terms: Iterable[WeightedTerm]) -> tuple[float, float, 
     Source:
         Zou and Donner 2008, "Construction of confidence limits about effect measures: a general approach".
 
-    Example:
+    Examples:
         >>> terms = [WeightedTerm(weight=1, value=0.5, low=0.2, high=0.8, certain=False) for _ in range(4)]
         >>> weighted_sum_interval(terms)
         (2.0, 1.4, 2.6)

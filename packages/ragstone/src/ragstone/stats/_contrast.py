@@ -87,7 +87,7 @@ def compare_groups(
         VERA, sections 3.3 and 3.4 (with 50 of 200 items and 500 resamples). Efron and Tibshirani 1993, chapters 8 and 13. Zou
         and Donner 2008 (MOVER). Superiority as a mean over items: DeLong, DeLong and Clarke-Pearson 1988.
 
-    Example:
+    Examples:
         >>> result = compare_groups([0.9, 0.8, 1.0, 0.9], [0.2, 0.1, 0.3])
         >>> round(result.difference.value, 2), result.superiority.value
         (0.7, 1.0)

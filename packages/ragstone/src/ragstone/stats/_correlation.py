@@ -52,7 +52,7 @@ def pearson(x: Sequence[float] | NDArray[np.float64], y: Sequence[float] | NDArr
     Raises:
         ValueError: If the lengths differ, or a value is not finite.
 
-    Example:
+    Examples:
         >>> pearson([1, 2, 3], [2, 4, 6])
         1.0
     """
@@ -76,7 +76,7 @@ def kendall(x: Sequence[float] | NDArray[np.float64], y: Sequence[float] | NDArr
     Source:
         Kendall 1945 (tau-b, which corrects for ties).
 
-    Example:
+    Examples:
         >>> round(kendall([1, 2, 3, 4], [1, 2, 4, 3]), 4)
         0.6667
     """
@@ -105,7 +105,7 @@ def fisher_interval(
     Source:
         Fisher 1921. Spearman: Bonett and Wright 2000. Kendall: Fieller, Hartley and Pearson 1957.
 
-    Example:
+    Examples:
         >>> estimate = fisher_interval(0.5, 30)
         >>> round(estimate.low, 3), round(estimate.high, 3), estimate.method
         (0.17, 0.729, 'fisher_z')
@@ -153,7 +153,7 @@ def fisher_mean(
     Source:
         CCRS, section 4.1.2 (mean over systems). Fisher 1921.
 
-    Example:
+    Examples:
         >>> mean = fisher_mean([0.822, 0.814, 0.734, 0.713, 0.701, 0.726])
         >>> round(mean.value, 3), mean.n
         (0.756, 6)

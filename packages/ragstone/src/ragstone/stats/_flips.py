@@ -53,7 +53,7 @@ def flip_rate(
     Raises:
         ValueError: If the threshold is negative, or an item lacks a cluster.
 
-    Example:
+    Examples:
         >>> rate = flip_rate([[1.0, 1.0, 1.0], [1.0, 0.0, 1.0]])
         >>> round(rate.pairs.value, 3), rate.items.value
         (0.333, 0.5)

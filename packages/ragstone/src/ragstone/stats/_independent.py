@@ -75,7 +75,7 @@ def independent_tukey(
         Welch 1947. Permutations of standardized differences: Janssen 1997, Chung and Romano 2013. Maximum of several
         statistics: Westfall and Young 1993. Weighted means: Hajek 1971.
 
-    Example:
+    Examples:
         >>> result = independent_tukey([[0.1, 0.2, 0.3, 0.2, 0.1], [0.8, 0.7, 0.9, 0.6, 0.9]])
         >>> round(result.pairs[0].difference, 2), result.pairs[0].p_value < 0.05
         (0.6, True)

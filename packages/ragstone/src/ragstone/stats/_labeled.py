@@ -65,7 +65,7 @@ def drawn_prediction_powered_mean(
         Angelopoulos, Duchi and Zrnic 2023, "PPI++". Difference estimator with unequal probabilities: Sarndal, Swensson and
         Wretman 1992, section 6.3.
 
-    Example:
+    Examples:
         >>> labels, scores = [1.0, 0.0, 1.0, 1.0, None, None], [0.9, 0.2, 0.8, 0.7, 0.4, 0.3]
         >>> result = drawn_prediction_powered_mean(labels, scores, [0.5] * 6)
         >>> round(result.estimate.value, 2), result.n_labeled, result.n_judged
@@ -156,7 +156,7 @@ def drawn_kappa(
     Source:
         Cohen 1960. Jackknife over clusters: Bell and McCaffrey 2002.
 
-    Example:
+    Examples:
         >>> found = drawn_kappa([True, True, False, False], [True, True, False, True], [0.5, 0.5, 0.5, 1.0])
         >>> round(found.observed, 3)
         0.857

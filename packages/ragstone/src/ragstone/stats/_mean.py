@@ -87,7 +87,7 @@ def mean_interval(
     Source:
         Wilson 1927. Clopper and Pearson 1934. Cochran 1977, section 2.15. Gaffke 2005. Learned-Miller and Thomas 2019.
 
-    Example:
+    Examples:
         >>> mean_interval([1.0, 1.0, 0.0, 1.0]).method
         'wilson'
         >>> round(mean_interval([1.0, 0.8, 0.9, 1.0], side="lower").low, 2)
@@ -166,7 +166,7 @@ def wilson_interval(successes: int, n: int, *, confidence_level: float = 0.95) -
     Source:
         Wilson 1927. Brown, Cai and DasGupta 2001 (coverage).
 
-    Example:
+    Examples:
         >>> estimate = wilson_interval(17, 20)
         >>> estimate.value, round(estimate.low, 2), round(estimate.high, 2)
         (0.85, 0.64, 0.95)

@@ -44,7 +44,7 @@ def holm(p_values: Sequence[float | None], *, confidence_level: float = 0.95) ->
     Source:
         Holm 1979.
 
-    Example:
+    Examples:
         >>> holm([0.01, None, 0.02]).adjusted
         (0.03, 1.0, 0.04)
     """
@@ -95,7 +95,7 @@ def discriminative_power(p_values: Sequence[float | None], *, confidence_level: 
     Source:
         Sakai 2006, "Evaluating evaluation metrics based on the bootstrap". CCRS, section 4.1.3.
 
-    Example:
+    Examples:
         >>> discriminative_power([0.001, 0.2, 0.04]).n_significant
         2
     """

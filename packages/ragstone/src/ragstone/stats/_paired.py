@@ -75,7 +75,7 @@ def sign_flip_test(
     Source:
         Fisher 1935, section 21. Smucker, Allan and Carterette 2007.
 
-    Example:
+    Examples:
         >>> sign_flip_test([0.9, 0.8, 0.7, 0.9, 0.8], [0.4, 0.3, 0.3, 0.6, 0.5]).p_value
         0.0625
     """
@@ -142,7 +142,7 @@ def paired_bootstrap(
         Efron and Tibshirani 1993, chapters 13 and 15. Hesterberg 2015, "What teachers should know about the bootstrap"
         (expanded percentile interval).
 
-    Example:
+    Examples:
         >>> result = paired_bootstrap([0.9, 0.8, 0.7, 0.9, 0.8], [0.4, 0.3, 0.3, 0.6, 0.5])
         >>> result.low < result.difference < result.high
         True
@@ -268,7 +268,7 @@ def paired_effect(
     Source:
         Lakens 2013, formulas 4 and 7. Exact correction: Hedges 1981. Superiority: Grissom and Kim 2012.
 
-    Example:
+    Examples:
         >>> effect = paired_effect([0.9, 0.8, 0.7, 0.5], [0.4, 0.3, 0.3, 0.5])
         >>> round(effect.d_z, 2), effect.superiority
         (1.47, 0.875)

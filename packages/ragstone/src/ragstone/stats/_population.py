@@ -75,7 +75,7 @@ def describe(
     Source:
         CCRS, appendix C.4. Quantiles: Hyndman and Fan 1996.
 
-    Example:
+    Examples:
         >>> description = describe([0.0, 0.5, 1.0, 1.0], low=0.0, high=1.0)
         >>> description.median, description.at_high.value, round(description.ties, 3)
         (0.75, 0.5, 0.167)
@@ -122,7 +122,7 @@ def _tie_probability(values: Sequence[float | None], *, decimals: int = _DECIMAL
     Source:
         CCRS, appendix C.3.
 
-    Example:
+    Examples:
         >>> _tie_probability([0.3, 0.1 + 0.2, 1.0])
         0.3333333333333333
     """
@@ -157,7 +157,7 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
     Source:
         Chen et al. 2021, "Evaluating large language models trained on code", eq. 1.
 
-    Example:
+    Examples:
         >>> pass_at_k(5, 2, 1)
         0.4
     """

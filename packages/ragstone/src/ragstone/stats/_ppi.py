@@ -76,7 +76,7 @@ def prediction_powered_mean(
         Angelopoulos et al. 2023, "Prediction-powered inference". Tuned weight: Angelopoulos, Duchi and Zrnic 2023,
         "PPI++", example 6.1.
 
-    Example:
+    Examples:
         >>> human, judge = [1.0, 0.0, 1.0, 1.0], [0.9, 0.2, 0.8, 0.7]
         >>> result = prediction_powered_mean(human, judge, [0.9, 0.1, 0.8, 0.7, 0.9, 0.6], weight=1)
         >>> round(result.estimate.value, 3), result.n_labeled, result.n_judged

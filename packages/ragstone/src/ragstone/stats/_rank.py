@@ -27,7 +27,7 @@ def average_ranks(values: Sequence[float] | NDArray[np.float64]) -> NDArray[np.f
     Raises:
         ValueError: If a value is NaN.
 
-    Example:
+    Examples:
         >>> average_ranks([0.5, 0.1, 0.5]).tolist()
         [2.5, 1.0, 2.5]
     """
@@ -51,7 +51,7 @@ def spearman(x: Sequence[float] | NDArray[np.float64], y: Sequence[float] | NDAr
     Source:
         Spearman 1904. With ties, it is the Pearson correlation of the average ranks.
 
-    Example:
+    Examples:
         >>> spearman([1, 2, 3], [10, 30, 20])
         0.5
     """
@@ -98,7 +98,7 @@ def bootstrap_mean(
     Source:
         Efron and Tibshirani 1993, chapter 13 (percentile method).
 
-    Example:
+    Examples:
         >>> bootstrap_mean([[0.1, 1.0], [0.3, 1.0]])[1].high
         1.0
     """
@@ -178,7 +178,7 @@ def bootstrap_spearman(
     Raises:
         ValueError: If the lengths differ, or a value is NaN.
 
-    Example:
+    Examples:
         >>> bootstrap_spearman([[1.0], [2.0], [3.0]], [1, 2, 2], [0, 0, 1])[0].n
         3
     """

@@ -32,7 +32,7 @@ def beta_mixture_interval(
     Source:
         Mixture martingales: Robbins 1970. Inequality: Ville 1939.
 
-    Example:
+    Examples:
         >>> low, high = beta_mixture_interval(10, 20)
         >>> round(low, 2), round(high, 2)
         (0.19, 0.81)

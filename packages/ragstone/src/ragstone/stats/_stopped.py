@@ -65,7 +65,7 @@ def stopped_proportion(successes: int, n: int, paths: Paths, *, confidence_level
         Girshick, Mosteller and Savage 1946, "Unbiased estimates for certain binomial sampling problems with applications".
         Interval: Jennison and Turnbull 1983, "Confidence intervals for a binomial parameter following a multistage test".
 
-    Example:
+    Examples:
         >>> paths = stopping_paths([10, 20], lambda successes, n: 0 < successes < n)
         >>> stopped_proportion(1, 20, paths).value
         0.1

@@ -55,7 +55,7 @@ def kendall_of_means(
     Source:
         CRUX, table 3 and figure 5 (tau over retrieval runs, without intervals).
 
-    Example:
+    Examples:
         >>> kendall_of_means([[1, 2, 3], [1, 3, 3]], [[0, 1, 5], [0, 1, 4]]).value
         1.0
     """

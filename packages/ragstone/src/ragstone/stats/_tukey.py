@@ -114,7 +114,7 @@ def randomized_tukey(
         Carterette 2012, "Multiple testing in statistical analysis of systems-based information retrieval experiments".
         CCRS, appendix F (with count / B, unpaired means and no seed). Counting the data: Phipson and Smyth 2010.
 
-    Example:
+    Examples:
         >>> result = randomized_tukey([[0.9, 0.4], [0.8, 0.3], [0.7, 0.3], [0.9, 0.6], [0.8, 0.5], [0.6, 0.2]])
         >>> result.exact, result.pairs[0].p_value
         (True, 0.03125)

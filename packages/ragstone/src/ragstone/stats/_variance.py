@@ -99,7 +99,7 @@ def split_variance(
         Searle, Casella and McCulloch 1992, chapter 4 (estimates). Ting, Burdick, Graybill, Jeyaratnam and Lu 1990,
         "Confidence intervals on linear combinations of variance components that are unrestricted in sign" (intervals).
 
-    Example:
+    Examples:
         >>> split = split_variance([[[1.0, 1.2], [2.0, 2.2]], [[4.0, 4.2], [5.0, 5.2]]], ["question", "wording"])
         >>> [(c.name, round(c.variance.value, 2)) for c in split.components]
         [('question', 4.5), ('wording', 0.5), ('question x wording', 0.0), ('repeat', 0.02)]

@@ -64,7 +64,7 @@ def hajek_mean(
         Hajek 1971. Linearized variance of a ratio: Sarndal, Swensson and Wretman 1992, section 5.7. Clusters: Bell and
         McCaffrey 2002. Wilson's interval with an effective number of items: Korn and Graubard 1998.
 
-    Example:
+    Examples:
         >>> estimate = hajek_mean([1.0, 0.0, 1.0, 1.0], [0.1, 1.0, 0.1, 0.1])
         >>> round(estimate.value, 4)
         0.9677

@@ -29,7 +29,7 @@ def make_sample(
 ) -> Sample:
     """Make a `Sample`. Contexts may be strings.
 
-    Example:
+    Examples:
         ```python
         make_sample(response="", reference=())
         ```
@@ -58,7 +58,7 @@ def make_trace(
 ) -> Trace:
     """Make a `Trace` with one retrieval that returned `contexts` (None: no retrieval). Set other fields by name.
 
-    Example:
+    Examples:
         ```python
         make_trace("t-7", status="error", error="ValueError: no model", response=None)
         ```

@@ -22,7 +22,7 @@ class _Items(TypedDict):
 class JudgeContract:
     """Tests that every implementation of `Judge` must pass.
 
-    Example:
+    Examples:
         ```python
         class TestMyJudge(JudgeContract):
             def make_judge(self) -> Judge:

@@ -44,7 +44,7 @@ class FakeJudge:
     Attributes:
         prompts: All prompts, in order.
 
-    Example:
+    Examples:
         ```python
         judge = FakeJudge({"question_relevance": 80, "information_density": 55})
         ```
@@ -146,7 +146,7 @@ class FakeReader:
     Attributes:
         asked: Query and passages of each call, in order.
 
-    Example:
+    Examples:
         ```python
         reader = FakeReader(lambda query, passages: 0.1 if "Oslo" in passages[0] else 0.9)
         ```
@@ -214,7 +214,7 @@ class FakeEmbedder:
     Attributes:
         asked: Texts of all calls, in order.
 
-    Example:
+    Examples:
         ```python
         (metric,) = resolve_metrics("vera.answer_relevance_cosine")
         metric = metric.with_embedder(FakeEmbedder([0.8]))
@@ -264,7 +264,7 @@ class MemorySink:
         deliveries: All deliveries in order, including repeated ones.
         closed: Whether `aclose` was called.
 
-    Example:
+    Examples:
         ```python
         sink = MemorySink()
         Monitor(sinks=[sink])

@@ -44,7 +44,7 @@ class ScriptedModel:
         requests: All `ChatRequest`s, in order.
         rows: Number of next-token distributions that were read.
 
-    Example:
+    Examples:
         ```python
         model = ScriptedModel({"NO-RESPONSE": 0.25, "Oslo": 0.75})
         reading = await ChatReader(model).estimate_abstention("Where?", ["In Oslo."])

@@ -22,7 +22,7 @@ class SinkContract:
 
     Each test has its own empty directory, for a destination that is a file, or for the data of a server.
 
-    Example:
+    Examples:
         ```python
         class TestMySink(SinkContract):
             def open(self, where: Path) -> Sink:

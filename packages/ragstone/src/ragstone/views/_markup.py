@@ -24,7 +24,7 @@ def tag(name: str, /, *children: str | None, **attributes: str | float | None) -
         children: Texts, which are escaped, and `Markup`. None is left out.
         attributes: Attributes. `_` at the end of a name is removed, other `_` become `-`. None and False are left out.
 
-    Example:
+    Examples:
         >>> tag("p", "a < b", class_="note")
         '<p class="note">a &lt; b</p>'
     """

@@ -43,7 +43,7 @@ def _decimals(estimate: Estimate) -> int:
 def format_mean(estimate: Estimate) -> str:
     """Write a mean with two decimals, or three if its interval is narrow.
 
-    Example:
+    Examples:
         >>> format_mean(Estimate(value=0.8, low=0.75, high=0.84, confidence_level=0.95, method="betting", n=300))
         '0.80'
     """
@@ -131,7 +131,7 @@ def short_titles(titles: Mapping[str, str]) -> dict[str, str]:
     Args:
         titles: Display names by metric.
 
-    Example:
+    Examples:
         >>> short_titles({"udcg": "Passage utility (UDCG)", "ccrs.cc": "Contextual coherence"})
         {'udcg': 'Passage utility', 'ccrs.cc': 'Contextual coherence'}
     """

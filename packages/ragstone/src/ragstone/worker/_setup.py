@@ -40,7 +40,7 @@ class ScoringSetup:
             requested from the lexical baseline.
         MissingExtraError: If one of them needs a package that is not installed.
 
-    Example:
+    Examples:
         ```python
         async with ScoringSetup("ccrs", judge="http://localhost:8000/v1") as setup:
             outcomes = await setup.scorer.score(sample)

@@ -53,7 +53,7 @@ class RagstoneEvaluator(BaseEvaluator):
             requested from "lexical".
         MissingExtraError: If the metric needs a package that is not installed.
 
-    Example:
+    Examples:
         ```python
         evaluator = RagstoneEvaluator("ccrs.qr", judge=llm, threshold=0.7)
         evaluator.evaluate_response(query="Why?", response=query_engine.query("Why?")).score
@@ -109,7 +109,7 @@ class RagstoneEvaluator(BaseEvaluator):
         Raises:
             ConfigurationError: If a metric, judge, reader or embedder does not exist, or for a threshold of another metric.
 
-        Example:
+        Examples:
             ```python
             runner = BatchEvalRunner(RagstoneEvaluator.for_metrics(["ccrs", "exact_match"], judge=llm), workers=8)
             ```

@@ -34,7 +34,7 @@ def results_to_pandas(results: Mapping[str, Sequence[EvaluationResult]]) -> pd.D
     Raises:
         MissingExtraError: If pandas is not installed.
 
-    Example:
+    Examples:
         ```python
         frame = results_to_pandas(runner.evaluate_queries(query_engine, queries))
         frame.groupby("metric")["value"].agg(["mean", "count"])

@@ -42,7 +42,7 @@ class LlamaIndexModel(FunctionModel):
     Raises:
         ConfigurationError: If it is not a model of LlamaIndex, or an option has an invalid value.
 
-    Example:
+    Examples:
         ```python
         reader = ChatReader(LlamaIndexModel(llm), prompt=my_template)
         ```
@@ -85,7 +85,7 @@ class LlamaIndexJudge(ModelJudge):
     Raises:
         ConfigurationError: A value that cannot work.
 
-    Example:
+    Examples:
         ```python
         judge = LlamaIndexJudge(OpenAI("gpt-4.1-mini", temperature=0))
         ragstone.evaluate(rows, ["ccrs"], judge=judge)

@@ -85,7 +85,7 @@ def retrieval_metrics(*names: str) -> list[BaseRetrievalMetric]:
     Raises:
         ConfigurationError: If a metric does not exist or needs more than ids.
 
-    Example:
+    Examples:
         ```python
         RetrieverEvaluator(metrics=retrieval_metrics("ndcg@10", "recall@5"), retriever=retriever)
         ```
@@ -102,7 +102,7 @@ def register_retrieval_metrics(*names: str) -> None:
     Raises:
         ConfigurationError: If a metric does not exist or needs more than ids, or if LlamaIndex has another metric of that name.
 
-    Example:
+    Examples:
         ```python
         register_retrieval_metrics("ndcg@10", "recall@5")
         RetrieverEvaluator.from_metric_names(["ndcg@10", "mrr"], retriever=retriever)

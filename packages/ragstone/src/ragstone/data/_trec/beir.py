@@ -31,7 +31,7 @@ def read_beir(folder: str | os.PathLike[str], *, split: str = "test", run: Run |
         ConfigurationError: If a file is missing.
         DataError: If a line is invalid, an id occurs twice, or a passage of the run is not in the corpus.
 
-    Example:
+    Examples:
         ```python
         samples = read_beir("scifact", run=read_trec_run("bm25.run"))
         ragstone.evaluate(samples, ["ranking", "judged"], judge="http://localhost:8000/v1")

@@ -32,7 +32,7 @@ def read_trec_run(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
         DataError: If a line has other columns, a score is not a finite number, a rank is not an integer, or a passage
             occurs twice for one query. The message lists the first of these lines.
 
-    Example:
+    Examples:
         ```python
         ranking_measures(read_trec_run("bm25.run"), read_qrels("qrels.txt"))
         ```

@@ -411,7 +411,7 @@ def compare(
     Source:
         Carterette 2012 (test). Efron and Tibshirani 1993 (bootstrap). Holm 1979. CCRS, section 4.2 and appendix F.
 
-    Example:
+    Examples:
         >>> import ragstone
         >>> rows = [{"id": f"{i}", "query": "Why?", "contexts": ["Rain."], "response": "Rain."} for i in range(9)]
         >>> dry = [row | {"response": "The sun."} for row in rows]

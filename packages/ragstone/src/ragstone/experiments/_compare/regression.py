@@ -284,7 +284,7 @@ def assert_no_regression(
         ConfigurationError: If a source does not exist, or scores are on different scales.
         DataError: If the sources do not share samples.
 
-    Example:
+    Examples:
         >>> import ragstone
         >>> rows = [{"id": str(i), "query": "Why?", "contexts": ["Rain."], "response": "Rain."} for i in range(9)]
         >>> result = ragstone.evaluate(rows, ["ccrs.qr"], judge="lexical")

@@ -63,7 +63,7 @@ class ReplyCache:
         folder: Directory of the file. The first cached reply creates it.
         clock: Returns Unix seconds.
 
-    Example:
+    Examples:
         ```python
         cache = ReplyCache("ragstone-cache")
         print(cache.summary().n_replies)

@@ -31,7 +31,7 @@ class Budget:
     Raises:
         ConfigurationError: If no limit is given, or one is not above 0.
 
-    Example:
+    Examples:
         ```python
         judge = OpenAICompatibleJudge(url, usd_per_million_tokens=(0.15, 0.6), budget=Budget(usd=5))
         ```

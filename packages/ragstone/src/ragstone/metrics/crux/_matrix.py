@@ -62,7 +62,7 @@ def required_subset(ratings: RatingMatrix, *, rating_threshold: float = ETA) -> 
         all sub-questions that they answer. Ragstone counts the new sub-questions in each step, and removes passages that
         are not needed.
 
-    Example:
+    Examples:
         >>> required_subset({"when?": {"a": 5, "b": 4}, "where?": {"b": 3, "c": 1}})
         ('b',)
     """
@@ -134,7 +134,7 @@ def answers_of(
         questions: Sub-questions that count, without duplicates.
         rating_threshold: Smallest rating that means that a passage answers a sub-question.
 
-    Example:
+    Examples:
         >>> answers = answers_of(["a", "b"], {"when?": {"a": 5, "b": 4}, "where?": {"b": 2}}, ["when?", "where?"])
         >>> answers.missing, answers.redundancy, answers.novelty
         (('where?',), 0.5, 0.5)
@@ -168,7 +168,7 @@ def relative_density(
     Source:
         CRUX, section 3.3, equation 6.
 
-    Example:
+    Examples:
         >>> relative_density(coverage=0.5, tokens=200, required_coverage=1.0, required_tokens=100)
         0.5
         >>> relative_density(coverage=1.0, tokens=25, required_coverage=1.0, required_tokens=100)

@@ -47,7 +47,7 @@ def alpha_ndcg(
     Raises:
         ValueError: If `k` is below 1, `alpha` is outside [0, 1], or `covered` is not a mapping.
 
-    Example:
+    Examples:
         >>> round(alpha_ndcg(["a", "b", "c"], {"when?": ["a", "b"], "where?": ["c"]}, k=3), 3)
         0.965
     """

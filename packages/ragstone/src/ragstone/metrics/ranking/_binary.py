@@ -56,7 +56,7 @@ def precision(
     Raises:
         ValueError: If `k` is below 1, `qrels` is not a mapping, or a grade is not finite.
 
-    Example:
+    Examples:
         >>> precision(["a", "x", "b", "y", "c"], {"a": 1, "b": 1, "c": 1}, k=5)
         0.6
     """
@@ -72,7 +72,7 @@ def recall(
 
     Arguments, range and errors are as for `precision`. The result is None if no passage is relevant.
 
-    Example:
+    Examples:
         >>> recall(["a", "x", "b"], {"a": 1, "b": 1, "c": 1, "d": 1}, k=5)
         0.5
     """
@@ -87,7 +87,7 @@ def f1(
 
     Arguments, range and errors are as for `precision`. The result is None if no passage is relevant.
 
-    Example:
+    Examples:
         >>> f1(["a", "x"], {"a": 1, "b": 1}, k=2)
         0.5
     """
@@ -103,7 +103,7 @@ def hit_rate(
 
     Arguments and errors are as for `precision`. The result is None if no passage is relevant.
 
-    Example:
+    Examples:
         >>> hit_rate(["x", "a"], {"a": 1}, k=2)
         1.0
     """
@@ -131,7 +131,7 @@ def average_precision(
     Raises:
         ValueError: If `k` is below 1, `qrels` is not a mapping, or a grade is not finite.
 
-    Example:
+    Examples:
         >>> average_precision(["a", "x", "x2", "b"], {"a": 1, "b": 1, "c": 1})
         0.5
     """
@@ -163,7 +163,7 @@ def reciprocal_rank(
     Raises:
         ValueError: If `k` is below 1, `qrels` is not a mapping, or a grade is not finite.
 
-    Example:
+    Examples:
         >>> reciprocal_rank(["x", "y", "a"], {"a": 1})
         0.3333333333333333
     """

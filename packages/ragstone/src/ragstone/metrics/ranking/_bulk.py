@@ -68,7 +68,7 @@ def ranking_measures(
         ConfigurationError: If a measure is unknown.
         ValueError: If a score or a grade is not finite, or a grade is too large for `ndcg`.
 
-    Example:
+    Examples:
         >>> result = ranking_measures({"q1": {"a": 2.0, "b": 1.0}}, {"q1": {"b": 1}}, ["reciprocal_rank"])
         >>> result.values["reciprocal_rank"]["q1"]
         0.5

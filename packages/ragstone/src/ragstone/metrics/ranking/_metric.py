@@ -35,7 +35,7 @@ class RankingMetric(MetricBase):
     Raises:
         ConfigurationError: If the measure is unknown, or the threshold is not above 0.
 
-    Example:
+    Examples:
         ```python
         ragstone.evaluate(rows, [RankingMetric("precision@3", threshold=2)])
         ```
@@ -154,7 +154,7 @@ class AlphaNdcg(MetricBase):
     Raises:
         ConfigurationError: If an option is out of range.
 
-    Example:
+    Examples:
         ```python
         ragstone.evaluate(rows, [AlphaNdcg(k=20)])
         ```

@@ -46,7 +46,7 @@ def ndcg(
     Raises:
         ValueError: If `k` is below 1, `gain` is unknown, `qrels` is not a mapping, or a grade is not finite or above 1000 with `gain="exp"`.
 
-    Example:
+    Examples:
         >>> grades = {"a": 3, "c": 2, "d": 1, "e": 3}
         >>> round(ndcg(["a", "b", "c", "d", "e"], grades, k=5), 3)
         0.872

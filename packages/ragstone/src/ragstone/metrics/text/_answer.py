@@ -52,7 +52,7 @@ def exact_match(text: str, references: Sequence[str], *, normalize: Normalizatio
     Source:
         Rajpurkar et al. 2016, section 6.1.
 
-    Example:
+    Examples:
         >>> exact_match("The Eiffel Tower!", ["eiffel tower"])
         1.0
     """
@@ -76,7 +76,7 @@ def token_f1(text: str, references: Sequence[str]) -> TextOverlap:
     Source:
         Rajpurkar et al. 2016, section 6.1.
 
-    Example:
+    Examples:
         >>> token_f1("in the year 1969", ["1969"]).f1
         0.5
     """

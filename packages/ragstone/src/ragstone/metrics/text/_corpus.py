@@ -66,7 +66,7 @@ def corpus_bleu(
     Source:
         Papineni et al. 2002, section 2; the interval: Koehn 2004, section 3.
 
-    Example:
+    Examples:
         ```python
         corpus_bleu(["The cat sat."], [["The cat sat.", "A cat was sitting."]])
         ```
@@ -95,7 +95,7 @@ def corpus_chrf(
     Source:
         Popovic 2015; 2017 for chrF++.
 
-    Example:
+    Examples:
         ```python
         corpus_chrf(["The cat sat."], [["The cat sat."]]).value
         ```

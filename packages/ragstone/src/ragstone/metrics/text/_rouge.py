@@ -53,7 +53,7 @@ def rouge_n(text: str, references: Sequence[str], *, n: int = 1, stem: bool = Fa
     Source:
         Lin 2004, section 2.
 
-    Example:
+    Examples:
         >>> rouge_n("the tower is tall", ["The tower is high."], n=2).recall
         0.6666666666666666
     """
@@ -77,7 +77,7 @@ def rouge_l(text: str, references: Sequence[str], *, stem: bool = False) -> Text
     Source:
         Lin 2004, section 3 (beta = 1).
 
-    Example:
+    Examples:
         >>> rouge_l("the tower is tall", ["a tall tower", "The tower is high."]).f1
         0.75
     """

@@ -87,7 +87,7 @@ def judge_card(
     Source:
         Agreement: see `validate_metrics`. Variance: `ragstone.stats.split_variance`.
 
-    Example:
+    Examples:
         ```python
         card = judge_card("labels.csv", "samples.jsonl", judge=["http://localhost:8000/v1", "openai:gpt-4o-mini"])
         print(card)

@@ -86,7 +86,7 @@ def apply_review(
             yes nor no, or an empty text.
         JudgeError: If a judge call fails. The journal keeps earlier replies, and no dataset is written.
 
-    Example:
+    Examples:
         ```python
         print(apply_review("handbook-set", judge="http://localhost:8000/v1"))
         ```

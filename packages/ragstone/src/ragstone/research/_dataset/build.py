@@ -118,7 +118,7 @@ def build_dataset(
         DataError: If a document or an earlier state is invalid.
         JudgeError: If the judge is unavailable.
 
-    Example:
+    Examples:
         ```python
         built = build_dataset("handbook/", "handbook-set", judge="http://localhost:8000/v1")
         ragstone.evaluate(built.folder / "dataset.jsonl", ["crux"])

@@ -93,7 +93,7 @@ def plan_dataset(documents: Paths, *, reports: Paths = (), max_items: int = 20, 
         ConfigurationError: If a path does not exist or a number is below 1.
         DataError: If a file cannot be read or a report names an unknown document.
 
-    Example:
+    Examples:
         ```python
         print(plan_dataset("handbook/"))
         ```

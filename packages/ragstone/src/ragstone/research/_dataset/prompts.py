@@ -102,7 +102,7 @@ def distinct_questions(questions: Sequence[str]) -> tuple[str, ...]:
     Two questions are duplicates if they share at least 90% of their words and contain the same numbers: "in 2019?" and "in
     2020?" are different.
 
-    Example:
+    Examples:
         >>> distinct_questions(["Who built the tower?", "Who built the  tower", "Who built the tower in 1884?"])
         ('Who built the tower?', 'Who built the tower in 1884?')
     """

@@ -70,7 +70,7 @@ async def erag_scores(
     Source:
         Salemi and Zamani 2024, "Evaluating Retrieval Quality in Retrieval-Augmented Generation" (eRAG).
 
-    Example:
+    Examples:
         ```python
         await erag_scores("How tall is it?", ["It is 31 meters tall."], reference=["31 meters"], reader=reader)
         ```

@@ -133,7 +133,7 @@ def correlate_udcg(
     Source:
         UDCG, section 7.2. The source does not define the treatment of questions with one grade and of constant metrics.
 
-    Example:
+    Examples:
         ```python
         print(correlate_udcg("graded.jsonl"))
         ```

@@ -154,7 +154,7 @@ def fit_udcg(
     Source:
         UDCG, section 7.2. Joachims 2002, "Optimizing Search Engines using Clickthrough Data".
 
-    Example:
+    Examples:
         ```python
         fit = fit_udcg("graded.jsonl", reader="http://localhost:8000/v1", judge="http://localhost:8000/v1")
         fit.theta.save("theta.json")

@@ -79,7 +79,7 @@ def best_passages(scores: Sequence[float | None], top_k: int | None = None) -> l
     Raises:
         ConfigurationError: If `top_k` is below 1.
 
-    Example:
+    Examples:
         >>> best_passages([0.1, None, 0.9, 0.1], 3)
         [2, 0, 3]
     """
@@ -127,7 +127,7 @@ def rank_udcg(
     Source:
         UDCG, section 7.1. eRAG: Salemi and Zamani 2024.
 
-    Example:
+    Examples:
         ```python
         rank_udcg("samples.jsonl", top_k=5, judge="http://localhost:8000/v1").to_jsonl("ranked.jsonl")
         ```

@@ -80,7 +80,7 @@ def validate_metrics(
         CCRS, section 4.1 and appendix C (distributions, validity, ties, discriminative power). Statistics as documented in
         `ragstone.stats`.
 
-    Example:
+    Examples:
         >>> import ragstone
         >>> rows = [
         ...     {"query": "Why?", "contexts": ["Rain."], "response": w, "reference": "Rain."} for w in ("Rain.", "No.")

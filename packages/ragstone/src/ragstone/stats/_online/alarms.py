@@ -33,7 +33,7 @@ class AlarmBudget:
         per_quarter: Expected number of false alarms per quarter, positive.
         start: Start of the first period, Unix seconds.
 
-    Example:
+    Examples:
         >>> budget = AlarmBudget(1.0, start=0.0)
         >>> part = budget.take(0.0, QUARTER_S / 100, n_streams=2)
         >>> round(part, 6)
@@ -110,7 +110,7 @@ class CalendarDetector:
         Shin, Ramdas and Rinaldo 2024, "E-detectors: a nonparametric framework for sequential change detection". The
         calendar form and its proof: docs/explanation/alarms.md.
 
-    Example:
+    Examples:
         >>> budget = AlarmBudget(1.0, start=0.0)
         >>> detector = CalendarDetector(0.8)
         >>> hours = [(hour, 0.9) for hour in range(100)] + [(hour, 0.4) for hour in range(100, 200)]

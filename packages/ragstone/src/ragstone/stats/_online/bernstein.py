@@ -27,7 +27,7 @@ class BernsteinSequence:
     Source:
         Waudby-Smith and Ramdas 2023, theorem 2 (predictable plug-in empirical Bernstein), truncated at 1/2.
 
-    Example:
+    Examples:
         >>> sequence = BernsteinSequence()
         >>> for x in [0.9, 0.8, 0.7, 1.0, 0.9] * 20:
         ...     sequence.update(x)

@@ -38,7 +38,7 @@ class BettingSequence:
     Source:
         Waudby-Smith and Ramdas 2023, section 4.4 (hedged capital, predictable plug-in bets), truncated at 1/2. Ville 1939.
 
-    Example:
+    Examples:
         >>> sequence = BettingSequence()
         >>> for x in [0.9, 0.8, 0.7, 1.0, 0.9] * 20:
         ...     sequence.update(x)

@@ -31,7 +31,7 @@ class ShiryaevRobertsDetector:
         Shin, Ramdas and Rinaldo 2024, "E-detectors: a nonparametric framework for sequential change detection".
         Shiryaev 1963. Roberts 1966.
 
-    Example:
+    Examples:
         >>> detector = ShiryaevRobertsDetector(0.8, alpha=0.002)
         >>> for x in [0.8] * 50 + [0.5] * 50:
         ...     if detector.update(x):

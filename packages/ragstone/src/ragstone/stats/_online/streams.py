@@ -22,7 +22,7 @@ class ProportionSequence:
 
     See `beta_mixture_interval`.
 
-    Example:
+    Examples:
         >>> sequence = ProportionSequence()
         >>> for _ in range(20):
         ...     sequence.update(False)
@@ -96,7 +96,7 @@ class ManskiSequence:
     Source:
         Worst-case bounds: Manski 1989. Sequences: Waudby-Smith and Ramdas 2023.
 
-    Example:
+    Examples:
         >>> sequence = ManskiSequence()
         >>> for x in [0.8, 0.9, None, 0.7] * 25:
         ...     sequence.update(x)
@@ -172,7 +172,7 @@ class DifferenceSequence:
     A `BettingSequence` uses the paired differences, which are in [low - high, high - low]. The comparison may stop as soon
     as the interval excludes 0.
 
-    Example:
+    Examples:
         >>> sequence = DifferenceSequence()
         >>> for old, new in [(0.5, 0.8), (0.6, 0.8), (0.7, 0.8)] * 20:
         ...     sequence.update(old, new)

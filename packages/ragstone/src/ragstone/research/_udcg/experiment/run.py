@@ -130,7 +130,7 @@ def plan_udcg_experiment(
         ConfigurationError: If a setting is invalid.
         DataError: If a row is invalid, or a part does not have a question.
 
-    Example:
+    Examples:
         ```python
         print(plan_udcg_experiment("questions.jsonl", k=5))
         ```
@@ -218,7 +218,7 @@ def run_udcg_experiment(
         UDCG, sections 3 and 7, appendices B, C and E. Unlike the paper, weights are fitted and tested by cross-validation
         over the questions.
 
-    Example:
+    Examples:
         ```python
         print(run_udcg_experiment("questions.jsonl", "experiment", reader="http://localhost:8000/v1"))
         ```
