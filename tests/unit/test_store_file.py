@@ -20,9 +20,9 @@ from ragstone.errors import (
     StoreVersionError,
 )
 from ragstone.schema import Captured, LedgerRow, Score, Trace
-from ragstone.store import PlannedMetric, SqliteStore, _tables
+from ragstone.store import PlannedMetric, SqliteStore, _sqlite_tables
 
-_NOW = _tables.SQLITE_VERSION
+_NOW = _sqlite_tables.VERSION
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ class TestMaking:
         mode = db.execute("PRAGMA journal_mode").fetchone()[0]
         db.close()
 
-        assert ([int.from_bytes(b"RGST"), _tables.SQLITE_VERSION], "wal") == (found, mode)
+        assert ([int.from_bytes(b"RGST"), _sqlite_tables.VERSION], "wal") == (found, mode)
 
     def test_an_empty_file_becomes_a_store(self, path: Path):
         """A process that died between making the file and its tables must not be in the way for ever."""
@@ -362,13 +362,13 @@ class TestMigrating:
     def old(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         """A store two versions behind: this code plays one two versions on."""
         filled(path)
-        monkeypatch.setattr(_tables, "SQLITE_VERSION", _NOW + 2)
+        monkeypatch.setattr(_sqlite_tables, "VERSION", _NOW + 2)
         return path
 
     def test_the_owner_takes_every_step(self, old: Path, monkeypatch: pytest.MonkeyPatch):
         """From each version to the next, in order, and what is stored stays."""
-        monkeypatch.setitem(_tables.SQLITE_MIGRATIONS, _NOW, lambda db: db.execute("CREATE TABLE second (a)"))
-        monkeypatch.setitem(_tables.SQLITE_MIGRATIONS, _NOW + 1, lambda db: db.execute("INSERT INTO second VALUES (2)"))
+        monkeypatch.setitem(_sqlite_tables.MIGRATIONS, _NOW, lambda db: db.execute("CREATE TABLE second (a)"))
+        monkeypatch.setitem(_sqlite_tables.MIGRATIONS, _NOW + 1, lambda db: db.execute("INSERT INTO second VALUES (2)"))
 
         with own(old) as store:
             assert 1 == store.ledger().total.pending
@@ -385,8 +385,8 @@ class TestMigrating:
             db.execute("CREATE TABLE half_done (a)")
             db.execute("SELECT no_such_function()")
 
-        monkeypatch.setitem(_tables.SQLITE_MIGRATIONS, _NOW, lambda db: db.execute("CREATE TABLE first (a)"))
-        monkeypatch.setitem(_tables.SQLITE_MIGRATIONS, _NOW + 1, second)
+        monkeypatch.setitem(_sqlite_tables.MIGRATIONS, _NOW, lambda db: db.execute("CREATE TABLE first (a)"))
+        monkeypatch.setitem(_sqlite_tables.MIGRATIONS, _NOW + 1, second)
         with pytest.raises(StoreError, match="no_such_function"):
             own(old)
 

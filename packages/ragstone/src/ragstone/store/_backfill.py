@@ -13,7 +13,7 @@ from typing_extensions import override
 from ragstone.errors import DataError
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.store._completion import insert_outcomes, prepare
-from ragstone.store._protocol import BackfillCounts, Completion, PlannedMetric, UnscoredPage, UnscoredTrace
+from ragstone.store._records import BackfillCounts, Completion, PlannedMetric, UnscoredPage, UnscoredTrace
 from ragstone.store._sql import SqlStore, to_trace
 from ragstone.store._watch import BACKFILL
 

@@ -11,7 +11,7 @@ from typing import Final
 from ragstone.errors import DataError
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.store._counts import add_to_counters, add_to_outcome_counts, state_counter
-from ragstone.store._protocol import Completion, PlannedMetric, TraceState
+from ragstone.store._records import Completion, PlannedMetric, TraceState
 from ragstone.store._sql import Sql, to_body
 from ragstone.store._watch import queue_outcomes
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from ragstone.store._protocol import CountDifference
+from ragstone.store._records import CountDifference
 from ragstone.store._sql import Sql, SqlStore
 
 __all__ = [

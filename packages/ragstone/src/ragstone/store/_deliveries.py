@@ -8,7 +8,7 @@ from typing import Final
 from typing_extensions import override
 
 from ragstone.schema import Delivery, DeliveryCounts
-from ragstone.store._protocol import DeliveryKind, DeliveryState, OutboxRow
+from ragstone.store._records import DeliveryKind, DeliveryState, OutboxRow
 from ragstone.store._sql import LAST_SEQ, Sql, SqlStore, to_outcome
 
 __all__ = ["REQUEST_COLUMNS", "SqlDeliveries", "count_deliveries", "deliveries"]

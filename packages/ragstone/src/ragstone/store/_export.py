@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from ragstone.schema import Delivery
 from ragstone.store._deliveries import REQUEST_COLUMNS
-from ragstone.store._protocol import ExportedOutcome
+from ragstone.store._records import ExportedOutcome
 from ragstone.store._sql import PAGE, SqlStore, to_outcome, to_trace
 
 __all__ = ["SqlExport"]

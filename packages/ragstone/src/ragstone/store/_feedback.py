@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ragstone.schema import Captured, Feedback, FeedbackCounts, SampledOut
-from ragstone.store._protocol import StoredFeedback
+from ragstone.store._records import StoredFeedback
 from ragstone.store._sql import Sql
 from ragstone.store._watch import queue_outcomes
 from ragstone.store._watched import FEEDBACK_STREAM

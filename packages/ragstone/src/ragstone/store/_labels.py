@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from ragstone._util.filelock import try_flock
 from ragstone.errors import StoreError
-from ragstone.store._protocol import DrawnRequest, StoredLabel
+from ragstone.store._records import DrawnRequest, StoredLabel
 from ragstone.store._sql import Sql, SqlStore
 
 __all__ = ["LabelInbox", "SqlLabels", "read_drawn", "read_labels", "write_drawn", "write_labels"]

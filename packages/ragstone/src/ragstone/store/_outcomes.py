@@ -17,7 +17,7 @@ from ragstone.store._completion import prepare, read_plan, store_completions
 from ragstone.store._counts import count_outcome_kinds, read_states
 from ragstone.store._deliveries import count_deliveries, deliveries
 from ragstone.store._feedback import count_feedback, feedback_of
-from ragstone.store._protocol import (
+from ragstone.store._records import (
     Completion,
     MetricCounts,
     PlannedMetric,

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from ragstone.store._protocol import RemovedText, RetentionCounts
+from ragstone.store._records import RemovedText, RetentionCounts
 from ragstone.store._sql import PAGE, SqlStore
 
 __all__ = ["SqlRetention"]

@@ -15,7 +15,7 @@ from ragstone.store._completion import IDS_PER_QUERY, PreparedCompletion, marks,
 from ragstone.store._counts import add_to_counters, state_counter
 from ragstone.store._feedback import add_feedback, match_feedback
 from ragstone.store._outcomes import IGNORED, evidence_counters, read_counter
-from ragstone.store._protocol import Completion, RequestLabel, StorePosition, TraceState
+from ragstone.store._records import Completion, RequestLabel, StorePosition, TraceState
 from ragstone.store._slices import slices_of
 from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore, to_body, to_trace
 

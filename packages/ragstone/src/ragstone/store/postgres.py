@@ -24,7 +24,7 @@ from ragstone.errors import (
     StoreVersionError,
 )
 from ragstone.schema import SCHEMA_VERSION, AlarmDelivery, Delivery
-from ragstone.store import _tables
+from ragstone.store import _postgres_tables
 from ragstone.store._backfill import SqlBackfill
 from ragstone.store._completion import read_plan
 from ragstone.store._counts import SqlCounts
@@ -32,11 +32,12 @@ from ragstone.store._deliveries import SqlDeliveries
 from ragstone.store._export import SqlExport
 from ragstone.store._labels import SqlLabels
 from ragstone.store._outcomes import SqlOutcomes, write_plan
-from ragstone.store._protocol import PlannedMetric
+from ragstone.store._postgres_tables import SCHEMA
+from ragstone.store._records import PlannedMetric
 from ragstone.store._retention import SqlRetention
 from ragstone.store._spend import SqlSpend
 from ragstone.store._sql import Rows, Sql, Transactions
-from ragstone.store._tables import POSTGRES_SCHEMA
+from ragstone.store._tables import APPLICATION_ID
 from ragstone.store._traces import SqlTraces
 from ragstone.store._watch import SqlWatch
 
@@ -61,7 +62,7 @@ _CONNECT: Final[dict[str, str | int]] = {
     "application_name": "ragstone",
 }
 _SETTINGS: Final = (
-    f"SET search_path TO {POSTGRES_SCHEMA}",
+    f"SET search_path TO {SCHEMA}",
     "SET client_encoding TO 'UTF8'",
     "SET lock_timeout TO '30s'",
     "SET idle_in_transaction_session_timeout TO '60s'",
@@ -273,7 +274,7 @@ def _is_planned(db: Sql, plan: tuple[tuple[PlannedMetric, ...], frozenset[str]])
 
 def _lock(db: Sql, function: str, key: int) -> bool:
     """Call a PostgreSQL function for advisory locks, and return False if it could not lock or unlock."""
-    (result,) = db.execute(f"SELECT {function}(?, ?)", (_tables.APPLICATION_ID, key)).fetchone()
+    (result,) = db.execute(f"SELECT {function}(?, ?)", (APPLICATION_ID, key)).fetchone()
     return result is not False
 
 
@@ -285,19 +286,19 @@ def _key(sink: str) -> int:
 def _prepare(db: Sql, place: str) -> None:
     """Create the tables, or migrate them to the current version. Only one worker may do this at a time."""
     # Checked first: a user without the right to create schemas can use an existing one.
-    if not _exists(db, "pg_namespace WHERE nspname = ?", POSTGRES_SCHEMA):
-        db.execute(f"CREATE SCHEMA {POSTGRES_SCHEMA}")
+    if not _exists(db, "pg_namespace WHERE nspname = ?", SCHEMA):
+        db.execute(f"CREATE SCHEMA {SCHEMA}")
     if not _has_tables(db):
-        for statement in _tables.POSTGRES_TABLES:
+        for statement in _postgres_tables.TABLES:
             db.execute(statement)
-        _set(db, "version", _tables.POSTGRES_VERSION)
+        _set(db, "version", _postgres_tables.VERSION)
     version = _version(db, place)
-    while version < _tables.POSTGRES_VERSION:
-        step = _tables.POSTGRES_MIGRATIONS.get(version)
+    while version < _postgres_tables.VERSION:
+        step = _postgres_tables.MIGRATIONS.get(version)
         if step is None:
             raise StoreError(
                 f"the store in {place} has version {version}, which cannot be upgraded to version "
-                f"{_tables.POSTGRES_VERSION}. Read it with the version of Ragstone that wrote it."
+                f"{_postgres_tables.VERSION}. Read it with the version of Ragstone that wrote it."
             )
         step(db)
         version += 1
@@ -312,10 +313,10 @@ def _check(db: Sql, place: str) -> None:
             f"the store in {place} does not exist yet. A worker creates it when it first opens it."
         )
     version = _version(db, place)
-    if version < _tables.POSTGRES_VERSION:
+    if version < _postgres_tables.VERSION:
         raise StoreError(
             f"the store in {place} has the older version {version}, and this version of Ragstone reads "
-            f"{_tables.POSTGRES_VERSION}. Start a Monitor or `ragstone worker` of this version to upgrade it."
+            f"{_postgres_tables.VERSION}. Start a Monitor or `ragstone worker` of this version to upgrade it."
         )
 
 
@@ -325,13 +326,13 @@ def _version(db: Sql, place: str) -> int:
         version, records = int(meta["version"]), int(meta.get("schema_version", SCHEMA_VERSION))
     except (KeyError, ValueError):
         raise StoreCorruptError(
-            f"the schema {POSTGRES_SCHEMA!r} in {place} is not a Ragstone store, or is damaged. Use another database, "
+            f"the schema {SCHEMA!r} in {place} is not a Ragstone store, or is damaged. Use another database, "
             "or restore a backup."
         ) from None
-    if version > _tables.POSTGRES_VERSION or records > SCHEMA_VERSION:
+    if version > _postgres_tables.VERSION or records > SCHEMA_VERSION:
         raise StoreVersionError(
             f"the store in {place} has version {version} with records of version {records}, and this version of Ragstone "
-            f"reads up to {_tables.POSTGRES_VERSION} and {SCHEMA_VERSION}. Upgrade: pip install --upgrade ragstone"
+            f"reads up to {_postgres_tables.VERSION} and {SCHEMA_VERSION}. Upgrade: pip install --upgrade ragstone"
         )
     return version
 
@@ -343,7 +344,7 @@ def _set(db: Sql, key: str, value: int) -> None:
 
 
 def _has_tables(db: Sql) -> bool:
-    return _exists(db, "pg_tables WHERE schemaname = ? AND tablename = 'meta'", POSTGRES_SCHEMA)
+    return _exists(db, "pg_tables WHERE schemaname = ? AND tablename = 'meta'", SCHEMA)
 
 
 def _exists(db: Sql, rows: str, value: str) -> bool:
@@ -500,13 +501,13 @@ class PostgresDatabase(Transactions):
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
             return StoreError(
                 f"this user lacks the privileges for this operation in {self.place} ({message}). A store needs the right "
-                f"to create the schema {POSTGRES_SCHEMA!r} in the database, or to own it."
+                f"to create the schema {SCHEMA!r} in the database, or to own it."
             )
         if isinstance(
             error, (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.DuplicateTable)
         ):
             return StoreCorruptError(
-                f"the schema {POSTGRES_SCHEMA!r} in {self.place} is not a Ragstone store, or is damaged ({message}). Use "
+                f"the schema {SCHEMA!r} in {self.place} is not a Ragstone store, or is damaged ({message}). Use "
                 "another database, or restore a backup."
             )
         if isinstance(error, psycopg.errors.LockNotAvailable):

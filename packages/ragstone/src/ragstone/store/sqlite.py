@@ -24,7 +24,7 @@ from ragstone.errors import (
     StoreVersionError,
 )
 from ragstone.schema import SCHEMA_VERSION, Trace
-from ragstone.store import _tables
+from ragstone.store import _sqlite_tables
 from ragstone.store._backfill import SqlBackfill
 from ragstone.store._counts import SqlCounts
 from ragstone.store._deliveries import SqlDeliveries
@@ -32,10 +32,11 @@ from ragstone.store._export import SqlExport
 from ragstone.store._labels import LabelInbox, SqlLabels, read_drawn, read_labels, write_drawn, write_labels
 from ragstone.store._outcomes import SqlOutcomes
 from ragstone.store._path import check_single_name, real_path
-from ragstone.store._protocol import DrawnRequest, StoredLabel
+from ragstone.store._records import DrawnRequest, StoredLabel
 from ragstone.store._retention import SqlRetention
 from ragstone.store._spend import SqlSpend
 from ragstone.store._sql import Transactions
+from ragstone.store._tables import APPLICATION_ID
 from ragstone.store._traces import SqlTraces
 from ragstone.store._watch import SqlWatch
 
@@ -239,7 +240,7 @@ def _open_for_owner(path: Path) -> Database:
         database = Database(db, path=path, writable=True)
         if is_new:
             with database.write():
-                _tables.create_sqlite_tables(db)
+                _sqlite_tables.create_tables(db)
         _migrate(database, path)
         _check_tables(db, path)
         with database.write():
@@ -263,10 +264,10 @@ def _open_for_reader(path: Path) -> Database:
                 f"the store {str(path)!r} is empty: its owner has not initialized it yet. Try again later."
             )
         version = _check_identity(db, path)
-        if version < _tables.SQLITE_VERSION:
+        if version < _sqlite_tables.VERSION:
             raise StoreError(
                 f"the store {str(path)!r} has the older version {version}, and this version of Ragstone reads "
-                f"{_tables.SQLITE_VERSION}. Open it once for writing to upgrade it: start its Monitor or "
+                f"{_sqlite_tables.VERSION}. Open it once for writing to upgrade it: start its Monitor or "
                 "`ragstone worker` with this version."
             )
         _check_tables(db, path)
@@ -320,15 +321,15 @@ def _is_empty(db: sqlite3.Connection) -> bool:
 
 def _check_identity(db: sqlite3.Connection, path: Path) -> int:
     """Check that this version of Ragstone can read the file, and return the version of its tables."""
-    if _pragma(db, "application_id") != _tables.APPLICATION_ID:
+    if _pragma(db, "application_id") != APPLICATION_ID:
         raise StoreCorruptError(
             f"{str(path)!r} is a SQLite file of another program, not a Ragstone store. Choose another path."
         )
     version = _pragma(db, "user_version")
-    if version > _tables.SQLITE_VERSION:
+    if version > _sqlite_tables.VERSION:
         raise StoreVersionError(
             f"the store {str(path)!r} has version {version}, and this version of Ragstone reads versions up to "
-            f"{_tables.SQLITE_VERSION}. Upgrade: pip install --upgrade ragstone"
+            f"{_sqlite_tables.VERSION}. Upgrade: pip install --upgrade ragstone"
         )
     row = db.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
     if row is not None and int(row[0]) > SCHEMA_VERSION:
@@ -344,20 +345,20 @@ def _migrate(database: Database, path: Path) -> None:
     while True:
         with database.write() as db:
             version = _pragma(db, "user_version")
-            if version == _tables.SQLITE_VERSION:
+            if version == _sqlite_tables.VERSION:
                 return
-            step = _tables.SQLITE_MIGRATIONS.get(version)
+            step = _sqlite_tables.MIGRATIONS.get(version)
             if step is None:
                 raise StoreError(
                     f"the store {str(path)!r} has version {version}, which cannot be upgraded to version "
-                    f"{_tables.SQLITE_VERSION}. Read it with the version of Ragstone that wrote it."
+                    f"{_sqlite_tables.VERSION}. Read it with the version of Ragstone that wrote it."
                 )
             step(db)
             db.execute(f"PRAGMA user_version = {version + 1}")
 
 
 def _check_tables(db: sqlite3.Connection, path: Path) -> None:
-    missing = sorted(set(_tables.SQLITE_TABLES) - _table_names(db))
+    missing = sorted(set(_sqlite_tables.TABLES) - _table_names(db))
     if missing:
         raise StoreCorruptError(
             f"the store {str(path)!r} is damaged: tables are missing ({', '.join(missing)}). Move it away and restore a "
