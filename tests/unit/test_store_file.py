@@ -438,6 +438,7 @@ def test_a_store_of_version_7_keeps_its_outcomes(path: Path):
     db = sqlite3.connect(path)
     db.executescript(
         """
+        DROP TABLE sink_ranges;
         DROP TABLE feedback;
         DROP TABLE spend;
         DROP TABLE canaries;
@@ -469,6 +470,7 @@ def _as_version_1(path: Path) -> None:
     db = sqlite3.connect(path)
     db.executescript(
         """
+        DROP TABLE sink_ranges;
         DROP TABLE feedback;
         DROP TABLE spend;
         DROP TABLE canaries;

@@ -17,7 +17,7 @@ __all__ = ["MIGRATIONS", "SCHEMA", "TABLES", "VERSION"]
 SCHEMA: Final = "ragstone"
 """Schema for all tables, because the database may belong to an application."""
 
-VERSION: Final = 7
+VERSION: Final = 8
 """Version of the tables. Records have their own version."""
 
 _LABELS: Final = (
@@ -88,6 +88,20 @@ _VERSION_7: Final = (
     )
     """,
     *VERSION_8_INDEXES,
+)
+
+_VERSION_8: Final = (
+    """
+    CREATE TABLE sink_ranges (
+        sink TEXT COLLATE "C" NOT NULL,
+        start BIGINT NOT NULL,
+        stop BIGINT,
+        cursor BIGINT NOT NULL,
+        sent BIGINT NOT NULL,
+        since DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (sink, start)
+    )
+    """,
 )
 
 # The columns are those of `_sqlite_tables.TABLES`. Names are compared as bytes, so that their order is the same on all servers.
@@ -236,6 +250,7 @@ TABLES: Final = (
     *_LABELS,
     *_WATCH,
     *_VERSION_7,
+    *_VERSION_8,
 )
 
 
@@ -295,6 +310,12 @@ def _to_version_7(db: Sql) -> None:
     fill_counts(db)
 
 
+def _to_version_8(db: Sql) -> None:
+    """Add the ranges of outcomes that sinks receive."""
+    for statement in _VERSION_8:
+        db.execute(statement)
+
+
 MIGRATIONS: Final[dict[int, Callable[[Sql], None]]] = {
     1: _to_version_2,
     2: _to_version_3,
@@ -302,5 +323,6 @@ MIGRATIONS: Final[dict[int, Callable[[Sql], None]]] = {
     4: _to_version_5,
     5: _to_version_6,
     6: _to_version_7,
+    7: _to_version_8,
 }
 """Steps by version. Each upgrades to the next version."""

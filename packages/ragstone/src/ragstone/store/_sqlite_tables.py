@@ -14,7 +14,7 @@ from ragstone.store._tables import APPLICATION_ID, TEXTS_INDEX, VERSION_8_INDEXE
 
 __all__ = ["MIGRATIONS", "TABLES", "VERSION", "create_tables"]
 
-VERSION: Final = 8
+VERSION: Final = 9
 """Version of the tables of a file, stored in its `user_version`. Records have their own version."""
 
 # `seq` is the order of arrival, and pages of long reads use it. Bodies are separate, so that counting never reads text.
@@ -110,6 +110,19 @@ TABLES: Final[dict[str, str]] = {
             last_error TEXT,
             UNIQUE (kind, item_id, sink)
         )
+    """,
+    # Which outcomes a sink receives, and which of them it has. A delivery in a range has a row in the outbox only if it was
+    # retried, skipped or failed: without one, it was sent if its `seq` is at most `cursor`, and is pending after it.
+    "sink_ranges": """
+        CREATE TABLE sink_ranges (
+            sink TEXT NOT NULL,
+            start INTEGER NOT NULL,  -- `seq` of the last outcome before the range
+            stop INTEGER,            -- `seq` of its last outcome, NULL while the sink is in the plan
+            cursor INTEGER NOT NULL,
+            sent INTEGER NOT NULL,   -- sent deliveries without a row in the outbox
+            since REAL NOT NULL,     -- when the range was put in line, last
+            PRIMARY KEY (sink, start)
+        ) WITHOUT ROWID
     """,
     "outcome_counts": """
         CREATE TABLE outcome_counts (
@@ -339,6 +352,11 @@ def _to_version_8(db: sqlite3.Connection) -> None:
     fill_counts(db)
 
 
+def _to_version_9(db: sqlite3.Connection) -> None:
+    """Add the ranges of outcomes that sinks receive."""
+    db.execute(TABLES["sink_ranges"])
+
+
 def _replace_outbox(db: sqlite3.Connection, table: str, copy: str) -> None:
     """Create the outbox again, because SQLite cannot change a constraint, and copy its rows from `old_outbox`."""
     db.execute("ALTER TABLE outbox RENAME TO old_outbox")
@@ -364,6 +382,7 @@ MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {
     5: _to_version_6,
     6: _to_version_7,
     7: _to_version_8,
+    8: _to_version_9,
 }
 """Steps by version. Each upgrades to the next version, in its own transaction, which also sets the version."""
 
