@@ -143,6 +143,13 @@ def browser(session: nox.Session) -> None:
 
 
 @nox.session
+def pictures(session: nox.Session) -> None:
+    """Take the pictures of the documentation (docs/pictures) from the demo's report and live page, in Chromium."""
+    session.install(*CORE, *LANGCHAIN, *group("test"), *group("browser"))
+    session.run("python", ".ci/pictures.py", *session.posargs)
+
+
+@nox.session
 def databases(session: nox.Session) -> None:
     """Test requests without a framework: the OpenAI client, and real vector databases in this process with given vectors."""
     session.install(*CORE, *group("test"), *group("databases"))
