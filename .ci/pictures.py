@@ -24,7 +24,7 @@ SCHEMES = ("light", "dark")
 
 @contextmanager
 def open_page(browser: Browser, url: str, scheme: str, *, width: int = 1280, height: int = 900) -> Iterator[Page]:
-    """A page in a window of its own, after its first drawing."""
+    """Open a page in a window of its own, and wait for its table."""
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)  # type: ignore[arg-type]
     page = context.new_page()
     page.goto(url)
@@ -35,12 +35,12 @@ def open_page(browser: Browser, url: str, scheme: str, *, width: int = 1280, hei
 
 @contextmanager
 def serve_live_page(directory: Path) -> Iterator[str]:
-    """`ragstone view` of the demo's store, on a free port of the loopback interface."""
+    """Run `ragstone view` of the demo's store on a free port of the loopback interface."""
     command = [RAGSTONE, "view", "ragstone-demo/demo.db", "--port", "0"]
     server = subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
-        assert server.stdout is not None
-        yield next(found[0] for line in server.stdout if (found := re.search(r"http://\S+", line)))
+        lines = iter(server.stdout.readline, "")  # type: ignore[union-attr]
+        yield next(found[0] for line in lines if (found := re.search(r"http://\S+", line)))
     finally:
         server.terminate()
         server.wait()

@@ -110,3 +110,29 @@ def test_ci_runs_what_the_readme_says():
         line for block in blocks(ROOT / "README.md", "bash") for line in block.split("\n") if "-s tests" in line
     ]
     assert command in (ROOT / ".ci/run").read_text(encoding="utf-8")
+
+
+def documented_calls(page: Path) -> list[tuple[str, str]]:
+    """The options that a page's blocks and inline code give to a command: ("store prune", "--yes")."""
+    text = page.read_text(encoding="utf-8")
+    code = [*blocks(page, "bash"), *re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text)]
+    calls = []
+    for piece in code:
+        for line in piece.replace("\\\n", " ").splitlines():
+            for call in re.findall(r"\bragstone ([a-z][^|;&>#]*)", line):
+                words = call.split()
+                command = [words[0], *(words[1:2] if words[0] in GROUPS else [])]
+                calls += [(" ".join(command), word.split("=")[0]) for word in words if word.startswith("--")]
+    return calls
+
+
+GROUPS = ("dataset", "labels", "store", "udcg")
+CALLS = sorted({call for page in PAGES if "changelog.d" not in page.parts for call in documented_calls(page)})
+
+
+@pytest.mark.parametrize("command", sorted({command for command, option in CALLS}))
+def test_documented_options_exist(command):
+    """Every option that a page gives to a command is in the command's help."""
+    done = run_command(*command.split(), "--help", COLUMNS="400")
+    offered = set(re.findall(r"--[a-z][a-z-]*", done.stdout)) | {"--help", "--version"}
+    assert [] == [option for of, option in CALLS if of == command and option not in offered]
