@@ -8,14 +8,18 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+from ragstone._util.id_table import IdTable
 from ragstone._util.plural import count
-from ragstone.data._trec.samples import RUN_SUFFIXES, QrelsSource, qrels_from, run_rows, with_qrels
+from ragstone.data._trec.samples import RUN_SUFFIXES, QrelsSource, qrels_from, run_rows, with_qrels, without_passages
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError
 from ragstone.schema import FIELD_ALIASES, Sample, sample_from_row
 
-__all__ = ["RejectedRow", "SampleSource", "build_rows_error", "iter_rows", "read_samples"]
+__all__ = ["RejectedRow", "SampleSource", "build_rows_error", "iter_rows", "iter_samples", "read_samples"]
+
+_FRAME_ROWS: Final = 1000
+"""Rows of a data frame that are converted at once."""
 
 SampleSource = str | os.PathLike[str] | Iterable[Sample | Mapping[str, Any]]
 """Path of a JSONL, JSON, CSV or Parquet file or a TREC run, an iterable of samples or rows, or a pandas data frame."""
@@ -57,6 +61,32 @@ def read_samples(
             `references` or of `qrels`.
         MissingExtraError: If the file is Parquet and pyarrow is not installed.
     """
+    rejected: list[RejectedRow] = []
+    samples = list(
+        iter_samples(data, rejected, fields=fields, references=references, qrels=qrels, on_bad_row=on_bad_row)
+    )
+    return samples, rejected
+
+
+def iter_samples(
+    data: SampleSource,
+    rejected: list[RejectedRow],
+    *,
+    fields: Mapping[str, str] | None = None,
+    references: Mapping[str, Sequence[str]] | None = None,
+    qrels: QrelsSource | None = None,
+    on_bad_row: Literal["raise", "skip"] = "raise",
+) -> Iterator[Sample]:
+    """Yield the samples of a dataset one by one. Arguments and errors are those of `read_samples`.
+
+    Args:
+        data: The dataset.
+        rejected: Receives the invalid rows.
+        fields: Field names of the data.
+        references: Correct answers by sample id.
+        qrels: Relevance labels by sample id.
+        on_bad_row: "raise" raises an error after the last row if a row was invalid.
+    """
     for field in fields or ():
         if field not in FIELD_ALIASES:
             raise ConfigurationError(
@@ -65,32 +95,41 @@ def read_samples(
             )
     if on_bad_row not in ("raise", "skip"):
         raise ConfigurationError(f"on_bad_row must be 'raise' or 'skip', got {on_bad_row!r}")
-    judged = None if qrels is None else qrels_from(qrels)
-    samples: list[Sample] = []
-    rejections: list[RejectedRow] = []
-    seen: dict[str, int] = {}
+    grades = None if qrels is None else qrels_from(qrels)
+    seen, first = IdTable(), ""
+    has_reference = is_judged = False
     for position, row in enumerate(iter_rows(data), start=1):
         try:
             sample = _sample(row, position, fields, seen)
         except DataError as error:
-            rejections.append(RejectedRow(position=position, reason=str(error)))
+            rejected.append(RejectedRow(position=position, reason=str(error)))
             continue
-        seen[sample.id] = position
-        if references and not sample.reference and sample.id in references:
-            sample = sample.model_copy(update={"reference": tuple(references[sample.id])})
-        samples.append(sample)
-    if rejections and on_bad_row == "raise":
+        seen.add(sample.id, position)
+        first = first or sample.id
+        if references and sample.id in references:
+            has_reference = True
+            if not sample.reference:
+                sample = sample.model_copy(update={"reference": tuple(references[sample.id])})
+        if grades is not None and sample.id in grades:
+            is_judged = True
+            sample = with_qrels(sample, grades)
+        yield sample
+    if rejected and on_bad_row == "raise":
         remedy = "Fix these rows, or skip them with on_bad_row='skip' (--on-bad-row skip)"
-        raise build_rows_error(rejections, len(samples), remedy)
-    if references and samples and references.keys().isdisjoint(seen):
+        raise build_rows_error(rejected, len(seen), remedy)
+    if references and first and not has_reference:
         raise DataError(
-            f"no sample id matches a reference id (samples: {next(iter(seen))!r}, ...; references: "
+            f"no sample id matches a reference id (samples: {first!r}, ...; references: "
             f"{next(iter(references))!r}, ...). Use the same ids in both files"
         )
-    if judged is not None:
-        whole_run = isinstance(data, str | os.PathLike) and Path(data).suffix.lower() in RUN_SUFFIXES
-        samples = with_qrels(samples, judged, whole_run=whole_run)
-    return samples, rejections
+    if grades is not None:
+        if first and not is_judged:
+            raise DataError(
+                f"no sample id matches a query id of the qrels (samples: {first!r}, ...; qrels: "
+                f"{next(iter(grades))!r}, ...). Use the same ids in both files"
+            )
+        if isinstance(data, str | os.PathLike) and Path(data).suffix.lower() in RUN_SUFFIXES:
+            yield from without_passages(grades, seen)
 
 
 def build_rows_error(rejections: Sequence[RejectedRow], n_samples: int, remedy: str) -> DataError:
@@ -102,12 +141,12 @@ def build_rows_error(rejections: Sequence[RejectedRow], n_samples: int, remedy: 
     )
 
 
-def _sample(row: object, position: int, fields: Mapping[str, str] | None, seen: Mapping[str, int]) -> Sample:
+def _sample(row: object, position: int, fields: Mapping[str, str] | None, seen: IdTable) -> Sample:
     if isinstance(row, DataError):
         raise row
     sample = row if isinstance(row, Sample) else sample_from_row(row, position=position, fields=fields)
-    if sample.id in seen:
-        raise DataError(f"row {position} has the id {sample.id!r} of row {seen[sample.id]}. Ids must be unique")
+    if (earlier := seen.number(sample.id)) is not None:
+        raise DataError(f"row {position} has the id {sample.id!r} of row {earlier}. Ids must be unique")
     return sample
 
 
@@ -116,7 +155,10 @@ def iter_rows(data: SampleSource) -> Iterator[Any]:
     if isinstance(data, str | os.PathLike):
         yield from _file_rows(Path(data))
     elif hasattr(data, "to_dict") and hasattr(data, "columns"):
-        yield from data.to_dict(orient="records")
+        # A part at a time, because the rows of a frame need many times its memory.
+        frame: Any = data
+        for start in range(0, len(frame), _FRAME_ROWS):
+            yield from frame.iloc[start : start + _FRAME_ROWS].to_dict(orient="records")
     else:
         yield from data
 

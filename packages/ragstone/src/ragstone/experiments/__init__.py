@@ -11,7 +11,8 @@ from ragstone.experiments._clusters import count_units as count_units
 from ragstone.experiments._compare.compare import Comparison, compare
 from ragstone.experiments._compare.names import names_of as names_of
 from ragstone.experiments._compare.regression import assert_no_regression
-from ragstone.experiments._evaluate import Experiment, aevaluate, evaluate
+from ragstone.experiments._evaluate import aevaluate, evaluate
+from ragstone.experiments._experiment import Experiment
 from ragstone.experiments._gate_files import check_gate_file as check_gate_file
 from ragstone.experiments._labels import add_labels as add_labels
 from ragstone.experiments._labels import draw_to_label as draw_to_label

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +19,12 @@ __all__ = [
     "CLUSTER_KEYS",
     "NO_CLUSTER",
     "Clusters",
+    "FieldsOfSamples",
     "SampleFields",
     "choose_clusters",
     "cluster_keys",
     "cluster_notes",
+    "collect_fields",
     "count_units",
     "labels_in",
     "read_fields",
@@ -82,17 +85,23 @@ def cluster_keys(cluster: str | None) -> tuple[str, ...]:
 
 
 class SampleFields:
-    """Sampling probabilities and labels of samples, collected from their fields."""
+    """Sampling probabilities and labels of samples, collected from their fields.
 
-    def __init__(self, keys: Sequence[str]) -> None:
+    Args:
+        keys: Keys of the labels to read.
+        sample_ids: Ids of all samples, if they are kept elsewhere. None collects them.
+    """
+
+    def __init__(self, keys: Sequence[str], sample_ids: Collection[str] | None = None) -> None:
         self._keys = keys
+        self._collected: dict[str, None] = {}
         self._n_with, self._without = 0, ""
         self._known: dict[str, str] = {}
         self.labels: dict[str, dict[str, str]] = {key: {} for key in keys}
         """Labels by key and sample id."""
         self.inclusion_probabilities: dict[str, float] = {}
         """Sampling probabilities below 1, by sample id."""
-        self.sample_ids: dict[str, None] = {}
+        self.sample_ids: Collection[str] = self._collected if sample_ids is None else sample_ids
         self._names: set[str] = set()
 
     def choose(self, cluster: str | None) -> Clusters | None:
@@ -110,7 +119,8 @@ class SampleFields:
         Raises:
             DataError: If a sampling probability is not in (0, 1], or only some samples have one.
         """
-        self.sample_ids[sample_id] = None
+        if self.sample_ids is self._collected:
+            self._collected[sample_id] = None
         self._names.update(fields)
         stored = fields.get("clusters")
         fields = {**fields, **stored} if isinstance(stored, Mapping) else fields
@@ -132,9 +142,24 @@ class SampleFields:
             )
 
 
-def read_fields(samples: Iterable[Sample], keys: Sequence[str]) -> SampleFields:
+class FieldsOfSamples(ABC):
+    """Samples that know their fields."""
+
+    @abstractmethod
+    def fields(self, keys: tuple[str, ...]) -> SampleFields:
+        """Return the labels and sampling probabilities of the samples."""
+
+
+def read_fields(samples: Iterable[Sample] | FieldsOfSamples, keys: tuple[str, ...]) -> SampleFields:
     """Read the labels and sampling probabilities in the metadata of samples."""
-    fields = SampleFields(keys)
+    return samples.fields(keys) if isinstance(samples, FieldsOfSamples) else collect_fields(samples, keys)
+
+
+def collect_fields(
+    samples: Iterable[Sample], keys: Sequence[str], *, sample_ids: Collection[str] | None = None
+) -> SampleFields:
+    """Read the fields of samples one by one. `sample_ids` is that of `SampleFields`."""
+    fields = SampleFields(keys, sample_ids)
     for number, sample in enumerate(samples, start=1):
         fields.add(sample.id, sample.metadata, f"row {number} ({sample.id!r})")
     return fields
@@ -175,7 +200,8 @@ def choose_clusters(
         if not _is_shared(labels.get(_AUTO_KEY, {}), sample_ids):
             return None
         return Clusters(key=_AUTO_KEY, by_sample=labels[_AUTO_KEY], is_automatic=True)
-    own = [label for id_ in sample_ids if (label := labels.get(cluster, {}).get(id_)) is not None]
+    by_sample = labels.get(cluster, {})
+    own = [label for id_ in sample_ids if (label := by_sample.get(id_)) is not None] if by_sample else []
     if not own:
         others = sorted({*known, *(key for key, by in labels.items() if by)} - {cluster})
         raise ConfigurationError(
@@ -196,6 +222,8 @@ def _listed(keys: Sequence[str]) -> str:
 
 def _is_shared(by_sample: Mapping[str, str], sample_ids: Collection[str]) -> bool:
     """Return whether enough samples share a label, and there are at least two clusters."""
+    if not by_sample:
+        return False
     sizes = Counter(label for id_ in sample_ids if (label := by_sample.get(id_)) is not None)
     n_shared = sum(size for size in sizes.values() if size > 1)
     n_clusters = len(sizes) + len(sample_ids) - sizes.total()

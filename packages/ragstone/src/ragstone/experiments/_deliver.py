@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from ragstone.errors import SinkError, SinkNoTargetError, SinkRejectedError
-from ragstone.schema import AnswerCause, Failure, NotApplicable, Sample, Score
+from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import diagnose
 from ragstone.sinks import Delivery, Sink
 
-__all__ = ["DeliverySummary", "causes_by_outcome", "deliver"]
+__all__ = ["DeliverySummary", "deliver"]
 
 _BATCH: Final = 200
 _REASONS_SHOWN: Final = 3
-
-
-def causes_by_outcome(
-    samples: Sequence[Sample], outcomes: Sequence[Score | NotApplicable | Failure]
-) -> dict[str, AnswerCause | None]:
-    """Return the cause of each wrong answer by the id of the last outcome of its sample."""
-    of_sample: dict[str, list[Score | NotApplicable | Failure]] = {}
-    for outcome in outcomes:
-        of_sample.setdefault(outcome.sample_id, []).append(outcome)
-    by_id = {sample.id: sample for sample in samples}
-    return {own[-1].id: diagnose(by_id.get(id_), own) for id_, own in of_sample.items()}
 
 
 @dataclass(slots=True)
@@ -56,20 +46,21 @@ class DeliverySummary:
 
 
 async def deliver(
-    sink: Sink, outcomes: Sequence[Score | NotApplicable | Failure], causes: Mapping[str, AnswerCause | None]
+    sink: Sink, samples: Iterable[Sample], outcomes: Sequence[Score | NotApplicable | Failure]
 ) -> DeliverySummary:
     """Write all outcomes to one sink, without retries after an error. Never raises.
 
     Args:
         sink: The sink.
-        outcomes: The outcomes.
-        causes: Cause by the id of the last outcome of each sample.
+        samples: The samples.
+        outcomes: The outcomes, ordered by sample as `samples` are. The last of each sample is sent with the cause of a wrong
+            answer.
     """
     result = DeliverySummary(sink.name, len(outcomes))
-    deliveries = [Delivery(outcome=o, trace_id=o.sample_id, cause=causes.get(o.id)) for o in outcomes]
-    for start in range(0, len(deliveries), _BATCH):
+    deliveries = _deliveries(samples, outcomes)
+    while batch := list(itertools.islice(deliveries, _BATCH)):
         try:
-            await _write(sink, deliveries[start : start + _BATCH], result)
+            await _write(sink, batch, result)
         except SinkError as error:
             result.failed[str(error)] += result.n - result.answered
             break
@@ -77,6 +68,15 @@ async def deliver(
             result.failed[f"{type(error).__name__}: {error}"] += result.n - result.answered
             break
     return result
+
+
+def _deliveries(samples: Iterable[Sample], outcomes: Iterable[Score | NotApplicable | Failure]) -> Iterator[Delivery]:
+    by_sample = itertools.groupby(outcomes, key=lambda outcome: outcome.sample_id)
+    for sample, (sample_id, group) in zip(samples, by_sample, strict=True):
+        *others, last = own = list(group)
+        for outcome in others:
+            yield Delivery(outcome=outcome, trace_id=sample_id)
+        yield Delivery(outcome=last, trace_id=sample_id, cause=diagnose(sample, own))
 
 
 async def _write(sink: Sink, batch: Sequence[Delivery], result: DeliverySummary) -> None:

@@ -2,343 +2,38 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Final, Literal
 
-from typing_extensions import override
-
-from ragstone._util.files import open_output
 from ragstone._util.plural import count
 from ragstone._util.run_async import run_async
-from ragstone.data import QrelsSource, RejectedRow, SampleSource, read_samples
-from ragstone.errors import ConfigurationError, DataError, JudgeError, MissingExtraError
+from ragstone.data import QrelsSource, RejectedRow, SampleSource, iter_samples
+from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments._app.capture import AppRecorder, framework_capture
-from ragstone.experiments._app.repeats import repeat_deviations
 from ragstone.experiments._app.run import AppRunner
 from ragstone.experiments._app.saved import SavedRuns
 from ragstone.experiments._app.score import ScoredApp, score_app
-from ragstone.experiments._app.summary import summarize_app
-from ragstone.experiments._clusters import AUTO_CLUSTER, cluster_keys, cluster_notes, read_fields
-from ragstone.experiments._deliver import causes_by_outcome, deliver
-from ragstone.experiments._evaluated import Evaluated
-from ragstone.experiments._outcomes import OutcomeSource
-from ragstone.experiments._report import compare_with_baseline
-from ragstone.experiments._score_gate import ScoreCheck, Undecided, check_scores
-from ragstone.experiments._summary import MetricSummary, format_table, summarize
-from ragstone.experiments._views.build import build_report, find_worst
-from ragstone.experiments._views.source import Dependence, Rows
-from ragstone.experiments._views.write import check_output, write_report
-from ragstone.judges import Embedder, Judge, JudgeIdentity, Reader, is_any_endpoint_down, is_baseline, wait_for_outages
-from ragstone.metrics import Metric, MetricCard
+from ragstone.experiments._clusters import AUTO_CLUSTER, cluster_keys, read_fields
+from ragstone.experiments._deliver import deliver
+from ragstone.experiments._experiment import Experiment
+from ragstone.experiments._spill import OutcomeRows, SampleRows, SamplesOnDisk, count_failures, replace_outcomes
+from ragstone.judges import Embedder, Judge, Reader, is_any_endpoint_down, wait_for_outages
+from ragstone.metrics import Metric
 from ragstone.requests import RetrieverTools
-from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, Usage
-from ragstone.scoring import JudgedCounts, Scorer, explain_worst
+from ragstone.schema import Failure, NotApplicable, Sample, Score
+from ragstone.scoring import JudgedCounts, Scorer, explain_lowest_scores
 from ragstone.sinks import Sink
-from ragstone.views import Answers, Chart, ReportView, notebook_report
 from ragstone.worker import ScoringSetup
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-__all__ = ["Experiment", "aevaluate", "evaluate"]
-
-
-_NAMED: Final = 6
-"""Number of metrics that `repr` names."""
+__all__ = ["aevaluate", "evaluate"]
 
 
 _PREPARE_OUTAGE_S: Final = 10.0
 """Longest wait for a judge that is unavailable at the start, in seconds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Experiment(Evaluated):
-    """The outcomes of one system on one dataset."""
-
-    samples: tuple[Sample, ...]
-    outcomes: tuple[Score | NotApplicable | Failure, ...]
-    """Exactly one outcome for each sample and metric, ordered by sample, then by metric."""
-    cards: tuple[MetricCard, ...]
-    judge: JudgeIdentity
-    usage: Usage
-    wall_s: float
-    """Duration of scoring, in seconds."""
-    rejected: tuple[RejectedRow, ...] = field(default=())
-    """Invalid rows. No other number includes them."""
-    sink_errors: tuple[str, ...] = field(default=())
-    """Errors of sinks, with the number of outcomes that were not delivered. `outcomes` contains all of them."""
-    sink_skipped: Mapping[str, int] = field(default_factory=dict)
-    """Numbers of skipped outcomes by sink, for example because a tracing tool does not have a trace of the sample."""
-    traces: tuple[Trace, ...] = field(default=())
-    """The captured calls of the application, if `app` was given: contexts, responses, errors, times and tokens. Ordered by
-    sample, then by repeat."""
-    n_repeats: int = 1
-    """Number of calls of the application for each sample. Scores are means of the repeats."""
-    judge_unavailable: bool = False
-    """Whether a judge or reader was unavailable at the end of the run, for longer than `max_outage_s`. Answers of an
-    application are kept, so that the same call resumes."""
-    cluster: str | None = AUTO_CLUSTER
-    """Key of the clusters of samples, "auto", or None for independent samples. See `evaluate`."""
-
-    def summary(self) -> tuple[MetricSummary, ...]:
-        """Summarize each metric: mean, confidence interval and counts.
-
-        Means are weighted by `inclusion_probability` if the rows have it, and intervals treat whole clusters as independent.
-
-        Raises:
-            ConfigurationError: If no sample has the key of `cluster`.
-            DataError: If all samples are in one cluster, or a sampling probability is invalid.
-        """
-        fields = read_fields(self.samples, cluster_keys(self.cluster))
-        return summarize(
-            self.outcomes,
-            self.cards,
-            clusters=fields.choose(self.cluster),
-            probabilities=fields.inclusion_probabilities,
-        )
-
-    def notes(self) -> tuple[str, ...]:
-        """Describe clusters of samples and their design effect, and the sampling parameters that the judge refuses."""
-        fields = read_fields(self.samples, cluster_keys(self.cluster))
-        scores: dict[str, dict[str, float]] = {}
-        for o in self.outcomes:
-            if isinstance(o, Score):
-                scores.setdefault(o.metric, {})[o.sample_id] = o.value
-        notes = cluster_notes(self.cluster, fields.choose(self.cluster), fields.labels, fields.sample_ids, scores)
-        if refused := ", ".join(self.judge.refused_parameters):
-            notes = [*notes, f"judge {self.judge.name} refuses {refused}: the settings of its server applied"]
-        return tuple(notes)
-
-    def __str__(self) -> str:
-        table = format_table(self.summary(), titles={card.name: card.title for card in self.cards})
-        for note in self.notes():
-            table += f"\n{note}"
-        for error in self.sink_errors:
-            table += f"\nnot delivered to {error}"
-        for sink, n_skipped in self.sink_skipped.items():
-            table += f"\nskipped by {sink}: {n_skipped} of {len(self.outcomes)} outcomes"
-        if self.rejected:
-            table += f"\ninvalid rows, excluded from all numbers: {len(self.rejected)}"
-        if self.traces:
-            table += f"\n{summarize_app(self.traces)}"
-        if self.n_repeats > 1:
-            deviations = repeat_deviations(self.outcomes)
-            listed = ", ".join(f"{metric} {deviation:.3f}" for metric, deviation in deviations.items())
-            table += (
-                f"\nscores are means of {self.n_repeats} repeats; standard deviation between repeats of a sample: "
-                f"{listed or 'unknown'}"
-            )
-        return table
-
-    def __repr__(self) -> str:
-        metrics = ", ".join(card.name for card in self.cards[:_NAMED])
-        more = f" and {len(self.cards) - _NAMED} more" if len(self.cards) > _NAMED else ""
-        return (
-            f"<Experiment: {count(len(self.samples), 'sample')}, {metrics}{more}, judge {self.judge.name}. print(result) shows the "
-            "means, result.worst() the worst answers, result.report('report.html') writes a page>"
-        )
-
-    def worst(
-        self, n: int = 5, *, cause: str | None = None, metric: str | None = None, where: str | None = None
-    ) -> Answers:
-        """Return the worst answers with their evidence, worst first.
-
-        Wrong answers come before others, and among these the mean of all scores decides, each on its metric's range.
-
-        Args:
-            n: Maximum number of answers.
-            cause: If given, only answers with this cause ("no_relevant_passage").
-            metric: If given, the answers with the worst scores of this metric.
-            where: If given, only answers with these labels and scores: "topic=fares and ccrs.ac<0.5". Labels are the
-                samples' metadata.
-
-        Raises:
-            ConfigurationError: If the cause does not exist, the metric was not scored, or `where` is invalid.
-        """
-        return Answers(find_worst(self.report_source(), n=n, cause=cause, metric=metric, where=where))
-
-    def report(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        targets: Mapping[str, float] | None = None,
-        n_worst: int = 5,
-        by: Sequence[str] = (),
-        max_mb: float = 1.5,
-        texts: bool = True,
-        baseline: OutcomeSource | None = None,
-    ) -> ReportView:
-        """Return the report of this experiment: a verdict, causes, and the worst answers. With a path, also write it.
-
-        Args:
-            path: File to write: a page that needs no network (`report.html`), or a summary for pull requests (`report.md`).
-            targets: The mean that each metric should reach, by metric.
-            n_worst: Maximum number of answers that are shown.
-            by: Labels (metadata of the samples) whose values are compared. Empty: those with 2 to 12 values of at least 20
-                answers each.
-            max_mb: Size limit of a page, in MB. Answers that do not fit are listed without their texts.
-            texts: Whether the file contains texts of questions, answers and passages.
-            baseline: An experiment, a file of outcomes or a store to compare with. The report then shows the differences
-                with their intervals, and the questions that were gained and lost.
-
-        Raises:
-            ConfigurationError: If the path, a target or the size limit is invalid, or scores are from different judges.
-            DataError: If the baseline does not have common samples.
-            StoreError: If the store of the baseline cannot be read.
-        """
-        source, compared = self.report_source(), None
-        if path is not None:
-            check_output(path)
-        if baseline is not None:
-            compared = compare_with_baseline(self, source.name, baseline)
-        wanted = dict(targets or {})
-        if path is None:
-            return build_report(source, targets=wanted, n_worst=n_worst, by=by, compared=compared)
-        return write_report(
-            source, path, targets=wanted, n_worst=n_worst, by=by, max_mb=max_mb, texts=texts, compared=compared
-        )
-
-    def check(
-        self, thresholds: Mapping[str, float], *, undecided: Undecided = "fail", confidence_level: float = 0.95
-    ) -> ScoreCheck:
-        """Check if the mean of each metric reaches a threshold: `check = result.check(...)`, then `assert check.ok, check`.
-
-        A one-sided confidence limit decides. If the true mean equals the threshold, a metric passes with a probability of
-        at most 1 - `confidence_level`, because too few samples are undecided and fail. The scores of failed samples may be
-        anything in the metric's range. All metrics must pass, so their number does not need a correction.
-
-        Args:
-            thresholds: Thresholds by metric or group, strictly inside the metric's range: the smallest acceptable mean, or
-                the largest if lower values are better.
-            undecided: Whether a metric fails or passes if the data show neither that its mean reaches the threshold nor that
-                it misses it. With "pass", a metric fails only if it is shown to be worse.
-            confidence_level: One minus the probability of a wrong decision, above 0.5 and below 1.
-
-        Raises:
-            ConfigurationError: If a threshold or an option is invalid, or a metric is not scored.
-
-        Examples:
-            >>> import ragstone
-            >>> rows = [{"id": str(i), "query": "Why?", "contexts": ["Rain."], "response": "Rain."} for i in range(20)]
-            >>> ragstone.evaluate(rows, ["ccrs.cc"], judge="lexical").check({"ccrs.cc": 0.8}).ok
-            True
-        """
-        return check_scores(self.report_source(), thresholds, undecided=undecided, confidence_level=confidence_level)
-
-    def plot(self, metric: str) -> Chart:
-        """Return mean, interval and distribution of a metric as a chart for notebooks, with its data in `.data`.
-
-        Raises:
-            ConfigurationError: If the metric was not scored.
-        """
-        rows = {row.name: row for row in self.report().metrics}
-        if metric not in rows:
-            raise ConfigurationError(f"{metric!r} was not scored. Scored metrics: {', '.join(sorted(rows))}")
-        return Chart(rows[metric])
-
-    def _repr_html_(self) -> str:
-        return notebook_report(self.report())
-
-    @override
-    def report_source(self, name: str | None = None) -> Rows:
-        """Return what views of this experiment are built from."""
-        fields = read_fields(self.samples, cluster_keys(self.cluster))
-        rejected = f"{len(self.rejected)} invalid rows are not included in any number."
-        return Rows(
-            name or "experiment",
-            lambda: self.outcomes,
-            self.samples,
-            cards={card.name: card for card in self.cards},
-            dependence=lambda: Dependence(fields.inclusion_probabilities, fields.labels),
-            cluster=self.cluster,
-            times={trace.trace_id: trace.started_at for trace in self.traces},
-            notes=[rejected] if self.rejected else [],
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the summary as plain values for JSON."""
-        summaries = self.summary()
-        return {
-            "judge_is_baseline": is_baseline(*(judge for s in summaries for judge in s.judges)),
-            "judge": {
-                "name": self.judge.name,
-                "hash": self.judge.hash,
-                "is_baseline": self.judge.is_baseline,
-                "refused_parameters": list(self.judge.refused_parameters),
-            },
-            "n_samples": len(self.samples),
-            "n_rejected": len(self.rejected),
-            "sink_errors": list(self.sink_errors),
-            "sink_skipped": dict(self.sink_skipped),
-            "usage": self.usage.model_dump(exclude={"schema_version"}),
-            "wall_s": self.wall_s,
-            "metrics": [s.to_dict() for s in summaries],
-            "notes": list(self.notes()),
-            "application": self._application() if self.traces else None,
-        }
-
-    def _application(self) -> dict[str, Any]:
-        return {
-            **summarize_app(self.traces).to_dict(),
-            "n_repeats": self.n_repeats,
-            "repeat_standard_deviations": repeat_deviations(self.outcomes),
-        }
-
-    def to_jsonl(self, path: str | Path) -> None:
-        """Write the outcomes to a file, one JSON object per line.
-
-        A line also has the labels of the sample's clusters (`session_id`, `user_id`, `document_id` and the key of `cluster`)
-        and its `inclusion_probability`, if the row has them, so that `compare` and `validate_metrics` can use them.
-        """
-        fields = read_fields(self.samples, cluster_keys(self.cluster))
-        about: dict[str, dict[str, Any]] = {}
-        for sample in self.samples:
-            own = {key: by[sample.id] for key, by in fields.labels.items() if sample.id in by}
-            about[sample.id] = {"clusters": own} if own else {}
-            if fields.inclusion_probabilities:
-                about[sample.id]["inclusion_probability"] = fields.inclusion_probabilities.get(sample.id, 1.0)
-        with open_output(path) as file:
-            file.writelines(
-                json.dumps(o.model_dump(mode="json") | about.get(o.sample_id, {}), ensure_ascii=False) + "\n"
-                for o in self.outcomes
-            )
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Return a data frame with one row per sample and metric: the outcome and the sample's texts.
-
-        Raises:
-            MissingExtraError: If pandas is not installed.
-        """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise MissingExtraError(feature="to_pandas()", package="pandas", extra="ragstone[pandas]") from error
-
-        samples = {s.id: s for s in self.samples}
-        rows = []
-        for o in self.outcomes:
-            sample = samples[o.sample_id]
-            rows.append(
-                {
-                    "id": o.sample_id,
-                    "metric": o.metric,
-                    "outcome": o.outcome,
-                    "value": o.value if isinstance(o, Score) else None,
-                    "reason": o.explanation if isinstance(o, Score) else o.reason,
-                    "kind": o.kind if isinstance(o, Failure) else None,
-                    "query": sample.query,
-                    "response": sample.response,
-                    "reference": list(sample.reference),
-                    "contexts": None if sample.contexts is None else [p.text for p in sample.contexts],
-                }
-            )
-        return pd.DataFrame(rows)
+_OUTAGE: Final = ("unavailable", "timeout")
 
 
 async def aevaluate(
@@ -422,7 +117,13 @@ async def aevaluate(
         >>> ragstone.evaluate(rows, ["ccrs.qr"], judge="lexical").summary()[0].n_scored
         1
     """
-    samples, rejected = read_samples(data, fields=fields, references=references, qrels=qrels, on_bad_row=on_bad_row)
+    rejected: list[RejectedRow] = []
+    rows = SampleRows()
+    for sample in iter_samples(
+        data, rejected, fields=fields, references=references, qrels=qrels, on_bad_row=on_bad_row
+    ):
+        rows.add(sample)
+    samples = rows.finish()
     if not samples:
         raise DataError(
             f"the data does not contain valid samples ({count(len(rejected), 'row')} rejected). Give rows with at least a query, "
@@ -472,11 +173,13 @@ async def aevaluate(
                 with framework_capture(recorder, app):
                     async with runner:
                         scored = await score_app(runner, setup.scorer, samples, report)
-        unavailable = any(isinstance(o, Failure) and o.kind in ("unavailable", "timeout") for o in scored.outcomes)
+        unavailable = any(kind in _OUTAGE for kind in count_failures(scored.outcomes))
         judge_unavailable = unavailable and is_any_endpoint_down()
-        outcomes = await explain_worst(setup.scorer, scored.samples, scored.outcomes, reasons, concurrency=concurrency)
-        causes = causes_by_outcome(scored.samples, outcomes) if setup.sinks else {}
-        delivered = [await deliver(sink, outcomes, causes) for sink in setup.sinks]
+        explained = await explain_lowest_scores(
+            setup.scorer, scored.samples, scored.outcomes, reasons, concurrency=concurrency
+        )
+        outcomes = replace_outcomes(scored.outcomes, explained)
+        delivered = [await deliver(sink, scored.samples, outcomes) for sink in setup.sinks]
         if not judge_unavailable:
             saved.finish(scored.traces)
         return Experiment(
@@ -532,13 +235,22 @@ async def _score_rows(
     scorer: Scorer, samples: Sequence[Sample], report: Callable[[Sequence[Score | NotApplicable | Failure]], None]
 ) -> ScoredApp:
     """Score rows that hold contexts and responses."""
-    done: dict[str, tuple[Score | NotApplicable | Failure, ...]] = {}
+    cards = [metric.card for metric in scorer.metrics]
+    results = OutcomeRows(cards, len(samples), on_disk=isinstance(samples, SamplesOnDisk))
+    scored_now: dict[str, int] = {}
+    """Numbers of the rows that are being scored, by id."""
+
+    def rows() -> Iterator[Sample]:
+        for number, sample in enumerate(samples):
+            scored_now[sample.id] = number
+            yield sample
+
     # Closed here, so that no call is sent after `report` has stopped the run.
-    async with aclosing(scorer.score_many(samples)) as scoring:
+    async with aclosing(scorer.score_many(rows())) as scoring:
         async for sample, outcomes in scoring:
-            done[sample.id] = outcomes
+            results.put(scored_now.pop(sample.id), outcomes)
             report(outcomes)
-    return ScoredApp(tuple(samples), tuple(outcome for sample in samples for outcome in done[sample.id]), ())
+    return ScoredApp(samples, results.finish(), ())
 
 
 def evaluate(

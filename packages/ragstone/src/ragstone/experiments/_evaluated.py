@@ -1,8 +1,9 @@
-"""What other modules need of an `Experiment`: outcomes in memory, with their samples."""
+"""What other modules need of an `Experiment`: its outcomes, with their samples."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 
 from ragstone.experiments._views.source import ReportSource
 from ragstone.metrics import MetricCard
@@ -16,11 +17,15 @@ class Evaluated(ABC):
 
     __slots__ = ()
 
-    samples: tuple[Sample, ...]
-    outcomes: tuple[Score | NotApplicable | Failure, ...]
+    samples: Sequence[Sample]
+    outcomes: Sequence[Score | NotApplicable | Failure]
     cards: tuple[MetricCard, ...]
     cluster: str | None
 
     @abstractmethod
     def report_source(self, name: str | None = None) -> ReportSource:
         """Return what views of these outcomes are built from."""
+
+    @abstractmethod
+    def queries(self) -> Mapping[str, str]:
+        """Return the queries by sample id."""

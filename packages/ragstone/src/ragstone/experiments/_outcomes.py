@@ -143,7 +143,7 @@ def stream_outcomes(source: OutcomeSource, *, name: str | None = None, cluster: 
             name=name or "experiment",
             outcomes=source.outcomes,
             cards={card.name: card for card in source.cards},
-            queries={sample.id: sample.query for sample in source.samples if sample.query is not None},
+            queries=source.queries(),
             inclusion_probabilities=fields.inclusion_probabilities,
             labels=fields.labels,
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +26,15 @@ from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.stats import Estimate, estimate_mean, failure_bounds
 from ragstone.store import MetricCounts, Store
 
-__all__ = ["MetricSummary", "bounds_of", "format_table", "stored_clusters", "summarize", "summarize_store"]
+__all__ = [
+    "MetricColumn",
+    "MetricSummary",
+    "bounds_of",
+    "format_table",
+    "stored_clusters",
+    "summarize",
+    "summarize_store",
+]
 
 _SAME: Final = 1e-9
 """Tolerance for bounds that exceed the metric's range by rounding."""
@@ -198,6 +208,82 @@ def summarize(
     return tuple(tally.summary() for tally in tallies.values())
 
 
+class _Counts:
+    """What a summary shows of one metric's outcomes besides their values."""
+
+    def __init__(self, card: MetricCard) -> None:
+        self.card = card
+        self.kinds: Counter[str] = Counter()
+        self.bounds: list[tuple[float, float]] = []
+        """Bounds of the failures that report them."""
+        self.n_absent = 0
+        self.missing: set[str] = set()
+        self.reasons: Counter[str] = Counter()
+        self.judges: set[str] = set()
+
+    def add(self, outcome: Score | NotApplicable | Failure) -> float | None:
+        """Add one outcome, and return its value in the metric's range, or None without a score."""
+        if outcome.judge is not None:
+            self.judges.add(outcome.judge)
+        if isinstance(outcome, Score):
+            # Scores may exceed their range by a rounding error.
+            return min(max(outcome.value, self.card.low), self.card.high)
+        if isinstance(outcome, Failure):
+            self.kinds[outcome.kind] += 1
+            bounds = bounds_of(outcome, self.card)
+            if bounds is not None:
+                self.bounds.append(bounds)
+        else:
+            self.n_absent += 1
+            self.missing.update(outcome.missing)
+            if not outcome.missing:
+                self.reasons[outcome.reason] += 1
+        return None
+
+    def summarize(
+        self,
+        values: Sequence[float],
+        *,
+        labels: Sequence[str | None],
+        probabilities: Sequence[float],
+    ) -> MetricSummary:
+        """Return the summary.
+
+        Args:
+            values: Values of the scores.
+            labels: Label of the cluster of each score. Empty for independent samples.
+            probabilities: Sampling probability of each score. Empty if all are 1.
+        """
+        card, n_failed = self.card, self.kinds.total()
+        bounds = None
+        # Bounds of a weighted mean would need the weights of the failures.
+        if (n := len(values) + n_failed) and not probabilities:
+            n_open = n_failed - len(self.bounds)
+            low, high = (
+                failure_bounds(_mean(values, ends), n - n_open, n_open, low=card.low, high=card.high)[side]
+                for side, ends in enumerate(([low for low, _ in self.bounds], [high for _, high in self.bounds]))
+            )
+            bounds = low, high
+        return MetricSummary(
+            metric=card.name,
+            estimate=estimate_mean(
+                values,
+                low=card.low,
+                high=card.high,
+                probabilities=probabilities or None,
+                clusters=labels or None,
+            ),
+            n_scored=len(values),
+            n_failed=n_failed,
+            n_not_applicable=self.n_absent,
+            bounds=bounds,
+            failure_kinds=dict(sorted(self.kinds.items())),
+            missing=tuple(sorted(self.missing)),
+            judges=tuple(sorted(self.judges)),
+            reasons=dict(self.reasons.most_common()),
+        )
+
+
 class OutcomeTally:
     """Counts and values of one metric's outcomes, without the outcomes themselves, which may be too many for memory."""
 
@@ -207,71 +293,70 @@ class OutcomeTally:
         clusters: Clusters | None = None,
         probabilities: Mapping[str, float] | None = None,
     ) -> None:
-        self._card = card
         self._clusters = clusters
         self._by_sample = probabilities or {}
-        self._values: list[float] = []
+        self._values = array("d")
         self._labels: list[str | None] = []
         self._probabilities: list[float] = []
-        self._kinds: Counter[str] = Counter()
-        self._bounds: list[tuple[float, float]] = []
-        """Bounds of the failures that report them."""
-        self._n_absent = 0
-        self._missing: set[str] = set()
-        self._reasons: Counter[str] = Counter()
-        self._judges: set[str] = set()
+        self._counts = _Counts(card)
 
     def add(self, outcome: Score | NotApplicable | Failure) -> None:
         """Add one outcome."""
-        if outcome.judge is not None:
-            self._judges.add(outcome.judge)
-        if isinstance(outcome, Score):
-            # Scores may exceed their range by a rounding error.
-            self._values.append(min(max(outcome.value, self._card.low), self._card.high))
+        value = self._counts.add(outcome)
+        if value is not None:
+            self._values.append(value)
             if self._clusters is not None:
                 self._labels.append(self._clusters.by_sample.get(outcome.sample_id))
             if self._by_sample:
                 self._probabilities.append(self._by_sample.get(outcome.sample_id, 1.0))
-        elif isinstance(outcome, Failure):
-            self._kinds[outcome.kind] += 1
-            bounds = bounds_of(outcome, self._card)
-            if bounds is not None:
-                self._bounds.append(bounds)
-        else:
-            self._n_absent += 1
-            self._missing.update(outcome.missing)
-            if not outcome.missing:
-                self._reasons[outcome.reason] += 1
 
     def summary(self) -> MetricSummary:
         """Return the summary."""
-        card, values, n_failed = self._card, self._values, self._kinds.total()
-        bounds = None
-        # Bounds of a weighted mean would need the weights of the failures.
-        if (n := len(values) + n_failed) and not self._by_sample:
-            n_open = n_failed - len(self._bounds)
-            low, high = (
-                failure_bounds(_mean([*values, *ends]), n - n_open, n_open, low=card.low, high=card.high)[side]
-                for side, ends in enumerate(([low for low, _ in self._bounds], [high for _, high in self._bounds]))
-            )
-            bounds = low, high
-        return MetricSummary(
-            metric=card.name,
-            estimate=estimate_mean(
-                values,
-                low=card.low,
-                high=card.high,
-                probabilities=self._probabilities or None,
-                clusters=self._labels or None,
-            ),
-            n_scored=len(values),
-            n_failed=n_failed,
-            n_not_applicable=self._n_absent,
-            bounds=bounds,
-            failure_kinds=dict(sorted(self._kinds.items())),
-            missing=tuple(sorted(self._missing)),
-            judges=tuple(sorted(self._judges)),
-            reasons=dict(self._reasons.most_common()),
+        return self._counts.summarize(self._values, labels=self._labels, probabilities=self._probabilities)
+
+
+class MetricColumn:
+    """Values of one metric by the number of the sample, for outcomes that are in a file.
+
+    Args:
+        card: Card of the metric.
+        n_rows: Number of samples.
+    """
+
+    def __init__(self, card: MetricCard, n_rows: int) -> None:
+        self._values = array("d", [math.nan]) * n_rows
+        """NaN without a score."""
+        self._counts = _Counts(card)
+
+    def put(self, row: int, outcome: Score | NotApplicable | Failure) -> None:
+        """Set the outcome of a sample, once."""
+        value = self._counts.add(outcome)
+        if value is not None:
+            self._values[row] = value
+
+    @property
+    def kinds(self) -> Mapping[str, int]:
+        """Number of failures by kind."""
+        return self._counts.kinds
+
+    def summary(
+        self, sample_ids: Iterable[str], clusters: Clusters | None, probabilities: Mapping[str, float]
+    ) -> MetricSummary:
+        """Return the summary.
+
+        Args:
+            sample_ids: Ids of all samples in order. Read only if there are clusters or probabilities.
+            clusters: Clusters of the samples. None: independent samples.
+            probabilities: Sampling probabilities below 1, by sample id.
+        """
+        values = array("d", (value for value in self._values if not math.isnan(value)))
+        scored: list[str] = []
+        if clusters is not None or probabilities:
+            scored = [id_ for id_, value in zip(sample_ids, self._values, strict=True) if not math.isnan(value)]
+        return self._counts.summarize(
+            values,
+            labels=[] if clusters is None else clusters.of(scored),
+            probabilities=[probabilities.get(id_, 1.0) for id_ in scored] if probabilities else [],
         )
 
 
@@ -292,8 +377,9 @@ def _lies_in(low: float, high: float) -> str:
             return "may be anything"
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None
+def _mean(values: Sequence[float], more: Sequence[float]) -> float | None:
+    n = len(values) + len(more)
+    return math.fsum(itertools.chain(values, more)) / n if n else None
 
 
 def bounds_of(failure: Failure, card: MetricCard) -> tuple[float, float] | None:

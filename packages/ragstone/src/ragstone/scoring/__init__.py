@@ -21,6 +21,7 @@ from ragstone.scoring._judged import JudgedCounts as JudgedCounts
 from ragstone.scoring._reasons import MAX_CALLS_PER_REASON as MAX_CALLS_PER_REASON
 from ragstone.scoring._reasons import WorstAnswers as WorstAnswers
 from ragstone.scoring._reasons import explain_lowest as explain_lowest
+from ragstone.scoring._reasons import explain_lowest_scores as explain_lowest_scores
 from ragstone.scoring._reasons import explain_worst as explain_worst
 from ragstone.scoring._scorer import Scorer
 

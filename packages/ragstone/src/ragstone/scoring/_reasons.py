@@ -9,9 +9,11 @@ explained. If the metric already explains the score (claims and their verdicts),
 from __future__ import annotations
 
 import asyncio
+import heapq
+import itertools
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from ragstone.errors import JudgeError
@@ -20,7 +22,7 @@ from ragstone.metrics import Criterion, Metric, MetricCard, question_fields
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Usage
 from ragstone.scoring._scorer import Scorer
 
-__all__ = ["MAX_CALLS_PER_REASON", "WorstAnswers", "explain_lowest", "explain_worst"]
+__all__ = ["MAX_CALLS_PER_REASON", "WorstAnswers", "explain_lowest", "explain_lowest_scores", "explain_worst"]
 
 AnyOutcome = Score | NotApplicable | Failure
 
@@ -28,6 +30,8 @@ _FIELDS: Final = ("query", "contexts", "response", "reference", "sub_questions")
 _MAX_TOKENS: Final = 512
 """Two sentences need fewer than 200 in most languages."""
 _MAX_CHARS: Final = 1000
+_CHOSEN_AT_ONCE: Final = 1000
+"""Candidates in memory besides twice the wanted number."""
 _DAY_S: Final = 86_400.0
 MAX_CALLS_PER_REASON: Final = 5
 """Maximum judge calls of a day for each place among the worst answers, while answers arrive."""
@@ -45,29 +49,44 @@ async def explain_worst(
         n: Number of answers.
         concurrency: Number of reasons asked concurrently.
     """
-    by_id = {sample.id: sample for sample in samples}
-    of_sample: dict[str, list[int]] = {}
-    for position, outcome in enumerate(outcomes):
-        of_sample.setdefault(outcome.sample_id, []).append(position)
-    lowest = [
-        (found[0], positions[found[1]])
-        for positions in of_sample.values()
-        if (found := _find_lowest(scorer.metrics, [outcomes[at] for at in positions])) is not None
-    ]
     explained = list(outcomes)
+    for at, score in (await explain_lowest_scores(scorer, samples, outcomes, n, concurrency=concurrency)).items():
+        explained[at] = score
+    return tuple(explained)
+
+
+async def explain_lowest_scores(
+    scorer: Scorer, samples: Iterable[Sample], outcomes: Iterable[AnyOutcome], n: int, *, concurrency: int = 16
+) -> dict[int, Score]:
+    """Return the lowest scores of the `n` worst answers with a reason, by their position among the outcomes.
+
+    The arguments are those of `explain_worst`. Samples and outcomes are read once, and not kept.
+    """
+    lowest: list[tuple[float, int, Score]] = []
+    by_sample = itertools.groupby(enumerate(outcomes), key=lambda numbered: numbered[1].sample_id)
+    for numbered in (list(group) for _, group in by_sample) if n else ():
+        found = _find_lowest(scorer.metrics, [outcome for _, outcome in numbered])
+        if found is not None:
+            at, score = numbered[found[1]]
+            assert isinstance(score, Score)  # noqa: S101  `_find_lowest` returns positions of scores only
+            # Of answers with equal scores, the one that comes first counts.
+            lowest.append((found[0], at, score))
+            if len(lowest) > 2 * n + _CHOSEN_AT_ONCE:
+                lowest = heapq.nsmallest(n, lowest, key=lambda each: each[:2])
+    chosen = heapq.nsmallest(n, lowest, key=lambda each: each[:2])
+    wanted = {score.sample_id for _, _, score in chosen}
+    by_id = {sample.id: sample for sample in samples if sample.id in wanted} if wanted else {}
+    explained: dict[int, Score] = {}
     free = asyncio.Semaphore(concurrency)
 
-    async def explain(at: int) -> None:
-        score = explained[at]
-        assert isinstance(score, Score)  # noqa: S101  `_find_lowest` returns positions of scores only
+    async def explain(at: int, score: Score) -> None:
         async with free:
             explained[at] = await _explain(scorer, by_id[score.sample_id], score)
 
-    # Sorting is stable, so answers with equal scores stay in their order.
     async with asyncio.TaskGroup() as group:
-        for _, at in sorted(lowest, key=lambda found: found[0])[:n]:
-            group.create_task(explain(at))
-    return tuple(explained)
+        for _, at, score in chosen:
+            group.create_task(explain(at, score))
+    return explained
 
 
 async def explain_lowest(

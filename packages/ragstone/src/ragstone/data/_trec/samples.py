@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 
 from ragstone.data._trec.qrels import read_qrels
@@ -12,7 +12,7 @@ from ragstone.errors import DataError
 from ragstone.metrics.ranking import Qrels
 from ragstone.schema import Passage, Sample
 
-__all__ = ["RUN_SUFFIXES", "QrelsSource", "qrels_from", "run_rows", "with_qrels"]
+__all__ = ["RUN_SUFFIXES", "QrelsSource", "qrels_from", "run_rows", "with_qrels", "without_passages"]
 
 QrelsSource = str | os.PathLike[str] | Qrels
 """Path of TREC or BEIR qrels, or grades by query id and passage id."""
@@ -46,32 +46,18 @@ def qrels_from(source: QrelsSource) -> Qrels:
     return qrels
 
 
-def with_qrels(samples: Sequence[Sample], qrels: Qrels, *, whole_run: bool) -> list[Sample]:
-    """Add qrels to each sample without any, by its id.
+def with_qrels(sample: Sample, qrels: Qrels) -> Sample:
+    """Return a sample with the qrels of its id, if it does not have any."""
+    return sample if sample.qrels is not None else sample.model_copy(update={"qrels": dict(qrels[sample.id])})
+
+
+def without_passages(qrels: Qrels, known: Container[str]) -> Iterator[Sample]:
+    """Yield a sample for each query of the qrels that a run does not contain: it returned no passages.
 
     Args:
-        samples: Samples in any order.
-        qrels: Qrels by sample id.
-        whole_run: Whether the samples are a complete run. Then a query of the qrels that is not in the run returned no
-            passages, and becomes a sample with empty contexts.
-
-    Raises:
-        DataError: If no sample id is in the qrels.
+        qrels: Qrels by query id.
+        known: The queries of the run.
     """
-    known = {sample.id for sample in samples}
-    if samples and known.isdisjoint(qrels):
-        raise DataError(
-            f"no sample id matches a query id of the qrels (samples: {samples[0].id!r}, ...; qrels: "
-            f"{next(iter(qrels))!r}, ...). Use the same ids in both files"
-        )
-    joined = [
-        sample.model_copy(update={"qrels": dict(qrels[sample.id])})
-        if sample.qrels is None and sample.id in qrels
-        else sample
-        for sample in samples
-    ]
-    if whole_run:
-        joined += [
-            Sample(id=query, contexts=(), qrels=dict(grades)) for query, grades in qrels.items() if query not in known
-        ]
-    return joined
+    for query, grades in qrels.items():
+        if query not in known:
+            yield Sample(id=query, contexts=(), qrels=dict(grades))

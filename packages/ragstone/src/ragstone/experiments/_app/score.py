@@ -19,9 +19,9 @@ AnyOutcome = Score | NotApplicable | Failure
 class ScoredApp(NamedTuple):
     """The outcomes of an application on a dataset."""
 
-    samples: tuple[Sample, ...]
+    samples: Sequence[Sample]
     """The rows, with the contexts and the response of the first repeat that answered."""
-    outcomes: tuple[AnyOutcome, ...]
+    outcomes: Sequence[AnyOutcome]
     """One for each sample and metric: the mean of the repeats."""
     traces: tuple[Trace, ...]
     """The calls, in the order of the samples, then of the repeats."""

@@ -80,7 +80,7 @@ class Rows:
     Args:
         name: Name of the system.
         outcomes: Returns the outcomes. Called once for each pass.
-        samples: The samples.
+        samples: The samples, or samples by id.
         cards: Cards of the metrics that the source describes.
         dependence: Returns sampling probabilities and labels, after the outcomes were read.
         cluster: Key of the clusters of samples, "auto" or None.
@@ -92,7 +92,7 @@ class Rows:
         self,
         name: str,
         outcomes: Callable[[], Iterable[AnyOutcome]],
-        samples: Iterable[Sample],
+        samples: Iterable[Sample] | Mapping[str, Sample],
         *,
         cards: Mapping[str, MetricCard],
         dependence: Callable[[], Dependence],
@@ -105,7 +105,7 @@ class Rows:
         self.cluster = cluster
         self._dependence = dependence
         self._outcomes = outcomes
-        self._samples = {sample.id: sample for sample in samples}
+        self._samples = samples if isinstance(samples, Mapping) else {sample.id: sample for sample in samples}
         self._times = times or {}
         self._notes = list(notes)
 
