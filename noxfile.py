@@ -271,3 +271,18 @@ def build(session: nox.Session) -> None:
     python = str(empty / ("Scripts" if os.name == "nt" else "bin") / "python")
     session.run(python, "-m", "pip", "install", "-q", str(core), external=True)
     session.run(python, ".ci/import_cost.py", external=True)
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """Build all distributions twice, compare and check them, and install them on each Python: `-- VERSION` checks their version."""
+    session.install(*group("release"), "uv")
+    session.run("python", ".ci/release.py", *session.posargs, env={"RAGSTONE_RELEASE_DIR": session.create_tmp()})
+
+
+@nox.session
+def changelog(session: nox.Session) -> None:
+    """Show what the fragments of docs/changelog.d say; `-- VERSION` moves them into docs/changelog.md."""
+    session.install(*group("release"))
+    version = ["--yes", "--version", *session.posargs] if session.posargs else ["--draft", "--version", "unreleased"]
+    session.run("towncrier", "build", "--name", "ragstone", *version)

@@ -1,0 +1,124 @@
+"""Build the distributions of a release twice, compare them, check their contents, and install them on each Python.
+
+`nox -s release` runs this. An argument is the version that the distributions must have: `nox -s release -- 0.2.0`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PROJECTS = ("packages/ragstone", "integrations/langchain", "integrations/llama-index")
+PYTHONS = ("3.11", "3.12", "3.13")
+SMOKE = """
+import asyncio, ragstone
+from langchain_ragstone import RagstoneCallbackHandler
+from llama_index.observability.ragstone import RagstoneInstrumentor
+from llama_index.evaluation.ragstone import RagstoneEvaluator
+rows = [{"query": "Why?", "contexts": ["Rain."], "response": "Rain.", "reference": "Rain."}]
+result = ragstone.evaluate(rows, ["ccrs"], judge="lexical")
+assert len(result.outcomes) == 5, result
+with ragstone.Monitor(judge="lexical", metrics=["ccrs"], store="smoke.db") as monitor:
+    with monitor.request("Why?") as request:
+        request.found(["Rain."])
+        request.answer("Rain.")
+assert monitor.ledger().total.scored == 1, monitor.ledger()
+"""
+
+
+def run(*command: str | Path, **options: object) -> str:
+    """Run a command and return its output, or end this program with the output."""
+    words = [str(word) for word in command]
+    done = subprocess.run(words, check=False, capture_output=True, text=True, **options)  # type: ignore[call-overload]
+    if done.returncode:
+        raise SystemExit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return str(done.stdout)
+
+
+def build(into: Path) -> dict[str, str]:
+    """Build source archives and wheels, and return the SHA-256 of each by file name."""
+    epoch = run("git", "log", "-1", "--format=%ct", cwd=ROOT).strip()
+    for project in PROJECTS:
+        environment = {**os.environ, "SOURCE_DATE_EPOCH": epoch}
+        run(sys.executable, "-m", "build", "--outdir", into, ROOT / project, env=environment)
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(into.iterdir())}
+
+
+def names_in(archive: Path) -> list[str]:
+    """List the files of a wheel or a source archive."""
+    if archive.suffix == ".whl":
+        return zipfile.ZipFile(archive).namelist()
+    with tarfile.open(archive) as source:
+        return source.getnames()
+
+
+def check_contents(archive: Path) -> None:
+    """Refuse an archive without license or type marker, or with files that do not belong to it."""
+    names = names_in(archive)
+    for wanted in ("LICENSE", "py.typed"):
+        if not any(name.endswith(wanted) for name in names):
+            raise SystemExit(f"{archive.name} does not contain {wanted}")
+    wrong = [name for name in names if "/tests/" in name or "__pycache__" in name or name.endswith((".db", ".pyc"))]
+    if wrong:
+        raise SystemExit(f"{archive.name} contains {wrong[:5]}")
+    print(f"  {archive.name}: {len(names)} files, {archive.stat().st_size // 1000} kB")
+
+
+def install_and_run(wheels: list[Path], python: str, directory: Path) -> None:
+    """Install the wheels alone into an empty environment of a Python, and run the quickstart of each."""
+    environment = directory / f"python-{python}"
+    command = [shutil.which("uv") or "uv", "python", "find", "--no-python-downloads", python]
+    found = subprocess.run(command, check=False, capture_output=True, text=True)
+    if found.returncode:
+        if os.environ.get("CI"):
+            raise SystemExit(f"Python {python} is not installed")
+        print(f"  Python {python}: not installed here, skipped")
+        return
+    run("uv", "venv", "-q", "--clear", "--python", found.stdout.strip(), environment)
+    programs = environment / ("Scripts" if os.name == "nt" else "bin")
+    run("uv", "pip", "install", "-q", "--python", programs / "python", *wheels)
+    empty = directory / f"empty-{python}"
+    shutil.rmtree(empty, ignore_errors=True)
+    empty.mkdir()
+    run(programs / "python", "-c", SMOKE, cwd=empty)
+    run(programs / "ragstone", "demo", cwd=empty)
+    print(f"  Python {python}: installed from wheels; quickstarts and demo run")
+
+
+def main(wanted: str | None = None) -> None:
+    """Build, compare, check, install."""
+    directory = Path(os.environ.get("RAGSTONE_RELEASE_DIR", "dist")).resolve()
+    first, second = directory / "dist", directory / "again"
+    for folder in (first, second):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    hashes = build(first)
+    again = build(second)
+    different = [name for name in hashes if hashes[name] != again.get(name)]
+    if different or hashes.keys() != again.keys():
+        raise SystemExit(f"a second build differs: {different or sorted(hashes.keys() ^ again.keys())}")
+    shutil.rmtree(second)
+    print(f"{len(hashes)} archives; a second build is identical")
+    versions = {name.removesuffix(".tar.gz").split("-")[1].removesuffix(".whl") for name in hashes}
+    if len(versions) != 1 or (wanted and versions != {wanted}):
+        raise SystemExit(f"the distributions have the versions {sorted(versions)}, expected {wanted or 'one'}")
+    archives = sorted(first.iterdir())
+    for archive in archives:
+        check_contents(archive)
+    run(sys.executable, "-m", "twine", "check", "--strict", *archives)
+    wheels = [path for path in archives if path.suffix == ".whl"]
+    for python in PYTHONS:
+        install_and_run(wheels, python, directory)
+    for name, digest in hashes.items():
+        print(f"{digest}  {name}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:2])
