@@ -439,6 +439,8 @@ def test_a_store_of_version_7_keeps_its_outcomes(path: Path):
     db.executescript(
         """
         DROP TABLE sink_ranges;
+        INSERT INTO outbox (kind, item_id, sink, since, next_try)
+        SELECT 'outcome', outcome_id, 'jsonl', stored_at, stored_at FROM outcomes;
         DROP TABLE feedback;
         DROP TABLE spend;
         DROP TABLE canaries;

@@ -157,11 +157,13 @@ def test_a_store_of_version_5_keeps_its_outcomes(tmp_path):
     db.executescript(script.read_text(encoding="utf-8"))
     kept = {
         table: db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - constant names
-        for table in ("traces", "outcomes", "outcome_bodies", "outbox", "plan", "sinks")
+        for table in ("traces", "outcomes", "outcome_bodies", "plan", "sinks")
     }
+    deliveries = db.execute("SELECT item_id, sink, state, attempts FROM outbox").fetchall()
     db.close()
     with SqliteStore.open(path, mode="own") as store:
         assert 5 == len(store.deliveries(limit=5))
+        assert sorted(deliveries) == sorted((r.item_id, r.sink, r.state, r.attempts) for r in store.deliveries())
         assert [] == queued(store)
         outcome = Score(sample_id="t5", metric=METRIC, metric_version="1", judge_hash="j1", value=0.5, method="x")
         for trace_id in ("t4", "t5"):

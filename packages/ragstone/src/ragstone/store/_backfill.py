@@ -104,7 +104,7 @@ class SqlBackfill(SqlStore):
                 raise prepared
             known = {key for (key,) in db.execute("SELECT outcome_id FROM outcomes WHERE sample_id = ?", (trace_id,))}
             new = {key: outcome for key, outcome in prepared.outcomes.items() if key not in known}
-            insert_outcomes(db, new, now=self._clock(), backfilled=sample)
+            insert_outcomes(db, new, now=self._clock(), order=self._order_outcomes, backfilled=sample)
             # These requests were finished without the metric, and now count in its row of the ledger.
             db.executemany(
                 """
@@ -138,7 +138,9 @@ class SqlBackfill(SqlStore):
                 INSERT INTO outbox (kind, item_id, sink, since, next_try)
                 SELECT 'outcome', o.outcome_id, s.name, ?1, ?1
                 FROM sinks AS s CROSS JOIN outcomes AS o JOIN traces AS t ON t.trace_id = o.sample_id
-                WHERE s.name = ?2 AND t.started_at >= ?3 AND t.started_at < ?4
+                WHERE s.name = ?2 AND t.started_at >= ?3 AND t.started_at < ?4 AND NOT EXISTS (
+                    SELECT 1 FROM sink_ranges AS r WHERE r.sink = s.name AND r.start < o.seq AND o.seq <= r.stop
+                )
                 ON CONFLICT (kind, item_id, sink) DO NOTHING
                 """,
                 (now, sink, since, until),

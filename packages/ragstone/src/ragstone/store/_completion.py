@@ -64,7 +64,7 @@ def prepare(completion: Completion) -> PreparedCompletion | DataError:
 
 
 def store_completions(
-    db: Sql, completions: Sequence[PreparedCompletion], *, now: float, lock: str = ""
+    db: Sql, completions: Sequence[PreparedCompletion], *, now: float, order: str, lock: str = ""
 ) -> list[bool | DataError]:
     """Store a group of completions within a transaction, one statement per table. See `Store.complete_many`.
 
@@ -72,6 +72,7 @@ def store_completions(
         db: The transaction.
         completions: Several may belong to one trace. They count in their order.
         now: Unix seconds.
+        order: Statement that lets outcomes be committed in the order of `seq`.
         lock: End of the query for the traces. If several workers complete concurrently, it locks them.
     """
     plan = [(metric.name, metric.version, metric.judge_hash) for metric in read_plan(db)]
@@ -96,7 +97,7 @@ def store_completions(
                 new[outcome_id] = (outcome, body)
         trace.complete(plan, owner=completion.owner)
         results.append(True)
-    insert_outcomes(db, new, now=now)
+    insert_outcomes(db, new, now=now, order=order)
     ended = Counter(
         state_counter(trace.state) for trace in traces.values() if trace.is_changed and trace.state != "pending"
     )
@@ -189,16 +190,26 @@ def _is_watched(outcome: AnyOutcome) -> bool:
 
 
 def insert_outcomes(
-    db: Sql, new: Mapping[str, tuple[AnyOutcome, str]], *, now: float, backfilled: float | None = None
+    db: Sql,
+    new: Mapping[str, tuple[AnyOutcome, str]],
+    *,
+    now: float,
+    order: str,
+    backfilled: float | None = None,
 ) -> None:
-    """Insert outcomes that are not stored, with their deliveries, count them, and queue them for the monitoring.
+    """Insert outcomes that are not stored, count them, and queue them for the monitoring. They are pending for the sinks.
 
     Args:
         db: The transaction.
         new: The outcomes and their bodies by id.
         now: Unix seconds.
+        order: Statement that lets outcomes be committed in the order of `seq` (see `SqlStore._order_outcomes`).
         backfilled: Share of the requests that a backfill scores. None if they were scored when they arrived.
     """
+    if not new:
+        return
+    if order:
+        db.execute(order)
     # All rows of a table together, so that a database on the network needs one round trip per table, not per row.
     db.executemany(
         """
@@ -210,11 +221,6 @@ def insert_outcomes(
     db.executemany(
         "INSERT INTO outcome_bodies (seq, body) SELECT seq, ? FROM outcomes WHERE outcome_id = ?",
         [(body, key) for key, (_, body) in new.items()],
-    )
-    sinks = [name for (name,) in db.execute("SELECT name FROM sinks ORDER BY name")]
-    db.executemany(
-        "INSERT INTO outbox (kind, item_id, sink, since, next_try) VALUES ('outcome', ?, ?, ?, ?)",
-        [(key, name, now, now) for key in new for name in sinks],
     )
     watched = [(*outcome.key, _value(outcome)) for outcome, _ in new.values() if _is_watched(outcome)]
     queue_outcomes(db, watched, backfilled=backfilled is not None)

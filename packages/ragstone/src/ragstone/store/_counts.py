@@ -8,6 +8,7 @@ from typing import Final
 
 from typing_extensions import override
 
+from ragstone.store._ranges import count_sent, save_range
 from ragstone.store._records import CountDifference
 from ragstone.store._sql import Sql, SqlStore
 
@@ -38,6 +39,11 @@ class SqlCounts(SqlStore):
             if correct:
                 self._lock_counters(db)
             stored, counted = _read(db), _count(db)
+            for queue, n in count_sent(db):
+                name = f"sent to {queue.sink!r} after outcome {queue.start}"
+                stored[name], counted[name] = queue.sent, n
+                if correct:
+                    save_range(db, queue._replace(sent=n))
             if correct:
                 fill_counts(db)
             names = sorted(stored.keys() | counted.keys())

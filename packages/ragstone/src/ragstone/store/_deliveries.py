@@ -1,13 +1,23 @@
-"""The outbox: one row for each outcome or alarm and sink, from the transaction that stores it to its delivery."""
+"""Deliveries of outcomes and alarms to sinks.
+
+An alarm has a row in the outbox for each sink. An outcome has one only if its delivery was retried, skipped or failed, or if
+it is older than the range of its sink (see `_ranges`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from heapq import merge
+from itertools import islice
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
 
 from typing_extensions import override
 
 from ragstone.schema import Delivery, DeliveryCounts
+from ragstone.store._completion import IDS_PER_QUERY, marks
+from ragstone.store._ranges import HAS_ROW, SINCE, Range, advance, count_pending, read_ranges, save_range
 from ragstone.store._records import DeliveryKind, DeliveryState, OutboxRow
 from ragstone.store._sql import LAST_SEQ, Sql, SqlStore, to_outcome
 
@@ -29,7 +39,8 @@ REQUEST_COLUMNS: Final = {
 }
 """Fields of a `Delivery` that are read from a column of its request without conversion, with this column."""
 
-_COLUMNS: Final = REQUEST_COLUMNS | {"attempts": "x.attempts", "since": "x.since"}
+_FIELDS: Final = f"b.body, t.otel_sampled, o.backfilled, {', '.join(REQUEST_COLUMNS.values())}"
+_REQUESTS: Final = "JOIN outcome_bodies AS b ON b.seq = o.seq JOIN traces AS t ON t.trace_id = o.sample_id"
 
 
 class SqlDeliveries(SqlStore):
@@ -37,32 +48,47 @@ class SqlDeliveries(SqlStore):
 
     @override
     def due_deliveries(self, sink: str, *, limit: int, now: float | None = None) -> list[Delivery]:
+        limit = max(limit, 0)
         with self._database.read() as db:
-            rows = db.execute(
+            retried = db.execute(
                 f"""
-                SELECT b.body, t.otel_sampled, o.backfilled, {", ".join(_COLUMNS.values())}
-                FROM outbox AS x
-                JOIN outcomes AS o ON o.outcome_id = x.item_id
-                JOIN outcome_bodies AS b ON b.seq = o.seq
-                JOIN traces AS t ON t.trace_id = o.sample_id
+                SELECT x.next_try, x.attempts, x.since, {_FIELDS}
+                FROM outbox AS x JOIN outcomes AS o ON o.outcome_id = x.item_id {_REQUESTS}
                 WHERE x.kind = 'outcome' AND x.sink = ? AND x.state = 'pending' AND x.next_try <= ?
                 ORDER BY x.next_try, x.seq LIMIT ?
                 """,  # noqa: S608 - constant columns
-                (sink, self._clock() if now is None else now, max(limit, 0)),
+                (sink, self._clock() if now is None else now, limit),
+            ).fetchall()
+            first: list[Any] = []
+            for queue in read_ranges(db, sink):
+                if queue.cursor < queue.stop and len(first) < limit:
+                    first += db.execute(
+                        f"""
+                        SELECT {SINCE}, 0, {SINCE}, {_FIELDS}
+                        FROM sink_ranges AS r JOIN outcomes AS o ON o.seq > ? AND o.seq <= ? {_REQUESTS}
+                        WHERE r.sink = ? AND r.start = ? AND NOT {HAS_ROW} ORDER BY o.seq LIMIT ?
+                        """,  # noqa: S608 - constant columns and conditions
+                        (queue.cursor, queue.stop, sink, queue.start, limit - len(first)),
+                    ).fetchall()
+        # By age, so that neither retries nor new outcomes wait for all of the others.
+        rows = islice(merge(retried, first, key=itemgetter(0)), limit)
+        return [
+            Delivery(
+                outcome=to_outcome(body),
+                otel_sampled=None if otel_sampled is None else bool(otel_sampled),
+                is_backfilled=backfilled is not None,
+                attempts=attempts,
+                since=since,
+                **dict(zip(REQUEST_COLUMNS, columns, strict=True)),
             )
-            return [
-                Delivery(
-                    outcome=to_outcome(body),
-                    otel_sampled=None if otel_sampled is None else bool(otel_sampled),
-                    is_backfilled=backfilled is not None,
-                    **dict(zip(_COLUMNS, columns, strict=True)),
-                )
-                for body, otel_sampled, backfilled, *columns in rows
-            ]
+            for _, attempts, since, body, otel_sampled, backfilled, *columns in rows
+        ]
 
     @override
     def mark_sent(self, sink: str, ids: Sequence[str], *, kind: DeliveryKind = "outcome") -> None:
         with self._database.write() as db:
+            if kind == "outcome":
+                ids = _mark_outcomes(db, sink, ids, _Result("sent"), lock=self._lock_completed)
             db.executemany(
                 """
                 UPDATE outbox SET state = 'sent', attempts = attempts + 1, last_error = NULL
@@ -75,45 +101,52 @@ class SqlDeliveries(SqlStore):
     def mark_retry(
         self, sink: str, ids: Sequence[str], *, next_try: float, error: str, kind: DeliveryKind = "outcome"
     ) -> None:
-        with self._database.write() as db:
-            db.executemany(
-                """
-                UPDATE outbox SET attempts = attempts + 1, next_try = ?, last_error = ?
-                WHERE kind = ? AND item_id = ? AND sink = ? AND state = 'pending'
-                """,
-                [(next_try, error, kind, id_, sink) for id_ in ids],
-            )
+        self._mark_not_sent(sink, ids, _Result("pending", error, next_try), kind)
 
     @override
     def mark_skipped(self, sink: str, ids: Sequence[str], *, reason: str, kind: DeliveryKind = "outcome") -> None:
-        self._end_deliveries(sink, ids, "skipped", reason, kind)
+        self._mark_not_sent(sink, ids, _Result("skipped", reason), kind)
 
     @override
     def mark_failed(self, sink: str, ids: Sequence[str], *, error: str, kind: DeliveryKind = "outcome") -> None:
-        self._end_deliveries(sink, ids, "failed", error, kind)
+        self._mark_not_sent(sink, ids, _Result("failed", error), kind)
 
-    def _end_deliveries(
-        self, sink: str, ids: Sequence[str], state: DeliveryState, reason: str, kind: DeliveryKind
-    ) -> None:
+    def _mark_not_sent(self, sink: str, ids: Sequence[str], result: _Result, kind: DeliveryKind) -> None:
         with self._database.write() as db:
+            if kind == "outcome":
+                ids = _mark_outcomes(db, sink, ids, result, lock=self._lock_completed)
             db.executemany(
                 """
-                UPDATE outbox SET state = ?, attempts = attempts + 1, last_error = ?
+                UPDATE outbox SET state = ?, attempts = attempts + 1, next_try = COALESCE(?, next_try), last_error = ?
                 WHERE kind = ? AND item_id = ? AND sink = ? AND state = 'pending'
                 """,
-                [(state, reason, kind, id_, sink) for id_ in ids],
+                [(result.state, result.next_try, result.error, kind, id_, sink) for id_ in ids],
             )
 
     @override
     def requeue_deliveries(self, *, sink: str | None = None, state: DeliveryState = "failed") -> int:
+        now = self._clock()
         with self._database.write() as db:
-            return db.execute(
-                """
+            n = 0
+            for queue in read_ranges(db, sink, lock=self._lock_completed):
+                again = queue
+                if state == "sent":
+                    n += queue.sent
+                    again = queue._replace(cursor=queue.start, sent=0, since=now)
+                elif state == "pending":
+                    n += count_pending(db, queue)[0]
+                    again = queue._replace(since=now)
+                save_range(db, again)
+            return (
+                n
+                + db.execute(
+                    """
                 UPDATE outbox SET state = 'pending', attempts = 0, since = ?1, next_try = ?1
                 WHERE state = ?2 AND (sink = ?3 OR ?3 IS NULL)
                 """,
-                (self._clock(), state, sink),
-            ).rowcount
+                    (now, state, sink),
+                ).rowcount
+            )
 
     @override
     def deliveries(
@@ -128,6 +161,74 @@ class SqlDeliveries(SqlStore):
             db.execute("UPDATE sinks SET stopped = ? WHERE name = ?", (reason, sink))
 
 
+class _Result(NamedTuple):
+    """What became of deliveries."""
+
+    state: DeliveryState
+    error: str | None = None
+    next_try: float | None = None
+    """Unix seconds, if they are retried."""
+
+
+def _mark_outcomes(db: Sql, sink: str, ids: Sequence[str], result: _Result, *, lock: str) -> list[str]:
+    """Store the result of deliveries without a row in the outbox, and return the ids of those with a row to change.
+
+    A retried delivery that is sent loses its row. A delivery that was sent before keeps its state.
+    """
+    found: dict[str, tuple[int, float, str | None]] = {}
+    # Locked first: another worker may deliver to the sink if this one has lost its connection.
+    queues = read_ranges(db, sink, lock=lock)
+    for start in range(0, len(ids), IDS_PER_QUERY):
+        page = ids[start : start + IDS_PER_QUERY]
+        rows = db.execute(
+            f"""
+            SELECT o.outcome_id, o.seq, o.stored_at, x.state FROM outcomes AS o
+            LEFT JOIN outbox AS x ON x.kind = 'outcome' AND x.item_id = o.outcome_id AND x.sink = ?
+            WHERE o.outcome_id IN ({marks(page)})
+            """,  # noqa: S608 - placeholders
+            (sink, *page),
+        )
+        found |= {outcome_id: row for outcome_id, *row in rows}
+    with_row = [id_ for id_, (_, _, state) in found.items() if state is not None]
+    for queue in queues:
+        here = {id_: each for id_, each in found.items() if queue.start < each[0] <= queue.stop}
+        first = {id_: each for id_, each in here.items() if each[2] is None and each[0] > queue.cursor}
+        passed: set[str] = set()
+        moved = queue
+        if first and result.state != "sent":
+            _insert_rows(db, queue, first, result)
+        if first:
+            sent = first if result.state == "sent" else ()
+            moved, passed = advance(db, queue, sent, upto=max(seq for seq, _, _ in first.values()))
+        if result.state == "sent":
+            _insert_rows(db, queue, {id_: each for id_, each in first.items() if id_ not in passed}, result)
+            retried = [
+                id_ for id_, (seq, _, state) in here.items() if state not in (None, "sent") and seq <= moved.cursor
+            ]
+            db.executemany(
+                "DELETE FROM outbox WHERE kind = 'outcome' AND item_id = ? AND sink = ?",
+                [(id_, sink) for id_ in retried],
+            )
+            moved = moved._replace(sent=moved.sent + len(retried))
+        if moved != queue:
+            save_range(db, moved)
+    return with_row
+
+
+def _insert_rows(db: Sql, queue: Range, outcomes: Mapping[str, tuple[int, float, str | None]], result: _Result) -> None:
+    db.executemany(
+        """
+        INSERT INTO outbox (kind, item_id, sink, state, attempts, since, next_try, last_error)
+        VALUES ('outcome', ?, ?, ?, 1, ?, ?, ?)
+        """,
+        [
+            (id_, queue.sink, result.state, since, since if result.next_try is None else result.next_try, result.error)
+            for id_, (_, stored_at, _) in outcomes.items()
+            for since in [max(stored_at, queue.since)]
+        ],
+    )
+
+
 def deliveries(
     db: Sql,
     *,
@@ -137,15 +238,29 @@ def deliveries(
     limit: int = LAST_SEQ,
 ) -> list[OutboxRow]:
     """Return single deliveries, in the order in which they were queued."""
-    rows = db.execute(
+    with_row = db.execute(
         """
-        SELECT x.kind, x.item_id, o.sample_id, o.metric, x.sink, x.state, x.attempts, x.next_try, x.last_error
+        SELECT x.since, COALESCE(o.seq, 0), x.kind, x.item_id, o.sample_id, o.metric, x.sink, x.state, x.attempts, x.next_try, x.last_error
         FROM outbox AS x LEFT JOIN outcomes AS o ON x.kind = 'outcome' AND o.outcome_id = x.item_id
         WHERE (o.sample_id = ?1 OR ?1 IS NULL) AND (x.sink = ?2 OR ?2 IS NULL) AND (x.state = ?3 OR ?3 IS NULL)
         ORDER BY x.seq LIMIT ?4
         """,
         (trace_id, sink, state, limit),
-    )
+    ).fetchall()
+    without: list[Any] = []
+    for queue in read_ranges(db, sink):
+        for found, after, upto in (("sent", queue.start, queue.cursor), ("pending", queue.cursor, queue.stop)):
+            if after < upto and state in (None, found):
+                without += db.execute(
+                    f"""
+                    SELECT {SINCE}, o.seq, 'outcome', o.outcome_id, o.sample_id, o.metric, r.sink, ?1, ?2, {SINCE}, NULL
+                    FROM sink_ranges AS r JOIN outcomes AS o ON o.seq > ?3 AND o.seq <= ?4
+                    WHERE r.sink = ?5 AND r.start = ?6 AND (o.sample_id = ?7 OR ?7 IS NULL) AND NOT {HAS_ROW}
+                    ORDER BY o.seq LIMIT ?8
+                    """,  # noqa: S608 - constant conditions
+                    (found, int(found == "sent"), after, upto, queue.sink, queue.start, trace_id, limit),
+                ).fetchall()
+    rows = sorted([*with_row, *without], key=itemgetter(0, 1))[:limit]
     return [
         OutboxRow(
             kind=kind,
@@ -158,28 +273,34 @@ def deliveries(
             next_try=next_try,
             last_error=last_error,
         )
-        for kind, item_id, sample_id, metric, name, where, attempts, next_try, last_error in rows
+        for _, _, kind, item_id, sample_id, metric, name, where, attempts, next_try, last_error in rows
     ]
 
 
 def count_deliveries(db: Sql, *, now: float) -> dict[str, DeliveryCounts]:
-    """Count the deliveries to each sink. A sink that is no longer in the plan keeps its rows and stays visible."""
+    """Count the deliveries to each sink. A sink that is no longer in the plan stays visible."""
     stopped: dict[str, str | None] = dict(db.execute("SELECT name, stopped FROM sinks ORDER BY name"))
-    states: dict[str, dict[str, int]] = {name: {} for name in stopped}
+    states: dict[str, Counter[str]] = {name: Counter() for name in stopped}
+    oldest: dict[str, list[float]] = defaultdict(list)
+    for queue in read_ranges(db):
+        n, since = count_pending(db, queue)
+        states.setdefault(queue.sink, Counter()).update(sent=queue.sent, pending=n)
+        oldest[queue.sink] += [] if since is None else [since]
     for sink, state, n in db.execute("SELECT sink, state, count(*) FROM outbox GROUP BY sink, state"):
-        states.setdefault(sink, {})[state] = n
+        states.setdefault(sink, Counter())[state] += n
     counts = {}
     for sink, by_state in states.items():
         # Rows are queued in the order of `seq`, so the first pending one is the oldest.
-        oldest = db.execute(
+        row = db.execute(
             "SELECT since FROM outbox WHERE sink = ? AND state = 'pending' ORDER BY seq LIMIT 1", (sink,)
         ).fetchone()
         error = db.execute(
             "SELECT last_error FROM outbox WHERE sink = ? AND state = 'pending' ORDER BY next_try LIMIT 1", (sink,)
         ).fetchone()
+        since_all = [*oldest[sink], *(row or ())]
         counts[sink] = DeliveryCounts(
             **by_state,
-            oldest_pending_s=None if oldest is None else max(now - oldest[0], 0.0),
+            oldest_pending_s=max(now - min(since_all), 0.0) if since_all else None,
             last_error=None if error is None else error[0],
             stopped=stopped.get(sink),
         )

@@ -17,6 +17,7 @@ from ragstone.store._completion import prepare, read_plan, store_completions
 from ragstone.store._counts import count_outcome_kinds, read_states
 from ragstone.store._deliveries import count_deliveries, deliveries
 from ragstone.store._feedback import count_feedback, feedback_of
+from ragstone.store._ranges import set_sinks
 from ragstone.store._records import (
     Completion,
     MetricCounts,
@@ -42,7 +43,7 @@ class SqlOutcomes(SqlStore):
     @override
     def set_plan(self, metrics: Sequence[PlannedMetric], sinks: Sequence[str]) -> None:
         with self._database.write() as db:
-            write_plan(db, metrics, sinks)
+            write_plan(db, metrics, sinks, now=self._clock())
 
     @override
     def planned_metrics(self) -> list[PlannedMetric]:
@@ -64,7 +65,9 @@ class SqlOutcomes(SqlStore):
         prepared = [prepare(completion) for completion in completions]
         valid = [each for each in prepared if not isinstance(each, DataError)]
         with self._database.write() as db:
-            stored = iter(store_completions(db, valid, now=self._clock(), lock=self._lock_completed))
+            stored = iter(
+                store_completions(db, valid, now=self._clock(), order=self._order_outcomes, lock=self._lock_completed)
+            )
         return [each if isinstance(each, DataError) else next(stored) for each in prepared]
 
     @override
@@ -238,7 +241,7 @@ class SqlOutcomes(SqlStore):
             return replace(report, reasons=tuple(reasons))
 
 
-def write_plan(db: Sql, metrics: Sequence[PlannedMetric], sinks: Sequence[str]) -> None:
+def write_plan(db: Sql, metrics: Sequence[PlannedMetric], sinks: Sequence[str], *, now: float) -> None:
     """Replace the plan. Metrics that are in both plans keep their counts."""
     twice = sorted(name for name, n in Counter(metric.name for metric in metrics).items() if n > 1)
     if twice:
@@ -268,8 +271,7 @@ def write_plan(db: Sql, metrics: Sequence[PlannedMetric], sinks: Sequence[str]) 
             for position, metric in enumerate(metrics)
         ],
     )
-    db.execute("DELETE FROM sinks")
-    db.executemany("INSERT INTO sinks (name) VALUES (?)", [(name,) for name in dict.fromkeys(sinks)])
+    set_sinks(db, sinks, now=now)
 
 
 def _counts(db: Sql, metric: PlannedMetric, *, sampled: bool, by_trace: bool) -> MetricCounts:

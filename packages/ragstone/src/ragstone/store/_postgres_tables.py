@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ragstone.store._counts import fill_counts
+from ragstone.store._ranges import create_ranges
 from ragstone.store._sql import Sql
 from ragstone.store._tables import TEXTS_INDEX, VERSION_8_INDEXES
 
@@ -95,7 +96,7 @@ _VERSION_8: Final = (
     CREATE TABLE sink_ranges (
         sink TEXT COLLATE "C" NOT NULL,
         start BIGINT NOT NULL,
-        stop BIGINT,
+        stop BIGINT NOT NULL,
         cursor BIGINT NOT NULL,
         sent BIGINT NOT NULL,
         since DOUBLE PRECISION NOT NULL,
@@ -314,6 +315,7 @@ def _to_version_8(db: Sql) -> None:
     """Add the ranges of outcomes that sinks receive."""
     for statement in _VERSION_8:
         db.execute(statement)
+    create_ranges(db)
 
 
 MIGRATIONS: Final[dict[int, Callable[[Sql], None]]] = {

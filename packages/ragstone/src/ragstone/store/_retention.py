@@ -17,9 +17,11 @@ _OLD: Final = "t.started_at < ?1 AND t.text_removed_at IS NULL AND t.state IN ('
 """Finished requests with a text. The index `traces_with_text` has this condition."""
 _WAITS: Final = """
     EXISTS (
-        SELECT 1 FROM outcomes AS o JOIN outbox AS x ON x.kind = 'outcome' AND x.item_id = o.outcome_id
-        JOIN sinks AS s ON s.name = x.sink
-        WHERE o.sample_id = t.trace_id AND x.state = 'pending'
+        SELECT 1 FROM outcomes AS o CROSS JOIN sinks AS s
+        LEFT JOIN outbox AS x ON x.kind = 'outcome' AND x.item_id = o.outcome_id AND x.sink = s.name
+        WHERE o.sample_id = t.trace_id AND (x.state = 'pending' OR x.state IS NULL AND EXISTS (
+            SELECT 1 FROM sink_ranges AS r WHERE r.sink = s.name AND o.seq > r.cursor AND o.seq <= r.stop
+        ))
     )
 """
 _LABELED: Final = """

@@ -83,6 +83,9 @@ class SqlStore(Store):
     """End of the query for free traces. If several workers claim concurrently, it locks them."""
     _lock_completed: ClassVar[str] = ""
     """End of the query for the trace to complete. If several workers complete concurrently, it locks the trace."""
+    _order_outcomes: ClassVar[str] = ""
+    """Statement before outcomes are inserted. If several workers do so concurrently, it lets them be committed in the order
+    of `seq`, so that a sink that has read one has not missed an earlier one."""
 
     def __init__(self, database: Transactions, *, clock: Callable[[], float], max_attempts: int) -> None:
         self._database = database

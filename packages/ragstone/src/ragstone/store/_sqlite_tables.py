@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ragstone.store._counts import fill_counts
+from ragstone.store._ranges import create_ranges
 from ragstone.store._tables import APPLICATION_ID, TEXTS_INDEX, VERSION_8_INDEXES
 
 __all__ = ["MIGRATIONS", "TABLES", "VERSION", "create_tables"]
@@ -111,13 +112,12 @@ TABLES: Final[dict[str, str]] = {
             UNIQUE (kind, item_id, sink)
         )
     """,
-    # Which outcomes a sink receives, and which of them it has. A delivery in a range has a row in the outbox only if it was
-    # retried, skipped or failed: without one, it was sent if its `seq` is at most `cursor`, and is pending after it.
+    # Which outcomes a sink receives, and which of them it has (see `_ranges`).
     "sink_ranges": """
         CREATE TABLE sink_ranges (
             sink TEXT NOT NULL,
             start INTEGER NOT NULL,  -- `seq` of the last outcome before the range
-            stop INTEGER,            -- `seq` of its last outcome, NULL while the sink is in the plan
+            stop INTEGER NOT NULL,   -- `seq` of its last outcome, 2^62 while the sink is in the plan
             cursor INTEGER NOT NULL,
             sent INTEGER NOT NULL,   -- sent deliveries without a row in the outbox
             since REAL NOT NULL,     -- when the range was put in line, last
@@ -355,6 +355,7 @@ def _to_version_8(db: sqlite3.Connection) -> None:
 def _to_version_9(db: sqlite3.Connection) -> None:
     """Add the ranges of outcomes that sinks receive."""
     db.execute(TABLES["sink_ranges"])
+    create_ranges(db)
 
 
 def _replace_outbox(db: sqlite3.Connection, table: str, copy: str) -> None:

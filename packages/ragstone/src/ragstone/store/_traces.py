@@ -124,7 +124,7 @@ class SqlTraces(SqlStore):
                     leases.append((owner, now + lease_s, last_seq))
                     claimed.append(trace)
             if given_up:
-                store_completions(db, given_up, now=now)
+                store_completions(db, given_up, now=now, order=self._order_outcomes)
             db.executemany(
                 "UPDATE traces SET lease_owner = ?, lease_until = ?, attempts = attempts + 1 WHERE seq = ?", leases
             )

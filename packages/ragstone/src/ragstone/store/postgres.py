@@ -47,7 +47,9 @@ _SETUP: Final = 1
 _PLANNING: Final = 2
 _PLAN: Final = 3
 _FOLDING: Final = 4
-"""Keys of advisory locks: creating or changing tables, comparing or changing the plan, using the plan, changing streams."""
+_ORDER: Final = 5
+"""Keys of advisory locks: creating or changing tables, comparing or changing the plan, using the plan, changing streams,
+inserting outcomes."""
 
 _RETRY_S: Final = 1.0
 """Minimum pause after a failed connection attempt. If the attempt took longer, the pause is four times its duration."""
@@ -97,6 +99,8 @@ class PostgresStore(
     _database: PostgresDatabase
     _lock_claimed = "FOR UPDATE OF t SKIP LOCKED"
     _lock_completed = "FOR UPDATE"
+    # Sequences are not transactional: without it, an outcome may be committed after one with a larger `seq`.
+    _order_outcomes = f"SELECT pg_advisory_xact_lock({APPLICATION_ID}, {_ORDER})"
 
     def __init__(
         self, url: str, *, mode: Literal["own", "read"], clock: Callable[[], float], max_attempts: int
@@ -161,7 +165,9 @@ class PostgresStore(
             _lock(db, "pg_advisory_xact_lock", _PLANNING)
             if not _is_planned(db, plan) and not _lock(db, "pg_try_advisory_xact_lock", _PLAN):
                 raise StoreError(self._other_plan())
-            write_plan(db, metrics, sinks)
+            # Before rows are locked, as in the transactions that store outcomes: the ranges of sinks begin after all of those.
+            db.execute(self._order_outcomes)
+            write_plan(db, metrics, sinks, now=self._now())
             self._join(db)
         self._plan, self._displaced = plan, ""
 
@@ -261,7 +267,7 @@ class PostgresStore(
     @override
     def _lock_counters(self, db: Sql) -> None:
         # A transaction that has changed rows and not yet the counters is invisible here, and changes them afterwards.
-        db.execute("LOCK TABLE outcome_counts, counters IN EXCLUSIVE MODE")
+        db.execute("LOCK TABLE outcome_counts, counters, sink_ranges IN EXCLUSIVE MODE")
 
     def _now(self) -> float:
         return self._own_clock() + (self._skew_s or 0.0)
