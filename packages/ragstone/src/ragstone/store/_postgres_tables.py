@@ -13,13 +13,42 @@ from ragstone.store._ranges import create_ranges
 from ragstone.store._sql import Sql
 from ragstone.store._tables import TEXTS_INDEX, VERSION_8_INDEXES
 
-__all__ = ["MIGRATIONS", "SCHEMA", "TABLES", "VERSION"]
+__all__ = [
+    "MIGRATIONS",
+    "OTHER_VERSION",
+    "REFUSE_OTHER_VERSION",
+    "SCHEMA",
+    "TABLES",
+    "VERSION",
+    "VERSION_SETTING",
+]
 
 SCHEMA: Final = "ragstone"
 """Schema for all tables, because the database may belong to an application."""
 
 VERSION: Final = 8
 """Version of the tables. Records have their own version."""
+
+VERSION_SETTING: Final = "ragstone.version"
+"""Setting of a connection with the version of the tables that its process knows."""
+
+OTHER_VERSION: Final = "RS001"
+"""SQLSTATE of the error if a process of another version writes."""
+
+# Each transaction of a worker writes to one of the tables with this trigger. So a worker that stayed connected while another
+# one upgraded the tables can store nothing, also one of an older version of Ragstone.
+REFUSE_OTHER_VERSION: Final = f"""
+    CREATE OR REPLACE FUNCTION refuse_other_version() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        IF current_setting('{VERSION_SETTING}', true) IS DISTINCT FROM '{VERSION}' THEN
+            RAISE EXCEPTION USING ERRCODE = '{OTHER_VERSION}', MESSAGE =
+                'the tables were upgraded to version {VERSION} by another version of Ragstone. '
+                'Stop this process, upgrade it with "pip install --upgrade ragstone", and start it again';
+        END IF;
+        RETURN NULL;
+    END $$
+"""
+"""Creates the function of these triggers, or replaces it with that of this version."""
 
 _LABELS: Final = (
     """
@@ -103,6 +132,13 @@ _VERSION_8: Final = (
         PRIMARY KEY (sink, start)
     )
     """,
+    *(
+        f"""
+        CREATE TRIGGER refuse_other_version BEFORE INSERT OR UPDATE OR DELETE ON {table}
+        FOR EACH STATEMENT EXECUTE FUNCTION refuse_other_version()
+        """
+        for table in ("traces", "segments", "plan", "sinks", "outbox", "sink_ranges")
+    ),
 )
 
 # The columns are those of `_sqlite_tables.TABLES`. Names are compared as bytes, so that their order is the same on all servers.
@@ -312,7 +348,7 @@ def _to_version_7(db: Sql) -> None:
 
 
 def _to_version_8(db: Sql) -> None:
-    """Add the ranges of outcomes that sinks receive."""
+    """Add the ranges of outcomes that sinks receive, and the refusal of workers of other versions."""
     for statement in _VERSION_8:
         db.execute(statement)
     create_ranges(db)

@@ -54,6 +54,10 @@ inserting outcomes."""
 _RETRY_S: Final = 1.0
 """Minimum pause after a failed connection attempt. If the attempt took longer, the pause is four times its duration."""
 
+_UPGRADE_S: Final = 60.0
+"""How long an upgrade tries to get the tables for itself."""
+_UPGRADE_PAUSE_S: Final = 0.02
+
 # Either side detects a lost host within about a minute, and then releases its locks.
 _CONNECT: Final[dict[str, str | int]] = {
     "connect_timeout": 10,
@@ -71,6 +75,7 @@ _SETTINGS: Final = (
     "SET tcp_keepalives_idle TO 30",
     "SET tcp_keepalives_interval TO 10",
     "SET tcp_keepalives_count TO 3",
+    f"SET {_postgres_tables.VERSION_SETTING} TO '{_postgres_tables.VERSION}'",
 )
 
 
@@ -200,6 +205,8 @@ class PostgresStore(
 
     @override
     def check_not_replaced(self) -> None:
+        if self._database.refusal is not None:
+            raise self._database.refusal
         # Other workers may have replaced the plan while the connection was lost.
         if self._displaced:
             raise StoreError(self._displaced)
@@ -295,10 +302,14 @@ def _prepare(db: Sql, place: str) -> None:
     if not _exists(db, "pg_namespace WHERE nspname = ?", SCHEMA):
         db.execute(f"CREATE SCHEMA {SCHEMA}")
     if not _has_tables(db):
+        db.execute(_postgres_tables.REFUSE_OTHER_VERSION)
         for statement in _postgres_tables.TABLES:
             db.execute(statement)
         _set(db, "version", _postgres_tables.VERSION)
     version = _version(db, place)
+    if version < _postgres_tables.VERSION:
+        _lock_tables(db, place)
+        db.execute(_postgres_tables.REFUSE_OTHER_VERSION)
     while version < _postgres_tables.VERSION:
         step = _postgres_tables.MIGRATIONS.get(version)
         if step is None:
@@ -310,6 +321,27 @@ def _prepare(db: Sql, place: str) -> None:
         version += 1
         _set(db, "version", version)
     _set(db, "schema_version", SCHEMA_VERSION)
+
+
+def _lock_tables(db: Sql, place: str) -> None:
+    """Lock all tables when no transaction uses them, so that workers of the older version can neither read nor write."""
+    tables = [name for (name,) in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = ?", (SCHEMA,))]
+    until = time.monotonic() + _UPGRADE_S
+    while True:
+        db.execute("SAVEPOINT unlocked")
+        try:
+            # Without waiting, because a transaction that has one of them may need another one.
+            db.execute(f"LOCK TABLE {', '.join(tables)} IN ACCESS EXCLUSIVE MODE NOWAIT")
+        except psycopg.errors.LockNotAvailable:
+            db.execute("ROLLBACK TO SAVEPOINT unlocked")
+            if time.monotonic() > until:
+                raise StoreError(
+                    f"the store in {place} cannot be upgraded: for {_UPGRADE_S:.0f} s, there was always another "
+                    "transaction. Stop the workers of the older version, then start this one again."
+                ) from None
+            time.sleep(_UPGRADE_PAUSE_S)
+        else:
+            return
 
 
 def _check(db: Sql, place: str) -> None:
@@ -405,6 +437,8 @@ class PostgresDatabase(Transactions):
         self._closed = False
         self._retry_at = 0.0
         self._failure = ""
+        self.refusal: StoreVersionError | None = None
+        """Why this process must end, if another one has upgraded the tables."""
 
     @override
     def write(self) -> AbstractContextManager[PostgresConnection]:
@@ -504,6 +538,9 @@ class PostgresDatabase(Transactions):
 
     def _store_error(self, error: psycopg.Error) -> StoreError:
         message = strip_credentials(str(error), self._parameters)
+        if error.sqlstate == _postgres_tables.OTHER_VERSION:
+            self.refusal = StoreVersionError(f"the store in {self.place}: {error.diag.message_primary}.")
+            return self.refusal
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
             return StoreError(
                 f"this user lacks the privileges for this operation in {self.place} ({message}). A store needs the right "
