@@ -974,6 +974,83 @@ class TestOutbox:
 
         assert [not_applicable("t1")] == [item.outcome for item in store.due_deliveries("jsonl", limit=9)]
 
+    def test_a_sink_that_joins_and_leaves_gets_the_outcomes_of_its_times(self, store: Store):
+        """What it had not got when it left waits for it, and what was stored without it is not sent."""
+        finished = dict.fromkeys(("before", "with", "waiting", "without", "again"))
+        for trace_id, sinks in zip(
+            finished, (["jsonl"], ["jsonl", "otlp"], ["jsonl", "otlp"], ["jsonl"], ["otlp"]), strict=True
+        ):
+            store.set_plan([GROUNDED, RECALL], sinks)
+            ingest(store, trace_id)
+            store.complete(trace_id, both(trace_id))
+            if trace_id == "with":
+                store.mark_sent("otlp", [item.id for item in store.due_deliveries("otlp", limit=9)][-2:])
+                store.set_plan([GROUNDED, RECALL], [])
+                store.set_plan([GROUNDED, RECALL], ["otlp"])
+
+        assert ["waiting"] * 2 + ["again"] * 2 == [item.trace_id for item in store.due_deliveries("otlp", limit=9)]
+        assert ["before"] * 2 == [item.trace_id for item in store.due_deliveries("jsonl", limit=2)]
+        assert (4, 2) == (store.ledger().outbox["otlp"].pending, store.ledger().outbox["otlp"].sent)
+        assert (8, 0) == (store.ledger().outbox["jsonl"].pending, store.ledger().outbox["jsonl"].sent)
+        assert 4 == store.deliver_again("otlp", since=0, until=2e9)
+        assert 0 == store.deliver_again("jsonl", since=0, until=2e9)
+        assert {"before", "without", "waiting", "again"} == {
+            item.trace_id for item in store.due_deliveries("otlp", limit=99)
+        }
+
+    def test_a_result_that_was_not_stored_comes_again(self, open_store: OpenStore):
+        """A worker is killed after its sink has the batch: all of it is due again, and nothing behind it is lost."""
+        with open_store() as first:
+            first.set_plan([GROUNDED, RECALL], ["jsonl"])
+            ingest(first, "t1", "t2")
+            first.complete("t1", both("t1"))
+            first.complete("t2", both("t2"))
+            batch = [item.id for item in first.due_deliveries("jsonl", limit=3)]
+            # Killed between the results of one batch.
+            first.mark_failed("jsonl", batch[:1], error="refused")
+        with open_store() as second:
+            again = [item.id for item in second.due_deliveries("jsonl", limit=9)]
+            assert batch[1:] == again[:2]
+            assert 3 == len(again)
+            second.mark_sent("jsonl", again[1:])
+            assert again[:1] == [item.id for item in second.due_deliveries("jsonl", limit=9)]
+            second.mark_sent("jsonl", again[:1])
+            assert (0, 3, 1) == (
+                second.ledger().outbox["jsonl"].pending,
+                second.ledger().outbox["jsonl"].sent,
+                second.ledger().outbox["jsonl"].failed,
+            )
+
+    def test_what_was_sent_comes_again_when_it_is_asked_for(self, store: Store, clock: Clock):
+        """All of it, once, from then on waiting; what failed stays failed."""
+        ingest(store, "t1", "t2")
+        store.complete("t1", both("t1"))
+        store.complete("t2", both("t2"))
+        ids = [item.id for item in store.due_deliveries("jsonl", limit=9)]
+        store.mark_retry("jsonl", ids[1:2], next_try=clock.now, error="503")
+        store.mark_failed("jsonl", ids[2:3], error="refused")
+        store.mark_sent("jsonl", ids[:2] + ids[3:])
+        clock.now += 60
+
+        assert 3 == store.requeue_deliveries(sink="jsonl", state="sent")
+        assert 0 == store.requeue_deliveries(sink="jsonl", state="sent")
+        again = store.due_deliveries("jsonl", limit=9)
+        assert [(id_, 0, clock.now) for id_ in ids if id_ != ids[2]] == [(i.id, i.attempts, i.since) for i in again]
+        store.mark_sent("jsonl", [item.id for item in again])
+        assert DeliveryCounts(sent=3, failed=1) == store.ledger().outbox["jsonl"]
+        assert [] == store.recount(correct=False)
+
+    def test_new_outcomes_do_not_wait_for_retries(self, store: Store, clock: Clock):
+        """Nor the other way round: the one that has waited longest is next."""
+        for at, trace_id in enumerate(("t1", "t2", "t3")):
+            clock.now = 1_000_000.0 + 10 * at
+            ingest(store, trace_id)
+            store.complete(trace_id, both(trace_id))
+            if at == 0:
+                ids = [item.id for item in store.due_deliveries("jsonl", limit=9)]
+                store.mark_retry("jsonl", ids, next_try=clock.now + 15, error="503")
+        assert ["t2", "t2", "t1", "t1", "t3"] == [item.trace_id for item in store.due_deliveries("jsonl", limit=5)]
+
 
 class TestLife:
     """Opening and closing."""

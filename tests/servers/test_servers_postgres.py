@@ -24,7 +24,15 @@ from ragstone.errors import (
 from ragstone.monitor import Monitor
 from ragstone.requests import TraceDraft
 from ragstone.schema import Captured, Dropped, Feedback, LedgerRow, Score, Trace, Usage
-from ragstone.store import Completion, DrawnRequest, PlannedMetric, StoredLabel, open_for_labels, open_store
+from ragstone.store import (
+    Completion,
+    DrawnRequest,
+    PlannedMetric,
+    StoredLabel,
+    _postgres_tables,
+    open_for_labels,
+    open_store,
+)
 from ragstone.watch import Scale, WatchOptions, fold
 from ragstone.worker import read_ledger
 
@@ -459,6 +467,116 @@ class TestOpening:
         sql(database, "DROP SCHEMA ragstone CASCADE")
         own().close()
         assert _shape(database) == shape
+
+    def test_a_store_of_version_7_delivers_each_outcome_once(self, own, database):
+        """Deliveries keep their states; those that were sent need no row, except before the sink received everything."""
+        script = Path(__file__).parent / "data" / "store-version-7.sql"
+        sql(database, script.read_text(encoding="utf-8"))
+        queued = sql(database, "SELECT kind, item_id, sink, state, last_error FROM ragstone.outbox")
+        bodies = sql(database, "SELECT body FROM ragstone.outcome_bodies ORDER BY seq")
+
+        store = own()
+
+        assert bodies == [(outcome.model_dump_json(),) for outcome in store.outcomes()]
+        assert [] == store.recount(correct=False)
+        rows = store.deliveries()
+        assert sorted(queued, key=str) == sorted(
+            ((r.kind, r.item_id, r.sink, r.state, r.last_error) for r in rows), key=str
+        )
+        counts = {sink: (c.pending, c.sent, c.skipped, c.failed) for sink, c in store.ledger().outbox.items()}
+        assert {"jsonl": (4, 4, 1, 1), "otlp": (4, 6, 0, 0), "gone": (1, 1, 0, 0)} == counts
+        assert 3 == len(store.due_deliveries("jsonl", limit=99, now=2e9))
+        assert 2 == store.deliver_again("jsonl", since=0, until=2e9)
+        assert 0 == store.deliver_again("otlp", since=0, until=2e9)
+        assert 6 == store.requeue_deliveries(sink="otlp", state="sent")
+        assert [] == store.recount(correct=False)
+        store.close()
+        shape = _shape(database)
+        sql(database, "DROP SCHEMA ragstone CASCADE")
+        own().close()
+        assert _shape(database) == shape
+
+    def test_a_worker_of_an_older_version_stores_nothing_after_an_upgrade(self, own, database):
+        """The upgrade waits for its transaction; then it is refused, whatever it writes, and told why."""
+        import psycopg
+
+        sql(database, (Path(__file__).parent / "data" / "store-version-7.sql").read_text(encoding="utf-8"))
+        with psycopg.connect(database, autocommit=True) as old, ThreadPoolExecutor(1) as pool:
+            old.execute("SET search_path TO ragstone")
+            old.execute("BEGIN")
+            old.execute("UPDATE traces SET attempts = 3 WHERE trace_id = 'waits'")
+            upgrade = pool.submit(own)
+            time.sleep(0.5)
+            assert not upgrade.done()
+            old.execute("UPDATE outbox SET attempts = attempts")
+            old.execute("COMMIT")
+            store = upgrade.result(timeout=DEADLINE_S)
+            assert 3 == store.explain("waits").attempts
+            for statement in (
+                "UPDATE traces SET lease_owner = 'old'",
+                "INSERT INTO segments VALUES ('s', 1)",
+                "DELETE FROM sinks",
+                "UPDATE outbox SET state = 'sent'",
+            ):
+                with pytest.raises(
+                    psycopg.Error, match="upgraded to version 8 by another version of Ragstone"
+                ) as error:
+                    old.execute(statement)
+                assert "RS001" == error.value.sqlstate
+        assert store.ingest("a", 1, captured("t"))
+
+    def test_a_worker_ends_when_another_version_has_upgraded_the_store(self, own, database):
+        """It stays connected, loses nothing, and says what to do."""
+        store = own()
+        store.set_plan([EXACT], [])
+        store.ingest("a", 1, captured("t", "u"))
+        store.claim("w", 1, lease_s=60)
+        # What the next version of Ragstone will do.
+        function = sql(database, "SELECT prosrc FROM pg_proc WHERE proname = 'refuse_other_version'")[0][0]
+        sql(
+            database,
+            "CREATE OR REPLACE FUNCTION ragstone.refuse_other_version() RETURNS trigger LANGUAGE plpgsql AS $$ "
+            f"{function.replace(repr(str(_postgres_tables.VERSION)), repr('99'))} $$",
+        )
+        store.check_not_replaced()
+        for use in (
+            lambda: store.claim("w", 1, lease_s=60),
+            lambda: store.complete("t", [score("t")]),
+            lambda: store.ingest("a", 2, captured("v")),
+            lambda: store.release("w"),
+            store.check_not_replaced,
+        ):
+            with pytest.raises(StoreVersionError, match=r"another version of Ragstone\. Stop this process"):
+                use()
+        assert (2, 2) == (store.ledger().total.captured, store.ledger().total.pending)
+
+    def test_each_outcome_is_delivered_once_while_workers_write(self, own, database):
+        """Overlapping groups of four workers: the cursor of a sink never passes an outcome that is not committed."""
+        worker = own()
+        worker.set_plan([EXACT], ["s"])
+        ids = [f"t{i}" for i in range(800)]
+        worker.ingest("a", 1, captured(*ids))
+        stores = [own() for _ in range(4)]
+
+        def finish(place):
+            mine = ids[place::4]
+            for start in range(0, len(mine), 5):
+                group = [Completion(trace_id=t, outcomes=[score(t)]) for t in mine[start : start + 5]]
+                assert all(stores[place].complete_many(group))
+
+        delivered = []
+        with ThreadPoolExecutor(4) as pool:
+            writing = [pool.submit(finish, place) for place in range(4)]
+            while not all(each.done() for each in writing) or worker.due_deliveries("s", limit=1):
+                batch = worker.due_deliveries("s", limit=7)
+                worker.mark_sent("s", [item.id for item in batch])
+                delivered += [item.trace_id for item in batch]
+            for each in writing:
+                each.result()
+
+        assert sorted(ids) == sorted(delivered)
+        assert [] == worker.recount(correct=False)
+        assert [] == sql(database, "SELECT * FROM ragstone.outbox")
 
     def test_counters_are_right_while_workers_write(self, own, database):
         """Overlapping groups of four workers and a concurrent recount: nothing waits in a circle, nothing is counted twice."""

@@ -222,3 +222,41 @@ def test_a_store_of_version_7_keeps_its_ledger(tmp_path: Path):
     counts = {sink: (c.pending, c.sent, c.skipped, c.failed) for sink, c in ledger.outbox.items()}
     assert {"jsonl:a": (8, 4, 0, 1), "otlp": (6, 0, 1, 0), "gone": (2, 2, 0, 0)} == counts
     assert "401" == ledger.outbox["otlp"].stopped
+
+
+def test_a_store_of_version_8_delivers_each_outcome_once(tmp_path: Path):
+    """Deliveries keep their states; those that were sent need no row, except before the sink received everything."""
+    path = tmp_path / "store.db"
+    db = sqlite3.connect(path, isolation_level=None)
+    db.executescript((DATA.parent / "version_3" / "store-version-8.sql").read_text(encoding="utf-8"))
+    queued = db.execute("SELECT kind, item_id, sink, state, last_error FROM outbox").fetchall()
+    bodies = db.execute("SELECT body FROM outcome_bodies ORDER BY seq").fetchall()
+    db.close()
+
+    with SqliteStore.open(path, mode="own", clock=lambda: 1_790_000_030.0) as opened:
+        assert bodies == [(outcome.model_dump_json(),) for outcome in opened.outcomes()]
+        assert [] == opened.recount(correct=False)
+        rows = opened.deliveries()
+        assert sorted(queued, key=str) == sorted(
+            ((r.kind, r.item_id, r.sink, r.state, r.last_error) for r in rows), key=str
+        )
+        counts = {sink: (c.pending, c.sent, c.skipped, c.failed) for sink, c in opened.ledger().outbox.items()}
+        assert {"jsonl": (4, 4, 1, 1), "otlp": (4, 6, 0, 0), "gone": (1, 1, 0, 0)} == counts
+        assert opened.ledger().outbox["otlp"].stopped == "401"
+        assert 2 == len(opened.due_deliveries("jsonl", limit=99))
+        due = opened.due_deliveries("jsonl", limit=99, now=2e9)
+        assert 3 == len(due)
+        opened.mark_sent("jsonl", [item.id for item in due])
+        assert [] == opened.due_deliveries("jsonl", limit=99, now=2e9)
+        assert ["2:opened"] == [alarm.id for alarm in opened.due_alarms("jsonl", limit=9)]
+        # The outcomes before the sink joined were not sent to it.
+        assert 2 == opened.deliver_again("jsonl", since=0, until=2e9)
+        assert 0 == opened.deliver_again("otlp", since=0, until=2e9)
+        assert 6 == opened.requeue_deliveries(sink="otlp", state="sent")
+        assert 10 == len(opened.due_deliveries("otlp", limit=99, now=2e9))
+        assert [] == opened.recount(correct=False)
+        left = opened._database._connection.execute("SELECT sink, state, count(*) FROM outbox GROUP BY 1, 2").fetchall()
+    assert {
+        ("gone", "pending", 1), ("gone", "sent", 1), ("jsonl", "failed", 1), ("jsonl", "pending", 3), ("jsonl", "sent", 1),
+        ("jsonl", "skipped", 1), ("otlp", "pending", 4),
+    } == set(left)  # fmt: skip
