@@ -68,7 +68,7 @@ def set_sinks(db: Sql, sinks: Sequence[str], *, now: float) -> None:
     (newest,) = db.execute("SELECT COALESCE(MAX(seq), 0) FROM outcomes").fetchone()
     ranges = read_ranges(db)
     open_ranges = {each.sink: each for each in ranges if each.stop == LAST_SEQ}
-    # A sink that comes back before anything else was stored goes on.
+    # A sink that comes back before anything else was stored continues.
     latest = {each.sink: each for each in ranges if each.stop == newest}
     for name, each in open_ranges.items():
         if name not in names:
