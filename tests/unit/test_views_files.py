@@ -161,12 +161,34 @@ def test_the_table_of_the_page_has_every_question(tmp_path: Path) -> None:
         assert rating == pytest.approx(sum(values) / 2)
         assert (cause in data["wrong"]) == (scores[id_, "ccrs.ac"] < 0.5)
     assert {row.cause for row in view.causes if row.is_wrong} == set(data["wrong"])
-    query, why, wrong, response, claims, reference, listed, passages, metadata = data["answers"]["s0"]
+    answers = {id_: answer for id_, answer, _ in data["answers"]}
+    texts = [text for _, _, added in data["answers"] for text in added]
+    assert len(set(texts)) == len(texts)
+    query, why, wrong, response, claims, reference, listed, passages, metadata = answers["s0"]
     assert ("Question 0? ", True, [], ["It costs 1 crowns. "]) == (query, wrong, claims, reference)
     assert [["It is so. ", False], ["It costs 0 crowns. ", True]] == response
-    assert ["A sentence about ferries. 0.0 "] == [data["passages"][passages[0][2]]]
+    assert ["A sentence about ferries. 0.0 "] == [texts[passages[0][2]]]
     assert (why, [["key", "value"]]) == ("None of the 3 passages is relevant. The answer has another source.", metadata)
     assert ["Answer correctness", "0.10"] == listed[0][:2]
+
+
+def test_the_size_limit_cuts_between_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data end with the last group of answers that fits, packed or unpacked, and each passage of a shown answer is there."""
+    result = experiment(n=100)
+    full = page_of(result, tmp_path)
+    n_all, limit = len(full.data["answers"]), (tmp_path / "r.html").stat().st_size - len(full.raw["script#data"]) // 3
+    result.report(tmp_path / "small.html", max_mb=limit / 1e6)
+    assert (tmp_path / "small.html").stat().st_size <= limit
+    small = Page((tmp_path / "small.html").read_text(encoding="utf-8")).data
+    assert 0 < len(small["answers"]) < n_all == 100
+    monkeypatch.setattr("ragstone.views._html._MAX_UNPACKED", 60_000)
+    unpacked = page_of(result, tmp_path).data
+    assert 0 < len(unpacked["answers"]) < n_all
+    assert len(json.dumps(unpacked, separators=(",", ":"))) <= 60_000
+    for data in (small, unpacked):
+        texts = [text for _, _, added in data["answers"] for text in added]
+        numbers = [passage[2] for _, answer, _ in data["answers"] for passage in answer[7]]
+        assert set(numbers) == set(range(len(texts)))
 
 
 def test_the_policy_of_the_page_allows_its_own_style_and_script_only(tmp_path: Path) -> None:

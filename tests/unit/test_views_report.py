@@ -8,13 +8,24 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ragstone.errors import ConfigurationError, DataError, RagstoneError
-from ragstone.experiments import Experiment, TimeRange, build_report, evaluate, explain_answer, find_worst
+from ragstone.experiments import (
+    Experiment,
+    TimeRange,
+    _outcome_file,
+    build_report,
+    evaluate,
+    explain_answer,
+    find_worst,
+)
+from ragstone.experiments._clusters import SampleFields
+from ragstone.experiments._outcome_file import OutcomeLines
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Captured, Failure, NotApplicable, Passage, Sample, Score, Trace, Usage
@@ -243,6 +254,42 @@ def test_a_file_of_outcomes_with_and_without_texts(tmp_path: Path) -> None:
     assert answer is not None
     assert "Question 3?" == answer.query
     assert explain_answer(tmp_path / "o.jsonl", "absent") is None
+
+
+def test_a_file_is_parsed_once_for_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the lines of the shown answers are parsed again, and evidence of each comes from its own lines."""
+    result = experiment([(n / 20, 1 - n / 20) for n in range(20)])
+    path = tmp_path / "o.jsonl"
+    result.to_jsonl(path)
+    path.write_text("\n".join(["", *path.read_text().splitlines(), "", ""]), newline="\r\n")
+    n_parsed = 0
+    parse = _outcome_file._parse
+
+    def counted(line: bytes) -> Any:
+        nonlocal n_parsed
+        n_parsed += 1
+        return parse(line)
+
+    monkeypatch.setattr(_outcome_file, "_parse", counted)
+    view = build_report(path, samples=result.samples, n_worst=3)
+    assert len(result.outcomes) + 3 * 2 == n_parsed
+    whole = build_report(result, n_worst=3)
+    assert [(a.id, a.scores, a.why) for a in whole.worst] == [(a.id, a.scores, a.why) for a in view.worst]
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    """Instead of evidence of another answer."""
+    path = tmp_path / "o.jsonl"
+    experiment([(0.1, 0.9)] * 6).to_jsonl(path)
+    lines = OutcomeLines(path, SampleFields(()))
+    assert 12 == sum(1 for _ in lines)
+    assert ["s3", "s3"] == [outcome.sample_id for outcome in lines.find(["s3"])]
+    path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
+    with pytest.raises(DataError, match="was changed while it was read"):
+        list(lines.find(["s3"]))
+    path.write_text("")
+    with pytest.raises(DataError, match=r"byte \d+ of .* is not an outcome"):
+        list(lines.find(["s3"]))
 
 
 def test_worst_answers_by_cause_metric_and_label() -> None:

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import Final
 
-from ragstone._util.words import split_sentences
+from ragstone._util.words import first_sentence, split_sentences
 
 __all__ = ["answer_abstains"]
 
@@ -47,18 +47,23 @@ _PATTERNS: Final = (
     r"\bweet (?:ik )?het niet\b",
     r"\bnicht (?:erwähnt|angegeben|genannt|beschrieben|enthalten|bekannt)\b|\bkonnte ich\b.{0,80}\b(?:nicht|nichts) finden\b",
     r"\bsteht nicht in\b|\b(?:text|dokumente?n?|unterlagen|passagen?|quellen?|kontext)\b.{0,40}\bkeine\b",
+    # Polish, Turkish.
+    r"\bnie wiem\b|\bnie (?:znalaz|mogę (?:odpowiedzieć|znaleźć))|\bbrak informacji\b",
+    r"\bbilmiyorum\b|\bbulamad|\bbilgi (?:yok|bulunm)|\bbelirtilmemiş",
+)
+_OTHER_SCRIPTS: Final = (
     # Japanese, Chinese, Korean.
     r"(?:分|わ)かりません|(?:見つか|見当た)りません|(?:お)?答えできません|(?:記載|情報|言及|説明).{0,8}(?:ありません|ございません|いません)",
     r"不知道|不清楚|[无無]法(?:回答|确定|確定|找到|判断|判斷)|(?:没有|沒有|未)(?:相关|相關|提到|提及|找到|足够|足夠|说明|說明|任何信息|任何資訊)",
     r"모르겠|알 수 없|찾을 수 없|답(?:변)?할 수 없|정보가? 없|(?:언급|나와|명시)[가-힣]* 있지 않",
-    # Arabic, Russian, Polish, Turkish, Hindi.
+    # Arabic, Russian, Hindi.
     r"لا (?:أعرف|أعلم|أدري)|لا (?:يمكنني|أستطيع) (?:الإجابة|العثور|تحديد)|لم (?:أجد|أعثر)|لا (?:توجد|تتوفر|تحتوي)|غير (?:مذكور|متوفر)|لم (?:يذكر|يرد)",
     r"\bне (?:знаю|могу (?:ответить|найти|определить)|указан|упомина|содерж|найден)|\bне удалось найти|\bнет (?:информации|данных|ответа)",  # noqa: RUF001
-    r"\bnie wiem\b|\bnie (?:znalaz|mogę (?:odpowiedzieć|znaleźć))|\bbrak informacji\b",
-    r"\bbilmiyorum\b|\bbulamad|\bbilgi (?:yok|bulunm)|\bbelirtilmemiş",
     r"(?:नहीं पता|नहीं जानत|जानकारी (?:नहीं|उपलब्ध नहीं))",
 )
-_ABSTENTIONS: Final = re.compile("|".join(_PATTERNS))
+_ASCII_ABSTENTIONS: Final = re.compile("|".join(_PATTERNS))
+"""For texts in ASCII, in which no phrase of another script can be. They are most texts, and are searched twice as fast."""
+_ABSTENTIONS: Final = re.compile("|".join(_PATTERNS + _OTHER_SCRIPTS))
 _CONTRAST: Final = re.compile(
     r"\b(?:but|however|though|although|aber|mais|pero|ma|mas|maar|но|ale)\b|لكن|しかし|が、|但|可是|하지만|지만"
 )
@@ -84,12 +89,12 @@ def answer_abstains(answer: str, *, whole: bool = False) -> bool:
     text = unicodedata.normalize("NFKC", answer).casefold().replace("\u2019", "'").strip()
     if not text or len(text) > _LONGEST:
         return not text
-    sentences = split_sentences(text) or [text]
-    return all(_declines(sentence.strip(" \"'*_")) for sentence in (sentences if whole else sentences[:1]))
+    sentences = split_sentences(text) if whole else [first_sentence(text) or text]
+    return all(_declines(sentence.strip(" \"'*_")) for sentence in sentences or [text])
 
 
 def _declines(sentence: str) -> bool:
-    found = _ABSTENTIONS.search(sentence)
+    found = (_ASCII_ABSTENTIONS if sentence.isascii() else _ABSTENTIONS).search(sentence)
     if found is None:
         return False
     contrast = _CONTRAST.search(sentence, found.end())

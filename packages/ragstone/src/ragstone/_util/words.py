@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 import unicodedata
+from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
-__all__ = ["find_sentences", "normalize_case", "split_sentences", "split_tokens", "split_words"]
+__all__ = ["find_sentences", "first_sentence", "normalize_case", "split_sentences", "split_tokens", "split_words"]
 
 # Chinese, Japanese, Korean, Thai, Lao, Burmese and Khmer do not separate words (or clitics) with spaces. Each character
 # is one token.
@@ -73,23 +74,30 @@ def split_sentences(text: str) -> list[str]:
     A period does not end a sentence after a common abbreviation or initial ("z. B.", "Dr.",
     "J. S."), and in dates such as "3. M\u00e4rz".
     """
-    return [text[start:end] for start, end in find_sentences(text)]
+    return [text[start:end] for start, end in _sentences(text)]
+
+
+def first_sentence(text: str) -> str | None:
+    """Return the first of `split_sentences`, without looking for the others. None if `text` does not contain a word."""
+    return next((text[start:end] for start, end in _sentences(text)), None)
 
 
 def find_sentences(text: str) -> list[tuple[int, int]]:
     """Return where each sentence of `split_sentences` starts and ends in `text`."""
+    return list(_sentences(text))
+
+
+def _sentences(text: str) -> Iterator[tuple[int, int]]:
     ends = (
         match.span(1) if match[1] else match.span()
         for match in _SENTENCE_END.finditer(text)
         if _ends_sentence(text, match)
     )
-    breaks = [(0, 0), *ends, (len(text), len(text))]
-    parts = ((start, end) for (_, start), (end, _) in itertools.pairwise(breaks))
-    return [
-        (end - len(part.lstrip()), start + len(part.rstrip()))
-        for start, end in parts
-        if split_words(part := text[start:end])
-    ]
+    breaks = itertools.chain([(0, 0)], ends, [(len(text), len(text))])
+    for (_, start), (end, _) in itertools.pairwise(breaks):
+        part = text[start:end]
+        if split_words(part):
+            yield end - len(part.lstrip()), start + len(part.rstrip())
 
 
 def _ends_sentence(text: str, end: re.Match[str]) -> bool:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from pydantic import ValidationError
-
 from ragstone.errors import ConfigurationError, DataError, StoreError, StoreNotFoundError
 from ragstone.experiments._cards import card_of
 from ragstone.experiments._clusters import CLUSTER_KEYS, SampleFields, cluster_keys, labels_in, read_fields
 from ragstone.experiments._evaluated import Evaluated
+from ragstone.experiments._outcome_file import OutcomeLines
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard
-from ragstone.schema import Failure, NotApplicable, Score, outcome_adapter
+from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.store import Store, StorePosition, describe_store, is_database_url, open_store
 
 __all__ = [
@@ -121,6 +118,8 @@ class OutcomeStream:
     """Sampling probabilities below 1, by sample id. For a file they are complete when the outcomes have been read."""
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Labels of clusters, by key and sample id. For a file they are complete when the outcomes have been read."""
+    find: Callable[[Collection[str]], Iterable[AnyOutcome]] | None = None
+    """Reads the outcomes of some samples of a file again, without reading the others, after all have been read once."""
 
 
 def stream_outcomes(source: OutcomeSource, *, name: str | None = None, cluster: str | None = None) -> OutcomeStream:
@@ -154,10 +153,12 @@ def stream_outcomes(source: OutcomeSource, *, name: str | None = None, cluster: 
         return _of_store(TimeRange(store), name or _name_of_store(store), keys)
     path = Path(source)
     about = SampleFields(keys)
+    lines = OutcomeLines(path, about)
     return OutcomeStream(
         name=name or path.stem,
-        outcomes=_check_sizes(_lines(path, about), str(path)),
+        outcomes=_check_sizes(lines, str(path)),
         cards={},
+        find=lambda sample_ids: _check_sizes(lines.find(sample_ids), str(path)),
         inclusion_probabilities=about.inclusion_probabilities,
         labels=about.labels,
     )
@@ -250,45 +251,6 @@ def _check_sizes(outcomes: Iterable[AnyOutcome], source: str) -> Iterable[AnyOut
                 f"not exceed {_MOST:g}."
             )
         yield outcome
-
-
-def _lines(path: Path, about: SampleFields) -> Iterable[AnyOutcome]:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                outcome = _outcome(line.removeprefix(BOM_UTF8))
-                about.add(outcome.sample_id, outcome.model_extra or {}, f"line {number} of {str(path)!r}")
-                yield outcome
-            except ValidationError as error:
-                first = error.errors(include_url=False, include_input=False)[0]
-                location = ".".join(map(str, first["loc"]))
-                # This is most often a file of samples, for which pydantic's message is not helpful.
-                problem = (
-                    "the field 'outcome' is missing"
-                    if first["type"] == "union_tag_not_found"
-                    else f"{location}: {first['msg']}"
-                )
-                raise DataError(
-                    f"line {number} of {str(path)!r} is not an outcome ({problem.removeprefix(': ')}). `ragstone evaluate FILE "
-                    "--output OUTCOMES` writes files of outcomes."
-                ) from None
-
-
-def _outcome(line: bytes) -> AnyOutcome:
-    """Parse one line in the format of `evaluate --output`, or of the JSONL sink, which writes all keys on every line."""
-    try:
-        return outcome_adapter.validate_json(line)
-    except ValidationError:
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
-        if not isinstance(row, dict) or "sample_id" in row or "trace_id" not in row:
-            raise
-        values = {key: value for key, value in row.items() if value is not None}
-        return outcome_adapter.validate_python(values | {"sample_id": row["trace_id"]})
 
 
 def _of_store(period: TimeRange, name: str, keys: Sequence[str]) -> OutcomeStream:

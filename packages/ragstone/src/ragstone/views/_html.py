@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import zlib
+from collections.abc import Iterable
 from importlib.resources import files
 from typing import Any, Final
 
@@ -19,8 +19,12 @@ from ragstone.views._sections import header, sections
 __all__ = ["HtmlReport", "content_policy"]
 
 _QUERY_CHARS: Final = 200
-_CHUNK: Final = 50
-"""Answers that are added before the size is measured for the first time."""
+_GROUP: Final = 25
+"""Answers that are added between two measurements of the size."""
+_MAX_UNPACKED: Final = 16_000_000
+"""Most bytes of data before compression: similar texts take little room in the file, but the browser unpacks all of them."""
+_GZIP: Final = 31
+"""Window size of zlib with the header of gzip, which then does not have a time."""
 
 
 class HtmlReport:
@@ -80,13 +84,11 @@ class HtmlReport:
         )
         return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', body), lang='en')}\n"
 
-    def _pack(self, room: int) -> tuple[str, int]:
+    def _pack(self, limit: int) -> tuple[str, int]:
         """Return the data of the table, compressed, with as many answers as fit, and their number."""
         view = self._view
         if not view.questions:
             return "", 0
-        passages: dict[str, int] = {}
-        answers: dict[str, Any] = {}
         causes = {row.cause: row for row in view.causes}
         data = {
             "metrics": [[row.name, row.title, row.lower_is_better] for row in view.metrics],
@@ -94,22 +96,26 @@ class HtmlReport:
             "wrong": [name for name, row in causes.items() if row.is_wrong],
             "changed": [] if view.changes is None else self._changed(view.changes),
             "questions": [self._question(row) for row in view.questions],
-            "answers": answers,
-            "passages": [],
         }
-        packed = _compress(data)
+        # The answers are the last member, so each one is compressed once, in the order in which they arrive.
+        packed = _PackedJson(f'{_json(data)[:-1]},"answers":[', end="]}")
         if not self._has_texts:
-            return packed, 0
+            return packed.text(), 0
+        numbers: dict[str, int] = {}
+        """Numbers of the passages, by text. An answer carries the texts that no earlier one has."""
         n_answers = 0
-        for chunk in _chunks(itertools.chain(view.worst, self._answers)):
-            for each in chunk:
-                answers[each.id] = answer_data(each, passages)
-            data["passages"] = list(passages)
-            larger = _compress(data)
-            if len(larger) > room:
+        answers = itertools.chain(view.worst, self._answers)
+        while group := list(itertools.islice(answers, _GROUP)):
+            before = packed.mark()
+            for n, each in enumerate(group, start=n_answers):
+                known = len(numbers)
+                entry = answer_data(each, numbers)
+                packed.add(f"{',' if n else ''}{_json([each.id, entry, list(itertools.islice(numbers, known, None))])}")
+            if packed.n_bytes > limit or packed.n_unpacked > _MAX_UNPACKED:
+                packed.reset(before)
                 break
-            packed, n_answers = larger, len(answers)
-        return packed, n_answers
+            n_answers += len(group)
+        return packed.text(), n_answers
 
     def _changed(self, changes: ChangesView) -> list[list[Any]]:
         """Return the filters of gained and lost questions: their names and ids."""
@@ -121,18 +127,53 @@ class HtmlReport:
         return [row.id, query, row.cause, _rounded(row.rating), [_rounded(value) for value in row.values]]
 
 
-def _chunks(answers: Iterable[AnswerView]) -> Iterator[list[AnswerView]]:
-    """Group answers: few at first and then more, because the size is measured after each group."""
-    each = iter(answers)
-    size = _CHUNK
-    while chunk := list(itertools.islice(each, size)):
-        yield chunk
-        size *= 2
+class _PackedJson:
+    """JSON that grows at its end, compressed (gzip, base64).
+
+    Args:
+        start: First part of the JSON.
+        end: What closes it after the last part.
+    """
+
+    def __init__(self, start: str, *, end: str) -> None:
+        self._end = end.encode()
+        self._compressor = zlib.compressobj(6, zlib.DEFLATED, _GZIP)
+        self._written = bytearray()
+        self.n_unpacked = 0
+        """Number of bytes before compression."""
+        self.add(start)
+
+    def add(self, part: str) -> None:
+        """Add a part."""
+        encoded = part.encode()
+        self.n_unpacked += len(encoded)
+        self._written += self._compressor.compress(encoded)
+
+    @property
+    def n_bytes(self) -> int:
+        """Length of the text, if it ended here."""
+        return -(-(len(self._written) + len(self._tail())) // 3) * 4
+
+    def mark(self) -> tuple[Any, int, int]:
+        """Return the state, for `reset`."""
+        return self._compressor.copy(), len(self._written), self.n_unpacked
+
+    def reset(self, mark: tuple[Any, int, int]) -> None:
+        """Remove what was added after `mark`."""
+        self._compressor, n_written, self.n_unpacked = mark
+        del self._written[n_written:]
+
+    def text(self) -> str:
+        """Return the closed JSON in base64."""
+        return base64.b64encode(bytes(self._written) + self._tail()).decode()
+
+    def _tail(self) -> bytes:
+        closed = self._compressor.copy()
+        return closed.compress(self._end) + closed.flush()
 
 
-def _compress(data: Mapping[str, Any]) -> str:
-    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
-    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
 
 
 def content_policy(style: str, script: str, *, connects: bool = False) -> str:

@@ -6,6 +6,12 @@
   const bytes = Uint8Array.from(atob(packed.textContent), (c) => c.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   const data = await new Response(stream).json();
+  const answers = new Map();
+  const passages = [];
+  for (const [id, view, added] of data.answers) {
+    answers.set(id, view);
+    passages.push(...added);
+  }
   const section = document.getElementById("all");
   const body = document.getElementById("rows");
   const search = document.getElementById("search");
@@ -71,7 +77,7 @@
 
   const list = (title, element) => [make("h4", title), element];
   const answer = (view) => {
-    const [query, why, wrong, response, claims, reference, scores, passages, metadata] = view;
+    const [query, why, wrong, response, claims, reference, scores, retrieved, metadata] = view;
     const box = make("div", null, "answer");
     const heading = make("h3", query || "(no question)");
     heading.id = "heading";
@@ -96,14 +102,14 @@
     left.append(...list("The scores, and why", table));
     const right = make("div");
     const ordered = make("ol", null, "passages");
-    (passages || []).forEach(([position, marks, text, id, p], n) => {
+    (retrieved || []).forEach(([position, marks, text, id, p], n) => {
       const item = make("li");
       item.append(make("span", position + ". ", "soft"));
       marks.forEach((mark) => item.append(make("span", mark, "chip " + mark)));
-      item.append(make("span", data.passages[text], "text"), make("small", [id, p].filter(Boolean).join(", ")));
+      item.append(make("span", passages[text], "text"), make("small", [id, p].filter(Boolean).join(", ")));
       ordered.append(item);
     });
-    const name = passages === null ? "The passages are not known" : passages.length === 0 ? "No passages were retrieved" : "The passages, in the order of the prompt";
+    const name = retrieved === null ? "The passages are not known" : retrieved.length === 0 ? "No passages were retrieved" : "The passages, in the order of the prompt";
     right.append(...list(name, ordered));
     if (metadata.length) {
       const facts = make("dl");
@@ -121,7 +127,7 @@
     if (!match) { if (dialog.open) dialog.close(); return; }
     let id;
     try { id = decodeURIComponent(match[1]); } catch { return; }
-    const view = data.answers[id];
+    const view = answers.get(id);
     const row = rows.find((each) => each.id === id);
     if (!row) return;
     if (view) content.replaceChildren(answer(view), make("p", id, "id"));

@@ -142,16 +142,24 @@ def open_source(
     if isinstance(source, Evaluated):
         return source.report_source(name)
     opened = stream_outcomes(source, name=name, cluster=cluster)
+    is_read = False
 
-    def outcomes() -> Iterable[AnyOutcome]:
-        nonlocal opened
-        opened = stream_outcomes(source, name=name, cluster=cluster)
-        return opened.outcomes
+    def outcomes() -> Iterator[AnyOutcome]:
+        nonlocal opened, is_read
+        opened, is_read = stream_outcomes(source, name=name, cluster=cluster), False
+        yield from opened.outcomes
+        is_read = True
+
+    def find(ids: Collection[str]) -> Iterable[AnyOutcome]:
+        if is_read and opened.find is not None:
+            return opened.find(ids)
+        return (outcome for outcome in outcomes() if outcome.sample_id in ids)
 
     return Rows(
         opened.name,
         outcomes,
         samples,
+        find=find,
         cards=opened.cards,
         dependence=lambda: Dependence(opened.inclusion_probabilities, opened.labels),
         cluster=cluster,

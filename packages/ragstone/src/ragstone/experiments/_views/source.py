@@ -82,6 +82,7 @@ class Rows:
         outcomes: Returns the outcomes. Called once for each pass.
         samples: The samples, or samples by id.
         cards: Cards of the metrics that the source describes.
+        find: Returns the outcomes of some samples. None: they are searched in `outcomes`.
         dependence: Returns sampling probabilities and labels, after the outcomes were read.
         cluster: Key of the clusters of samples, "auto" or None.
         times: Starts of requests by sample id, Unix seconds.
@@ -95,6 +96,7 @@ class Rows:
         samples: Iterable[Sample] | Mapping[str, Sample],
         *,
         cards: Mapping[str, MetricCard],
+        find: Callable[[Collection[str]], Iterable[AnyOutcome]] | None = None,
         dependence: Callable[[], Dependence],
         cluster: str | None,
         times: Mapping[str, float] | None = None,
@@ -105,6 +107,7 @@ class Rows:
         self.cluster = cluster
         self._dependence = dependence
         self._outcomes = outcomes
+        self._find = find
         self._samples = samples if isinstance(samples, Mapping) else {sample.id: sample for sample in samples}
         self._times = times or {}
         self._notes = list(notes)
@@ -125,7 +128,7 @@ class Rows:
     def records(self, ids: Collection[str]) -> dict[str, AnswerRecord]:
         """Return the samples with these ids, with all their outcomes."""
         found = {id_: self._record(id_) for id_ in ids}
-        for outcome in self._outcomes():
+        for outcome in self._outcomes() if self._find is None else self._find(found.keys()):
             if outcome.sample_id in found:
                 found[outcome.sample_id].outcomes.append(outcome)
         return found

@@ -70,9 +70,10 @@ class Timeline:
             return None
         span = self.until - self.since
         length = next((each for each in _LENGTHS if span / each <= _MAX_PARTS), _LENGTHS[-1])
+        numbers = {sample_id: math.floor(time / length) for sample_id, time in self._times.items()}
         rows = []
         for metric in metrics:
-            points = self._points(metric, *scores[metric.name], length, estimate)
+            points = self._points(metric, *scores[metric.name], numbers, estimate)
             if len(points) > 1:
                 rows.append(TrendRow(metric=metric.name, title=metric.title, axis=metric.axis, points=points))
         if not rows:
@@ -80,29 +81,37 @@ class Timeline:
         return TrendView(rows=tuple(rows), releases=self._marks(), part_s=length)
 
     def _points(
-        self, metric: MetricRow, ids: Sequence[str], values: Sequence[float], length: float, estimate: EstimateMean
+        self,
+        metric: MetricRow,
+        ids: Sequence[str],
+        values: Sequence[float],
+        numbers: Mapping[str, int],
+        estimate: EstimateMean,
     ) -> tuple[TrendPoint, ...]:
-        parts: dict[int, list[tuple[str, float]]] = {}
+        """Return the means of the parts of one metric, whose numbers are given by sample id."""
+        parts: dict[int, tuple[list[str], list[float]]] = {}
         for sample_id, value in zip(ids, values, strict=True):
-            time = self._times.get(sample_id)
-            if time is not None:
-                parts.setdefault(math.floor(time / length), []).append((sample_id, value))
-        merged: list[list[tuple[str, float]]] = []
-        waiting: list[tuple[str, float]] = []
+            number = numbers.get(sample_id)
+            if number is not None:
+                own, scored = parts.setdefault(number, ([], []))
+                own.append(sample_id)
+                scored.append(value)
+        merged: list[tuple[list[str], list[float]]] = []
+        waiting: tuple[list[str], list[float]] = ([], [])
         for number in sorted(parts):
-            waiting += parts[number]
-            if len(waiting) >= _MIN_SCORES:
+            waiting = waiting[0] + parts[number][0], waiting[1] + parts[number][1]
+            if len(waiting[0]) >= _MIN_SCORES:
                 merged.append(waiting)
-                waiting = []
-        if waiting and merged:
-            merged[-1] = merged[-1] + waiting
+                waiting = ([], [])
+        if waiting[0] and merged:
+            merged[-1] = merged[-1][0] + waiting[0], merged[-1][1] + waiting[1]
         points = []
-        for part in merged:
-            own = [sample_id for sample_id, _ in part]
+        for own, scored in merged:
             # Scores may exceed their range by a rounding error.
-            mean = estimate([min(max(v, metric.low), metric.high) for _, v in part], own, metric.low, metric.high)
-            times = [self._times[sample_id] for sample_id in own]
+            kept = [min(max(value, metric.low), metric.high) for value in scored]
+            mean = estimate(kept, own, metric.low, metric.high)
             if mean is not None:
+                times = [self._times[sample_id] for sample_id in own]
                 points.append(TrendPoint(since=min(times), until=max(times), estimate=mean))
         return tuple(points)
 

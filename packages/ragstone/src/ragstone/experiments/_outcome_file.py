@@ -1,0 +1,101 @@
+"""Files of outcomes, one on each line: read as a whole, and then the outcomes of single samples."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from codecs import BOM_UTF8
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from ragstone.errors import DataError
+from ragstone.experiments._clusters import SampleFields
+from ragstone.schema import Failure, NotApplicable, Score, outcome_adapter
+
+__all__ = ["OutcomeLines"]
+
+AnyOutcome = Score | NotApplicable | Failure
+
+
+class OutcomeLines:
+    """The outcomes of a file. Iterating over them notes where the outcomes of each sample are.
+
+    Args:
+        path: The file.
+        about: Collects sampling probabilities and labels while the file is read.
+    """
+
+    def __init__(self, path: Path, about: SampleFields) -> None:
+        self._path = path
+        self._about = about
+        self._starts: dict[str, array[int]] = {}
+        """First byte of each outcome, by sample id."""
+
+    def __iter__(self) -> Iterator[AnyOutcome]:
+        self._starts.clear()
+        start = 0
+        with self._path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    try:
+                        outcome = _parse(line)
+                    except ValidationError as error:
+                        raise self._refusal(f"line {number}", error) from None
+                    self._about.add(
+                        outcome.sample_id, outcome.model_extra or {}, f"line {number} of {str(self._path)!r}"
+                    )
+                    starts = self._starts.get(outcome.sample_id)
+                    if starts is None:
+                        starts = self._starts[outcome.sample_id] = array("q")
+                    starts.append(start)
+                    yield outcome
+                start += len(line)
+
+    def find(self, sample_ids: Collection[str]) -> Iterator[AnyOutcome]:
+        """Yield the outcomes of some samples, in the order of the file. The file must have been read before.
+
+        Raises:
+            DataError: If the file was changed in the meantime.
+        """
+        with self._path.open("rb") as file:
+            for start in sorted(start for id_ in sample_ids for start in self._starts.get(id_, ())):
+                file.seek(start)
+                try:
+                    outcome = _parse(file.readline())
+                except ValidationError as error:
+                    raise self._refusal(f"byte {start}", error) from None
+                if outcome.sample_id not in sample_ids:
+                    raise DataError(f"{str(self._path)!r} was changed while it was read. Read it again")
+                yield outcome
+
+    def _refusal(self, place: str, error: ValidationError) -> DataError:
+        # This is most often a file of samples, for which pydantic's message is not helpful.
+        first = error.errors(include_url=False, include_input=False)[0]
+        location = ".".join(map(str, first["loc"]))
+        problem = (
+            "the field 'outcome' is missing"
+            if first["type"] == "union_tag_not_found"
+            else f"{location}: {first['msg']}".removeprefix(": ")
+        )
+        return DataError(
+            f"{place} of {str(self._path)!r} is not an outcome ({problem}). `ragstone evaluate FILE --output OUTCOMES` writes "
+            "files of outcomes."
+        )
+
+
+def _parse(line: bytes) -> AnyOutcome:
+    """Parse one line in the format of `evaluate --output`, or of the JSONL sink, which writes all keys on every line."""
+    line = line.removeprefix(BOM_UTF8)
+    try:
+        return outcome_adapter.validate_json(line)
+    except ValidationError:
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict) or "sample_id" in row or "trace_id" not in row:
+            raise
+        values = {key: value for key, value in row.items() if value is not None}
+        return outcome_adapter.validate_python(values | {"sample_id": row["trace_id"]})
