@@ -181,10 +181,10 @@ def test_the_size_limit_cuts_between_answers(tmp_path: Path, monkeypatch: pytest
     assert (tmp_path / "small.html").stat().st_size <= limit
     small = Page((tmp_path / "small.html").read_text(encoding="utf-8")).data
     assert 0 < len(small["answers"]) < n_all == 100
-    monkeypatch.setattr("ragstone.views._html._MAX_UNPACKED", 60_000)
+    monkeypatch.setattr("ragstone.views._html._MAX_UNPACKED", 40_000)
     unpacked = page_of(result, tmp_path).data
     assert 0 < len(unpacked["answers"]) < n_all
-    assert len(json.dumps(unpacked, separators=(",", ":"))) <= 60_000
+    assert len(json.dumps(unpacked, separators=(",", ":"))) <= 40_000
     for data in (small, unpacked):
         texts = [text for _, _, added in data["answers"] for text in added]
         numbers = [passage[2] for _, answer, _ in data["answers"] for passage in answer[7]]
