@@ -1,11 +1,14 @@
 """Build the distributions of a release twice, compare them, check their contents, and install them on each Python.
 
+It also writes a bill of materials (CycloneDX) of what an installation brings on the oldest Python.
+
 `nox -s release` runs this. An argument is the version that the distributions must have: `nox -s release -- 0.2.0`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -83,13 +86,20 @@ def install_and_run(wheels: list[Path], python: str, directory: Path) -> None:
         return
     run("uv", "venv", "-q", "--clear", "--python", found.stdout.strip(), environment)
     programs = environment / ("Scripts" if os.name == "nt" else "bin")
-    run("uv", "pip", "install", "-q", "--python", programs / "python", *wheels)
+    # By name and version, as users do: an installation from a path is recorded with that path.
+    wanted = ["==".join(wheel.name.split("-")[:2]) for wheel in wheels]
+    run("uv", "pip", "install", "-q", "--python", programs / "python", "--find-links", wheels[0].parent, *wanted)
     empty = directory / f"empty-{python}"
     shutil.rmtree(empty, ignore_errors=True)
     empty.mkdir()
     run(programs / "python", "-c", SMOKE, cwd=empty)
     run(programs / "ragstone", "demo", cwd=empty)
     print(f"  Python {python}: installed from wheels; quickstarts and demo run")
+    if python == PYTHONS[0]:
+        materials = directory / "materials.cdx.json"
+        options = ("--output-reproducible", "--sv", "1.6", "-o", materials)
+        run(sys.executable, "-m", "cyclonedx_py", "environment", programs / "python", *options)
+        print(f"  {materials.name}: {len(json.loads(materials.read_text())['components'])} packages")
 
 
 def main(wanted: str | None = None) -> None:
