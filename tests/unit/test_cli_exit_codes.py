@@ -90,6 +90,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("ingest new.db --listen nowhere", 2),
         ("ingest no/such/folder.db", 3),
         ("dataset build no-such-folder", 2),
+        ("dataset negatives no-such-folder", 2),
         ("udcg correlate no-such.jsonl", 2),
     ],
 )

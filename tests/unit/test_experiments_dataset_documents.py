@@ -9,7 +9,7 @@ import pytest
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.research._dataset.documents import Document, read_documents
 from ragstone.research._dataset.prompts import distinct_questions
-from ragstone.research._dataset.spans import find_similar_spans, sections_of, spans_of, verify
+from ragstone.research._dataset.spans import SpanIndex, sections_of, spans_of, verify
 from ragstone.research._journal import Journal
 
 HARBOUR = "The lighthouse of Northport was built in 1884. It is 31 metres tall.\n\nFerries leave at seven and at noon."
@@ -89,9 +89,10 @@ def test_the_nearest_passages_share_rare_words():
     """Own ones first, then by words in common; without one a span is not in the pool."""
     texts = ["common words here", "common lighthouse", "common words there", "nothing"]
     spans = [spans_of(Document(name=f"d{i}", text=text))[0] for i, text in enumerate(texts)]
-    found = find_similar_spans("the common lighthouse words", spans, own=[spans[3]], most=3)
+    index = SpanIndex(spans)
+    found = index.most_similar("the common lighthouse words", 3, own=[spans[3]])
     assert ["d3", "d1", "d0"] == [span.document for span in found]
-    assert not find_similar_spans("quite other", spans, own=[], most=9)
+    assert not index.most_similar("quite other", 9)
 
 
 def test_a_span_that_is_not_at_its_place_is_an_error():

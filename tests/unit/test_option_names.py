@@ -15,6 +15,7 @@ from ragstone.judges import ChatReader, ConnectionOptions, embedder_from, judge_
 from ragstone.replay import areplay_traces
 from ragstone.research import (
     build_dataset,
+    build_negatives,
     correlate_udcg,
     fit_udcg,
     rank_udcg,
@@ -32,6 +33,7 @@ PYTHON: dict[str, tuple[Callable[..., Any], ...]] = {
     "validate-metrics": (validate_metrics,),
     "topicality": (topicality,),
     "dataset build": (build_dataset,),
+    "dataset negatives": (build_negatives,),
     "udcg fit": (fit_udcg,),
     "udcg correlate": (correlate_udcg,),
     "udcg rank": (rank_udcg,),

@@ -57,8 +57,8 @@ PUBLIC = {
         ranking_measures recall reciprocal_rank
     """,
     "ragstone.research": """
-        apply_review best_passages build_dataset correlate_udcg erag_scores fit_udcg judge_card plan_dataset
-        plan_judge_card plan_udcg_experiment rank_udcg run_udcg_experiment topicality validate_metrics
+        apply_review best_passages build_dataset build_negatives correlate_udcg erag_scores fit_udcg judge_card plan_dataset
+        plan_judge_card plan_negatives plan_udcg_experiment rank_udcg run_udcg_experiment topicality validate_metrics
     """,
     "ragstone.schema": """
         FIELD_ALIASES Evidence Failure Interval NotApplicable Outcome Passage Retrieval Sample Score Trace

@@ -85,7 +85,10 @@ _COMMANDS: Final = {
         "Measure the capabilities of the endpoints of judge, reader and embedder, and explain how Ragstone uses them.",
     ),
     "cache": ("_cache.cache_command", "Summarize or clear a reply cache."),
-    "dataset": ("_dataset.dataset_app", "Build a dataset from your own documents, and apply your review of it."),
+    "dataset": (
+        "_dataset.dataset_app",
+        "Build a dataset or unrelated queries from your own documents, and apply your review.",
+    ),
     "labels": ("_labels.labels_app", "Compare the metrics with people: draw requests to label, and add labels."),
     "store": (
         "_store.store_app",

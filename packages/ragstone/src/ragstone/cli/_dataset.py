@@ -13,12 +13,12 @@ from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, progress_bar, sanitize_for_terminal
 
 if TYPE_CHECKING:
-    from ragstone.research import DatasetBuild
+    from ragstone.research import DatasetBuild, NegativeQueries
 
 __all__ = ["dataset_app"]
 
 dataset_app = typer.Typer(
-    help="Build a dataset from your own documents, and apply your review of it.", no_args_is_help=True
+    help="Build a dataset or unrelated queries from your own documents, and apply your review.", no_args_is_help=True
 )
 
 ConcurrencyOption = Annotated[int, typer.Option("--concurrency", min=1, help="Number of concurrent judge calls.")]
@@ -116,6 +116,81 @@ def apply_command(
         print_json(reviewed.to_dict())
     else:
         typer.echo(str(reviewed))
+
+
+@dataset_app.command()
+@takes_models
+def negatives(
+    documents: Annotated[
+        list[Path],
+        typer.Argument(help="Files and directories of your corpus: text, Markdown, or JSONL with id and text."),
+    ],
+    output_dir: Annotated[
+        Path,
+        typer.Option(
+            "--output-dir", "-o", help="Directory of the queries. An interrupted run resumes in the same directory."
+        ),
+    ] = Path("negatives"),
+    queries: Annotated[int, typer.Option("--queries", min=1, help="Number of queries.")] = 100,
+    max_passages: Annotated[
+        int, typer.Option("--max-passages", min=1, help="Passages that are checked for an answer to each query.")
+    ] = 3,
+    rating_threshold: Annotated[
+        float,
+        typer.Option("--rating-threshold", min=0.1, max=5, help="Rating from which a passage answers a query."),
+    ] = 3,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan and its cost without calling the judge.")
+    ] = False,
+    concurrency: ConcurrencyOption = 8,
+    json_output: JsonOption = False,
+    *,
+    models: JudgeOptions,
+) -> None:
+    """Write queries that your documents do not answer, for `ragstone topicality`."""
+    from ragstone.research import build_negatives, plan_negatives
+
+    plan = plan_negatives(documents, queries=queries, max_passages=max_passages)
+    _print_skipped(plan.left_out)
+    if dry_run:
+        if json_output:
+            print_json(plan.to_dict())
+        else:
+            typer.echo(str(plan))
+        return
+    typer.echo(str(plan), err=True)
+    with progress_bar("queries") as progress:
+        built = build_negatives(
+            documents,
+            output_dir,
+            judge=models.build_judge(),
+            queries=queries,
+            max_passages=max_passages,
+            rating_threshold=rating_threshold,
+            concurrency=concurrency,
+            progress=progress,
+        )
+    if json_output:
+        print_json(built.to_dict())
+    else:
+        typer.echo(str(built))
+    _print_queries_next(built)
+
+
+def _print_queries_next(built: NegativeQueries) -> None:
+    for error in built.errors:
+        typer.echo(f"failed: {sanitize_for_terminal(error, width=400)}", err=True)
+    if built.unfinished:
+        typer.echo("unfinished: run the same command to resume. Answered judge calls are not repeated.", err=True)
+    if built.rows:
+        typer.echo(
+            f"next: check {built.path}, then run: ragstone evaluate {built.path} --app MODULE:NAME --metrics vera",
+            err=True,
+        )
+    if "budget" in built.failures:
+        raise typer.Exit(ExitCode.BUDGET)
+    if built.unfinished or not built.rows:
+        raise typer.Exit(ExitCode.INFRASTRUCTURE)
 
 
 def _print_skipped(reasons: tuple[str, ...]) -> None:

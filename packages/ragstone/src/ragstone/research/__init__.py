@@ -10,6 +10,8 @@ from ragstone.research._card.run import judge_card
 from ragstone.research._dataset.apply import apply_review
 from ragstone.research._dataset.build import DatasetBuild as DatasetBuild
 from ragstone.research._dataset.build import build_dataset
+from ragstone.research._dataset.negatives import NegativeQueries as NegativeQueries
+from ragstone.research._dataset.negatives import build_negatives, plan_negatives
 from ragstone.research._dataset.plan import plan_dataset
 from ragstone.research._topicality import topicality
 from ragstone.research._udcg.ask import erag_scores
@@ -25,12 +27,14 @@ __all__ = [
     "apply_review",
     "best_passages",
     "build_dataset",
+    "build_negatives",
     "correlate_udcg",
     "erag_scores",
     "fit_udcg",
     "judge_card",
     "plan_dataset",
     "plan_judge_card",
+    "plan_negatives",
     "plan_udcg_experiment",
     "rank_udcg",
     "run_udcg_experiment",

@@ -203,7 +203,7 @@ def _write(folder: Path, draft: Draft) -> tuple[Rows, list[str]]:
     """Write all files except the journal. An edited review is not overwritten."""
     write_json(folder / DRAFT, draft.to_dict())
     notes = []
-    if edited(folder):
+    if edited(folder / REVIEW):
         notes.append(
             f"{folder / REVIEW} was edited and is not overwritten. Apply it with `ragstone dataset apply-review {folder}`."
         )

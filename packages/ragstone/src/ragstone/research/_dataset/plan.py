@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.research._dataset.documents import Document, read_documents
-from ragstone.research._dataset.spans import Span, find_similar_spans, sections_of, spans_of, verify
+from ragstone.research._dataset.spans import Span, SpanIndex, sections_of, spans_of, verify
 
-__all__ = ["DatasetPlan", "PlannedItem", "plan_dataset"]
+__all__ = ["DatasetPlan", "Paths", "PlannedItem", "paths_of", "plan_dataset"]
 
 _MAX_REPORT_CHARS: Final = 40_000
 """Maximum length of a reference report, which must fit into one prompt."""
@@ -101,13 +101,14 @@ def plan_dataset(documents: Paths, *, reports: Paths = (), max_items: int = 20, 
     for name, value in (("max_items", max_items), ("max_passages", max_passages)):
         if value < 1:
             raise ConfigurationError(f"{name} must be at least 1, got {value!r}")
-    library = read_documents(_paths(documents))
+    library = read_documents(paths_of(documents))
     spans = {document.name: spans_of(document) for document in library.documents}
     all_spans = tuple(span for of_document in spans.values() for span in of_document)
     verify(all_spans, library.documents)
+    index = SpanIndex(all_spans)
     left_out = list(library.left_out)
-    if _paths(reports):
-        read = read_documents(_paths(reports))
+    if paths_of(reports):
+        read = read_documents(paths_of(reports))
         left_out += read.left_out
         anchors = list(_from_reports(read.documents, spans, max_passages, left_out))
     else:
@@ -118,7 +119,7 @@ def plan_dataset(documents: Paths, *, reports: Paths = (), max_items: int = 20, 
             text=anchor.text,
             anchor=anchor.anchor,
             reference=anchor.reference,
-            pool=find_similar_spans(anchor.text, all_spans, own=anchor.pool, most=max_passages),
+            pool=index.most_similar(anchor.text, max_passages, own=anchor.pool),
         )
         for anchor in anchors[:max_items]
     )
@@ -130,7 +131,8 @@ def plan_dataset(documents: Paths, *, reports: Paths = (), max_items: int = 20, 
     )
 
 
-def _paths(paths: Paths) -> list[str | Path]:
+def paths_of(paths: Paths) -> list[str | Path]:
+    """Return one path or several as a list."""
     return [paths] if isinstance(paths, str | Path) else list(paths)
 
 

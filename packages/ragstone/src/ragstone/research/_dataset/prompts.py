@@ -15,6 +15,7 @@ from ragstone.judges import Prompt
 __all__ = [
     "distinct_questions",
     "find_unsupported_numbers",
+    "negatives_prompt",
     "passage_prompt",
     "passage_shape",
     "query_prompt",
@@ -45,6 +46,13 @@ _PASSAGE_TASK: Final = (
     "numbers as they are; add nothing that is not above, and leave nothing out. Keep the language. A passage that stands by "
     "itself already is repeated as it is."
 )
+_NEGATIVES_TASK: Final = (
+    "Your assignment: the excerpts come from a collection of documents. Write {n} questions that people would ask in an ordinary "
+    "search or chat, and that this collection does not answer because they are about something else.\n"
+    "Each is about another subject than the excerpts and than the rest of your questions (for example cooking, sport, law, "
+    "history, gardening, astronomy, travel), has a definite answer elsewhere, and can be understood by itself. Do not repeat "
+    "an earlier question. Do not mention the excerpts. Use the language of the excerpts."
+)
 _BEFORE_CHARS: Final = 600
 _BEGINNING_CHARS: Final = 300
 _Query = Annotated[str, StringConstraints(min_length=1, max_length=2000)]
@@ -72,6 +80,14 @@ def passage_prompt(document: str, start: int, text: str) -> Prompt:
     }
     non_empty = {name: value for name, value in fields.items() if value.strip()}
     return Prompt(construct="standalone_passage", task=_PASSAGE_TASK, fields=non_empty | {"passage": text})
+
+
+def negatives_prompt(excerpts: Sequence[str], earlier: Sequence[str], n: int) -> Prompt:
+    """Build the prompt for `n` queries about other subjects than the documents."""
+    fields: dict[str, str | tuple[str, ...]] = {"excerpts": tuple(excerpts)}
+    if earlier:
+        fields["earlier_questions"] = tuple(earlier)
+    return Prompt(construct="unrelated_questions", task=_NEGATIVES_TASK.format(n=n), fields=fields)
 
 
 def _closed(name: str, **fields: Any) -> TypeAdapter[Any]:

@@ -17,11 +17,9 @@ from typing import Final
 from ragstone.errors import DataError, StoreError
 from ragstone.research._dataset.draft import Draft
 
-__all__ = ["MAX_TEXT", "REVIEW", "Key", "edited", "read_review", "texts_of", "write_review"]
+__all__ = ["MAX_TEXT", "REVIEW", "Key", "edited", "read_review", "texts_of", "write_review", "write_watched"]
 
 REVIEW: Final = "review.csv"
-_WRITTEN: Final = ".review.sha256"
-"""Contains the digest of the written review, so that an edited review is never overwritten."""
 _COLUMNS: Final = ("keep", "kind", "item", "id", "text", "about", "source")
 _NEEDED: Final = ("keep", "kind", "item", "id", "text")
 _YES: Final = frozenset({"yes", "y", "true", "1", "x", "keep"})
@@ -41,25 +39,31 @@ def write_review(folder: Path, draft: Draft) -> None:
     for row in _lines(draft):
         table.writerow([_guarded(cell) for cell in row])
     # Spreadsheets detect UTF-8 by the byte order mark.
-    data = buffer.getvalue().encode("utf-8-sig", errors="replace")
+    write_watched(folder / REVIEW, buffer.getvalue().encode("utf-8-sig", errors="replace"))
+
+
+def write_watched(path: Path, data: bytes) -> None:
+    """Write a file that a person may edit, and its digest, so that an edited file is never overwritten."""
     try:
-        (folder / REVIEW).write_bytes(data)
-        (folder / _WRITTEN).write_text(hashlib.sha256(data).hexdigest(), encoding="ascii")
+        path.write_bytes(data)
+        _digest_path(path).write_text(hashlib.sha256(data).hexdigest(), encoding="ascii")
     except OSError as error:
-        raise StoreError(f"{str(folder / REVIEW)!r} cannot be written: {error.strerror or error}") from error
+        raise StoreError(f"{str(path)!r} cannot be written: {error.strerror or error}") from error
 
 
-def edited(folder: Path) -> bool:
-    """Return whether a review exists that was edited since it was written."""
+def edited(path: Path) -> bool:
+    """Return whether a file exists that was edited since `write_watched` wrote it."""
     try:
-        data = (folder / REVIEW).read_bytes()
-        return (folder / _WRITTEN).read_text(encoding="ascii") != hashlib.sha256(data).hexdigest()
+        data = path.read_bytes()
+        return _digest_path(path).read_text(encoding="ascii") != hashlib.sha256(data).hexdigest()
     except FileNotFoundError:
-        return (folder / REVIEW).exists()
+        return path.exists()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"{str(folder / REVIEW)!r} cannot be read ({error}). Move it away, or give another directory."
-        ) from error
+        raise DataError(f"{str(path)!r} cannot be read ({error}). Move it away, or give another directory.") from error
+
+
+def _digest_path(path: Path) -> Path:
+    return path.with_name(f".{path.stem}.sha256")
 
 
 def _lines(draft: Draft) -> Iterator[tuple[str, ...]]:

@@ -13,7 +13,7 @@ from ragstone._util.words import split_words
 from ragstone.errors import DataError
 from ragstone.research._dataset.documents import Document
 
-__all__ = ["SECTION_WORDS", "SPAN_WORDS", "Span", "find_similar_spans", "sections_of", "spans_of", "verify"]
+__all__ = ["SECTION_WORDS", "SPAN_WORDS", "Span", "SpanIndex", "sections_of", "spans_of", "verify"]
 
 SPAN_WORDS: Final = 200
 """Approximate length of a passage (CRUX, figure 7)."""
@@ -97,21 +97,34 @@ def sections_of(spans: Sequence[Span], *, words: int = SECTION_WORDS) -> tuple[t
     return tuple(tuple(section) for section in sections)
 
 
-def find_similar_spans(text: str, spans: Sequence[Span], *, own: Sequence[Span], most: int) -> tuple[Span, ...]:
-    """Return at most `most` spans: a text's own, then those with the largest word overlap, weighted by word rarity.
+class SpanIndex:
+    """Spans that can be searched by word overlap.
 
-    Spans without a common word are never included. Word overlap misses passages that answer in different words, which are
-    then not in the pool.
+    Args:
+        spans: The spans.
     """
-    text_words = set(split_words(text))
-    bags = {span.id: set(split_words(span.text)) for span in spans}
-    n_spans = Counter(word for bag in bags.values() for word in bag)
-    weight = {word: math.log(1 + len(bags) / n_spans[word]) for word in text_words if word in n_spans}
-    score = {span.id: math.fsum(weight[word] for word in sorted(text_words & bags[span.id])) for span in spans}
-    own_ids = {span.id for span in own}
-    others = [span for span in spans if span.id not in own_ids and score[span.id] > 0]
-    others.sort(key=lambda span: (-score[span.id], span.id))
-    return tuple([*own, *others][:most])
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        self._spans = tuple(spans)
+        self._bags = [set(split_words(span.text)) for span in self._spans]
+        self._n_spans = Counter(word for bag in self._bags for word in bag)
+
+    def most_similar(self, text: str, most: int, *, own: Sequence[Span] = ()) -> tuple[Span, ...]:
+        """Return at most `most` spans: a text's own, then those with the largest word overlap, weighted by word rarity.
+
+        Spans without a common word are never included. Word overlap misses passages that answer in different words, which
+        are then not in the pool.
+        """
+        words = sorted(word for word in set(split_words(text)) if word in self._n_spans)
+        weight = {word: math.log(1 + len(self._spans) / self._n_spans[word]) for word in words}
+        scores = [math.fsum(weight[word] for word in words if word in bag) for bag in self._bags]
+        own_ids = {span.id for span in own}
+        others = [
+            (-score, span.id, span)
+            for score, span in zip(scores, self._spans, strict=True)
+            if score > 0 and span.id not in own_ids
+        ]
+        return tuple([*own, *(span for *_, span in sorted(others, key=lambda found: found[:2]))][:most])
 
 
 def verify(spans: Sequence[Span], documents: Sequence[Document]) -> None:

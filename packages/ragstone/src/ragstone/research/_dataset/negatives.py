@@ -1,0 +1,349 @@
+"""`build_negatives`: writes queries that the documents do not answer, for `topicality`."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from ragstone._util.run_async import run_async
+from ragstone._util.suppress import suppress_capture
+from ragstone.errors import ConfigurationError, JudgeError
+from ragstone.judges import Judge, judge_from, metered
+from ragstone.metrics.crux import ETA
+from ragstone.research._dataset.documents import read_documents
+from ragstone.research._dataset.draft import JOURNAL, folder_of
+from ragstone.research._dataset.journal import JournaledJudge, prepared
+from ragstone.research._dataset.plan import Paths, paths_of
+from ragstone.research._dataset.prompts import distinct_questions, negatives_prompt, questions_shape
+from ragstone.research._dataset.review import edited, write_watched
+from ragstone.research._dataset.spans import Span, SpanIndex, spans_of
+from ragstone.research._journal import PASSING, Journal
+from ragstone.schema import Usage
+
+__all__ = ["NegativeQueries", "NegativesPlan", "build_negatives", "plan_negatives"]
+
+QUERIES: Final = "queries.jsonl"
+_BATCH: Final = 10
+"""Queries per call that writes."""
+_SPARE: Final = 2
+"""Factor by which more queries may be written than are kept, because repeated and answered ones are dropped."""
+_EXCERPTS: Final = 8
+_EXCERPT_CHARS: Final = 300
+_SHOWN: Final = 60
+"""Number of earlier queries in the prompt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NegativesPlan:
+    """The plan of negative queries."""
+
+    n_documents: int
+    spans: tuple[Span, ...]
+    """Passages of the documents."""
+    n_queries: int
+    max_passages: int
+    left_out: tuple[str, ...] = ()
+    """Skipped files, with reasons."""
+
+    @property
+    def rounds(self) -> int:
+        """Maximum number of calls that write queries."""
+        return math.ceil(_SPARE * self.n_queries / _BATCH)
+
+    @property
+    def calls(self) -> int:
+        """Maximum number of judge calls: those that write, and one for each passage that is checked for a round's queries."""
+        return self.rounds * (1 + min(_BATCH * self.max_passages, len(self.spans)))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.n_queries} queries that {self.n_documents} documents ({len(self.spans)} passages) do not answer: "
+            f"at most {self.calls} judge calls"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "n_documents": self.n_documents,
+            "n_passages": len(self.spans),
+            "n_queries": self.n_queries,
+            "calls": self.calls,
+            "left_out": list(self.left_out),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NegativeQueries:
+    """Written queries."""
+
+    path: Path
+    """The file of the queries."""
+    plan: NegativesPlan
+    rows: tuple[dict[str, Any], ...]
+    n_repeated: int
+    """Number of queries that were dropped because they repeat another."""
+    n_answered: int
+    """Number of queries that were dropped because a passage answers them."""
+    failures: Mapping[str, int]
+    """Number of failed judge calls, by kind."""
+    errors: tuple[str, ...]
+    """The first error of each kind."""
+    n_asked: int
+    n_known: int
+    """Number of judge calls answered from the journal of an earlier run."""
+    usage: Usage = field(default_factory=Usage)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether running the same command again may write more queries (after a reached budget or an outage)."""
+        return not PASSING.isdisjoint(self.failures)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{len(self.rows)} of {self.plan.n_queries} queries in {self.path}",
+            f"dropped queries: {self.n_answered} that a passage answers, {self.n_repeated} repeated",
+            f"judge: {self.n_asked} calls, {self.n_known} replies from an earlier run",
+        ]
+        if self.failures:
+            kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(self.failures.items()))
+            lines.append(f"failed judge calls: {kinds}")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "path": str(self.path),
+            "plan": self.plan.to_dict(),
+            "n_rows": len(self.rows),
+            "n_repeated": self.n_repeated,
+            "n_answered": self.n_answered,
+            "failures": dict(self.failures),
+            "errors": list(self.errors),
+            "n_asked": self.n_asked,
+            "n_known": self.n_known,
+            "usage": self.usage.model_dump(exclude={"schema_version"}),
+        }
+
+
+def plan_negatives(documents: Paths, *, queries: int = 100, max_passages: int = 3) -> NegativesPlan:
+    """Read the documents and plan negative queries, without calling the judge.
+
+    Args:
+        documents: Files and directories of the corpus: text, Markdown, or JSONL with `id` and `text`.
+        queries: Number of queries.
+        max_passages: Number of passages that are checked for an answer to each query.
+
+    Raises:
+        ConfigurationError: If a path does not exist or a number is below 1.
+        DataError: If a file cannot be read.
+
+    Examples:
+        ```python
+        print(plan_negatives("handbook/", queries=50))
+        ```
+    """
+    for name, value in (("queries", queries), ("max_passages", max_passages)):
+        if value < 1:
+            raise ConfigurationError(f"{name} must be at least 1, got {value!r}")
+    library = read_documents(paths_of(documents))
+    return NegativesPlan(
+        n_documents=len(library.documents),
+        spans=tuple(span for document in library.documents for span in spans_of(document)),
+        n_queries=queries,
+        max_passages=max_passages,
+        left_out=library.left_out,
+    )
+
+
+def build_negatives(
+    documents: Paths,
+    output_dir: str | Path,
+    *,
+    judge: str | Judge | None = None,
+    queries: int = 100,
+    max_passages: int = 3,
+    rating_threshold: float = ETA,
+    concurrency: int = 8,
+    progress: Callable[[int, int], None] | None = None,
+) -> NegativeQueries:
+    """Let the judge write queries on other subjects that the documents do not answer.
+
+    These are the negative queries of `topicality`: your application answers them like those of your domain. The judge writes
+    ten at a time after reading excerpts of the documents and the earlier queries. It then rates the passages with the
+    largest word overlap for each query. Queries that a passage answers, and those that repeat another, are dropped.
+
+    `queries.jsonl` in `output_dir` has a row with `id` and `query` for each, for a person to check: remove rows, or edit
+    queries. A file that was edited is never overwritten. After a kill the same call resumes without repeating answered judge
+    calls.
+
+    Args:
+        documents: Files and directories of the corpus: text, Markdown, or JSONL with `id` and `text`.
+        output_dir: Output directory. It is created if missing.
+        judge: The model that writes and rates, as for `evaluate`.
+        queries: Number of queries.
+        max_passages: Number of passages that are checked for an answer to each query.
+        rating_threshold: Rating from 0 to 5 from which a passage answers a query.
+        concurrency: Number of concurrent judge calls.
+        progress: Called with (written queries, all queries).
+
+    Raises:
+        ConfigurationError: If documents are missing, a number is out of range, the directory is in use, or `queries.jsonl` was
+            edited.
+        DataError: If a document or an earlier state is invalid.
+        JudgeError: If the judge is unavailable at the start.
+
+    Source:
+        VERA, section 3.4 (query generation). VERA does not check whether the documents answer a query.
+
+    Examples:
+        ```python
+        built = build_negatives("handbook/", "negatives", judge="http://localhost:8000/v1", queries=50)
+        ragstone.evaluate(built.path, ["vera"], app=answer)
+        ```
+    """
+    if concurrency < 1 or not 0 < rating_threshold <= 5:
+        raise ConfigurationError(
+            f"concurrency must be at least 1 and rating_threshold must be above 0 and at most 5, got {concurrency!r} and "
+            f"{rating_threshold!r}"
+        )
+    plan = plan_negatives(documents, queries=queries, max_passages=max_passages)
+    path = folder_of(output_dir) / QUERIES
+    if edited(path):
+        raise ConfigurationError(
+            f"{str(path)!r} was edited and is not overwritten. Evaluate it as it is, or give another directory (--output-dir)."
+        )
+    resolved_judge = judge_from(judge)
+    if resolved_judge.identity.is_baseline:
+        raise ConfigurationError(
+            f"writing queries needs a model, but {resolved_judge.identity.name} is not a model. Set judge= (--judge)."
+        )
+
+    async def work() -> NegativeQueries:
+        with Journal(path.with_name(JOURNAL)) as journal, suppress_capture(), metered() as meter:
+            asker = JournaledJudge(resolved_judge, journal, concurrency=concurrency)
+            writer = _Writer(plan, asker, rating_threshold)
+            try:
+                await prepared(resolved_judge)
+                await writer.write(progress)
+            finally:
+                await asker.aclose()
+                if not isinstance(judge, Judge):
+                    await resolved_judge.aclose()
+            lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in writer.rows]
+            write_watched(path, "".join(lines).encode("utf-8", errors="replace"))
+            return NegativeQueries(
+                path=path,
+                plan=plan,
+                rows=tuple(writer.rows),
+                n_repeated=writer.n_repeated,
+                n_answered=writer.n_answered,
+                failures=dict(writer.failures),
+                errors=tuple(writer.errors.values()),
+                n_asked=asker.n_asked,
+                n_known=asker.n_known,
+                usage=meter.total,
+            )
+
+    return run_async(work())
+
+
+class _Writer:
+    """Writes and checks queries in rounds, until there are enough."""
+
+    def __init__(self, plan: NegativesPlan, asker: JournaledJudge, rating_threshold: float) -> None:
+        self._plan = plan
+        self._asker = asker
+        self._eta = rating_threshold
+        self._index = SpanIndex(plan.spans)
+        self._written: tuple[str, ...] = ()
+        """Distinct queries so far, also those that were dropped, so that they are not written again."""
+        self.rows: list[dict[str, Any]] = []
+        self.failures: Counter[str] = Counter()
+        self.errors: dict[str, str] = {}
+        self.n_repeated = self.n_answered = 0
+
+    async def write(self, progress: Callable[[int, int], None] | None) -> None:
+        """Write and check rounds of queries. A temporary failure ends them, and the same round is repeated later."""
+        for number in range(self._plan.rounds):
+            try:
+                await self._round(number)
+            except JudgeError as error:
+                self._count(error)
+                if error.kind in PASSING:
+                    return
+            if progress is not None:
+                progress(len(self.rows), self._plan.n_queries)
+            if len(self.rows) == self._plan.n_queries:
+                return
+
+    async def _round(self, number: int) -> None:
+        prompt = negatives_prompt(list(self._excerpts(number)), self._written[-_SHOWN:], _BATCH)
+        reply = await self._asker.ask(prompt, questions_shape(_BATCH), max_tokens=64 + 64 * _BATCH)
+        known = len(self._written)
+        distinct = distinct_questions([*self._written, *reply["items"]])
+        checked = await self._best_passages(distinct[known:])
+        self.n_repeated += known + len(reply["items"]) - len(distinct)
+        self._written = distinct
+        for query, best in checked.items():
+            if best is not None and best[0] >= self._eta:
+                self.n_answered += 1
+            elif len(self.rows) < self._plan.n_queries:
+                self.rows.append(_row(query, best))
+
+    def _excerpts(self, number: int) -> Iterator[str]:
+        """Yield beginnings of passages from all over the documents, others in each round."""
+        spans = self._plan.spans
+        n = min(_EXCERPTS, len(spans))
+        for i in range(n):
+            yield spans[(i * len(spans) // n + number) % len(spans)].text[:_EXCERPT_CHARS]
+
+    async def _best_passages(self, queries: Sequence[str]) -> dict[str, tuple[int, str] | None]:
+        """Return for each query the highest rating of a passage, and its id, or None if no passage shares a word with it.
+
+        A query is omitted if one of its passages could not be rated.
+
+        Raises:
+            JudgeError: If a failure is temporary.
+        """
+        asked: dict[Span, list[str]] = {}
+        for query in queries:
+            for span in self._index.most_similar(query, self._plan.max_passages):
+                asked.setdefault(span, []).append(query)
+        best: dict[str, tuple[int, str] | None] = dict.fromkeys(queries)
+        unchecked: set[str] = set()
+        results = await asyncio.gather(
+            *(self._asker.rate(span.text, tuple(of_span)) for span, of_span in asked.items()), return_exceptions=True
+        )
+        for (span, of_span), marks in zip(asked.items(), results, strict=True):
+            if isinstance(marks, BaseException):
+                if not isinstance(marks, JudgeError) or marks.kind in PASSING:
+                    raise marks
+                self._count(marks)
+                unchecked.update(of_span)
+                continue
+            for query, mark in zip(of_span, marks, strict=True):
+                before = best[query]
+                if before is None or mark > before[0]:
+                    best[query] = mark, span.id
+        return {query: found for query, found in best.items() if query not in unchecked}
+
+    def _count(self, error: JudgeError) -> None:
+        self.failures[error.kind] += 1
+        self.errors.setdefault(error.kind, f"{error.kind}: {error}")
+
+
+def _row(query: str, best: tuple[int, str] | None) -> dict[str, Any]:
+    digest = hashlib.sha256(query.encode(errors="replace")).hexdigest()[:12]
+    rating, passage = best if best is not None else (None, None)
+    return {
+        "id": f"negative-{digest}",
+        "query": query,
+        "metadata": {"best_rating": rating, "closest_passage": passage},
+    }
