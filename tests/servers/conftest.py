@@ -195,6 +195,22 @@ class Postgres:
         """End all connections and stop."""
         self._run("pg_ctl", "stop", "-w", "-m", "fast", "-D", self._data)
 
+    @contextlib.contextmanager
+    def frozen(self):
+        """Stop all its processes without ending a connection, and let them run again at the end of the block."""
+        parent = int((self._data / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        # The parent first, so that it starts no others.
+        processes = [parent, *map(int, children)]
+        for each in processes:
+            os.kill(each, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for each in processes:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(each, signal.SIGCONT)
+
     def url(self, database="postgres"):
         """The URL of a database, with its password."""
         return f"postgresql://admin:{self.password}@127.0.0.1:{self._port}/{database}"

@@ -36,7 +36,7 @@ PUBLIC = {
         ApplicationError ConfigurationError DataError JudgeError JudgeRejectedError JudgeReplyError
         JudgeUnavailableError MissingExtraError RagstoneError SinkDeniedError SinkError SinkNoTargetError
         SinkRejectedError SinkTargetMissingError SinkUnavailableError SpoolError StoreCorruptError StoreError
-        StoreNotFoundError StoreNotReadyError StoreOwnedError StoreVersionError
+        StoreNotFoundError StoreNotReadyError StoreOwnedError StoreUnavailableError StoreVersionError
     """,
     "ragstone.experiments": """
         Comparison Experiment TimeRange aevaluate assert_no_regression assert_score compare evaluate

@@ -15,6 +15,7 @@ RagstoneError
 │   ├── StoreNotFoundError               no store at this path
 │   ├── StoreNotReadyError               the owner has not initialized it yet
 │   ├── StoreOwnedError                  another process owns it
+│   ├── StoreUnavailableError            the server of the database does not answer now
 │   ├── StoreVersionError                written by a newer version of Ragstone
 │   └── StoreCorruptError                not a Ragstone store, or damaged
 └── SinkError                            a destination
@@ -50,6 +51,7 @@ __all__ = [
     "StoreNotFoundError",
     "StoreNotReadyError",
     "StoreOwnedError",
+    "StoreUnavailableError",
     "StoreVersionError",
 ]
 
@@ -144,6 +146,10 @@ class StoreNotReadyError(StoreError):
 
 class StoreOwnedError(StoreError):
     """Another running process owns the store file."""
+
+
+class StoreUnavailableError(StoreError):
+    """The server of the database cannot be reached now. A later attempt may succeed."""
 
 
 class StoreVersionError(StoreError):

@@ -1,19 +1,76 @@
-"""PostgreSQL helpers for stores and sinks: URLs without credentials in messages, and text that PostgreSQL accepts."""
+"""PostgreSQL helpers for stores and sinks: URLs without credentials, text that it accepts, servers that do not answer."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+import time
+from collections.abc import Generator, Mapping
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.string import StrDumperUnknown
+from typing_extensions import override
 
 from ragstone.errors import ConfigurationError
 
-__all__ = ["connection_parameters", "describe_database", "register_text_dumper", "strip_credentials"]
+__all__ = [
+    "LimitedConnection",
+    "connection_parameters",
+    "describe_database",
+    "is_denied",
+    "register_text_dumper",
+    "strip_credentials",
+]
+
+T = TypeVar("T")
+
+
+class LimitedConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that is closed if the server does not answer in time.
+
+    A server whose process is frozen still acknowledges packets, so that neither keepalives nor its own timeouts end the wait.
+    """
+
+    limit_s: float | None = None
+    """Longest wait for the answer to one statement in seconds. None: no limit."""
+
+    @override
+    def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
+        if self.limit_s is None:
+            return super().wait(gen, *args, **kwargs)
+        try:
+            return super().wait(_limited(gen, self.limit_s), *args, **kwargs)
+        except _SilentError:
+            self.close()
+            raise
+
+
+class _SilentError(psycopg.OperationalError):
+    """The server did not answer in time."""
+
+
+def _limited(gen: Generator[Any, Any, T], limit_s: float) -> Generator[Any, Any, T]:
+    """Yield what psycopg's generator yields, until it has taken too long. psycopg resumes it ten times a second."""
+    end = time.monotonic() + limit_s
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() > end:
+                raise _SilentError(f"the server did not answer within {limit_s:.0f} s")
+            wanted = gen.send(ready)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+
+
+def is_denied(error: psycopg.Error) -> bool:
+    """Return whether the server denies access. Errors while connecting have only a text, not a code."""
+    state = error.sqlstate or ""
+    refused = state == "42501" or state.startswith("28")
+    return refused or (not state and ("authentication failed" in str(error) or "no pg_hba.conf entry" in str(error)))
 
 
 def connection_parameters(url: str) -> dict[str, Any]:

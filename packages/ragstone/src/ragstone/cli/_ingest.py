@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,7 +35,7 @@ from ragstone.cli._options import (
 from ragstone.cli._reasons import ReasonsOption
 from ragstone.cli._retention import retention_s
 from ragstone.cli._watch_options import watch_options
-from ragstone.errors import JudgeError, StoreError, StoreOwnedError
+from ragstone.errors import JudgeError, StoreError, StoreOwnedError, StoreUnavailableError
 from ragstone.spool import SpoolWriter
 from ragstone.store import is_database_url, resolve_store
 from ragstone.worker import ScoringSetup, Worker, WorkerState, spool_directory
@@ -147,6 +149,8 @@ def ingest_command(
     redact = None if no_redact else redact_secrets
     workers: list[Worker] = []
     """The current worker, or none before the first."""
+    waits_for: list[str] = []
+    """Why no worker runs now."""
 
     def make_worker() -> Worker:
         worker = Worker(
@@ -164,7 +168,8 @@ def ingest_command(
         return worker
 
     def state() -> WorkerState:
-        return workers[0].state if workers else WorkerState.starting()
+        current = workers[0].state if workers else WorkerState.starting()
+        return replace(current, store_errors=(*current.store_errors, *waits_for))
 
     # Its spool is that of the store, which the worker below reads.
     feedback = Capture(partial(SpoolWriter, spool_directory(store)), durability="sync", redact=redact)
@@ -196,7 +201,7 @@ def ingest_command(
                     max_bytes=max_bytes,
                 )
             )
-        asyncio.run(_serve(receivers, setup, make_worker, state))
+        asyncio.run(_serve(receivers, setup, make_worker, state, waits_for))
     finally:
         feedback.close()
         buffer.close()
@@ -218,7 +223,9 @@ async def _serve(
     setup: ScoringSetup,
     make_worker: Callable[[], Worker],
     state: Callable[[], WorkerState],
+    waits_for: list[str],
 ) -> None:
+    """Receive spans until the process is stopped, and score them while store and judge are available."""
     stopping = asyncio.Event()
     worker: Worker | None = None
 
@@ -239,13 +246,16 @@ async def _serve(
             while not stopping.is_set():
                 worker = make_worker()
                 try:
-                    await worker.run()
-                except (JudgeError, StoreOwnedError) as error:
-                    # The receiver keeps spans until the judge is available or the store's other owner has stopped.
-                    announce(f"cannot score now, spans are kept: {error} (next attempt in {_RETRY_S:.0f} s)")
-                    stop_requested = asyncio.create_task(stopping.wait())
-                    await asyncio.wait([stop_requested], timeout=_RETRY_S)
-                    stop_requested.cancel()
+                    await worker.run(on_owned=waits_for.clear)
+                except (JudgeError, StoreOwnedError, StoreUnavailableError) as error:
+                    # The receiver keeps spans until the judge or the database is available, or the store's other owner has
+                    # stopped.
+                    if [str(error)] != waits_for:
+                        announce(f"cannot score now, spans are kept: {error} (next attempt in {_RETRY_S:.0f} s)")
+                    if not isinstance(error, JudgeError):
+                        waits_for[:] = [str(error)]
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(stopping.wait(), _RETRY_S)
     finally:
         for receiver in receivers:
             await receiver.aclose()

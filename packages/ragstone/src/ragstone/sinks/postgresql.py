@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from ragstone._util.daemon_thread import DaemonThread
 from ragstone.errors import (
     ConfigurationError,
     MissingExtraError,
@@ -64,6 +65,10 @@ _VALUES: Final = ", ".join("to_timestamp(%s)" if t == "TIMESTAMPTZ" else "%s" fo
 _INSERT: Final = f"INSERT INTO {_TABLE} ({', '.join(_COLUMNS)}) VALUES ({_VALUES}) ON CONFLICT (id) DO NOTHING"  # noqa: S608
 _LOCK: Final = 0x52475354
 """Key of the advisory lock for creating the table (the letters RGST): concurrent creation would fail."""
+_MARGIN_S: Final = 5.0
+"""Seconds for which an answer may be late after the server has canceled its statement."""
+_CLOSE_S: Final = 2.0
+"""Longest wait for the end of a write, in seconds."""
 
 
 class PostgresqlSink:
@@ -95,6 +100,8 @@ class PostgresqlSink:
         self._include_text = include_text
         self._timeout_s = timeout_s
         self._connection: psycopg.Connection[Any] | None = None
+        # Not the thread pool of the loop, whose end would wait for a server that does not answer.
+        self._thread = DaemonThread("ragstone-postgresql")
         self._pid = os.getpid()
         self._closed = False
 
@@ -128,18 +135,20 @@ class PostgresqlSink:
         if self._closed:
             raise SinkUnavailableError(f"the sink {self.name!r} is closed")
         if batch:
-            await asyncio.to_thread(self._write, batch)
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._write, batch)
 
     async def aclose(self) -> None:
         """Close the connection."""
         self._closed = True
         if self._pid == os.getpid():
-            self._drop()
+            closing = asyncio.get_running_loop().run_in_executor(self._thread, self._drop)
+            self._thread.shutdown()
+            await asyncio.wait([closing], timeout=_CLOSE_S)
 
     def _write(self, batch: Sequence[Delivery]) -> None:
         import psycopg
 
-        from ragstone._util.postgres import strip_credentials
+        from ragstone._util.postgres import is_denied, strip_credentials
 
         rows = [_row(delivery, include_text=self._include_text) for delivery in batch]
         try:
@@ -148,7 +157,7 @@ class PostgresqlSink:
                 cursor.executemany(_INSERT.encode(), rows)
         except psycopg.Error as error:
             message = f"{self._name}: {strip_credentials(str(error), self._parameters)}"
-            denied = _is_denied(error)
+            denied = is_denied(error)
             # The next write opens a new connection, which creates a missing table and reads new passwords.
             self._drop()
             if denied:
@@ -158,16 +167,15 @@ class PostgresqlSink:
             raise SinkUnavailableError(message) from None
 
     def _connected(self) -> psycopg.Connection[Any]:
-        import psycopg
-
-        from ragstone._util.postgres import register_text_dumper
+        from ragstone._util.postgres import LimitedConnection, register_text_dumper
 
         if self._pid != os.getpid():
             # The connection belongs to the parent process. Closing it here would end the parent's session.
             self._connection, self._pid = None, os.getpid()
         if self._connection is None:
             parameters = {"connect_timeout": max(2, round(self._timeout_s)), **self._parameters}
-            connection = psycopg.connect(**parameters, autocommit=True)
+            connection = LimitedConnection.connect(**parameters, autocommit=True)
+            connection.limit_s = self._timeout_s + _MARGIN_S
             try:
                 register_text_dumper(connection)
                 connection.execute(f"SET statement_timeout TO {round(self._timeout_s * 1000)}".encode())
@@ -195,13 +203,6 @@ def _add_missing_columns(connection: psycopg.Connection[Any]) -> None:
     for name, type_ in _COLUMNS.items():
         if name not in known:
             connection.execute(f"ALTER TABLE {_TABLE} ADD COLUMN IF NOT EXISTS {name} {type_}".encode())
-
-
-def _is_denied(error: psycopg.Error) -> bool:
-    """Return whether the server denies access. Errors while connecting have only a text, not a code."""
-    state = error.sqlstate or ""
-    refused = state == "42501" or state.startswith("28")
-    return refused or (not state and ("authentication failed" in str(error) or "no pg_hba.conf entry" in str(error)))
 
 
 def _row(delivery: Delivery, *, include_text: bool) -> tuple[object, ...]:

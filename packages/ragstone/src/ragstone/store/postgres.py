@@ -15,12 +15,20 @@ from typing import Any, Final, Literal, Self
 import psycopg
 from typing_extensions import override
 
-from ragstone._util.postgres import connection_parameters, describe_database, register_text_dumper, strip_credentials
+from ragstone._util.postgres import (
+    LimitedConnection,
+    connection_parameters,
+    describe_database,
+    is_denied,
+    register_text_dumper,
+    strip_credentials,
+)
 from ragstone.errors import (
     ConfigurationError,
     StoreCorruptError,
     StoreError,
     StoreNotReadyError,
+    StoreUnavailableError,
     StoreVersionError,
 )
 from ragstone.schema import SCHEMA_VERSION, AlarmDelivery, Delivery
@@ -67,10 +75,19 @@ _CONNECT: Final[dict[str, str | int]] = {
     "tcp_user_timeout": 60_000,
     "application_name": "ragstone",
 }
+_STATEMENT_S: Final = 300
+"""Time after which the server cancels a statement, in seconds."""
+_ANSWER_S: Final = 330.0
+"""Time after which a server that does not answer counts as lost, in seconds."""
+_IDLE_S: Final = 120
+"""Time without a call after which a worker loses its sinks, in seconds. A running worker looks for work twice a second."""
+_CLOSE_S: Final = 2.0
+"""Longest wait of `close` for the server, in seconds."""
 _SETTINGS: Final = (
     f"SET search_path TO {SCHEMA}",
     "SET client_encoding TO 'UTF8'",
     "SET lock_timeout TO '30s'",
+    f"SET statement_timeout TO '{_STATEMENT_S}s'",
     "SET idle_in_transaction_session_timeout TO '60s'",
     "SET tcp_keepalives_idle TO 30",
     "SET tcp_keepalives_interval TO 10",
@@ -143,7 +160,8 @@ class PostgresStore(
             ConfigurationError: If `mode`, `max_attempts` or the URL is invalid.
             StoreVersionError: If a newer Ragstone wrote the tables.
             StoreNotReadyError: If `mode` is "read" and the tables do not exist yet.
-            StoreError: If the server cannot be reached or refuses the connection.
+            StoreUnavailableError: If the server cannot be reached.
+            StoreError: If it refuses the connection, or this user lacks privileges.
         """
         if max_attempts < 1:
             raise ConfigurationError(f"max_attempts must be at least 1, got {max_attempts!r}.")
@@ -230,8 +248,12 @@ class PostgresStore(
                 _check(db, self._database.place)
             return
         with self._database.write() as db:
+            # An upgrade of a large store takes longer than any other statement.
+            self._database.limit(None)
+            db.execute("SET LOCAL statement_timeout TO 0")
             _lock(db, "pg_advisory_xact_lock", _SETUP)
             _prepare(db, self._database.place)
+        self._database.limit(_ANSWER_S)
 
     def _on_connect(self, db: PostgresConnection) -> None:
         """Read the server's time, and lock the plan again if the previous connection had locked it."""
@@ -264,6 +286,7 @@ class PostgresStore(
         """Return whether this worker delivers to a sink. It becomes responsible if no other worker is."""
         with self._database.session() as db:
             if sink not in self._delivering and _lock(db, "pg_try_advisory_lock", _key(sink)):
+                self._database.end_when_idle()
                 self._delivering.add(sink)
             return sink in self._delivering
 
@@ -301,7 +324,9 @@ def _prepare(db: Sql, place: str) -> None:
     # Checked first: a user without the right to create schemas can use an existing one.
     if not _exists(db, "pg_namespace WHERE nspname = ?", SCHEMA):
         db.execute(f"CREATE SCHEMA {SCHEMA}")
-    if not _has_tables(db):
+    if _has_tables(db):
+        _check_privileges(db, place, ("SELECT", "INSERT", "UPDATE", "DELETE"))
+    else:
         db.execute(_postgres_tables.REFUSE_OTHER_VERSION)
         for statement in _postgres_tables.TABLES:
             db.execute(statement)
@@ -350,12 +375,32 @@ def _check(db: Sql, place: str) -> None:
         raise StoreNotReadyError(
             f"the store in {place} does not exist yet. A worker creates it when it first opens it."
         )
+    _check_privileges(db, place, ("SELECT",))
     version = _version(db, place)
     if version < _postgres_tables.VERSION:
         raise StoreError(
             f"the store in {place} has the older version {version}, and this version of Ragstone reads "
             f"{_postgres_tables.VERSION}. Start a Monitor or `ragstone worker` of this version to upgrade it."
         )
+
+
+def _check_privileges(db: Sql, place: str, needed: Sequence[str]) -> None:
+    """Check what this user may do with the tables, because PostgreSQL hides a schema that a user may not use."""
+    (user, may_use) = db.execute(
+        "SELECT quote_ident(current_user), has_schema_privilege(?, 'USAGE')", (SCHEMA,)
+    ).fetchone()
+    lacks = " OR ".join(f"NOT has_table_privilege(c.oid, '{each}')" for each in needed)
+    closed = (
+        "pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        f"WHERE n.nspname = ? AND c.relkind = 'r' AND ({lacks})"
+    )
+    if may_use and not _exists(db, closed, SCHEMA):
+        return
+    raise StoreError(
+        f"the user {user} lacks privileges for the store in {place}. An administrator or the owner of the schema grants them: "
+        f"GRANT USAGE ON SCHEMA {SCHEMA} TO {user}; GRANT {', '.join(needed)} ON ALL TABLES IN SCHEMA {SCHEMA} TO {user};"
+        + (f" GRANT USAGE ON ALL SEQUENCES IN SCHEMA {SCHEMA} TO {user};" if "INSERT" in needed else "")
+    )
 
 
 def _version(db: Sql, place: str) -> int:
@@ -431,12 +476,12 @@ class PostgresDatabase(Transactions):
         """URL of the database without credentials."""
         self._writable = writable
         self._on_connect = on_connect
-        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._connection: LimitedConnection | None = None
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._closed = False
         self._retry_at = 0.0
-        self._failure = ""
+        self._failure = StoreError()
         self.refusal: StoreVersionError | None = None
         """Why this process must end, if another one has upgraded the tables."""
 
@@ -458,6 +503,19 @@ class PostgresDatabase(Transactions):
         with self._usable() as connection:
             yield PostgresConnection(connection)
 
+    def limit(self, seconds: float | None) -> None:
+        """Limit the wait for the answer to each statement of the current connection."""
+        if self._connection is not None:
+            self._connection.limit_s = seconds
+
+    def end_when_idle(self) -> None:
+        """Let the server end the current connection when it is not used, because this process may be frozen.
+
+        Servers before PostgreSQL 14 cannot do this.
+        """
+        if self._connection is not None and self._connection.info.server_version >= 140_000:
+            self._connection.execute(f"SET idle_session_timeout TO '{_IDLE_S}s'".encode())
+
     def close(self) -> None:
         """Close the connection and release its locks. Do nothing in a forked child: its parent uses them."""
         if self._pid != os.getpid():
@@ -466,6 +524,7 @@ class PostgresDatabase(Transactions):
             self._closed = True
             connection, self._connection = self._connection, None
             if connection is not None:
+                connection.limit_s = _CLOSE_S
                 try:
                     # Unlock explicitly, because the server may take a moment to detect the end of the connection.
                     connection.execute("SELECT pg_advisory_unlock_all()")
@@ -489,7 +548,7 @@ class PostgresDatabase(Transactions):
                 raise
 
     @contextmanager
-    def _usable(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+    def _usable(self) -> Iterator[LimitedConnection]:
         # Before the lock is taken: a thread of the parent may have held it during the fork.
         if self._pid != os.getpid():
             raise StoreError(
@@ -507,16 +566,17 @@ class PostgresDatabase(Transactions):
                 if self._connection is not None and self._connection.closed:
                     self._connection = None
 
-    def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
+    def _connected(self) -> LimitedConnection:
         if self._connection is not None:
             return self._connection
         started = time.monotonic()
         if started < self._retry_at:
             # Fail immediately: waiting for a timeout in each of many calls would block the caller.
-            raise StoreError(self._failure)
+            raise type(self._failure)(str(self._failure))
         connection = None
         try:
-            connection = psycopg.connect(**self._parameters, autocommit=True)
+            connection = LimitedConnection.connect(**self._parameters, autocommit=True)
+            connection.limit_s = _ANSWER_S
             register_text_dumper(connection)
             for setting in _SETTINGS:
                 connection.execute(setting.encode())
@@ -531,7 +591,7 @@ class PostgresDatabase(Transactions):
             if isinstance(error, psycopg.Error):
                 now = time.monotonic()
                 self._retry_at = now + max(_RETRY_S, 4 * (now - started))
-                self._failure = str(self._store_error(error))
+                self._failure = self._store_error(error)
             raise
         self._connection = connection
         return connection
@@ -555,7 +615,10 @@ class PostgresDatabase(Transactions):
             )
         if isinstance(error, psycopg.errors.LockNotAvailable):
             return StoreError(f"the store in {self.place} has been locked for more than 30 s. Try again ({message}).")
-        return StoreError(f"the store in {self.place} cannot be used now ({message}). Nothing of this step was stored.")
+        is_away = isinstance(error, psycopg.OperationalError) and not is_denied(error)
+        return (StoreUnavailableError if is_away else StoreError)(
+            f"the store in {self.place} cannot be used now ({message}). Nothing of this step was stored."
+        )
 
 
 @lru_cache(maxsize=256)

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.metrics import Metric
 from ragstone.schema import Failure, NotApplicable, Score, Trace, Usage, sample_from_trace
 from ragstone.store import PlannedMetric, Store, UnscoredTrace
+from ragstone.worker._commit import Committer
 from ragstone.worker._daily_budget import DailyBudget
 from ragstone.worker._intake import StepErrors, get_skip_reason
 from ragstone.worker._parts import MetricGroups
@@ -123,9 +125,7 @@ async def run_backfill(
         should_stop: Whether to end early.
         daily_budget: Limits of the day of UTC, over all processes of the store: `calls`, `tokens` and `usd`.
     """
-    backfill = _Backfill(
-        request, setup, concurrency=setup.concurrency, patience_s=patience_s, errors=StepErrors(), clock=clock
-    )
+    backfill = _Backfill(request, setup, concurrency=setup.concurrency, patience_s=patience_s, clock=clock)
     backfill.on_progress = on_progress
     spend = DailyBudget(daily_budget or {}, errors=StepErrors())
     spend.update(store, now_too=True)
@@ -136,9 +136,11 @@ async def run_backfill(
         spend.update(store)
 
     backfill.record = record
+    committer = Committer(store, StepErrors())
     try:
-        return await backfill.run(store)
+        return await backfill.run(committer)
     finally:
+        await committer.aclose()
         spend.update(store, now_too=True)
 
 
@@ -152,7 +154,6 @@ class BackfillQueue:
         setup: Metrics, models and limits of the worker.
         requests: Folder with the requests of commands.
         patience_s: Seconds after which an unavailable judge ends a backfill.
-        errors: Collects errors of the store.
         record: Called with outcomes that may have cost something.
         clock: Returns the current time in Unix seconds.
     """
@@ -163,23 +164,22 @@ class BackfillQueue:
         *,
         requests: Path,
         patience_s: float,
-        errors: StepErrors,
         record: Callable[[Sequence[AnyOutcome]], None],
         clock: Callable[[], float],
     ) -> None:
         self._record = record
         self._setup, self._folder, self._patience_s = setup, requests / "backfill", patience_s
-        self._errors, self._clock = errors, clock
+        self._clock = clock
         self._task: asyncio.Task[dict[str, Any]] | None = None
         self._path: Path | None = None
         self._may_start = asyncio.Event()
         self._next = 0.0
 
-    def update(self, store: Store, *, is_busy: bool, woken: asyncio.Event) -> bool:
+    def update(self, committer: Committer, *, is_busy: bool, woken: asyncio.Event) -> bool:
         """Start or pause a backfill, and return whether one is running.
 
         Args:
-            store: The store.
+            committer: Runs calls to the store.
             is_busy: Whether captured requests wait.
             woken: Set when a backfill ends.
         """
@@ -190,12 +190,12 @@ class BackfillQueue:
             self._end(self._task)
         if self._task is None and time.monotonic() >= self._next:
             self._next = time.monotonic() + _LOOK_S
-            self._task = self._start(store)
+            self._task = self._start(committer)
             if self._task is not None:
                 self._task.add_done_callback(lambda _: woken.set())
         return self._task is not None
 
-    def _start(self, store: Store) -> asyncio.Task[dict[str, Any]] | None:
+    def _start(self, committer: Committer) -> asyncio.Task[dict[str, Any]] | None:
         for path in sorted(self._folder.glob("*.json")) if self._folder.is_dir() else []:
             try:
                 values = json.loads(path.read_text(encoding="utf-8"))
@@ -207,7 +207,6 @@ class BackfillQueue:
                     self._setup,
                     concurrency=max(self._setup.concurrency // 4, 1),
                     patience_s=self._patience_s,
-                    errors=self._errors,
                     clock=self._clock,
                 )
             except (ValueError, TypeError, KeyError, ConfigurationError) as error:
@@ -216,7 +215,7 @@ class BackfillQueue:
                 continue
             backfill.wait_turn, backfill.record = self._may_start.wait, self._record
             self._path = path
-            return asyncio.create_task(backfill.run(store))
+            return asyncio.create_task(backfill.run(committer))
         return None
 
     def _end(self, task: asyncio.Task[dict[str, Any]]) -> None:
@@ -245,7 +244,6 @@ class _Backfill:
         setup: Metrics, models and limits, after the scorer's `prepare`.
         concurrency: Number of requests scored concurrently.
         patience_s: Seconds after which an unavailable judge ends the backfill.
-        errors: Collects errors of the store.
         clock: Returns the current time in Unix seconds.
 
     Raises:
@@ -259,7 +257,6 @@ class _Backfill:
         *,
         concurrency: int,
         patience_s: float,
-        errors: StepErrors,
         clock: Callable[[], float],
     ) -> None:
         planned = {metric.name: metric for metric in setup.planned_metrics()}
@@ -270,7 +267,7 @@ class _Backfill:
         self._request, self._setup = request, setup
         self._planned: list[PlannedMetric] = [planned[name] for name in request.metrics]
         self._concurrency, self._patience_s = concurrency, patience_s
-        self._errors, self._clock = errors, clock
+        self._clock = clock
         self._parts: dict[tuple[str, ...], MetricGroups] = {}
         self._usage = Usage()
         self._n_done = self._n_failed = 0
@@ -286,35 +283,37 @@ class _Backfill:
         self.record: Callable[[Sequence[AnyOutcome]], None] = lambda _: None
         """Called with outcomes that may have cost something."""
 
-    async def run(self, store: Store) -> dict[str, Any]:
+    async def run(self, committer: Committer) -> dict[str, Any]:
         """Score all requests that lack a metric, and return the last progress."""
         tasks: set[asyncio.Task[None]] = set()
         before: tuple[float, int] | None = (math.nextafter(self._request.until, 0.0), 2**62)
         try:
             while before is not None and not self._ends():
-                page = store.unscored(
+                read = partial(
+                    committer.store.unscored,
                     self._planned,
                     since=self._request.since,
                     before=before,
                     sample=self._request.sample,
                     limit=_PAGE,
                 )
+                page = await committer.call(read)
                 before = page.before
                 for item in page.traces:
                     await self.wait_turn()
                     await self._free_slot(tasks)
                     if self._ends():
                         break
-                    task = asyncio.create_task(self._score(item, store))
+                    task = asyncio.create_task(self._score(item, committer))
                     tasks.add(task)
                     task.add_done_callback(tasks.discard)
-                self._save(store, "running")
+                await self._save(committer, "running")
             await self._free_slot(tasks, n=1)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        return self._save(store, "done" if self._why_stopped is None else "stopped", now_too=True)
+        return await self._save(committer, "done" if self._why_stopped is None else "stopped", now_too=True)
 
     def _ends(self) -> bool:
         reached = self._request.limit_reached(self._usage)
@@ -343,7 +342,7 @@ class _Backfill:
         """Whether requests wait for models that do not answer, so that they must be canceled."""
         return self._why_stopped is not None and any(parts.judge_is_down for parts in self._parts.values())
 
-    async def _score(self, item: UnscoredTrace, store: Store) -> None:
+    async def _score(self, item: UnscoredTrace, committer: Committer) -> None:
         trace = item.trace
         reason = get_skip_reason(trace)
         try:
@@ -351,18 +350,18 @@ class _Backfill:
                 await self._groups(item.missing).score(
                     sample_from_trace(trace),
                     extend_lease=lambda: None,
-                    store_outcomes=lambda outcomes, _: self._store(trace, outcomes, store),
+                    store_outcomes=lambda outcomes, _: self._store(trace, outcomes, committer),
                 )
             else:
                 outcomes = self._setup.scorer_of(self._metrics(item.missing)).not_applicable(trace.trace_id, reason)
-                await self._store(trace, outcomes, store)
+                await self._store(trace, outcomes, committer)
         except Exception:
             logger.exception("ragstone backfill: trace %s could not be scored", trace.trace_id)
             return
         self._n_done += 1
-        self._save(store, "running")
+        await self._save(committer, "running")
 
-    async def _store(self, trace: Trace, outcomes: Sequence[AnyOutcome], store: Store) -> None:
+    async def _store(self, trace: Trace, outcomes: Sequence[AnyOutcome], committer: Committer) -> None:
         paid = [o for o in outcomes if not (isinstance(o, Failure) and o.kind == "budget")]
         if len(paid) < len(outcomes):
             self._stop("the budget of the models is reached")
@@ -373,9 +372,9 @@ class _Backfill:
         self._n_failed += sum(isinstance(o, Failure) for o in paid)
         n: int | None = None
         while n is None:
-            n = self._errors.run_step(
+            n = await committer.run_step(
                 "store outcomes of a backfill",
-                lambda: store.add_backfilled(trace.trace_id, paid, sample=self._request.sample),
+                lambda: committer.store.add_backfilled(trace.trace_id, paid, sample=self._request.sample),
                 None,
             )
             if n is None:
@@ -392,9 +391,9 @@ class _Backfill:
             )
         return self._parts[missing]
 
-    def _save(self, store: Store, state: str, *, now_too: bool = False) -> dict[str, Any]:
+    async def _save(self, committer: Committer, state: str, *, now_too: bool = False) -> dict[str, Any]:
         """Record the progress, and return it."""
-        request, usage = self._request, self._usage
+        request, usage, store = self._request, self._usage, committer.store
         progress = {
             "id": request.id,
             "metrics": [[metric.name, metric.version, metric.judge_hash] for metric in self._planned],
@@ -413,10 +412,11 @@ class _Backfill:
         if now_too or time.monotonic() >= self._save_next:
             self._save_next = time.monotonic() + _SAVE_S
             if state != "running":
-                counts = store.count_backfill(self._planned, since=request.since, until=request.until)
+                count = partial(store.count_backfill, self._planned, since=request.since, until=request.until)
+                counts = await committer.call(count)
                 progress["n_left"] = counts.unscored
                 progress["n_text_removed"] = counts.removed
             with contextlib.suppress(Exception) if state == "running" else contextlib.nullcontext():
-                store.save_backfill(progress)
+                await committer.call(partial(store.save_backfill, progress))
             self.on_progress(progress)
         return progress

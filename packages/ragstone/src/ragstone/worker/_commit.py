@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future
 from contextlib import suppress
-from queue import SimpleQueue
-from typing import Any, Final, TypeVar
-
-from typing_extensions import override
+from typing import Final, TypeVar
 
 from ragstone.errors import StoreError
 from ragstone.store import Completion, Store
 from ragstone.worker._intake import StepErrors
+from ragstone.worker._store_calls import StoreCalls
 
 __all__ = ["Committer"]
 
@@ -34,20 +30,25 @@ class Committer:
     Args:
         store: The store. No other code may use it while the worker runs, except trace sources.
         errors: Collects errors of the store.
+        calls: The thread. By default a new one.
     """
 
-    def __init__(self, store: Store, errors: StepErrors) -> None:
+    def __init__(self, store: Store, errors: StepErrors, calls: StoreCalls | None = None) -> None:
         self.store = store
         self.errors = errors
-        self._thread = _StoreThread()
+        self._calls = calls or StoreCalls("ragstone-store")
         self._waiting: list[tuple[Completion, asyncio.Future[bool]]] = []
         self._limit = _MAX_GROUP
         self._commits: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
 
     async def call(self, step: Callable[[], T]) -> T:
-        """Run a step on the thread, after all earlier ones. If the caller is canceled, the step still runs."""
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, step))
+        """Run a step on the thread, after all earlier ones. If the caller is canceled, the step still runs.
+
+        Raises:
+            StoreSilentError: If the worker has to end before.
+        """
+        return await self._calls.call(step)
 
     async def run_step(self, name: str, step: Callable[[], T], otherwise: T) -> T:
         """Run a step as `StepErrors.run_step` does."""
@@ -55,7 +56,7 @@ class Committer:
 
     def start_step(self, name: str, step: Callable[[], object]) -> None:
         """Run a step whose result does not matter, without waiting for it."""
-        asyncio.get_running_loop().run_in_executor(self._thread, lambda: self.errors.run_step(name, step, None))
+        self._calls.start(lambda: self.errors.run_step(name, step, None))
 
     async def complete(self, completion: Completion) -> bool:
         """Store the outcomes of a trace, with retries until the disk accepts them. See `Store.complete`.
@@ -79,7 +80,7 @@ class Committer:
         """End the thread after all steps."""
         await self.flush()
         await self.call(lambda: None)
-        self._thread.shutdown()
+        self._calls.shutdown()
 
     async def _commit(self) -> None:
         while self._waiting:
@@ -113,51 +114,3 @@ class Committer:
             raise
         except Exception as error:  # noqa: BLE001 - a bug, which each trace reports
             return [error] * len(group)
-
-
-class _StoreThread(Executor):
-    """One thread that does not prevent the end of the interpreter, unlike those of `ThreadPoolExecutor`.
-
-    If threads cannot be started anymore because the interpreter ends, calls run directly.
-    """
-
-    def __init__(self) -> None:
-        self._steps: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-
-    @override
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        future: Future[T] = Future()
-
-        def run() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                future.set_result(fn(*args, **kwargs))
-            except BaseException as error:  # noqa: BLE001 - the caller gets it
-                future.set_exception(error)
-
-        if self._is_running():
-            self._steps.put(run)
-        else:
-            run()
-        return future
-
-    @override
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        if self._thread is not None:
-            self._steps.put(None)
-
-    def _is_running(self) -> bool:
-        if self._thread is None:
-            thread = threading.Thread(target=self._run, name="ragstone-store", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:
-                return False
-            self._thread = thread
-        return True
-
-    def _run(self) -> None:
-        while (step := self._steps.get()) is not None:
-            step()

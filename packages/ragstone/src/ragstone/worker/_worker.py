@@ -28,6 +28,7 @@ from ragstone.worker._intake import SpoolTraceSource, StepErrors, TraceSource, g
 from ragstone.worker._parts import SHARED_LEASE_S, UNANSWERED, MetricGroups, lease_s
 from ragstone.worker._retention import Retention
 from ragstone.worker._setup import ScoringSetup
+from ragstone.worker._store_calls import StoreCalls, StoreSilentError
 from ragstone.worker._watching import StreamWatcher, requests_folder
 
 __all__ = ["Worker"]
@@ -41,6 +42,10 @@ _PREPARE_MAX_S = 30.0
 """Longest wait between two attempts to reach the judge before the first trace is scored, in seconds."""
 _WATCH_S = 5.0
 _STREAMS_S = 60.0
+_STOP_S = 20.0
+"""Time in which a stopped worker stores its results, in seconds. Service managers kill after 30 s."""
+_SILENT_S = 5.0
+"""Duration of a call to the store after which the worker does not count as ready, in seconds."""
 
 
 class Worker:
@@ -110,6 +115,8 @@ class Worker:
         self._owns_store = False
         self._polled_at = time.monotonic()
         self._idle = False
+        self._calls: tuple[StoreCalls, ...] = ()
+        """Those that use the store while `run` runs."""
         self._is_awaited = False
         """Whether a caller has waited for this worker since the last poll."""
         self._progress = 0
@@ -127,7 +134,6 @@ class Worker:
             setup,
             requests=requests_folder(spool_directory(store)),
             patience_s=max_outage_s,
-            errors=self._errors,
             record=self._daily_budget.record,
             clock=clock,
         )
@@ -176,10 +182,15 @@ class Worker:
         judge_error = self._models_error
         if judge_error is None and self._parts is not None and self._parts.judge_is_down:
             judge_error = "judge or reader is unavailable or fails systematically. The log has the reason"
+        waiting_s = max((calls.waiting_s for calls in self._calls), default=0.0)
+        errors = self._errors.current
+        if waiting_s > _SILENT_S:
+            errors = (f"the store has not answered for {waiting_s:.0f} s", *errors)
         return WorkerState(
             owns_store=self._owns_store,
-            since_poll_s=time.monotonic() - self._polled_at,
-            store_errors=self._errors.current,
+            # A store that does not answer is no reason to restart the worker.
+            since_poll_s=max(0.0, time.monotonic() - self._polled_at - waiting_s),
+            store_errors=errors,
             judge_error=judge_error,
             over_daily_budget=self.over_daily_budget,
         )
@@ -207,42 +218,90 @@ class Worker:
             JudgeError: If the judge rejects the first request, or for a replay if it is unavailable. No trace was claimed.
             ConfigurationError: If the judge's configuration is invalid.
         """
+        calls, intake_calls = self._calls = StoreCalls("ragstone-store"), StoreCalls("ragstone-intake")
         woken = self._make_wake_event()
         self._polled_at = time.monotonic()
-        with open_store(self._store, mode="own", clock=self._clock) as store:
+        try:
+            store = await self._open(calls)
             on_owned()
             self._owns_store = True
-            committer = Committer(store, self._errors)
+            committer = Committer(store, self._errors, calls)
             try:
                 if store.is_shared:
                     self._lease_s = SHARED_LEASE_S
                 else:
                     await committer.call(store.release_all)
                 # No trace is claimed before the judge has answered, because its identity is part of every key.
-                if not await self._drain_until_prepared(committer, woken, until_idle=until_idle):
+                if not await self._drain_until_prepared(committer, intake_calls, woken, until_idle=until_idle):
                     return
                 metrics, sinks = self._setup.planned_metrics(), [sink.name for sink in self._setup.sinks]
                 await committer.call(lambda: store.set_plan(metrics, sinks))
                 await committer.call(lambda: self._daily_budget.start(store))
-                await self._loop(committer, woken, until_idle=until_idle)
+                await self._loop(committer, intake_calls, woken, until_idle=until_idle)
             finally:
                 self._owns_store = False
+                try:
+                    await committer.flush()
+                finally:
+                    calls.start(store.close)
                 await committer.aclose()
+        except StoreSilentError:
+            logger.warning(
+                "the store did not answer within %.0f s after the worker was stopped. The next worker scores again what "
+                "could not be stored.",
+                _STOP_S,
+            )
+        finally:
+            calls.shutdown()
+            intake_calls.shutdown()
+            self._calls = ()
+
+    async def _open(self, calls: StoreCalls) -> Store:
+        """Open the store on its thread. If this worker has to end before, the thread closes it again."""
+        opened: list[Store] = []
+        try:
+            await calls.call(lambda: opened.append(open_store(self._store, mode="own", clock=self._clock)))
+        except BaseException:
+
+            def close() -> None:
+                for store in opened:
+                    store.close()
+
+            calls.start(close)
+            raise
+        return opened[0]
 
     def _make_wake_event(self) -> asyncio.Event:
-        """Create the event that `wake` and `stop` set in the running loop, from any thread."""
+        """Create the event that `wake` and `stop` set in the running loop, from any thread.
+
+        Some time after `stop`, it gives up calls to the store.
+        """
         loop = asyncio.get_running_loop()
         woken = asyncio.Event()
+        ending: list[asyncio.TimerHandle] = []
+
+        def give_up() -> None:
+            for calls in self._calls:
+                calls.give_up()
+
+        def on_wake() -> None:
+            woken.set()
+            if self._stop.is_set() and not ending:
+                ending.append(loop.call_later(_STOP_S, give_up))
 
         def wake() -> None:
             # The loop may be closing or closed during a call from another thread. Then nothing waits for the event.
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(woken.set)
+                loop.call_soon_threadsafe(on_wake)
 
         self._wake = wake
+        if self._stop.is_set():
+            on_wake()
         return woken
 
-    async def _drain_until_prepared(self, committer: Committer, woken: asyncio.Event, *, until_idle: bool) -> bool:
+    async def _drain_until_prepared(
+        self, committer: Committer, intake_calls: StoreCalls, woken: asyncio.Event, *, until_idle: bool
+    ) -> bool:
         """Move spooled traces into the store until the models answer. Return False if the worker was stopped before."""
         loop = asyncio.get_running_loop()
         since, pause_s = loop.time(), _PREPARE_MIN_S
@@ -251,7 +310,7 @@ class Worker:
                 preparing = asyncio.create_task(self._setup.scorer.prepare())
                 preparing.add_done_callback(lambda _: woken.set())
                 try:
-                    await self._drain(committer, woken, until=preparing.done)
+                    await self._drain(committer, intake_calls, woken, until=preparing.done)
                 finally:
                     preparing.cancel()
                     await asyncio.gather(preparing, return_exceptions=True)
@@ -272,25 +331,29 @@ class Worker:
                     return False
                 retry = asyncio.create_task(asyncio.sleep(pause_s))
                 try:
-                    await self._drain(committer, woken, until=retry.done)
+                    await self._drain(committer, intake_calls, woken, until=retry.done)
                 finally:
                     retry.cancel()
                 pause_s = min(2 * pause_s, _PREPARE_MAX_S)
         finally:
             self._models_error = None
 
-    async def _drain(self, committer: Committer, woken: asyncio.Event, *, until: Callable[[], bool]) -> None:
+    async def _drain(
+        self, committer: Committer, intake_calls: StoreCalls, woken: asyncio.Event, *, until: Callable[[], bool]
+    ) -> None:
         """Move spooled traces into the store until a condition holds or the worker is stopped."""
         while not (self._stop.is_set() or until()):
             woken.clear()
             self._polled_at = time.monotonic()
-            moved = await self._transfer(committer.store)
+            moved = await self._transfer(committer.store, intake_calls)
             turn = await committer.call(lambda: self._drain_turn(committer.store))
             self._publish(turn)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(woken.wait(), 0 if moved or turn.moved else _POLL_MAX_S)
 
-    async def _loop(self, committer: Committer, woken: asyncio.Event, *, until_idle: bool) -> None:
+    async def _loop(
+        self, committer: Committer, intake_calls: StoreCalls, woken: asyncio.Event, *, until_idle: bool
+    ) -> None:
         dispatchers: list[SinkDispatcher | AlarmDispatcher] = [
             *(SinkDispatcher(sink, committer, clock=self._clock) for sink in self._setup.sinks),
             *self._watcher.dispatchers(committer),
@@ -311,7 +374,7 @@ class Worker:
                 if self.stopped_early is not None:
                     break
                 ending = self._ends_at_cap and self.budget_exhausted
-                transferred = 0 if ending else await self._transfer(committer.store)
+                transferred = 0 if ending else await self._transfer(committer.store, intake_calls)
                 free = parts.free_slots(len(scoring))
                 waiting = [each for each in dispatchers if each not in deliveries]
                 # What ends during the turn has results that the turn may not have seen.
@@ -332,7 +395,7 @@ class Worker:
                     task.add_done_callback(lambda _: woken.set())
                 self._publish(turn)
                 is_busy = ending or turn.over_budget or len(turn.claimed) >= free
-                backfilling = self._backfills.update(committer.store, is_busy=is_busy, woken=woken)
+                backfilling = self._backfills.update(committer, is_busy=is_busy, woken=woken)
                 backfilling = backfilling and not turn.over_budget
                 busy = bool(
                     moved
@@ -375,9 +438,10 @@ class Worker:
             with contextlib.suppress(StoreError):
                 await committer.call(lambda: committer.store.release(self._name))
 
-    async def _transfer(self, store: Store) -> int:
+    async def _transfer(self, store: Store, calls: StoreCalls) -> int:
         """Move a batch from each trace source, and return how many entries. They may be slow, so they have a thread."""
-        return sum([await asyncio.to_thread(source.transfer_batch, store, self._errors) for source in self._intakes])
+        moves = [partial(source.transfer_batch, store, self._errors) for source in self._intakes]
+        return sum([await calls.call(move) for move in moves])
 
     def _drain_turn(self, store: Store) -> _Turn:
         """Move a batch from the spool. Runs on the store's thread."""
