@@ -85,5 +85,5 @@ class StoreCalls:
 
         running = asyncio.get_running_loop().run_in_executor(self._thread, timed)
         # A caller that was canceled does not read the error.
-        running.add_done_callback(lambda done: done.cancelled() or done.exception())
+        running.add_done_callback(lambda done: done.cancelled() or done.exception())  # codespell:ignore
         return running

@@ -188,7 +188,7 @@ class Worker:
             errors = (f"the store has not answered for {waiting_s:.0f} s", *errors)
         return WorkerState(
             owns_store=self._owns_store,
-            # A store that does not answer is no reason to restart the worker.
+            # Restarting the worker does not help if the store does not answer.
             since_poll_s=max(0.0, time.monotonic() - self._polled_at - waiting_s),
             store_errors=errors,
             judge_error=judge_error,
