@@ -135,7 +135,7 @@ class Capture:
             application=application,
             sampling=sampling,
         )
-        self._is_sampled = converter.is_sampled
+        self._needs_text = converter.needs_text
         self._clock = clock
         self._new_writer = functools.partial(
             CaptureWriter,
@@ -168,7 +168,7 @@ class Capture:
                 return False
             if self._closes_at_exit is None:
                 self._close_at_exit()
-            if not self._is_sampled(draft):
+            if not self._needs_text(draft):
                 about = draft.draft if isinstance(draft, Request) else draft
                 # Without texts, and with what decides about the rate.
                 draft = TraceDraft(

@@ -9,6 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields
 from datetime import date, datetime
 from enum import Enum
+from functools import partial
 from hashlib import blake2b
 from numbers import Integral, Real
 from pathlib import PurePath
@@ -22,7 +23,17 @@ from ragstone.capture._redaction import Redactor, SecretRedactor, redact_secrets
 from ragstone.capture._sampling import SamplingRule, SamplingRules
 from ragstone.errors import ConfigurationError, RagstoneError
 from ragstone.requests import PassageDraft, Request, RetrievalDraft, TraceDraft, assemble
-from ragstone.schema import Captured, Feedback, Passage, Retrieval, SampledOut, Trace, Usage, spool_entry_adapter
+from ragstone.schema import (
+    Captured,
+    Feedback,
+    FeedbackRates,
+    Passage,
+    Retrieval,
+    SampledOut,
+    Trace,
+    Usage,
+    spool_entry_adapter,
+)
 
 __all__ = [
     "CaptureLimits",
@@ -182,10 +193,18 @@ class Converter:
         self._redact = SecretRedactor() if redact is redact_secrets else redact
         self._limits = limits
 
-    def is_sampled(self, draft: TraceDraft | Request) -> bool:
-        """Return whether a request is kept. This depends on its id and rate only, so repeated calls return the same."""
+    def needs_text(self, draft: TraceDraft | Request) -> bool:
+        """Return whether a request is kept, or may be kept after feedback.
+
+        This depends on its id and rates only, so repeated calls return the same.
+        """
         about = draft.draft if isinstance(draft, Request) else draft
-        return self._is_kept(about, self._rules.rate(about, self._application))
+        return (
+            self._is_kept(about, self._rules.rate(about, self._application)) or self._after_feedback(about) is not None
+        )
+
+    def _after_feedback(self, about: TraceDraft) -> FeedbackRates | None:
+        return self._rules.rates_after_feedback(about, self._application, is_kept_at=partial(self._is_kept, about))
 
     @staticmethod
     def _is_kept(about: TraceDraft, rate: float) -> bool:
@@ -215,16 +234,26 @@ class Converter:
         """
         about = draft.draft if isinstance(draft, Request) else draft
         trace_id = _label(about.trace_id) or ""
-        # From the draft before it is assembled, as in `is_sampled`.
+        # From the draft before it is assembled, as in `needs_text`.
         rate = self._rules.rate(about, self._application)
-        if not self._is_kept(about, rate):
-            out = SampledOut(trace_id=trace_id, started_at=about.started_at, inclusion_probability=rate)
-            return "sampled_out", spool_entry_adapter.dump_json(out)
-        if isinstance(draft, Request):
-            draft = assemble(draft)
-        conversion = _Conversion(self._redact, self._limits, self._application)
-        trace = conversion.trace(draft, inclusion_probability=rate)
-        return "captured", spool_entry_adapter.dump_json(Captured(trace=trace))
+        is_kept, after_feedback = self._is_kept(about, rate), self._after_feedback(about)
+        trace = None
+        if is_kept or after_feedback is not None:
+            if isinstance(draft, Request):
+                draft = assemble(draft)
+            conversion = _Conversion(self._redact, self._limits, self._application)
+            # A rate of 0 is not a probability of a trace. Feedback sets the one of a request that is not kept.
+            trace = conversion.trace(draft, inclusion_probability=rate if is_kept else 1.0)
+        if is_kept and trace is not None:
+            return "captured", spool_entry_adapter.dump_json(Captured(trace=trace, after_feedback=after_feedback))
+        out = SampledOut(
+            trace_id=trace_id,
+            started_at=about.started_at,
+            inclusion_probability=rate,
+            trace=trace,
+            after_feedback=after_feedback,
+        )
+        return "sampled_out", spool_entry_adapter.dump_json(out)
 
 
 class _Conversion:

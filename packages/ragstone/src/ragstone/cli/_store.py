@@ -62,6 +62,8 @@ def prune(
     else:
         with _owned(store, _OWNED_HINT) as opened:
             n = sum(iter(lambda: opened.remove_texts(before=before), 0))
+            while opened.forget_unselected(before=before):
+                pass
             if shrink:
                 opened.shrink()
             kept = opened.count_texts(before=before)

@@ -35,16 +35,19 @@ def add_feedback(db: Sql, entries: Sequence[Feedback], *, now: float) -> None:
     )
 
 
-def match_feedback(db: Sql, arrived: Iterable[Captured | SampledOut], *, now: float) -> None:
+def match_feedback(db: Sql, arrived: Iterable[Captured | SampledOut], *, now: float) -> list[tuple[str, float]]:
     """Match feedback to requests: to those that have just arrived, and feedback that has just arrived to all.
 
     Args:
         db: The transaction that stores them.
         arrived: New requests.
         now: Unix seconds.
+
+    Returns:
+        Trace id and value of the feedback that was matched.
     """
     if db.execute("SELECT 1 FROM feedback WHERE trace_id IS NULL LIMIT 1").fetchone() is None:
-        return
+        return []
     waiting = db.execute(
         "SELECT seq, request_id, value FROM feedback WHERE trace_id IS NULL AND received_at >= ?", (now - _RECENT_S,)
     ).fetchall()
@@ -58,6 +61,7 @@ def match_feedback(db: Sql, arrived: Iterable[Captured | SampledOut], *, now: fl
             """,  # noqa: S608 - placeholders
             chunk,
         ).fetchall()
+    matched: list[tuple[str, float]] = []
     for seq, request_id, value in sorted(set(waiting)):
         found = db.execute("SELECT trace_id, state FROM traces WHERE trace_id = ?", (request_id,)).fetchone()
         if found is None:
@@ -71,14 +75,17 @@ def match_feedback(db: Sql, arrived: Iterable[Captured | SampledOut], *, now: fl
         trace_id, state = found
         is_first = db.execute("SELECT 1 FROM feedback WHERE trace_id = ? LIMIT 1", (trace_id,)).fetchone() is None
         db.execute("UPDATE feedback SET trace_id = ? WHERE seq = ?", (trace_id, seq))
+        matched.append((trace_id, value))
         # What is known of a request that was sampled out is not enough for a stream. The others have weights.
         if is_first and state != "sampled_out":
             queue_outcomes(db, [(trace_id, *FEEDBACK_STREAM, value)])
+    return matched
 
 
 def _ids(entry: Captured | SampledOut) -> list[str]:
-    if isinstance(entry, SampledOut):
+    if isinstance(entry, SampledOut) and entry.trace is None:
         return [entry.trace_id]
+    assert entry.trace is not None  # noqa: S101 - a captured request has one
     return [id_ for id_ in (entry.trace.trace_id, entry.trace.otel_trace_id) if id_]
 
 

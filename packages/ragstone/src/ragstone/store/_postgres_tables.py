@@ -11,7 +11,7 @@ from typing import Final
 from ragstone.store._counts import fill_counts
 from ragstone.store._ranges import create_ranges
 from ragstone.store._sql import Sql
-from ragstone.store._tables import TEXTS_INDEX, VERSION_8_INDEXES
+from ragstone.store._tables import TEXTS_INDEX, VERSION_8_INDEXES, VERSION_9_INDEXES
 
 __all__ = [
     "MIGRATIONS",
@@ -139,6 +139,16 @@ _VERSION_8: Final = (
         """
         for table in ("traces", "segments", "plan", "sinks", "outbox", "sink_ranges")
     ),
+    """
+    CREATE TABLE feedback_rates (
+        seq BIGINT PRIMARY KEY REFERENCES traces (seq),
+        negative DOUBLE PRECISION,
+        positive DOUBLE PRECISION,
+        until DOUBLE PRECISION NOT NULL,
+        body TEXT
+    )
+    """,
+    *VERSION_9_INDEXES,
 )
 
 # The columns are those of `_sqlite_tables.TABLES`. Names are compared as bytes, so that their order is the same on all servers.
@@ -239,7 +249,8 @@ TABLES: Final = (
         lease_owner TEXT,
         lease_until DOUBLE PRECISION NOT NULL DEFAULT 0,
         text_removed_at DOUBLE PRECISION,
-        slices TEXT
+        slices TEXT,
+        stream_probability DOUBLE PRECISION
     )
     """,
     "CREATE TABLE trace_bodies (seq BIGINT PRIMARY KEY REFERENCES traces (seq), body TEXT NOT NULL)",
@@ -348,7 +359,8 @@ def _to_version_7(db: Sql) -> None:
 
 
 def _to_version_8(db: Sql) -> None:
-    """Add the ranges of outcomes that sinks receive, and the refusal of workers of other versions."""
+    """Add the ranges of outcomes that sinks receive, the refusal of workers of other versions, and sampling by feedback."""
+    db.execute("ALTER TABLE traces ADD COLUMN stream_probability DOUBLE PRECISION")
     for statement in _VERSION_8:
         db.execute(statement)
     create_ranges(db)

@@ -305,6 +305,19 @@ class Store(Protocol):
         """
         ...
 
+    def forget_unselected(self, *, before: float | None = None, limit: int = 100) -> int:
+        """Remove the texts of up to `limit` sampled-out requests that feedback cannot select anymore.
+
+        Args:
+            before: Also those that started before this time, Unix seconds. From then on feedback does not change the
+                probability of requests of that time, whether they were kept or not.
+            limit: Maximum number of requests.
+
+        Returns:
+            How many requests feedback cannot affect anymore. Those that were kept count too, and keep their texts.
+        """
+        ...
+
     def count_texts(self, *, before: float) -> RetentionCounts:
         """Count the requests that started before a time (Unix seconds) and have a text, by why it is kept."""
         ...

@@ -9,6 +9,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from ragstone.store._records import RemovedText, RetentionCounts
+from ragstone.store._second_draw import forget_unselected
 from ragstone.store._sql import PAGE, SqlStore
 
 __all__ = ["SqlRetention"]
@@ -65,6 +66,11 @@ class SqlRetention(SqlStore):
             db.executemany("DELETE FROM trace_bodies WHERE seq = ?", [(seq,) for seq, _ in rows])
             db.executemany("UPDATE traces SET text_removed_at = ? WHERE seq = ?", [(now, seq) for seq, _ in rows])
             return len(rows)
+
+    @override
+    def forget_unselected(self, *, before: float | None = None, limit: int = 100) -> int:
+        with self._database.write() as db:
+            return forget_unselected(db, until=self._clock(), started_before=before, limit=limit)
 
     @override
     def count_texts(self, *, before: float) -> RetentionCounts:

@@ -11,7 +11,7 @@ from typing import Final
 
 from ragstone.store._counts import fill_counts
 from ragstone.store._ranges import create_ranges
-from ragstone.store._tables import APPLICATION_ID, TEXTS_INDEX, VERSION_8_INDEXES
+from ragstone.store._tables import APPLICATION_ID, TEXTS_INDEX, VERSION_8_INDEXES, VERSION_9_INDEXES
 
 __all__ = ["MIGRATIONS", "TABLES", "VERSION", "create_tables"]
 
@@ -49,7 +49,8 @@ TABLES: Final[dict[str, str]] = {
         ) WITHOUT ROWID
     """,
     # `text_removed_at` is NULL while the text is there, or if it was never captured. (SQLite cannot drop columns next to a
-    # comment.) `slices` has the values of tags, retriever and language as JSON.
+    # comment.) `slices` has the values of tags, retriever and language as JSON. `stream_probability` is NULL unless feedback has
+    # changed the other one. Streams use it, and 0 excludes the request from them.
     "traces": """
         CREATE TABLE traces (
             seq INTEGER PRIMARY KEY,
@@ -74,7 +75,8 @@ TABLES: Final[dict[str, str]] = {
             lease_owner TEXT,
             lease_until REAL NOT NULL DEFAULT 0,
             text_removed_at REAL,
-            slices TEXT
+            slices TEXT,
+            stream_probability REAL
         )
     """,
     "trace_bodies": """
@@ -162,6 +164,16 @@ TABLES: Final[dict[str, str]] = {
             comment TEXT,
             given_at REAL NOT NULL,
             received_at REAL NOT NULL
+        )
+    """,
+    # Probabilities that feedback may give to a request, and its text if it was sampled out.
+    "feedback_rates": """
+        CREATE TABLE feedback_rates (
+            seq INTEGER PRIMARY KEY REFERENCES traces (seq),
+            negative REAL,
+            positive REAL,
+            until REAL NOT NULL,  -- feedback that arrives later changes nothing
+            body TEXT
         )
     """,
     # Requests that are scored again every day, to see changes of a judge. Their texts are kept.
@@ -353,7 +365,11 @@ def _to_version_8(db: sqlite3.Connection) -> None:
 
 
 def _to_version_9(db: sqlite3.Connection) -> None:
-    """Add the ranges of outcomes that sinks receive."""
+    """Add the ranges of outcomes that sinks receive, and sampling by feedback."""
+    db.execute("ALTER TABLE traces ADD COLUMN stream_probability REAL")
+    db.execute(TABLES["feedback_rates"])
+    for index in VERSION_9_INDEXES:
+        db.execute(index)
     db.execute(TABLES["sink_ranges"])
     create_ranges(db)
 
@@ -390,7 +406,7 @@ MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {
 
 def create_tables(db: sqlite3.Connection) -> None:
     """Create the tables in an empty file. Call it in a transaction, so that either all of them exist or none."""
-    for statement in (*TABLES.values(), *_INDEXES, TEXTS_INDEX, *VERSION_8_INDEXES):
+    for statement in (*TABLES.values(), *_INDEXES, TEXTS_INDEX, *VERSION_8_INDEXES, *VERSION_9_INDEXES):
         db.execute(statement)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute(f"PRAGMA user_version = {VERSION}")

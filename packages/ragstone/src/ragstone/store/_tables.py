@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["APPLICATION_ID", "TEXTS_INDEX", "VERSION_8_INDEXES"]
+__all__ = ["APPLICATION_ID", "TEXTS_INDEX", "VERSION_8_INDEXES", "VERSION_9_INDEXES"]
 
 APPLICATION_ID: Final = 0x52475354
 """The letters RGST, in the header of every store file and as the first key of Ragstone's advisory locks."""
@@ -24,3 +24,9 @@ VERSION_8_INDEXES: Final = (
     "CREATE INDEX traces_sampled ON traces (started_at) WHERE inclusion_probability < 1 AND state <> 'sampled_out'",
 )
 """Indexes of both databases since version 8 of a file and version 7 of a database."""
+
+VERSION_9_INDEXES: Final = (
+    # What feedback cannot select anymore.
+    "CREATE INDEX feedback_rates_by_time ON feedback_rates (until)",
+)
+"""Indexes of both databases since version 9 of a file and version 8 of a database."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,7 @@ from ragstone.store._counts import add_to_counters, state_counter
 from ragstone.store._feedback import add_feedback, match_feedback
 from ragstone.store._outcomes import IGNORED, evidence_counters, read_counter
 from ragstone.store._records import Completion, RequestLabel, StorePosition, TraceState
-from ragstone.store._slices import slices_of
+from ragstone.store._second_draw import LABEL_COLUMNS, draw_again, label_values, store_rates
 from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore, to_body, to_trace
 
 __all__ = ["SqlTraces"]
@@ -60,7 +59,9 @@ class SqlTraces(SqlStore):
             states = _insert(db, list(traces.values()), now=self._clock())
             new = states.total()
             add_feedback(db, feedback, now=self._clock())
-            match_feedback(db, traces.values(), now=self._clock())
+            store_rates(db, traces.values(), now=self._clock())
+            matched = match_feedback(db, traces.values(), now=self._clock())
+            changes = draw_again(db, matched, now=self._clock())
             db.executemany(
                 "INSERT INTO drops VALUES (?, ?) ON CONFLICT (reason) DO UPDATE SET n = drops.n + excluded.n",
                 sorted(drops.items()),
@@ -68,6 +69,8 @@ class SqlTraces(SqlStore):
             counted = Counter(captured=new + drops.total(), duplicates=came - new) + states + ignored
             for entry in traces.values():
                 counted.update(evidence_counters(entry.trace.evidence) if isinstance(entry, Captured) else ())
+            # `+` of counters would drop negative ones.
+            counted.update(changes)
             add_to_counters(db, counted)
             db.executemany(
                 "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
@@ -278,12 +281,10 @@ def _insert(db: Sql, entries: Sequence[Captured | SampledOut], *, now: float) ->
     for state, rows in (("pending", captured), ("sampled_out", sampled_out)):
         if rows:
             inserted[state_counter(state)] = db.executemany(
-                """
-                INSERT INTO traces (trace_id, state, status, started_at, received_at, inclusion_probability, name, run_id,
-                                    otel_trace_id, otel_span_id, otel_sampled, session_id, user_id, app, release,
-                                    environment, slices)
-                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (trace_id) DO NOTHING
-                """,
+                f"""
+                INSERT INTO traces (trace_id, state, started_at, received_at, inclusion_probability, {", ".join(LABEL_COLUMNS)})
+                VALUES (?, ?, ?, ?, ?, {marks(LABEL_COLUMNS)}) ON CONFLICT (trace_id) DO NOTHING
+                """,  # noqa: S608 - constant columns
                 [_row(entry, now=now) for entry in rows],
             ).rowcount
     db.executemany(
@@ -297,29 +298,14 @@ def _insert(db: Sql, entries: Sequence[Captured | SampledOut], *, now: float) ->
 
 
 def _row(entry: Captured | SampledOut, *, now: float) -> tuple[object, ...]:
-    if isinstance(entry, SampledOut):
-        about = (entry.trace_id, "sampled_out", None, entry.started_at, now, entry.inclusion_probability)
-        return (*about, *[None] * 11)
-    trace = entry.trace
-    return (
-        trace.trace_id,
-        "pending",
-        trace.status,
-        trace.started_at,
-        now,
-        trace.inclusion_probability,
-        trace.name,
-        trace.run_id,
-        trace.otel_trace_id,
-        trace.otel_span_id,
-        trace.otel_sampled,
-        trace.session_id,
-        trace.user_id,
-        trace.app,
-        trace.release,
-        trace.environment,
-        json.dumps(slices, sort_keys=True) if (slices := slices_of(trace)) else None,
-    )
+    if isinstance(entry, Captured):
+        trace = entry.trace
+        about = (trace.trace_id, "pending", trace.started_at, now, trace.inclusion_probability)
+        return (*about, *label_values(trace))
+    # Feedback may know the request by this id. Everything else about it stays in the body that waits.
+    otel_trace_id = None if entry.trace is None else entry.trace.otel_trace_id
+    about = (entry.trace_id, "sampled_out", entry.started_at, now, entry.inclusion_probability)
+    return (*about, *(otel_trace_id if name == "otel_trace_id" else None for name in LABEL_COLUMNS))
 
 
 def _give_up(db: Sql, trace_id: str, reason: str, *, now: float) -> PreparedCompletion:

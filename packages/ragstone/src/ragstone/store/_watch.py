@@ -80,7 +80,7 @@ class SqlWatch(SqlStore):
 def queue_outcomes(
     db: Sql, rows: Sequence[tuple[str, str, str, str, float | None]], *, backfilled: bool = False
 ) -> None:
-    """Queue outcomes for the end of their session.
+    """Queue outcomes for the end of their session. Those of requests that only feedback has selected are not queued.
 
     Args:
         db: The transaction that stores them.
@@ -91,8 +91,9 @@ def queue_outcomes(
         """
         INSERT INTO watch_queue (trace_id, app, session, requested_at, probability, metric, metric_version, judge_hash, value,
                                  backfilled)
-        SELECT trace_id, COALESCE(app, ''), COALESCE(session_id, trace_id), started_at, inclusion_probability, ?, ?, ?, ?, ?
-        FROM traces WHERE trace_id = ?
+        SELECT trace_id, COALESCE(app, ''), COALESCE(session_id, trace_id), started_at,
+               COALESCE(stream_probability, inclusion_probability), ?, ?, ?, ?, ?
+        FROM traces WHERE trace_id = ? AND COALESCE(stream_probability, 1) > 0
         """,
         [(*row, int(backfilled), trace_id) for trace_id, *row in rows],
     )
@@ -119,6 +120,7 @@ class _Tables(WatchTables):
             WHERE NOT EXISTS (
                 SELECT 1 FROM traces AS p
                 WHERE p.state = 'pending' AND p.session_id = q.session AND COALESCE(p.app, '') = q.app
+                      AND COALESCE(p.stream_probability, 1) > 0
             ) AND t.state <> 'pending'
             ORDER BY q.seq
             """,  # noqa: S608 - constant columns

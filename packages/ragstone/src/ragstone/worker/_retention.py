@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from ragstone._util.age import parse_age
 from ragstone.errors import ConfigurationError
 from ragstone.store import Store
 from ragstone.worker._intake import StepErrors
@@ -17,22 +17,6 @@ _PER_TURN: Final = 100
 """Requests whose text is removed in one transaction."""
 _PAUSE_S: Final = 600.0
 """Time between two searches for old texts in seconds."""
-
-
-def parse_age(text: object, *, name: str) -> float:
-    """Return an age such as "30d", "12h" or "90m" in seconds.
-
-    Args:
-        text: The age.
-        name: Name of the setting, for messages.
-
-    Raises:
-        ConfigurationError: If it is not a positive age.
-    """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([dhm])", text) if isinstance(text, str) else None
-    if found is None or float(found[1]) == 0:
-        raise ConfigurationError(f"{name} must be a positive age such as 30d, 12h or 90m, got {text!r}.")
-    return float(found[1]) * {"d": 86_400.0, "h": 3600.0, "m": 60.0}[found[2]]
 
 
 def retention_from_table(table: object, *, source: str) -> float | None:
@@ -59,10 +43,10 @@ def retention_from_table(table: object, *, source: str) -> float | None:
 
 
 class Retention:
-    """Removes the texts of requests that are older than an age.
+    """Removes the texts of requests that are older than an age, and of those that feedback cannot select anymore.
 
     Args:
-        age_s: Age in seconds. None removes nothing.
+        age_s: Age in seconds. None removes only the latter.
         errors: Collects errors of the store.
         clock: Returns the current time in Unix seconds.
     """
@@ -73,10 +57,17 @@ class Retention:
 
     def update(self, store: Store) -> bool:
         """Remove the texts of some old requests, and return whether there may be more."""
-        if self._age_s is None or time.monotonic() < self._next:
+        if time.monotonic() < self._next:
             return False
-        before = self._clock() - self._age_s
-        n = self._errors.run_step("remove old texts", lambda: store.remove_texts(before=before, limit=_PER_TURN), 0)
+        before = None if self._age_s is None else self._clock() - self._age_s
+        n = self._errors.run_step(
+            "remove texts that wait for feedback", lambda: store.forget_unselected(before=before, limit=_PER_TURN), 0
+        )
+        if before is not None:
+            removed = self._errors.run_step(
+                "remove old texts", lambda: store.remove_texts(before=before, limit=_PER_TURN), 0
+            )
+            n = max(n, removed)
         if n == _PER_TURN:
             return True
         self._next = time.monotonic() + _PAUSE_S

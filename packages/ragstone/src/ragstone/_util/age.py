@@ -1,0 +1,25 @@
+"""Ages in settings."""
+
+from __future__ import annotations
+
+import re
+
+from ragstone.errors import ConfigurationError
+
+__all__ = ["parse_age"]
+
+
+def parse_age(text: object, *, name: str) -> float:
+    """Return an age such as "30d", "12h" or "90m" in seconds.
+
+    Args:
+        text: The age.
+        name: Name of the setting, for messages.
+
+    Raises:
+        ConfigurationError: If it is not a positive age.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([dhm])", text) if isinstance(text, str) else None
+    if found is None or float(found[1]) == 0:
+        raise ConfigurationError(f"{name} must be a positive age such as 30d, 12h or 90m, got {text!r}.")
+    return float(found[1]) * {"d": 86_400.0, "h": 3600.0, "m": 60.0}[found[2]]
