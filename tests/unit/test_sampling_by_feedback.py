@@ -30,6 +30,7 @@ def entries(directory, drafts, *, rules=RULES, sample_rate=0.1):
     ) as capture:
         for draft in drafts:
             assert capture.record(draft)
+        assert capture.flush(120)
     reader = SpoolReader(directory)
     return [e for s in reader.segments() for e in reader.read(s.name, 0, max_entries=10**6).entries]
 
