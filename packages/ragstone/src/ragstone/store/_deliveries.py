@@ -64,9 +64,11 @@ class SqlDeliveries(SqlStore):
                 if queue.cursor < queue.stop and len(first) < limit:
                     first += db.execute(
                         f"""
-                        SELECT {SINCE}, 0, {SINCE}, {_FIELDS}
-                        FROM sink_ranges AS r JOIN outcomes AS o ON o.seq > ? AND o.seq <= ? {_REQUESTS}
-                        WHERE r.sink = ? AND r.start = ? AND NOT {HAS_ROW} ORDER BY o.seq LIMIT ?
+                        SELECT o.since, 0, o.since, {_FIELDS} FROM (
+                            SELECT {SINCE} AS since, o.seq, o.sample_id, o.backfilled
+                            FROM sink_ranges AS r JOIN outcomes AS o ON o.seq > ? AND o.seq <= ?
+                            WHERE r.sink = ? AND r.start = ? AND NOT {HAS_ROW} ORDER BY o.seq LIMIT ?
+                        ) AS o {_REQUESTS} ORDER BY o.seq
                         """,  # noqa: S608 - constant columns and conditions
                         (queue.cursor, queue.stop, sink, queue.start, limit - len(first)),
                     ).fetchall()
@@ -175,9 +177,50 @@ def _mark_outcomes(db: Sql, sink: str, ids: Sequence[str], result: _Result, *, l
 
     A retried delivery that is sent loses its row. A delivery that was sent before keeps its state.
     """
-    found: dict[str, tuple[int, float, str | None]] = {}
     # Locked first: another worker may deliver to the sink if this one has lost its connection.
     queues = read_ranges(db, sink, lock=lock)
+    left = dict.fromkeys(ids)
+    if result.state == "sent":
+        # Nearly always all of them: they were read from here, in this order.
+        for place, queue in enumerate(queues):
+            if left and queue.cursor < queue.stop:
+                queues[place], passed = advance(db, queue, left.keys())
+                save_range(db, queues[place])
+                left = {id_: None for id_ in left if id_ not in passed}
+    found = _find(db, sink, list(left))
+    for queue in queues:
+        here = {id_: each for id_, each in found.items() if queue.start < each.seq <= queue.stop}
+        first = {id_: each for id_, each in here.items() if each.state is None and each.seq > queue.cursor}
+        moved = queue
+        if first:
+            # After one that is not handled, so that it is before the cursor later.
+            _insert_rows(db, queue, first, result)
+            moved, _ = advance(db, queue, (), upto=max(each.seq for each in first.values()))
+        if result.state == "sent":
+            retried = [
+                id_ for id_, each in here.items() if each.state not in (None, "sent") and each.seq <= moved.cursor
+            ]
+            db.executemany(
+                "DELETE FROM outbox WHERE kind = 'outcome' AND item_id = ? AND sink = ?",
+                [(id_, sink) for id_ in retried],
+            )
+            moved = moved._replace(sent=moved.sent + len(retried))
+        if moved != queue:
+            save_range(db, moved)
+    return [id_ for id_, each in found.items() if each.state is not None]
+
+
+class _Found(NamedTuple):
+    """An outcome, and its delivery to a sink."""
+
+    seq: int
+    stored_at: float
+    state: DeliveryState | None
+    """State of its row in the outbox, or None without one."""
+
+
+def _find(db: Sql, sink: str, ids: Sequence[str]) -> dict[str, _Found]:
+    found: dict[str, _Found] = {}
     for start in range(0, len(ids), IDS_PER_QUERY):
         page = ids[start : start + IDS_PER_QUERY]
         rows = db.execute(
@@ -188,34 +231,11 @@ def _mark_outcomes(db: Sql, sink: str, ids: Sequence[str], result: _Result, *, l
             """,  # noqa: S608 - placeholders
             (sink, *page),
         )
-        found |= {outcome_id: row for outcome_id, *row in rows}
-    with_row = [id_ for id_, (_, _, state) in found.items() if state is not None]
-    for queue in queues:
-        here = {id_: each for id_, each in found.items() if queue.start < each[0] <= queue.stop}
-        first = {id_: each for id_, each in here.items() if each[2] is None and each[0] > queue.cursor}
-        passed: set[str] = set()
-        moved = queue
-        if first and result.state != "sent":
-            _insert_rows(db, queue, first, result)
-        if first:
-            sent = first if result.state == "sent" else ()
-            moved, passed = advance(db, queue, sent, upto=max(seq for seq, _, _ in first.values()))
-        if result.state == "sent":
-            _insert_rows(db, queue, {id_: each for id_, each in first.items() if id_ not in passed}, result)
-            retried = [
-                id_ for id_, (seq, _, state) in here.items() if state not in (None, "sent") and seq <= moved.cursor
-            ]
-            db.executemany(
-                "DELETE FROM outbox WHERE kind = 'outcome' AND item_id = ? AND sink = ?",
-                [(id_, sink) for id_ in retried],
-            )
-            moved = moved._replace(sent=moved.sent + len(retried))
-        if moved != queue:
-            save_range(db, moved)
-    return with_row
+        found |= {outcome_id: _Found(*row) for outcome_id, *row in rows}
+    return found
 
 
-def _insert_rows(db: Sql, queue: Range, outcomes: Mapping[str, tuple[int, float, str | None]], result: _Result) -> None:
+def _insert_rows(db: Sql, queue: Range, outcomes: Mapping[str, _Found], result: _Result) -> None:
     db.executemany(
         """
         INSERT INTO outbox (kind, item_id, sink, state, attempts, since, next_try, last_error)
@@ -223,8 +243,8 @@ def _insert_rows(db: Sql, queue: Range, outcomes: Mapping[str, tuple[int, float,
         """,
         [
             (id_, queue.sink, result.state, since, since if result.next_try is None else result.next_try, result.error)
-            for id_, (_, stored_at, _) in outcomes.items()
-            for since in [max(stored_at, queue.since)]
+            for id_, each in outcomes.items()
+            for since in [max(each.stored_at, queue.since)]
         ],
     )
 

@@ -84,17 +84,17 @@ def set_sinks(db: Sql, sinks: Sequence[str], *, now: float) -> None:
     db.executemany("INSERT INTO sinks (name) VALUES (?)", [(name,) for name in names])
 
 
-def advance(db: Sql, queue: Range, sent: Collection[str], *, upto: int) -> tuple[Range, set[str]]:
+def advance(db: Sql, queue: Range, sent: Collection[str], *, upto: int = 0) -> tuple[Range, set[str]]:
     """Return a range with its cursor after all that has a row in the outbox or was sent now.
 
     Args:
         db: The transaction.
         queue: The range.
-        sent: Ids of outcomes of the range that were sent now and do not have a row.
-        upto: Largest `seq` of the outcomes of the range that are handled.
+        sent: Ids of outcomes that were sent now. Those of them that are elsewhere do not matter.
+        upto: Largest `seq` of the outcomes of the range that have a row since now.
 
     Returns:
-        The range, and the ids that are now before its cursor. The others need a row.
+        The range, and the ids of which the cursor counts as sent.
     """
     rows = db.execute(
         f"""
@@ -109,6 +109,7 @@ def advance(db: Sql, queue: Range, sent: Collection[str], *, upto: int) -> tuple
         if outcome_id not in sent:
             cursor = seq - 1
             break
+        cursor = max(seq, cursor)
         passed.add(outcome_id)
     return queue._replace(cursor=cursor, sent=queue.sent + len(passed)), passed
 
