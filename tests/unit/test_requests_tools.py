@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.request_steps import ANSWER, QUESTION, A, Steps, prompt
 
 from ragstone.errors import ConfigurationError
-from ragstone.requests import read_retriever_tools
+from ragstone.requests import Message, assemble, read_retriever_tools
 
 
 @pytest.mark.parametrize(
@@ -37,3 +38,21 @@ def test_anything_else_is_an_error(given, message):
     """The message shows the value."""
     with pytest.raises(ConfigurationError, match=message):
         read_retriever_tools(given)
+
+
+@pytest.mark.parametrize("names", [("search",), ("search", "calculator")])
+def test_evidence_says_which_declared_tools_were_called(names: tuple[str, ...]) -> None:
+    """A call counts if it failed, and if only a prompt shows its result. Without declared tools there is nothing to say."""
+    steps = Steps()
+    root = steps.chain(inputs={"question": QUESTION}, outputs={"answer": ANSWER})
+    steps.add("tool", within=root, name="search", error="TimeoutError")
+    shown = (Message("user", QUESTION), Message("tool", A, tool="calculator"))
+    steps.model(root, shown if "calculator" in names else prompt(A), ANSWER)
+
+    undeclared = assemble(steps.request()).evidence
+    evidence = assemble(steps.request(retriever_tools={"search": None, "calculator": False, "serach": "\n"})).evidence
+
+    assert undeclared is not None
+    assert {} == undeclared.declared_tools
+    assert evidence is not None
+    assert {"search": True, "calculator": "calculator" in names, "serach": False} == evidence.declared_tools

@@ -31,6 +31,7 @@ from ragstone.schema import (
     Retrieval,
     SampledOut,
     Trace,
+    Turn,
     Usage,
     spool_entry_adapter,
 )
@@ -285,6 +286,10 @@ class _Conversion:
             **{name: _label(value) for name, value in self._application.label(draft).items()},
             "query": self._text(draft.query, "query"),
             "standalone_query": self._text(draft.standalone_query, "standalone_query"),
+            "history": tuple(
+                Turn(role=turn.role, text=self._text(turn.text, "history") or "")
+                for turn in self._first(draft.history, self._limits.max_items, "history")
+            ),
             "retrievals": tuple(
                 self._retrieval(retrieval)
                 for retrieval in self._first(draft.retrievals, self._limits.max_items, "retrievals")

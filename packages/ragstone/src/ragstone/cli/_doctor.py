@@ -16,7 +16,7 @@ from ragstone._util.table import text_table
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._models import EndpointsOptions, takes_models
 from ragstone.cli._options import JsonOption, NoRetrieverToolOption
-from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
+from ragstone.cli._output import print_json, print_text, sanitize_for_terminal, unused_tool_lines
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import (
     Capabilities,
@@ -32,7 +32,7 @@ from ragstone.judges import (
     reader_from,
     wait_for_outages,
 )
-from ragstone.schema import Usage, describe_doubt
+from ragstone.schema import Ledger, Usage, describe_doubt
 from ragstone.worker import read_ledger
 
 __all__ = ["doctor_command"]
@@ -114,23 +114,28 @@ def doctor_command(
 ) -> None:
     """Measure the capabilities of the endpoints of judge, reader and embedder, and explain how Ragstone uses them."""
     judge, reader, embedder = models.models()
-    tools = {} if store is None else _text_tools(store, no_retriever_tool or ())
+    ledger = None if store is None else read_ledger(store)
+    tools = {} if ledger is None else _text_tools(ledger, no_retriever_tool or ())
+    declared = {} if ledger is None else {name: tool.called for name, tool in ledger.declared_tools.items()}
     findings = asyncio.run(_probe_all(judge, reader, embedder))
     if json_output:
-        print_json({"endpoints": [finding.as_dict() for finding in findings], "text_tools": tools})
+        print_json(
+            {"endpoints": [finding.as_dict() for finding in findings], "text_tools": tools, "declared_tools": declared}
+        )
     else:
         print_text("\n\n".join("\n".join(finding.as_text()) for finding in findings))
         for name, n in tools.items():
             line = f"tool {sanitize_for_terminal(name)}: {count(n, 'request')}. {describe_doubt(f'text_tool:{name}')}"
             print_text(sanitize_for_terminal(line, width=600))
+        for line in [] if ledger is None else unused_tool_lines(ledger):
+            print_text(line)
     if any(finding.error is not None for finding in findings):
         raise typer.Exit(ExitCode.INFRASTRUCTURE)
 
 
-def _text_tools(store: str, others: Collection[str]) -> dict[str, int]:
+def _text_tools(ledger: Ledger, others: Collection[str]) -> dict[str, int]:
     """Return the number of requests by undeclared tool that returned a text."""
-    doubts = read_ledger(store).doubts
-    named = {doubt.partition(":")[2]: n for doubt, n in doubts.items() if doubt.startswith("text_tool:")}
+    named = {doubt.partition(":")[2]: n for doubt, n in ledger.doubts.items() if doubt.startswith("text_tool:")}
     return {name: n for name, n in named.items() if name not in others}
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.schema import DeliveryCounts, Evidence, Failure, Ledger, LedgerRow, Usage, describe_doubt
@@ -34,6 +35,7 @@ __all__ = [
     "terminal_options",
     "trace_dict",
     "trace_lines",
+    "unused_tool_lines",
 ]
 
 _COLUMNS = ("captured", "scored", "sampled_out", "not_applicable", "failed", "dropped", "pending")
@@ -169,7 +171,18 @@ def ledger_lines(ledger: Ledger) -> list[str]:
         lines.append(f"ignored, {sanitize_for_terminal(reason)}: {found.n}{example}")
     for doubt, n in ledger.doubts.items():
         lines.append(f"in doubt, {sanitize_for_terminal(doubt)}: {n}. {describe_doubt(doubt)}")
-    return lines
+    return [*lines, *unused_tool_lines(ledger)]
+
+
+def unused_tool_lines(ledger: Ledger) -> list[str]:
+    """Return a line for each tool that is declared as a retriever and was never called, with what to do about it."""
+    return [
+        f"declared tool {sanitize_for_terminal(name)}: not called by any of {count(tool.captured, 'request')} that "
+        "declared it. If no request needed it, nothing is wrong. If not, correct its name in retriever_tools "
+        "(--retriever-tool for replay and ingest): names must equal the tool's own."
+        for name, tool in ledger.declared_tools.items()
+        if not tool.called
+    ]
 
 
 def _spend_line(ledger: Ledger) -> str:

@@ -110,6 +110,7 @@ def _trace(draft: TraceDraft) -> Trace | RejectedRecord:
             tags=tuple(draft.tags),
             metadata=draft.metadata,
             standalone_query=draft.standalone_query,
+            history=tuple(draft.history),
             evidence=draft.evidence,
         )
     except ValidationError as error:

@@ -10,6 +10,7 @@ from ragstone.requests._answer import find_answer
 from ragstone.requests._contexts import find_contexts
 from ragstone.requests._draft import TraceDraft
 from ragstone.requests._facts import Facts
+from ragstone.requests._history import find_history
 from ragstone.requests._query import find_query, find_standalone_query
 from ragstone.requests._step import Request, Statements, Step
 from ragstone.schema import Evidence
@@ -31,7 +32,7 @@ def assemble(request: Request) -> TraceDraft:
     or a recorded trace. Never raises. Compares at most 20 million characters.
 
     Returns:
-        `request.draft`, with query, standalone query, retrievals, contexts, response, model, tokens, time of the first
+        `request.draft`, with query, standalone query, history, retrievals, contexts, response, model, tokens, time of the first
         token, inner errors and evidence. If the steps cannot be read, what the application states and the doubt
         "internal_error".
     """
@@ -53,6 +54,7 @@ def _complete(draft: TraceDraft, facts: Facts) -> None:
     answer = find_answer(facts, question=query)
     contexts = find_contexts(facts, answer, question=query)
     draft.query = query
+    draft.history = find_history(facts, answer, question=query, contexts=contexts.passages)
     draft.standalone_query = find_standalone_query(facts, query)
     draft.retrievals = [search.draft() for search in searches]
     found = [passage for search in searches for passage in search.passages]
@@ -64,6 +66,7 @@ def _complete(draft: TraceDraft, facts: Facts) -> None:
         contexts=contexts.rule,
         response=answer.rule,
         doubts=tuple(dict.fromkeys([*answer.doubts, *contexts.doubts, *_unread(facts.request.statements)])),
+        declared_tools=facts.declared_tools,
     )
     _fill_measures(draft, facts, [call.step for call in answer.calls])
 

@@ -16,6 +16,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.requests import _current
 from ragstone.requests._draft import TraceDraft
 from ragstone.requests._harvest import harvest
+from ragstone.requests._history import turns_in
 from ragstone.requests._hits import Hits, read_hits
 from ragstone.requests._live import LiveRequest
 from ragstone.requests._otel import link_current_span
@@ -26,7 +27,7 @@ from ragstone.requests._replies import Reply, StreamReader, read_reply
 from ragstone.requests._shape import get
 from ragstone.requests._step import Request, Step
 from ragstone.requests._tap import AsyncTap, Tap, is_async_stream, is_stream
-from ragstone.schema import TraceStatus
+from ragstone.schema import TraceStatus, Turn
 
 __all__ = ["RequestBlock"]
 
@@ -68,6 +69,7 @@ class RequestBlock:
         tags: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
         reference: str | Sequence[str] = (),
+        history: Any = None,
     ) -> None:
         self.outer: Any = None
         self._recorder = recorder
@@ -80,6 +82,7 @@ class RequestBlock:
             "tags": tags,
             "metadata": metadata,
             "reference": reference,
+            "history": history,
         }
         self._live: LiveRequest | None = None
         self._step = Step(id=None, kind="chain", name=name)
@@ -160,6 +163,7 @@ class RequestBlock:
             self._step.id = "request"
             self._live = LiveRequest(self._recorder, draft, self._step)
             self._live.statements.query = draft.query
+            self._live.statements.history = self._guard.attempt(self._history)
             _open.blocks.add(self)
         else:
             self._nest(outer)
@@ -189,6 +193,19 @@ class RequestBlock:
             tags=list(given["tags"] or ()),
             metadata=dict(given["metadata"] or {}),
         )
+
+    def _history(self) -> list[Turn] | None:
+        given = self._given["history"]
+        if given is None:
+            return None
+        turns = turns_in(read_prompt(given))
+        if given and not turns:
+            self._guard.note(
+                "request.history",
+                f"history must be a list of messages of the user and the assistant, got {type(given).__name__}",
+            )
+            return None
+        return turns
 
     # -- what the application says
 

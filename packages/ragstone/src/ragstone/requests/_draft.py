@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from ragstone.schema import Evidence, TraceStatus
+from ragstone.schema import Evidence, TraceStatus, Turn
 
 __all__ = ["PassageDraft", "RetrievalDraft", "TraceDraft"]
 
@@ -56,6 +56,7 @@ class TraceDraft:
     environment: str | None = None
     query: str | None = None
     standalone_query: str | None = None
+    history: list[Turn] = field(default_factory=list)
     retrievals: list[RetrievalDraft] = field(default_factory=list)
     contexts: list[PassageDraft] | None = None
     response: str | None = None

@@ -103,6 +103,16 @@ class Facts:
         self._canonical: dict[str, str] = {}
         self._failed = self._find_failed()
 
+    @cached_property
+    def declared_tools(self) -> dict[str, bool]:
+        """Whether each declared tool was called. A call counts even if it failed, or if only a prompt shows its result."""
+        declared = self.request.retriever_tools
+        if not declared:
+            return {}
+        called = {step.name for step in self.tree.steps if step.kind in ("tool", "retrieval")}
+        called |= {message.tool for call in self.calls for message in call.messages if message.role == "tool"}
+        return {name: name in called for name in declared}
+
     def _find_failed(self) -> set[Hashable]:
         """Return the ids of the steps in attempts that failed while the request went on."""
         failed: set[Hashable] = set()

@@ -46,6 +46,7 @@ class RequestBlocks:
         tags: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
         reference: str | Sequence[str] = (),
+        history: Any = None,
     ) -> RequestBlock:
         """Capture a request that the application marks itself, with `with` or `async with`.
 
@@ -60,6 +61,8 @@ class RequestBlocks:
             tags: Labels of the application.
             metadata: Anything else to keep.
             reference: A correct answer, or several.
+            history: Messages before the question, as for `prompt`, of which those of the user and the assistant are kept. None
+                takes them from the prompt, if there is a `session_id`. An empty list says that the question stands alone.
 
         Returns:
             The block. Its methods never raise.
@@ -82,6 +85,7 @@ class RequestBlocks:
             tags=tags,
             metadata=metadata,
             reference=reference,
+            history=history,
         )
 
     def current_request(self) -> RequestBlock:

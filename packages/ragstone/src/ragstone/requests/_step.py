@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from ragstone.requests._draft import PassageDraft, TraceDraft
 from ragstone.requests._tools import RetrieverTools
+from ragstone.schema import Turn
 
 __all__ = ["Message", "Request", "Role", "Statements", "Step", "StepKind", "Value"]
 
@@ -91,6 +92,8 @@ class Step:
     input_tokens: int | None = None
     output_tokens: int | None = None
 
+    keeps_history: bool = False
+    """Whether the framework keeps the conversation, as a chat engine does, so that prompts in it hold earlier turns."""
     session_id: str | None = None
     user_id: str | None = None
     app: str | None = None
@@ -115,6 +118,8 @@ class Statements:
     query: str | None = None
     contexts: Sequence[PassageDraft] | None = None
     response: str | None = None
+    history: Sequence[Turn] | None = None
+    """The conversation before the question. An empty one says that the question stands alone."""
     unread: Collection[str] = ()
     """Names of statements that could not be read: "found", "prompt", "used". They put the contexts in doubt."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+from pydantic import Field
+
 from ragstone.schema._base import Model
 
 __all__ = ["ContextsRule", "Evidence", "QueryRule", "ResponseRule", "describe_doubt"]
@@ -73,6 +75,8 @@ class Evidence(Model):
     response: ResponseRule = "unknown"
     doubts: tuple[str, ...] = ()
     """Codes, such as "not_in_prompt" or "text_tool:search_policy" (with the name of the tool)."""
+    declared_tools: dict[str, bool] = Field(default_factory=dict)
+    """Whether the request called each tool that `retriever_tools` names."""
 
     def doubt_about(self, part: str) -> str | None:
         """Return the first doubt about the query, the contexts or the response as a sentence; None without one.

@@ -7,7 +7,7 @@ from pydantic import Field
 from ragstone.schema._base import Model
 from ragstone.schema._trace import Usage
 
-__all__ = ["DeliveryCounts", "FeedbackCounts", "IgnoredTraces", "Ledger", "LedgerRow"]
+__all__ = ["DeclaredTool", "DeliveryCounts", "FeedbackCounts", "IgnoredTraces", "Ledger", "LedgerRow"]
 
 
 class LedgerRow(Model):
@@ -57,6 +57,15 @@ class IgnoredTraces(Model):
     """Id or place of one of them."""
 
 
+class DeclaredTool(Model):
+    """Use of a tool that `retriever_tools` names."""
+
+    captured: int = 0
+    """Captured requests of applications that declare it."""
+    called: int = 0
+    """Captured requests that called it."""
+
+
 class FeedbackCounts(Model):
     """Feedback of users, counted."""
 
@@ -88,6 +97,8 @@ class Ledger(Model):
     """Recorded traces that are not requests, by reason. They are not in `captured`."""
     doubts: dict[str, int] = Field(default_factory=dict)
     """Number of captured traces by doubt, see `Evidence`."""
+    declared_tools: dict[str, DeclaredTool] = Field(default_factory=dict)
+    """Use of declared tools, by name. A tool that is never called is probably misspelled."""
     feedback: FeedbackCounts = Field(default_factory=FeedbackCounts)
     spent_today: Usage = Field(default_factory=Usage)
     """What model calls have cost on the current day of UTC, over all workers."""

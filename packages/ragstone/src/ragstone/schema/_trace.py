@@ -96,7 +96,7 @@ class Trace(Record):
     standalone_query: str | None = None
     """The query of a retrieval that a model of the application wrote: the question without references to earlier turns."""
     history: tuple[Turn, ...] = ()
-    """Messages of the conversation before the query, oldest first, from rows that contain them."""
+    """Messages of the conversation before the query, oldest first. Of a captured request at most 20, without tools."""
     retrievals: tuple[Retrieval, ...] = ()
     contexts: tuple[Passage, ...] | None = None
     """Passages in the prompt, if known to differ from all retrieved passages (for example after a reranker)."""

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from typing_extensions import override
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.schema import Evidence, Failure, IgnoredTraces, Ledger, LedgerRow, NotApplicable, Score
+from ragstone.schema import DeclaredTool, Evidence, Failure, IgnoredTraces, Ledger, LedgerRow, NotApplicable, Score
 from ragstone.store._completion import prepare, read_plan, store_completions
 from ragstone.store._counts import count_outcome_kinds, read_states
 from ragstone.store._deliveries import count_deliveries, deliveries
@@ -162,6 +162,7 @@ class SqlOutcomes(SqlStore):
                 rules=_rules(db),
                 ignored=_ignored(db),
                 doubts=_counts_of(db, "doubt:"),
+                declared_tools=_declared_tools(db),
                 feedback=count_feedback(db, now=now),
                 spent_today=read_spend(db, now=now),
                 daily_budget=read_daily_budget(db),
@@ -335,7 +336,10 @@ def evidence_counters(evidence: Evidence | None) -> list[str]:
     if evidence is None:
         return []
     rules = [f"rule:{part}:{getattr(evidence, part)}" for part in ("query", "contexts", "response")]
-    return rules + [f"doubt:{doubt}"[:200] for doubt in evidence.doubts]
+    tools = [
+        f"tool:{'called' if called else 'unused'}:{name}"[:200] for name, called in evidence.declared_tools.items()
+    ]
+    return rules + [f"doubt:{doubt}"[:200] for doubt in evidence.doubts] + tools
 
 
 def _rules(db: Sql) -> dict[str, dict[str, int]]:
@@ -344,6 +348,16 @@ def _rules(db: Sql) -> dict[str, dict[str, int]]:
         part, _, rule = name.partition(":")
         rules.setdefault(part, {})[rule] = n
     return rules
+
+
+def _declared_tools(db: Sql) -> dict[str, DeclaredTool]:
+    tools: dict[str, DeclaredTool] = {}
+    for key, n in _counts_of(db, "tool:").items():
+        use, _, name = key.partition(":")
+        before = tools.get(name, DeclaredTool())
+        called = before.called + (n if use == "called" else 0)
+        tools[name] = DeclaredTool(captured=before.captured + n, called=called)
+    return dict(sorted(tools.items()))
 
 
 def _ignored(db: Sql) -> dict[str, IgnoredTraces]:

@@ -73,6 +73,11 @@ def fill_arguments(step: Step, kind: Kind, arguments: Mapping[str, Any], instanc
     elif kind in ("query", "chat", "synthesize"):
         text = text_of(arguments.get("query")) if kind == "synthesize" else text_of(first)
         step.inputs = () if text is None else (Value(("query",), text=text),)
+        if kind == "chat":
+            step.keeps_history = True
+            history = arguments.get("chat_history")
+            if isinstance(history, list) and history:
+                step.inputs += (Value(("chat_history",), messages=prompt_from(history)),)
         if kind == "synthesize" and not passages.any_found:
             step.inputs += (Value(("nodes",), passages=passages.copied(arguments.get("nodes") or ())),)
     elif kind == "workflow":
