@@ -41,7 +41,7 @@ def history(request: Request) -> list[Turn]:
     ],
 )
 def test_the_inputs_hold_it(inputs: dict[str, object], session_id: str | None) -> None:
-    """A list that ends with the question, or one beside it. The prompt need not hold it."""
+    """A list that ends with the question, or one next to it. The prompt need not hold it."""
     steps, root = conversation(inputs=inputs)
     steps.model(root, prompt(A, B), ANSWER)  # type: ignore[arg-type]
     request = steps.request()

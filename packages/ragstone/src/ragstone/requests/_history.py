@@ -25,7 +25,7 @@ def find_history(
 
     1. What the application states.
     2. The longest list of messages among the inputs of the request: `messages` that end with the question, or a
-       `chat_history` beside it.
+       `chat_history` next to it.
     3. The messages before the question in the prompt of the call that wrote the answer, and if there are none, in the
        prompt of the first call. Only for a request with a session id, or whose framework keeps the conversation: without
        one, they may be examples of a template.
