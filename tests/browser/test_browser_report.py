@@ -184,6 +184,21 @@ def test_without_javascript_and_on_paper(opened: Any, report: Path) -> None:
     assert len(page.pdf()) > 20_000
 
 
+def test_a_folded_passage_opens_with_the_keyboard_and_on_paper(opened: Any, tmp_path: Path) -> None:
+    """Five answers fit on few screens, and nothing is missing on paper."""
+    experiment(20, text="The ferry leaves at nine. " * 60).report(tmp_path / "r.html")
+    page = opened(tmp_path / "r.html").ready().page
+    first = page.locator("article.answer details").first
+    whole = first.locator("> .text")
+    assert not whole.is_visible()
+    first.locator("summary").focus()
+    page.keyboard.press("Enter")
+    assert whole.is_visible()
+    assert not first.locator("summary .text").is_visible()
+    page.emulate_media(media="print")
+    assert page.locator("article.answer details").nth(1).locator("> .text").bounding_box()["height"] > 50
+
+
 @pytest.mark.parametrize(("n", "limit_mb"), [(300, 1.5), (2000, 1.5), (20_000, 1.5)])
 def test_sizes(opened: Any, tmp_path: Path, n: int, limit_mb: float) -> None:
     """The page keeps its limit, and its table has every question."""

@@ -172,6 +172,24 @@ def test_the_table_of_the_page_has_every_question(tmp_path: Path) -> None:
     assert ["Answer correctness", "0.10"] == listed[0][:2]
 
 
+def test_a_long_passage_is_folded_and_complete(tmp_path: Path) -> None:
+    """Its start is visible without opening it. A short one is not folded."""
+    long, short = "A sentence about ferries. " * 30, "A sentence about ferries. " * 20
+    result = experiment(n=6, text=long)
+    result.report(tmp_path / "r.html")
+    html = (tmp_path / "r.html").read_text(encoding="utf-8")
+    n_shown = len(build_report(result).worst)
+    assert 3 * n_shown == html.count("<details>")
+    folded = re.search(
+        r'<details><summary><span class="text">(.*?)…</span>.*?</summary><span class="text">(.*?)</span>', html
+    )
+    assert folded is not None
+    assert folded[2].startswith(folded[1])
+    assert (True, True) == (250 < len(folded[1]) <= 300, len(folded[2]) > len(long))
+    experiment(n=6, text=short).report(tmp_path / "r.html")
+    assert "<details>" not in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
 def test_the_size_limit_cuts_between_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Data end with the last group of answers that fits, packed or unpacked, and each passage of a shown answer is there."""
     result = experiment(n=100)

@@ -67,6 +67,7 @@ def serve(
         ) from error
     from ragstone.live._app import make_app
     from ragstone.live._board import Board
+    from ragstone.live._connections import bounded_protocol
     from ragstone.live._labels import LabelDesk
 
     token = secrets.token_urlsafe(24) if token == _AUTO else token
@@ -86,7 +87,12 @@ def serve(
         app: ASGIApp = make_app(board, desk, stopping=stopping)
         guard = Guard(app, hosts=allowed_hosts(host, hosts), any_address=not is_loopback(host), token=token)
         config = uvicorn.Config(
-            guard, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=5
+            guard,
+            http=bounded_protocol(),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=5,
         )
         server = uvicorn.Server(config)
         # Its own handlers would end the process with the signal after the last response.

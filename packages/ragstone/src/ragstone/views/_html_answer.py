@@ -11,6 +11,10 @@ __all__ = ["answer_data", "answer_markup", "cut"]
 
 _TEXT_CHARS: Final = 6000
 """Texts are cut after this number of characters."""
+_FOLDED_FROM: Final = 600
+"""Longer passages are folded."""
+_START_CHARS: Final = 300
+"""Characters of a folded passage that are shown."""
 
 
 def answer_markup(view: AnswerView, *, heading_id: str | None = None) -> Markup:
@@ -70,9 +74,18 @@ def _passage(view: PassageView) -> Markup:
         "li",
         tag("span", f"{view.position}. ", class_="soft"),
         *(tag("span", mark, class_=f"chip {mark}") for mark in view.marks),
-        tag("span", cut(view.text), class_="text"),
+        _passage_text(cut(view.text)),
         tag("small", ", ".join(filter(None, _passage_facts(view)))),
     )
+
+
+def _passage_text(text: str) -> Markup:
+    """Return the text of a passage. A long one shows its start until a person opens it, so that five answers stay readable."""
+    if len(text) <= _FOLDED_FROM:
+        return tag("span", text, class_="text")
+    start = text[:_START_CHARS].rsplit(maxsplit=1)[0]
+    shown = tag("summary", tag("span", f"{start}…", class_="text"), " ", tag("span", "whole passage", class_="more"))
+    return tag("details", shown, tag("span", text, class_="text"))
 
 
 def _passage_facts(view: PassageView) -> list[str]:

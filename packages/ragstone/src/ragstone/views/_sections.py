@@ -327,7 +327,7 @@ def _metric(row: MetricRow, *, has_histogram: bool, has_change: bool) -> Markup:
         ),
         tag("td", axis_chart(row), class_="place"),
         tag("td", histogram_chart(row), class_="distribution") if has_histogram else None,
-        tag("td", numbers),
+        tag("td", numbers, class_="value"),
         change_cell(row.change) if has_change else None,
     )
 

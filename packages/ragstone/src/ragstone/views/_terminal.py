@@ -130,7 +130,7 @@ class ReportText:
         parts += ["  ", (mean, "bold"), (f"{interval:<{layout.mean - len(mean)}}", "")]
         if layout.histogram:
             drawn = sparkline(row.histogram, _HISTOGRAM, ascii_only=canvas.ascii_only)
-            parts += ["  ", (f"{drawn:<{_HISTOGRAM}}", "blue")]
+            parts += ["  ", (f"{drawn:<{_HISTOGRAM}}", "bright_blue")]
         parts += ["  ", f"{row.n_scored:>{layout.scored},}"]
         if layout.failed:
             parts += ["  ", (f"{row.n_failed:>{layout.failed},}", "yellow" if row.n_failed else "dim")]
@@ -207,9 +207,9 @@ class ReportText:
             )
             line = f"  {pad(name, label)}  {drawn:<{width}}  {first} to {last}"
             if len(line) <= canvas.width:
-                canvas.add(f"  {pad(name, label)}  ", (f"{drawn:<{width}}", "blue"), f"  {first} to {last}")
+                canvas.add(f"  {pad(name, label)}  ", (f"{drawn:<{width}}", "bright_blue"), f"  {first} to {last}")
             else:
-                canvas.add(f"  {pad(name, label)}  ", (drawn, "blue"))
+                canvas.add(f"  {pad(name, label)}  ", (drawn, "bright_blue"))
                 canvas.wrap(f"{first} to {last}", indent=4)
             for each in others:
                 canvas.add(f"    {each}")
@@ -281,8 +281,8 @@ def _axis_line(row: MetricRow, width: int, *, ascii_only: bool) -> Iterator[tupl
         cells[column(row.neutral)] = (neutral, "")
     if row.estimate is not None:
         for n in range(column(max(row.estimate.low, low)), column(min(row.estimate.high, high)) + 1):
-            cells[n] = (thick, "blue")
-        cells[column(row.estimate.value)] = (dot, "bold blue")
+            cells[n] = (thick, "bright_blue")
+        cells[column(row.estimate.value)] = (dot, "bold bright_blue")
     yield (left, "dim")
     yield from cells
     yield (right, "dim")

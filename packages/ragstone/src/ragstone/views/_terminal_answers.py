@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["AnswerText", "Answers", "AnswersText", "write_response"]
 
 _MAX_LABEL: Final = 26
+_MAX_VALUE: Final = 19
+"""Widest value with its interval that gets a column."""
 _PASSAGE_CHARS: Final = 600
 _EQUAL: Final = 0.005
 """Intervals narrower than this are not written."""
@@ -71,19 +73,18 @@ class AnswerText:
             return
         titles = short_titles({score.metric: score.title for score in scores})
         label = min(max(len(title) for title in titles.values()), _MAX_LABEL)
-        for score in scores:
-            self._score(score, titles[score.metric], label)
+        values = [_value_text(score) for score in scores]
+        column = max((len(value) for value in values if len(value) <= _MAX_VALUE), default=0)
+        for score, value in zip(scores, values, strict=True):
+            self._score(score, value, titles[score.metric], label, column)
 
-    def _score(self, score: ScoreView, title: str, label: int) -> None:
+    def _score(self, score: ScoreView, value: str, title: str, label: int, column: int) -> None:
         canvas = self._canvas
         names = wrap_cells(title, label)
-        value = {"failure": "failed", "not_applicable": "n.a."}.get(score.outcome) or f"{score.value:.2f}"
-        if score.low is not None and score.high is not None and score.high - score.low > _EQUAL:
-            value += f" [{score.low:.2f}, {score.high:.2f}]"
         style = "yellow" if score.outcome == "failure" else "red" if score.is_low else ""
-        indent = 2 + label + 2 + 19 + 1
+        indent = 2 + label + 2 + column + 2
         reasons = wrap_cells(" ".join((score.reason or "").split()), max(canvas.width - indent, 24))
-        if len(value) > 19 or canvas.width - indent < 24:
+        if len(value) > column or canvas.width - indent < 24:
             canvas.add(f"  {pad(names[0], label)}  ", (value, style))
             for name in names[1:]:
                 canvas.add(f"    {name}")
@@ -92,7 +93,7 @@ class AnswerText:
         for n in range(max(len(names), len(reasons), 1)):
             name = names[n] if n < len(names) else ""
             reason = reasons[n] if n < len(reasons) else ""
-            canvas.add(f"  {pad(name, label)}  ", (f"{value if n == 0 else '':<19} ", style), (reason, "dim"))
+            canvas.add(f"  {pad(name, label)}  ", (f"{value if n == 0 else '':<{column}}  ", style), (reason, "dim"))
 
     def _passages(self) -> None:
         passages, canvas = self._view.passages, self._canvas
@@ -115,7 +116,7 @@ class AnswerText:
         parts += [
             (f"{mark} ", {"relevant": "green", "used": "cyan", "distracting": "red"}[mark]) for mark in passage.marks
         ]
-        if passage.label_source is not None and "relevant" not in passage.marks:
+        if passage.label_source is not None and not {"relevant", "distracting"} & set(passage.marks):
             parts.append(("not relevant ", "dim"))
         facts = [passage.id] if passage.id else []
         if passage.p_answer is not None:
@@ -124,8 +125,14 @@ class AnswerText:
                 low, high = passage.p_answer_interval
                 interval = f" [{low:.2f}, {high:.2f}]" if high - low > _EQUAL else ""
             facts.append(f"p(answer) {passage.p_answer:.2f}{interval}")
-        parts.append((", ".join(facts), "dim"))
+        about = ", ".join(facts)
+        first = sum(len(part if isinstance(part, str) else part[0]) for part in parts)
+        if first + len(about) <= canvas.width:
+            parts.append((about, "dim"))
+            about = ""
         canvas.add(*parts)
+        if about:
+            canvas.wrap(about, "dim", indent=6)
         text = passage.text if len(passage.text) <= _PASSAGE_CHARS else f"{passage.text[:_PASSAGE_CHARS]}…"
         canvas.wrap(text, indent=6)
 
@@ -218,6 +225,14 @@ def write_response(
         f"{span.text.strip()} [unsupported]" if span.unsupported else span.text.strip() for span in response
     )
     canvas.wrap(text or "(empty answer)", "" if text else "dim", indent=indent, max_lines=max_lines)
+
+
+def _value_text(score: ScoreView) -> str:
+    """Return the value of a score with its interval, if that is wider than the printed digits."""
+    text = {"failure": "failed", "not_applicable": "n.a."}.get(score.outcome) or f"{score.value:.2f}"
+    if score.low is not None and score.high is not None and score.high - score.low > _EQUAL:
+        text += f" [{score.low:.2f}, {score.high:.2f}]"
+    return text
 
 
 def _short(value: Any) -> str:

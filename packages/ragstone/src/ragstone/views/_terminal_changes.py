@@ -82,7 +82,7 @@ def _line(row: Difference, span: float, width: int, *, ascii_only: bool) -> Iter
     if row.difference is not None:
         if row.low is not None and row.high is not None:
             for n in range(column(row.low), column(row.high) + 1):
-                cells[n] = (thick, "blue")
+                cells[n] = (thick, "bright_blue")
         cells[column(row.difference)] = (dot, f"bold {_STYLES[row.finding]}")
     yield from cells
 
