@@ -106,7 +106,6 @@ def test_exit_code(command: str, code: int) -> None:
 @pytest.mark.parametrize(
     ("command", "step"),
     [
-        ("evaluate rows.jsonl", "ragstone.cli._evaluate.evaluate"),
         ("compare good.jsonl bad.jsonl --fail-if-worse", "ragstone.cli._compare.compare"),
         ("replay rows.jsonl", "ragstone.cli._replay.areplay_traces"),
         ("validate-metrics good.jsonl", "ragstone.research.validate_metrics"),
@@ -126,6 +125,19 @@ def test_an_interrupted_command_exits_with_130_and_a_message(
     done = run_command(*command.split())
     assert 130 == done.returncode, done.stderr
     assert "ragstone: interrupted. Stored results are kept." in done.stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_interrupted_evaluation_names_the_option_that_keeps_outcomes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an output nothing is kept."""
+
+    def interrupted(*_arguments: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ragstone.cli._evaluate.evaluate", interrupted)
+    done = run_command("evaluate", "rows.jsonl")
+    assert 130 == done.returncode
+    assert "stopped. Nothing is kept. With --output FILE, an interrupted run can be resumed." in done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes into every folder")

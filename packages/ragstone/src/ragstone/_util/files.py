@@ -15,6 +15,7 @@ from typing import Final, TextIO
 __all__ = ["open_output", "open_private", "write_json", "write_output"]
 
 _PRIVATE: Final = 0o600
+_PARTIAL: Final = ".ragstone-"
 _SPECIAL: Final = ("/dev/", "/proc/")
 
 
@@ -33,15 +34,28 @@ def open_output(
         newline: As for `open`.
 
     Raises:
-        OSError: If the file cannot be written.
+        OSError: If the file cannot be written. Its `filename` is the path as given.
     """
+    try:
+        with _open_output(path, errors, newline) as file:
+            yield file
+    except OSError as error:
+        is_own = error.filename is None or Path(error.filename).name.startswith(_PARTIAL)
+        if error.errno is None or not is_own:
+            raise
+        # The name of the partial file says little, and an error of a full disk does not contain a name.
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+
+
+@contextmanager
+def _open_output(path: str | os.PathLike[str], errors: str, newline: str | None) -> Iterator[TextIO]:
     given = Path(path)
     target = Path(os.path.realpath(given))
     if str(given.absolute()).startswith(_SPECIAL) or (given.exists() and not given.is_file()):
         with given.open("w", encoding="utf-8", errors=errors, newline=newline) as file:
             yield file
         return
-    partial = target.with_name(f".ragstone-{secrets.token_hex(8)}.partial")
+    partial = target.with_name(f"{_PARTIAL}{secrets.token_hex(8)}.partial")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), _PRIVATE)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors=errors, newline=newline) as file:

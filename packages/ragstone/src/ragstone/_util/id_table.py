@@ -16,13 +16,13 @@ _EMPTY: Final = 0
 class IdTable:
     """Distinct ids in the order in which they were added, each with a number.
 
-    Ids are compared by digests of 128 bits with a random key, so two ids of a file are never taken for one.
+    Ids are compared by digests of 96 bits with a random key, so two ids of a file are never taken for one.
     """
 
     def __init__(self) -> None:
         self._key = os.urandom(16)
-        self._high, self._low = array("Q"), array("Q")
-        """Halves of the digests."""
+        self._high, self._low = array("I"), array("Q")
+        """Parts of the digests."""
         self._numbers = array("I")
         self._slots = array("I", bytes(4 * _FIRST_SLOTS))
         """Hash table with open addressing: 1 + the index of an id, or 0."""
@@ -55,8 +55,8 @@ class IdTable:
         return None if index is None else self._numbers[index]
 
     def _digest(self, id_: str) -> tuple[int, int]:
-        digest = blake2b(id_.encode("utf-8", "surrogatepass"), digest_size=16, key=self._key).digest()
-        return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
+        digest = blake2b(id_.encode("utf-8", "surrogatepass"), digest_size=12, key=self._key).digest()
+        return int.from_bytes(digest[8:], "little"), int.from_bytes(digest[:8], "little")
 
     def _slot(self, high: int, low: int) -> int:
         """Return the slot of a digest, or the empty one where it belongs."""

@@ -14,6 +14,7 @@ import ragstone
 from ragstone.cli._config import ConfigOption, apply_config
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._logs import LogFormat, configure_logging
+from ragstone.cli._signals import end_at_once
 
 __all__ = ["app"]
 
@@ -111,7 +112,8 @@ class _LazyCommands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self._loaded:
             module, _, attribute = _COMMANDS[name][0].partition(".")
-            found = getattr(import_module(f"ragstone.cli.{module}"), attribute)
+            with end_at_once():
+                found = getattr(import_module(f"ragstone.cli.{module}"), attribute)
             whole = typer.Typer(add_completion=False)
             if isinstance(found, typer.Typer):
                 whole.add_typer(found, name=name)

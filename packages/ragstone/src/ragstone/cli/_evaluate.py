@@ -46,12 +46,12 @@ from ragstone.cli._options import (
 )
 from ragstone.cli._output import failure_lines, print_json, print_text
 from ragstone.cli._panels import OUTPUT
-from ragstone.cli._progress import show_progress
+from ragstone.cli._progress import Progress, show_progress
 from ragstone.cli._reasons import ReasonsOption, reason_lines
 from ragstone.cli._stdin import stdin_as_file
 from ragstone.data import read_samples
 from ragstone.errors import ConfigurationError, DataError, JudgeError
-from ragstone.experiments import Experiment, evaluate
+from ragstone.experiments import Experiment, count_kept, evaluate
 from ragstone.judges import find_outage
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Failure, Sample
@@ -101,7 +101,12 @@ def evaluate_command(
     sink: SinkOption = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", rich_help_panel=OUTPUT, help="JSONL file for the outcomes, one per line."),
+        typer.Option(
+            "--output",
+            "-o",
+            rich_help_panel=OUTPUT,
+            help="JSONL file for the outcomes, one per line. If the run is interrupted, the same command resumes it.",
+        ),
     ] = None,
     reasons: ReasonsOption = 0,
     dry_run: DryRunOption = False,
@@ -119,12 +124,6 @@ def evaluate_command(
     models: ScoringModelOptions,
 ) -> None:
     """Score a file of samples, and print each metric's mean, 95% confidence interval and counts."""
-    if output is not None and not output.absolute().parent.is_dir():
-        raise ConfigurationError(
-            f"the directory of --output {str(output)!r} does not exist. Create it, or give another path."
-        )
-    if output is not None and output.is_dir():
-        raise ConfigurationError(f"--output {str(output)!r} is a directory. Give the path of a file.")
     names, fields = parse_metrics(metrics, criterion), _fields(field or [])
     thresholds = parse_thresholds(fail_under, undecided, names, junit=junit)
     application: Any = None
@@ -153,7 +152,10 @@ def evaluate_command(
             )
             return
         judge, reader = models.models()
-        with show_progress("scoring", find_outage=find_outage) as progress, _resumable(traces if app else None):
+        with (
+            show_progress("scoring", find_outage=find_outage) as progress,
+            _resumable(traces if app else None, output, progress),
+        ):
             result = evaluate(
                 data,
                 names,
@@ -177,11 +179,10 @@ def evaluate_command(
                 max_outage_s=max_outage_s,
                 reasons=reasons,
                 cluster=cluster,
+                output=output,
                 progress=progress.update,
                 on_outcomes=progress.count,
             )
-    if output is not None:
-        result.to_jsonl(output)
     _print_rejected([row.reason for row in result.rejected])
     check = result.check(thresholds, undecided=undecided) if thresholds else None
     if check is not None and junit is not None:
@@ -217,7 +218,7 @@ def _exit(result: Experiment, max_failed_share: float) -> None:
     if result.judge_unavailable:
         reason: str | None = (
             f"the judge or reader did not answer for longer than --max-outage, {counts.n_failed} of {counts.n} judged outcomes "
-            "failed. When it is available, run the same command again. With --cache it does not repeat calls."
+            "failed. When it is available, run the same command again. With --output or --cache it does not repeat calls."
         )
     elif (reason := describe_excess(counts, max_failed_share)) is None and _all_failed(result):
         reason = "all outcomes failed."
@@ -227,18 +228,28 @@ def _exit(result: Experiment, max_failed_share: float) -> None:
 
 
 @contextmanager
-def _resumable(traces: Path | None) -> Iterator[None]:
-    """If the run ends early, say what is kept of the application's answers."""
+def _resumable(traces: Path | None, output: Path | None, progress: Progress) -> Iterator[None]:
+    """If the run ends early, say what is kept: outcomes of complete samples, and answers of the application."""
     try:
         yield
     except (KeyboardInterrupt, JudgeError) as error:
-        if traces is None or not (n := count_answers(traces)):
-            raise
-        kept = f"{n} answers are kept. Run the same command to resume."
+        kept = []
+        if output is not None and (n := count_kept(output)):
+            of = f" of {progress.total}" if progress.total is not None else ""
+            kept.append(f"The outcomes of {n}{of} samples are kept in '{output}.partial'")
+        if traces is not None and (n := count_answers(traces)):
+            kept.append(f"{n} answers are kept")
         if isinstance(error, JudgeError):
-            raise JudgeError(f"{error}. {kept}", kind=error.kind) from None
-        typer.echo(f"stopped. {kept}", err=True)
+            if not kept:
+                raise
+            raise JudgeError(f"{error}. {_go_on(kept)}", kind=error.kind) from None
+        said = _go_on(kept) if kept else "Nothing is kept. With --output FILE, an interrupted run can be resumed."
+        typer.echo(f"stopped. {said}", err=True)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
+def _go_on(kept: Sequence[str]) -> str:
+    return f"{'. '.join(kept)}. Run the same command to resume."
 
 
 def _print_rejected(reasons: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from ragstone.experiments._compare.regression import assert_no_regression
 from ragstone.experiments._evaluate import aevaluate, evaluate
 from ragstone.experiments._experiment import Experiment
 from ragstone.experiments._gate_files import check_gate_file as check_gate_file
+from ragstone.experiments._kept import count_kept as count_kept
 from ragstone.experiments._labels import add_labels as add_labels
 from ragstone.experiments._labels import draw_to_label as draw_to_label
 from ragstone.experiments._labels import drawn_rows as drawn_rows

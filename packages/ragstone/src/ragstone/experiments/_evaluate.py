@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from typing import Final, Literal
 
 from ragstone._util.plural import count
@@ -19,6 +19,7 @@ from ragstone.experiments._app.score import ScoredApp, score_app
 from ragstone.experiments._clusters import AUTO_CLUSTER, cluster_keys, read_fields
 from ragstone.experiments._deliver import deliver
 from ragstone.experiments._experiment import Experiment
+from ragstone.experiments._kept import KeptOutcomes, RunIdentity, digest_samples
 from ragstone.experiments._spill import OutcomeRows, SampleRows, SamplesOnDisk, count_failures, replace_outcomes
 from ragstone.judges import Embedder, Judge, Reader, is_any_endpoint_down, wait_for_outages
 from ragstone.metrics import Metric
@@ -60,6 +61,7 @@ async def aevaluate(
     stop_early: bool = True,
     reasons: int = 0,
     cluster: str | None = AUTO_CLUSTER,
+    output: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
     on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None = None,
 ) -> Experiment:
@@ -100,6 +102,8 @@ async def aevaluate(
         cluster: Column of the rows whose equal values make a cluster, such as "session_id": samples of one cluster resemble
             each other, so intervals treat whole clusters as independent. "auto" uses `session_id` if at least 5% of the rows
             share one. None or "none" treats rows as independent.
+        output: JSONL file for the outcomes, as `Experiment.to_jsonl` writes it. Until the run ends, complete samples are in
+            `OUTPUT.partial`. If the run is interrupted, the same call scores only the others.
         progress: Called with (finished samples, all samples) after each sample. Each repeat counts.
         on_outcomes: Called with the outcomes of each sample when they are complete, before `progress`.
 
@@ -107,6 +111,8 @@ async def aevaluate(
         ConfigurationError: If a metric, judge, sink or file does not exist.
         DataError: If rows are invalid or missing.
         ApplicationError: If the application fails on each of the first 10 samples.
+        StoreError: If outcomes cannot be kept in a file.
+        OSError: If `output` cannot be written.
         JudgeError: If the judge is unavailable, or fails systematically. No score was computed.
 
     Errors of sinks are reported in `Experiment.sink_errors` and do not lose scores.
@@ -117,6 +123,7 @@ async def aevaluate(
         >>> ragstone.evaluate(rows, ["ccrs.qr"], judge="lexical").summary()[0].n_scored
         1
     """
+    kept = KeptOutcomes(output)
     rejected: list[RejectedRow] = []
     rows = SampleRows()
     for sample in iter_samples(
@@ -161,79 +168,120 @@ async def aevaluate(
             stop_early=stop_early,
         )
     started = time.monotonic()
-    report = _reporter(len(samples) * repeats, progress, on_outcomes, stop_early=stop_early)
+    report = _Report(len(samples) * repeats, progress, on_outcomes, stop_early=stop_early)
     async with setup:
         # An unavailable judge is an error soon, because its address may be wrong.
         with wait_for_outages(min(max_outage_s, _PREPARE_OUTAGE_S)):
             await setup.scorer.prepare()
-        with wait_for_outages(max_outage_s):
-            if runner is None:
-                scored = await _score_rows(setup.scorer, samples, report)
-            else:
-                with framework_capture(recorder, app):
-                    async with runner:
-                        scored = await score_app(runner, setup.scorer, samples, report)
-        unavailable = any(kind in _OUTAGE for kind in count_failures(scored.outcomes))
-        judge_unavailable = unavailable and is_any_endpoint_down()
-        explained = await explain_lowest_scores(
-            setup.scorer, scored.samples, scored.outcomes, reasons, concurrency=concurrency
-        )
-        outcomes = replace_outcomes(scored.outcomes, explained)
-        delivered = [await deliver(sink, scored.samples, outcomes) for sink in setup.sinks]
-        if not judge_unavailable:
-            saved.finish(scored.traces)
-        return Experiment(
-            samples=scored.samples,
-            outcomes=outcomes,
-            cards=tuple(m.card for m in setup.metrics),
-            judge=setup.judge.identity,
-            usage=setup.scorer.usage,
-            wall_s=time.monotonic() - started,
-            rejected=tuple(rejected),
-            sink_errors=tuple(error for at in delivered for error in at.errors()),
-            sink_skipped={at.sink: at.skipped for at in delivered if at.skipped},
-            traces=scored.traces,
-            n_repeats=repeats,
-            cluster=cluster,
-            judge_unavailable=judge_unavailable,
-        )
+        with closing(kept):
+            if output is not None:
+                app_name = "" if runner is None else runner.app_name
+                kept.open(_identity(setup.scorer, samples, app_name, repeats))
+            with wait_for_outages(max_outage_s):
+                if runner is None:
+                    scored = await _score_rows(setup.scorer, samples, kept, report)
+                else:
+                    with framework_capture(recorder, app):
+                        async with runner:
+                            scored = await score_app(runner, setup.scorer, samples, kept, report)
+            failures = count_failures(scored.outcomes)
+            judge_unavailable = any(kind in _OUTAGE for kind in failures) and is_any_endpoint_down()
+            explained = await explain_lowest_scores(
+                setup.scorer, scored.samples, scored.outcomes, reasons, concurrency=concurrency
+            )
+            outcomes = replace_outcomes(scored.outcomes, explained)
+            delivered = [await deliver(sink, scored.samples, outcomes) for sink in setup.sinks]
+            experiment = Experiment(
+                samples=scored.samples,
+                outcomes=outcomes,
+                cards=tuple(m.card for m in setup.metrics),
+                judge=setup.judge.identity,
+                usage=setup.scorer.usage,
+                wall_s=time.monotonic() - started,
+                rejected=tuple(rejected),
+                sink_errors=tuple(error for at in delivered for error in at.errors()),
+                sink_skipped={at.sink: at.skipped for at in delivered if at.skipped},
+                traces=scored.traces,
+                n_repeats=repeats,
+                cluster=cluster,
+                judge_unavailable=judge_unavailable,
+                n_resumed=report.n_resumed,
+                n_cut=kept.n_cut,
+            )
+            if output is not None:
+                experiment.to_jsonl(output)
+            if not judge_unavailable:
+                saved.finish(scored.traces)
+                if not failures["budget"]:
+                    kept.finish()
+        return experiment
 
 
-def _reporter(
-    total: int,
-    progress: Callable[[int, int], None] | None,
-    on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None,
-    *,
-    stop_early: bool,
-) -> Callable[[Sequence[Score | NotApplicable | Failure]], None]:
-    """Make a function that takes the outcomes of one sample and calls the user's functions.
+def _identity(scorer: Scorer, samples: Iterable[Sample], app: str, repeats: int) -> RunIdentity:
+    metrics = []
+    for metric in scorer.metrics:
+        judge = scorer.judged_by(metric)
+        metrics.append((metric.card.name, metric.card.version, "" if judge is None else judge.hash))
+    return RunIdentity(metrics, scorer.judge.identity.name, app, repeats, digest_samples(samples))
 
-    It raises `JudgeError` if the judge fails systematically.
+
+class _Report:
+    """Counts finished samples, and calls the user's functions.
+
+    Args:
+        total: Number of samples, with repeats.
+        progress: The user's function.
+        on_outcomes: The user's function.
+        stop_early: Whether to stop if the judge fails systematically.
     """
-    n_done = 0
-    counts = JudgedCounts()
 
-    def report(outcomes: Sequence[Score | NotApplicable | Failure]) -> None:
-        nonlocal n_done
-        n_done += 1
-        if on_outcomes is not None:
-            on_outcomes(outcomes)
-        if progress is not None:
-            progress(n_done, total)
-        counts.add(outcomes)
-        if stop_early and (failure := counts.systematic):
+    def __init__(
+        self,
+        total: int,
+        progress: Callable[[int, int], None] | None,
+        on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None,
+        *,
+        stop_early: bool,
+    ) -> None:
+        self.n_resumed = 0
+        """Number of samples whose outcomes are from an interrupted run."""
+        self._n_done = 0
+        self._total = total
+        self._progress = progress
+        self._on_outcomes = on_outcomes
+        self._stop_early = stop_early
+        self._counts = JudgedCounts()
+
+    def resume(self) -> None:
+        """Count a sample whose outcomes are from an interrupted run."""
+        self.n_resumed += 1
+        self._count()
+
+    def add(self, outcomes: Sequence[Score | NotApplicable | Failure]) -> None:
+        """Add the outcomes of one sample.
+
+        Raises:
+            JudgeError: If the judge fails systematically.
+        """
+        if self._on_outcomes is not None:
+            self._on_outcomes(outcomes)
+        self._count()
+        self._counts.add(outcomes)
+        if self._stop_early and (failure := self._counts.systematic):
             raise JudgeError(
-                f"the run was stopped after {n_done} of {count(total, 'sample')}. {counts.describe_systematic()}. Fix the cause, or run "
-                "all samples with stop_early=False (--no-stop-early)",
+                f"the run was stopped after {self._n_done} of {count(self._total, 'sample')}. "
+                f"{self._counts.describe_systematic()}. Fix the cause, or run all samples with stop_early=False "
+                "(--no-stop-early)",
                 kind=failure.kind,
             )
 
-    return report
+    def _count(self) -> None:
+        self._n_done += 1
+        if self._progress is not None:
+            self._progress(self._n_done, self._total)
 
 
-async def _score_rows(
-    scorer: Scorer, samples: Sequence[Sample], report: Callable[[Sequence[Score | NotApplicable | Failure]], None]
-) -> ScoredApp:
+async def _score_rows(scorer: Scorer, samples: Sequence[Sample], kept: KeptOutcomes, report: _Report) -> ScoredApp:
     """Score rows that hold contexts and responses."""
     cards = [metric.card for metric in scorer.metrics]
     results = OutcomeRows(cards, len(samples), on_disk=isinstance(samples, SamplesOnDisk))
@@ -242,14 +290,19 @@ async def _score_rows(
 
     def rows() -> Iterator[Sample]:
         for number, sample in enumerate(samples):
-            scored_now[sample.id] = number
-            yield sample
+            if (known := kept.find(sample)) is not None:
+                results.put(number, known)
+                report.resume()
+            else:
+                scored_now[sample.id] = number
+                yield sample
 
     # Closed here, so that no call is sent after `report` has stopped the run.
     async with aclosing(scorer.score_many(rows())) as scoring:
         async for sample, outcomes in scoring:
+            kept.add(sample, outcomes)
             results.put(scored_now.pop(sample.id), outcomes)
-            report(outcomes)
+            report.add(outcomes)
     return ScoredApp(samples, results.finish(), ())
 
 
@@ -277,6 +330,7 @@ def evaluate(
     stop_early: bool = True,
     reasons: int = 0,
     cluster: str | None = AUTO_CLUSTER,
+    output: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
     on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None = None,
 ) -> Experiment:
@@ -308,6 +362,7 @@ def evaluate(
             stop_early=stop_early,
             reasons=reasons,
             cluster=cluster,
+            output=output,
             progress=progress,
             on_outcomes=on_outcomes,
         )

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import override
@@ -73,6 +72,11 @@ class Experiment(Evaluated):
     judge_unavailable: bool = False
     """Whether a judge or reader was unavailable at the end of the run, for longer than `max_outage_s`. Answers of an
     application are kept, so that the same call resumes."""
+    n_resumed: int = 0
+    """Number of samples (with repeats: calls of the application) whose outcomes are from an interrupted run. `usage` does not
+    contain their cost."""
+    n_cut: int = 0
+    """Number of lines of the interrupted run that were cut or damaged. Their samples were scored again."""
     cluster: str | None = AUTO_CLUSTER
     """Key of the clusters of samples, "auto", or None for independent samples. See `evaluate`."""
 
@@ -120,6 +124,9 @@ class Experiment(Evaluated):
             table += f"\nnot delivered to {error}"
         for sink, n_skipped in self.sink_skipped.items():
             table += f"\nskipped by {sink}: {n_skipped} of {len(self.outcomes)} outcomes"
+        if self.n_resumed or self.n_cut:
+            cut = f". {count(self.n_cut, 'cut line')} of it, scored again" if self.n_cut else ""
+            table += f"\noutcomes from an interrupted run: {count(self.n_resumed, 'sample')}{cut}"
         if self.rejected:
             table += f"\ninvalid rows, excluded from all numbers: {len(self.rejected)}"
         if self.traces:
@@ -278,6 +285,8 @@ class Experiment(Evaluated):
             },
             "n_samples": len(self.samples),
             "n_rejected": len(self.rejected),
+            "n_resumed": self.n_resumed,
+            "n_cut": self.n_cut,
             "sink_errors": list(self.sink_errors),
             "sink_skipped": dict(self.sink_skipped),
             "usage": self.usage.model_dump(exclude={"schema_version"}),
@@ -294,7 +303,7 @@ class Experiment(Evaluated):
             "repeat_standard_deviations": repeat_deviations(self.outcomes),
         }
 
-    def to_jsonl(self, path: str | Path) -> None:
+    def to_jsonl(self, path: str | os.PathLike[str]) -> None:
         """Write the outcomes to a file, one JSON object per line.
 
         A line also has the labels of the sample's clusters (`session_id`, `user_id`, `document_id` and the key of `cluster`)

@@ -99,6 +99,11 @@ class AppRunner:
         self._workers: list[asyncio.Task[None]] = []
         self._closing = False
 
+    @property
+    def app_name(self) -> str:
+        """Name of the application."""
+        return self._call.name
+
     def run_ids(self, row: Sample) -> list[str]:
         """Return the ids of the calls for a sample: the sample's, with the number of the repeat if there are several."""
         return [self._run_id(row, repeat) for repeat in range(self._repeats)]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ragstone.experiments._app.repeats import merge_repeats
 from ragstone.experiments._app.run import AppRun, AppRunner
+from ragstone.experiments._kept import KeptOutcomes
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace
 from ragstone.scoring import Scorer
 
@@ -27,8 +28,20 @@ class ScoredApp(NamedTuple):
     """The calls, in the order of the samples, then of the repeats."""
 
 
+class Report(Protocol):
+    """Counts calls of the application."""
+
+    def resume(self) -> None:
+        """Count a call whose outcomes are from an interrupted run."""
+        ...
+
+    def add(self, outcomes: Sequence[AnyOutcome]) -> None:
+        """Count a call with its outcomes."""
+        ...
+
+
 async def score_app(
-    runner: AppRunner, scorer: Scorer, samples: Sequence[Sample], report: Callable[[Sequence[AnyOutcome]], None]
+    runner: AppRunner, scorer: Scorer, samples: Sequence[Sample], kept: KeptOutcomes, report: Report
 ) -> ScoredApp:
     """Run an application over samples, and score each answer as soon as it is there.
 
@@ -36,7 +49,8 @@ async def score_app(
         runner: Runs the application; it has been entered.
         scorer: Scores the answers.
         samples: The rows.
-        report: Called with the outcomes of each call of the application.
+        kept: The outcomes of an interrupted run.
+        report: Counts the calls of the application.
     """
     runs: dict[str, AppRun] = {}
     outcomes: dict[str, Sequence[AnyOutcome]] = {}
@@ -44,17 +58,21 @@ async def score_app(
     async def answered() -> AsyncIterator[Sample]:
         async for run in runner:
             runs[run.trace.trace_id] = run
-            if run.failure is None:
-                yield run.sample
-            else:
+            if run.failure is not None:
                 outcomes[run.trace.trace_id] = scorer.failures(run.trace.trace_id, "application", run.failure)
-                report(outcomes[run.trace.trace_id])
+                report.add(outcomes[run.trace.trace_id])
+            elif (known := kept.find(run.sample)) is not None:
+                outcomes[run.trace.trace_id] = known
+                report.resume()
+            else:
+                yield run.sample
 
     # Closed here, so that no call is sent after `report` has stopped the run.
     async with aclosing(scorer.score_many(answered())) as scoring:
         async for sample, scored in scoring:
+            kept.add(sample, scored)
             outcomes[sample.id] = scored
-            report(scored)
+            report.add(scored)
     groups = [[runs[name] for name in runner.run_ids(row)] for row in samples]
     return ScoredApp(
         samples=tuple(_shown(row, group) for row, group in zip(samples, groups, strict=True)),

@@ -1,0 +1,270 @@
+"""The outcomes of an evaluation that an interruption leaves, from which the next run resumes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from array import array
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, Final, NamedTuple
+
+from pydantic import ValidationError
+
+from ragstone._util.filelock import try_flock
+from ragstone._util.files import open_private
+from ragstone._util.id_table import IdTable
+from ragstone._util.plural import count
+from ragstone.errors import ConfigurationError, StoreError
+from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score, outcome_adapter
+
+__all__ = ["KeptOutcomes", "RunIdentity", "count_kept", "digest_samples"]
+
+AnyOutcome = Score | NotApplicable | Failure
+
+_FORMAT: Final = 1
+_REPEATED: Final[frozenset[FailureKind]] = frozenset(
+    {"timeout", "unavailable", "rejected", "budget", "application", "bug"}
+)
+"""Failures that another attempt may avoid. A sample with one of them is scored again."""
+_CHUNK: Final = 2**16
+
+
+class RunIdentity(NamedTuple):
+    """What the outcomes of a run depend on. Only a run with the same identity resumes it."""
+
+    metrics: Sequence[tuple[str, str, str]]
+    """Name, version and hash of the judge of each metric."""
+    judge: str
+    app: str
+    """Name of the application, or an empty text without one."""
+    repeats: int
+    data: str
+    """Digest of the samples."""
+
+
+class KeptOutcomes:
+    """The outcomes of complete samples, one line for each: in `OUTPUT.partial` while the run lasts.
+
+    A sample is complete if all its metrics have an outcome that another attempt would not change. The line of a sample is
+    written as a whole when it is complete, and survives the end of the process.
+
+    Args:
+        output: The file for the outcomes of the whole run. None keeps nothing.
+
+    Raises:
+        ConfigurationError: If the path is a directory, or its directory does not exist.
+    """
+
+    def __init__(self, output: str | os.PathLike[str] | None) -> None:
+        self.n_cut = 0
+        """Number of lines of an earlier run that were cut by its end, or are damaged. Their samples are scored again."""
+        self._n_lines = 0
+        self._file: IO[bytes] | None = None
+        self._ids, self._places, self._digests = IdTable(), array("Q"), array("Q")
+        path = None if output is None else Path(output)
+        if path is not None and path.is_dir():
+            raise ConfigurationError(f"--output {str(path)!r} is a directory. Give the path of a file.")
+        if path is not None and not path.absolute().parent.is_dir():
+            raise ConfigurationError(
+                f"the directory of --output {str(path)!r} does not exist. Create it, or give another path."
+            )
+        # A pipe or a device, such as /dev/stdout, cannot be read again.
+        is_file = path is not None and (path.is_file() or not path.exists())
+        self.path = path.with_name(f"{path.name}.partial") if path is not None and is_file else None
+        """The file while the run lasts."""
+
+    def open(self, run: RunIdentity) -> None:
+        """Read what an earlier run left, and begin to keep outcomes.
+
+        Raises:
+            ConfigurationError: If the earlier run is another one, or another process writes the file.
+            StoreError: If the file cannot be read or written.
+        """
+        if self.path is None:
+            return
+        try:
+            with ExitStack() as on_error:
+                file = on_error.enter_context(open(self.path, "ab+", buffering=0, opener=open_private))
+                if not try_flock(file.fileno()):
+                    raise ConfigurationError(
+                        f"another process is writing {str(self.path)!r}. Wait until it ends, or give another --output"
+                    )
+                self._read(file, run)
+                on_error.pop_all()
+                self._file = file
+        except OSError as error:
+            raise self._error(error) from error
+
+    def _read(self, file: IO[bytes], run: RunIdentity) -> None:
+        with os.fdopen(os.dup(file.fileno()), "rb") as lines:
+            lines.seek(0)
+            place, first = 0, True
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    # The process ended in the middle of this line.
+                    file.truncate(place)
+                    self.n_cut += not first
+                    break
+                if first:
+                    self._check(line, run)
+                    first = False
+                else:
+                    self._note(line, place)
+                place += len(line)
+        if first:
+            file.write(json.dumps({"evaluation": _FORMAT, **run._asdict()}).encode() + b"\n")
+
+    def _check(self, line: bytes, run: RunIdentity) -> None:
+        """Check that the file was written by the same run."""
+        assert self.path is not None  # noqa: S101 - checked by `open`
+        start_again = "delete this file to start again, or give another --output"
+        try:
+            before = json.loads(line)
+            old = RunIdentity(**{name: before[name] for name in RunIdentity._fields})
+            metrics = [tuple(map(str, metric)) for metric in old.metrics]
+            is_readable = before["evaluation"] == _FORMAT
+        except (ValueError, KeyError, TypeError):
+            is_readable = False
+        if not is_readable:
+            raise ConfigurationError(
+                f"{str(self.path)!r} is not an interrupted evaluation of this version: {start_again}"
+            )
+        differences = []
+        if [metric[:2] for metric in metrics] != [tuple(metric[:2]) for metric in run.metrics]:
+            differences.append(f"metrics {_listed(metrics)} instead of {_listed(run.metrics)}")
+        elif metrics != [tuple(metric) for metric in run.metrics] or old.judge != run.judge:
+            differences.append(
+                f"judge {old.judge!r}, with other settings"
+                if old.judge == run.judge
+                else f"judge {old.judge!r} instead of {run.judge!r}"
+            )
+        if (old.app, old.repeats) != (run.app, run.repeats):
+            differences.append(f"{_describe_app(old)} instead of {_describe_app(run)}")
+        if old.data != run.data:
+            differences.append("other rows: the data has changed")
+        if differences:
+            raise ConfigurationError(
+                f"{str(self.path)!r} holds an interrupted run with {', and '.join(differences)}. Run that command again to "
+                f"resume it, or {start_again}"
+            )
+
+    def _note(self, line: bytes, place: int) -> None:
+        try:
+            found = json.loads(line)
+            id_, digest = str(found["sample_id"]), int(found["digest"], 16)
+            is_whole = isinstance(found["outcomes"], list) and 0 <= digest < 2**64
+        except (ValueError, KeyError, TypeError):
+            is_whole = False
+        if not is_whole:
+            self.n_cut += 1
+            return
+        index = self._ids.find(id_)
+        if index is None:
+            self._ids.add(id_)
+            self._places.append(place)
+            self._digests.append(digest)
+        else:  # an application that answered again
+            self._places[index], self._digests[index] = place, digest
+
+    def find(self, sample: Sample) -> tuple[AnyOutcome, ...] | None:
+        """Return the outcomes of an earlier run for the same sample, or None.
+
+        Raises:
+            StoreError: If the file cannot be read.
+        """
+        index = self._ids.find(sample.id) if self._file is not None else None
+        if index is None or self._digests[index] != _digest(sample):
+            return None
+        try:
+            line = self._line(self._places[index])
+            return tuple(outcome_adapter.validate_python(outcome) for outcome in json.loads(line)["outcomes"])
+        except OSError as error:
+            raise self._error(error) from error
+        except ValidationError:
+            self.n_cut += 1
+            return None
+
+    def _line(self, place: int) -> bytes:
+        assert self._file is not None  # noqa: S101 - checked by `find`
+        line = b""
+        self._file.seek(place)
+        while b"\n" not in line and (more := self._file.read(_CHUNK)):
+            line += more
+        return line.partition(b"\n")[0]
+
+    def add(self, sample: Sample, outcomes: Sequence[AnyOutcome]) -> None:
+        """Keep the outcomes of a sample if it is complete.
+
+        Raises:
+            StoreError: If the file cannot be written.
+        """
+        if self._file is None or any(isinstance(o, Failure) and o.kind in _REPEATED for o in outcomes):
+            return
+        line = {
+            "sample_id": sample.id,
+            "digest": f"{_digest(sample):x}",
+            "outcomes": [outcome.model_dump(mode="json") for outcome in outcomes],
+        }
+        data = memoryview(json.dumps(line).encode() + b"\n")
+        try:
+            while data:
+                data = data[self._file.write(data) :]
+        except OSError as error:
+            raise self._error(error) from error
+        self._n_lines += 1
+
+    def finish(self) -> None:
+        """Remove the file, because the whole run is in the output."""
+        if self._file is not None and self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Release the file, and remove it if it does not contain a complete sample. Safe to call twice."""
+        if self._file is not None and self.path is not None:
+            if not self._n_lines and not len(self._ids):
+                self.path.unlink(missing_ok=True)
+            self._file.close()
+            self._file = None
+
+    def _error(self, error: OSError) -> StoreError:
+        return StoreError(
+            f"{str(self.path)!r} cannot be read or written: {error.strerror or error}. It keeps the outcomes while the run "
+            "lasts. Make its directory writable, with enough space, or give another --output"
+        )
+
+
+def count_kept(output: str | os.PathLike[str]) -> int:
+    """Return the number of complete samples of an interrupted run with this output."""
+    path = Path(output)
+    partial = path.with_name(f"{path.name}.partial")
+    if not partial.is_file():
+        return 0
+    with partial.open("rb") as file:
+        return max(sum(line.endswith(b"\n") for line in file) - 1, 0)
+
+
+def digest_samples(samples: Iterable[Sample]) -> str:
+    """Return a digest of all samples in their order."""
+    digest = hashlib.blake2b(digest_size=16)
+    for sample in samples:
+        digest.update(_digest(sample).to_bytes(8, "little"))
+    return digest.hexdigest()
+
+
+def _digest(sample: Sample) -> int:
+    # Objects of other types in the metadata may have a text with an address, which changes with each process.
+    text = json.dumps(sample.model_dump(), default=lambda value: type(value).__name__)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def _listed(metrics: Iterable[Sequence[str]]) -> str:
+    return ", ".join(metric[0] for metric in metrics)
+
+
+def _describe_app(run: RunIdentity) -> str:
+    if not run.app:
+        return "no application"
+    return f"application {run.app!r}" + (f" and {count(run.repeats, 'repeat')}" if run.repeats > 1 else "")
