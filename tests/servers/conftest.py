@@ -191,6 +191,24 @@ class Postgres:
         options = f"-c listen_addresses=127.0.0.1 -p {self._port} -k {self._folder} -c fsync=off -c max_connections=50"
         self._run("pg_ctl", "start", "-w", "-t", START_LIMIT_S, "-D", self._data, "-o", options)
 
+    def kill(self):
+        """Kill -9 the process that the others are children of."""
+        postmaster = int((self._data / "postmaster.pid").read_text().split()[0])
+        os.kill(postmaster, signal.SIGKILL)
+
+    def start_again(self):
+        """Start after a kill, when its children have ended."""
+        deadline = time.monotonic() + START_LIMIT_S
+        while True:
+            try:
+                self.start()
+            except pytest.fail.Exception:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+            else:
+                return
+
     def stop(self):
         """End all connections and stop."""
         self._run("pg_ctl", "stop", "-w", "-m", "fast", "-D", self._data)

@@ -63,7 +63,7 @@ class Store(Protocol):
         A plan applies to later traces, and setting the same plan again changes nothing. If a metric is added, finished
         traces stay finished and do not count in that metric's row of the ledger. A metric with a new version or another
         judge is a different metric. An added sink receives the outcomes stored from then on. A removed sink keeps its
-        rows in the outbox.
+        pending deliveries.
 
         Raises:
             ConfigurationError: If a metric name occurs twice.
@@ -137,7 +137,7 @@ class Store(Protocol):
     def complete(
         self, trace_id: str, outcomes: Sequence[Score | NotApplicable | Failure], *, owner: str | None = None
     ) -> bool:
-        """Store the outcomes of a trace, its new state, and one outbox row for each outcome and sink.
+        """Store the outcomes of a trace, which are then pending for each sink, and its new state.
 
         The trace is finished if every planned metric has an outcome. Otherwise it stays pending, and its lease ends if
         it belongs to `owner`. An outcome whose key is already stored is ignored.
