@@ -350,3 +350,30 @@ def test_an_embedder_is_used():
     assert RagstoneEvaluator(name, judge="lexical", embedder=embedder)._setup.embedder is embedder
     with pytest.raises(ConfigurationError, match="is unknown"):
         RagstoneEvaluator(name, judge="lexical", embedder="no-embedder")
+
+
+EARLIER = [HumanMessage("Which towers are there?"), AIMessage("The Alpha tower.")]
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        {"messages": [*EARLIER, HumanMessage("How tall is it?")]},
+        {"messages": dumpd([*EARLIER, HumanMessage("How tall is it?")])},
+        {"question": "How tall is it?", "chat_history": EARLIER},
+        {"question": "How tall is it?", "history": dumpd(EARLIER)},
+        [*EARLIER, HumanMessage("How tall is it?")],
+    ],
+)
+def test_earlier_messages_are_the_history(inputs):
+    """Judges see them with the question."""
+    read = sample_from_run(inputs=inputs, outputs="31 metres.", reference_outputs=None, given={}, fields={})
+    assert "How tall is it?" == read.query
+    assert [("user", EARLIER[0].content), ("assistant", EARLIER[1].content)] == [(t.role, t.text) for t in read.history]
+
+
+def test_a_question_alone_has_no_history():
+    """Neither as a text nor as a message."""
+    for inputs in ("How tall is it?", {"messages": [HumanMessage("How tall is it?")]}, None):
+        read = sample_from_run(inputs=inputs, outputs="31 metres.", reference_outputs=None, given={}, fields={})
+        assert () == read.history

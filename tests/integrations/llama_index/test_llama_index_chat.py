@@ -161,3 +161,17 @@ def test_streamed_turn_inside_a_request_of_the_application(app):
     assert "answer" == "".join(talk(Q).response_gen)
     join_readers()
     assert [(Q, ["alpha"], "answer", "ok")] == app.seen()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("mode", MODES)
+def test_earlier_messages_are_the_history(app, mode, way):
+    """Those that the application passes, also if the engine rewrites the question from them."""
+    turn(chat_engine(app, mode, "answer"), way, history=HISTORY)
+    assert [("user", "before"), ("assistant", "hm")] == [(one.role, one.text) for one in app.draft.history]
+
+
+def test_a_question_without_earlier_messages_has_no_history(app):
+    """The first turn of an engine."""
+    turn(chat_engine(app, "context"), "chat")
+    assert [] == app.draft.history

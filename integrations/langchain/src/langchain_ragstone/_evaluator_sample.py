@@ -20,6 +20,7 @@ __all__ = ["sample_from_run"]
 _PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "id": ("inputs",),
     "query": ("inputs", "outputs"),
+    "history": ("inputs",),
     "contexts": ("outputs", "inputs"),
     "response": ("outputs",),
     # Never the outputs: a system must not supply its own reference.
@@ -68,6 +69,8 @@ def sample_from_run(
         row |= _found(field, [given, *(places[place] for place in where)], fields.get(field), where)
     if not row.keys() & {"contexts", *FIELD_ALIASES["contexts"]} and (found := _found_by_tools(outputs)) is not None:
         row["contexts"] = found
+    if not row.keys() & {"history", *FIELD_ALIASES["history"]}:
+        row["history"] = _turns({key: _unpacked(value) for key, value in places["inputs"].items()})
     return sample_from_row(row, position=1)
 
 
@@ -105,6 +108,8 @@ def _plain(field: str, value: Any) -> Any:
     if field == "response" and not isinstance(value, str):
         found = _read(outputs=value).response
         return value if found is None else found
+    if field == "history" and isinstance(value, list | tuple):
+        return _turns({"chat_history": value, "question": "?"})
     if field == "contexts":
         return [_passage(document) for document in value] if isinstance(value, list) else _passage(value)
     if field == "reference":
@@ -117,6 +122,11 @@ def _plain(field: str, value: Any) -> Any:
         if isinstance(value, list | tuple):
             return [text_of(item) if isinstance(item, BaseMessage) else item for item in value]
     return value
+
+
+def _turns(inputs: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the conversation before the question as messages of a row."""
+    return [{"role": turn.role, "content": turn.text} for turn in _read(inputs=inputs).history]
 
 
 def _read(*, inputs: Any = None, outputs: Any = None) -> TraceDraft:

@@ -26,6 +26,8 @@ def answer_markup(view: AnswerView, *, heading_id: str | None = None) -> Markup:
     """
     response = view.response
     left = join(
+        tag("h4", "Earlier in the conversation") if view.history else None,
+        *(tag("p", cut(line), class_="text soft") for line in view.history),
         tag("h4", "The answer"),
         tag("p", join(*map(_span, response)) if response is not None else "(the answer is not known)", class_="text"),
         *(join(tag("h4", "Unsupported claim"), tag("p", cut(claim), class_="text")) for claim in view.unsupported),
@@ -110,7 +112,10 @@ def answer_data(view: AnswerView, passages: dict[str, int]) -> list[Any]:
         [cut(text) for text in view.reference],
         [[score.title, _score_text(score), cut(score.reason or ""), score.is_low] for score in view.scores],
         listed,
-        [[key, cut(value if isinstance(value, str) else repr(value))] for key, value in view.metadata.items()],
+        [
+            *(["earlier in the conversation", cut(line)] for line in view.history),
+            *([key, cut(value if isinstance(value, str) else repr(value))] for key, value in view.metadata.items()),
+        ],
     ]
 
 

@@ -242,6 +242,8 @@ class AnswerView:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     time: float | None = None
     """Start of the request, Unix seconds. None for rows of a dataset."""
+    history: tuple[str, ...] = ()
+    """Earlier messages of the conversation, each with its speaker."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""

@@ -47,6 +47,11 @@ class AnswerText:
         canvas.add((about, "dim"))
         if view.why:
             canvas.wrap(view.why, "red" if view.cause else "green")
+        if view.history:
+            canvas.add()
+            canvas.add(("Earlier in the conversation", "bold"))
+            for line in view.history:
+                canvas.wrap(_short(line), "dim", indent=2, hanging=2)
         canvas.add()
         canvas.add(("The answer", "bold"))
         write_response(canvas, view.response, indent=2)

@@ -72,6 +72,7 @@ def build_answer(
         why=why_wrong(cause, signals, sample, outcomes),
         metadata=sample.metadata if sample else {},
         time=time,
+        history=tuple(f"{turn.role.capitalize()}: {turn.text}" for turn in sample.history) if sample else (),
     )
 
 
