@@ -455,7 +455,7 @@ class TestOpening:
 
         ledger = store.ledger()
         assert [] == store.recount(correct=False)
-        assert bodies == [(outcome.model_dump_json(),) for outcome in store.outcomes()]
+        assert [body for (body,) in bodies] == [outcome.model_dump_json() for outcome in store.outcomes()]
         assert LedgerRow(
             captured=11, scored=2, sampled_out=1, not_applicable=1, failed=2, dropped=3, pending=2
         ) == ledger.total  # fmt: skip

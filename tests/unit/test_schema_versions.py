@@ -21,6 +21,7 @@ from ragstone.schema import (
     spool_entry_adapter,
 )
 from ragstone.store import SqliteStore, StoredLabel
+from stored_bodies import body_texts
 
 DATA = Path(__file__).parent / "data" / "version_1"
 NEW_FIELDS = ("evidence", "standalone_query", "app", "release", "environment", "history")
@@ -87,7 +88,7 @@ def test_an_outcome_keeps_its_id(old: dict):
 def test_a_store_upgrades_records_when_it_reads_them(store: Path):
     """Bodies stay as they are on disk; ids, values and deliveries stay the same."""
     db = sqlite3.connect(store)
-    bodies = [json.loads(body) for (body,) in db.execute("SELECT body FROM outcome_bodies ORDER BY seq")]
+    bodies = [json.loads(body) for body in body_texts(db, "outcome_bodies")]
     ids = [outcome_id for (outcome_id,) in db.execute("SELECT outcome_id FROM outcomes ORDER BY seq")]
     db.close()
     assert all(body["schema_version"] == 1 for body in bodies)

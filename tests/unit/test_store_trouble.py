@@ -13,6 +13,7 @@ import pytest
 from ragstone.errors import StoreCorruptError, StoreError
 from ragstone.schema import Captured, LedgerRow, Score, Trace
 from ragstone.store import PlannedMetric, SqliteStore
+from stored_bodies import rewrite_bodies
 
 METRIC = PlannedMetric(name="m", version="1")
 
@@ -137,15 +138,19 @@ class TestRot:
 
             assert LedgerRow(captured=3, failed=2, pending=1) == store.ledger().total
             (failure, _) = store.outcomes(metric="m")
-            assert ("bug", True) == (failure.kind, "cannot be read: wrong at started_at" in failure.reason)
-            with pytest.raises(StoreCorruptError, match=r"a stored trace of \d+ characters cannot be read"):
+            assert ("bug", True) == (failure.kind, "differs from its checksum" in failure.reason)
+            with pytest.raises(
+                StoreCorruptError,
+                match=r"store\.db' is damaged: the row of trace_bodies 't0' is damaged: .* `ragstone store verify ",
+            ):
                 store.trace("t0")
 
     def test_what_cannot_be_read_is_not_quoted(self, path: Path):
         """An error message goes into logs; what a user asked does not."""
         with SqliteStore.open(path, mode="own") as store:
             store.ingest("a", 1, [Captured(trace=Trace(trace_id="t0", query="my secret", started_at=0.0))])
-            alter(store, "UPDATE trace_bodies SET body = replace(body, '\"my secret\"', '[\"my secret\"]')")
+            with store._database.write() as db:
+                rewrite_bodies(db, "trace_bodies", lambda text: text.replace('"my secret"', '["my secret"]'))
 
             with pytest.raises(StoreCorruptError, match="wrong at query") as caught:
                 store.trace("t0")
@@ -160,7 +165,7 @@ class TestRot:
             store.complete("t0", [score("t0")])
             alter(store, "UPDATE outcome_bodies SET body = '{}'")
 
-            with pytest.raises(StoreCorruptError, match="a stored outcome of 2 characters cannot be read"):
+            with pytest.raises(StoreCorruptError, match=r"outcome_bodies .* differs from its checksum"):
                 list(store.outcomes())
 
     def test_a_lost_row_shows_in_the_books(self, path: Path):

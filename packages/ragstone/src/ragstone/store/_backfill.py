@@ -12,9 +12,10 @@ from typing_extensions import override
 
 from ragstone.errors import DataError
 from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.store._body import to_trace
 from ragstone.store._completion import insert_outcomes, prepare
 from ragstone.store._records import BackfillCounts, Completion, PlannedMetric, UnscoredPage, UnscoredTrace
-from ragstone.store._sql import SqlStore, to_trace
+from ragstone.store._sql import SqlStore
 from ragstone.store._watch import BACKFILL
 
 __all__ = ["SqlBackfill"]
@@ -84,7 +85,7 @@ class SqlBackfill(SqlStore):
                     )
                 }
                 missing = tuple(metric.name for metric in metrics if metric not in found)
-                traces.append(UnscoredTrace(to_trace(body), missing))
+                traces.append(UnscoredTrace(to_trace(body, trace_id), missing))
         last = (rows[-1][1], rows[-1][0]) if len(rows) == limit else None
         return UnscoredPage(traces, last)
 

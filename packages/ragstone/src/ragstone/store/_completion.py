@@ -10,9 +10,10 @@ from typing import Final
 
 from ragstone.errors import DataError
 from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.store._body import Body, to_body
 from ragstone.store._counts import add_to_counters, add_to_outcome_counts, state_counter
 from ragstone.store._records import Completion, PlannedMetric, TraceState
-from ragstone.store._sql import Sql, to_body
+from ragstone.store._sql import Sql
 from ragstone.store._watch import queue_outcomes
 
 __all__ = [
@@ -37,14 +38,14 @@ class PreparedCompletion:
 
     trace_id: str
     owner: str | None
-    outcomes: Mapping[str, tuple[AnyOutcome, str]]
+    outcomes: Mapping[str, tuple[AnyOutcome, Body]]
     """The outcomes and their bodies, by id."""
 
 
 def prepare(completion: Completion) -> PreparedCompletion | DataError:
     """Check and serialize the outcomes of a trace. Returns the error, so that it does not end a group."""
     trace_id = completion.trace_id
-    outcomes: dict[str, tuple[AnyOutcome, str]] = {}
+    outcomes: dict[str, tuple[AnyOutcome, Body]] = {}
     for outcome in completion.outcomes:
         if outcome.sample_id != trace_id:
             return DataError(
@@ -80,7 +81,7 @@ def store_completions(
     for trace_id, outcome_id, *key, kind in _read_outcomes(db, [t for t in traces.values() if t.state == "pending"]):
         traces[trace_id].known[outcome_id] = ((key[0], key[1], key[2]), kind)
     results: list[bool | DataError] = []
-    new: dict[str, tuple[AnyOutcome, str]] = {}
+    new: dict[str, tuple[AnyOutcome, Body]] = {}
     for completion in completions:
         trace = traces.get(completion.trace_id)
         if trace is None:
@@ -191,7 +192,7 @@ def _is_watched(outcome: AnyOutcome) -> bool:
 
 def insert_outcomes(
     db: Sql,
-    new: Mapping[str, tuple[AnyOutcome, str]],
+    new: Mapping[str, tuple[AnyOutcome, Body]],
     *,
     now: float,
     order: str,
@@ -224,4 +225,4 @@ def insert_outcomes(
     )
     watched = [(*outcome.key, _value(outcome)) for outcome, _ in new.values() if _is_watched(outcome)]
     queue_outcomes(db, watched, backfilled=backfilled is not None)
-    add_to_outcome_counts(db, Counter((*outcome.key[1:], outcome.outcome) for outcome, _ in new.values()))
+    add_to_outcome_counts(db, [((*outcome.key[1:], outcome.outcome), _value(outcome)) for outcome, _ in new.values()])

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from typing_extensions import override
 
+from ragstone.store._body import damaged, value_checksum
 from ragstone.store._ranges import count_sent, save_range
 from ragstone.store._records import CountDifference
 from ragstone.store._sql import Sql, SqlStore
 
 __all__ = [
     "OutcomeKind",
+    "OutcomeTotals",
     "SqlCounts",
     "add_to_counters",
     "add_to_outcome_counts",
@@ -26,6 +28,7 @@ __all__ = [
 OutcomeKind = tuple[str, str, str, str]
 """Metric, version, judge hash and kind of outcomes that are counted together."""
 
+_VALUES: Final = ", sum of the checksums of its values"
 _STATE: Final = "state:"
 """Beginning of the names of the counters of traces by state."""
 
@@ -46,9 +49,11 @@ class SqlCounts(SqlStore):
                     save_range(db, queue._replace(sent=n))
             if correct:
                 fill_counts(db)
-            names = sorted(stored.keys() | counted.keys())
+            differ = {name for name in stored.keys() | counted.keys() if stored[name] != counted[name]}
             return [
-                CountDifference(name, stored[name], counted[name]) for name in names if stored[name] != counted[name]
+                CountDifference(name, stored[name], counted[name])
+                for name in sorted(differ)
+                if name.removesuffix(_VALUES) not in differ - {name}
             ]
 
     def _lock_counters(self, db: Sql) -> None:
@@ -68,15 +73,55 @@ def add_to_counters(db: Sql, counts: Mapping[str, int]) -> None:
     )
 
 
-def add_to_outcome_counts(db: Sql, kinds: Mapping[OutcomeKind, int]) -> None:
-    """Increase the numbers of outcomes by kind. Sorted, so that transactions never wait in a circle."""
+def add_to_outcome_counts(db: Sql, outcomes: Iterable[tuple[OutcomeKind, float | None]]) -> None:
+    """Count new outcomes, with their values, by kind. Sorted, so that transactions never wait in a circle."""
+    kinds = OutcomeTotals()
+    for kind, value in outcomes:
+        kinds.add(kind, value, 1)
     db.executemany(
         """
-        INSERT INTO outcome_counts VALUES (?, ?, ?, ?, ?)
-        ON CONFLICT (metric, metric_version, judge_hash, kind) DO UPDATE SET n = outcome_counts.n + excluded.n
+        INSERT INTO outcome_counts (metric, metric_version, judge_hash, kind, n, checksum) VALUES (?, ?, ?, ?, ?, ?)
+        ON CONFLICT (metric, metric_version, judge_hash, kind)
+        DO UPDATE SET n = outcome_counts.n + excluded.n, checksum = outcome_counts.checksum + excluded.checksum
         """,
-        [(*kind, n) for kind, n in sorted(kinds.items())],
+        kinds.rows(),
     )
+
+
+class OutcomeTotals:
+    """Numbers of outcomes, and sums of the checksums of their values, by kind.
+
+    The sum does not depend on the order of the values, so it changes with each outcome, and verifies all values that a
+    report reads, also from an index.
+    """
+
+    def __init__(self) -> None:
+        self._totals: dict[OutcomeKind, tuple[int, int]] = {}
+
+    def add(self, kind: OutcomeKind, value: object, n: int) -> None:
+        """Add `n` outcomes with the same value."""
+        count, checksum = self._totals.get(kind, (0, 0))
+        self._totals[kind] = count + n, checksum + n * value_checksum(value)
+
+    def rows(self) -> list[tuple[str | int, ...]]:
+        """Return the rows of `outcome_counts`, sorted."""
+        return [(*kind, *total) for kind, total in sorted(self._totals.items())]
+
+    def check(self, db: Sql, metric: str, metric_version: str, judge_hash: str) -> None:
+        """Verify that these are all outcomes of a metric.
+
+        Raises:
+            DamagedRowError: If outcomes are missing, or values differ from those that were stored.
+        """
+        stored = db.execute(
+            """
+            SELECT metric, metric_version, judge_hash, kind, n, checksum FROM outcome_counts
+            WHERE metric = ? AND metric_version = ? AND judge_hash = ? AND n > 0 ORDER BY kind
+            """,
+            (metric, metric_version, judge_hash),
+        ).fetchall()
+        if [tuple(row) for row in stored] != self.rows():
+            raise damaged("outcomes", metric, "the outcomes of this metric differ from their counters")
 
 
 def read_states(db: Sql) -> defaultdict[str, int]:
@@ -101,31 +146,44 @@ def count_outcome_kinds(db: Sql) -> dict[str, defaultdict[str, int]]:
 def fill_counts(db: Sql) -> None:
     """Count the rows, and store the counters."""
     db.execute("DELETE FROM outcome_counts")
-    db.execute(f"INSERT INTO outcome_counts {_COUNT_OUTCOMES}")
+    db.executemany(
+        "INSERT INTO outcome_counts (metric, metric_version, judge_hash, kind, n, checksum) VALUES (?, ?, ?, ?, ?, ?)",
+        _totals(db).rows(),
+    )
     db.execute("DELETE FROM counters WHERE name >= ? AND name < ?", (_STATE, _STATE[:-1] + ";"))
     db.execute(f"INSERT INTO counters {_COUNT_STATES}")
 
 
-_COUNT_OUTCOMES: Final = """
-    SELECT metric, metric_version, judge_hash, kind, count(*) FROM outcomes
-    GROUP BY metric, metric_version, judge_hash, kind
-"""
+def _totals(db: Sql) -> OutcomeTotals:
+    totals = OutcomeTotals()
+    for *kind, value, n in db.execute(
+        """
+        SELECT metric, metric_version, judge_hash, kind, value, count(*) FROM outcomes
+        GROUP BY metric, metric_version, judge_hash, kind, value
+        """
+    ):
+        totals.add((kind[0], kind[1], kind[2], kind[3]), value, n)
+    return totals
+
+
 _COUNT_STATES: Final = f"SELECT '{_STATE}' || state, count(*) FROM traces GROUP BY state"  # noqa: S608 - a constant prefix
 
 
 def _read(db: Sql) -> Counter[str]:
     return _named(
-        db.execute("SELECT metric, metric_version, judge_hash, kind, n FROM outcome_counts").fetchall(),
+        db.execute("SELECT metric, metric_version, judge_hash, kind, n, checksum FROM outcome_counts").fetchall(),
         [(state_counter(state), n) for state, n in read_states(db).items()],
     )
 
 
 def _count(db: Sql) -> Counter[str]:
-    return _named(db.execute(_COUNT_OUTCOMES).fetchall(), db.execute(_COUNT_STATES).fetchall())
+    return _named(_totals(db).rows(), db.execute(_COUNT_STATES).fetchall())
 
 
-def _named(outcomes: list[tuple[str, str, str, str, int]], states: list[tuple[str, int]]) -> Counter[str]:
+def _named(outcomes: list[Any], states: list[tuple[str, int]]) -> Counter[str]:
     counts = Counter({f"traces {name.removeprefix(_STATE)}": int(n) for name, n in states})
-    for metric, version, judge, kind, n in outcomes:
-        counts[f"{metric} {kind} (version {version!r}, judge {judge!r})"] = int(n)
+    for metric, version, judge, kind, n, checksum in outcomes:
+        name = f"{metric} {kind} (version {version!r}, judge {judge!r})"
+        counts[name] = int(n)
+        counts[f"{name}{_VALUES}"] = int(checksum)
     return counts

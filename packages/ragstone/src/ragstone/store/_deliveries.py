@@ -16,10 +16,11 @@ from typing import Any, Final, NamedTuple
 from typing_extensions import override
 
 from ragstone.schema import Delivery, DeliveryCounts
+from ragstone.store._body import to_outcome
 from ragstone.store._completion import IDS_PER_QUERY, marks
 from ragstone.store._ranges import HAS_ROW, SINCE, Range, advance, count_pending, read_ranges, save_range
 from ragstone.store._records import DeliveryKind, DeliveryState, OutboxRow
-from ragstone.store._sql import LAST_SEQ, Sql, SqlStore, to_outcome
+from ragstone.store._sql import LAST_SEQ, Sql, SqlStore
 
 __all__ = ["REQUEST_COLUMNS", "SqlDeliveries", "count_deliveries", "deliveries"]
 
@@ -39,8 +40,8 @@ REQUEST_COLUMNS: Final = {
 }
 """Fields of a `Delivery` that are read from a column of its request without conversion, with this column."""
 
-_FIELDS: Final = f"b.body, t.otel_sampled, o.backfilled, {', '.join(REQUEST_COLUMNS.values())}"
-_REQUESTS: Final = "JOIN outcome_bodies AS b ON b.seq = o.seq JOIN traces AS t ON t.trace_id = o.sample_id"
+_FIELDS: Final = f"o.outcome_id, o.value, b.body, t.otel_sampled, o.backfilled, {', '.join(REQUEST_COLUMNS.values())}"
+_REQUESTS: Final = "LEFT JOIN outcome_bodies AS b ON b.seq = o.seq JOIN traces AS t ON t.trace_id = o.sample_id"
 
 
 class SqlDeliveries(SqlStore):
@@ -72,19 +73,19 @@ class SqlDeliveries(SqlStore):
                         """,  # noqa: S608 - constant columns and conditions
                         (queue.cursor, queue.stop, sink, queue.start, limit - len(first)),
                     ).fetchall()
-        # By age, so that neither retries nor new outcomes wait for all of the others.
-        rows = islice(merge(retried, first, key=itemgetter(0)), limit)
-        return [
-            Delivery(
-                outcome=to_outcome(body),
-                otel_sampled=None if otel_sampled is None else bool(otel_sampled),
-                is_backfilled=backfilled is not None,
-                attempts=attempts,
-                since=since,
-                **dict(zip(REQUEST_COLUMNS, columns, strict=True)),
-            )
-            for _, attempts, since, body, otel_sampled, backfilled, *columns in rows
-        ]
+            # By age, so that neither retries nor new outcomes wait for all of the others.
+            rows = islice(merge(retried, first, key=itemgetter(0)), limit)
+            return [
+                Delivery(
+                    outcome=to_outcome(body, outcome_id, value),
+                    otel_sampled=None if otel_sampled is None else bool(otel_sampled),
+                    is_backfilled=backfilled is not None,
+                    attempts=attempts,
+                    since=since,
+                    **dict(zip(REQUEST_COLUMNS, columns, strict=True)),
+                )
+                for _, attempts, since, outcome_id, value, body, otel_sampled, backfilled, *columns in rows
+            ]
 
     @override
     def mark_sent(self, sink: str, ids: Sequence[str], *, kind: DeliveryKind = "outcome") -> None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Final
 
 from typing_extensions import override
 
-from ragstone.schema import Delivery
+from ragstone.schema import Delivery, Trace
+from ragstone.store._body import check_row, to_outcome, to_trace
 from ragstone.store._deliveries import REQUEST_COLUMNS
 from ragstone.store._records import ExportedOutcome
-from ragstone.store._sql import PAGE, SqlStore, to_outcome, to_trace
+from ragstone.store._sql import PAGE, SqlStore
+from ragstone.store._tables import CHECKED_COLUMNS
 
 __all__ = ["SqlExport"]
+
+_CHECKED: Final = ", ".join(f"t.{column}" for column in CHECKED_COLUMNS["traces"])
 
 
 class SqlExport(SqlStore):
@@ -27,27 +32,31 @@ class SqlExport(SqlStore):
             with self._database.read() as db:
                 page = db.execute(
                     f"""
-                    SELECT o.seq, b.body, t.seq, t.slices, t.otel_sampled, {", ".join(REQUEST_COLUMNS.values())}
-                    FROM outcomes AS o JOIN outcome_bodies AS b USING (seq) JOIN traces AS t ON t.trace_id = o.sample_id
+                    SELECT o.seq, o.outcome_id, o.value, b.body, t.seq, t.checksum, {_CHECKED}
+                    FROM outcomes AS o LEFT JOIN outcome_bodies AS b USING (seq) JOIN traces AS t ON t.trace_id = o.sample_id
                     WHERE o.seq > ?1 AND (t.started_at >= ?2 OR ?2 IS NULL) AND (t.started_at < ?3 OR ?3 IS NULL)
                     ORDER BY o.seq LIMIT ?4
                     """,  # noqa: S608 - constant columns
                     (last, since, until, PAGE),
                 ).fetchall()
-                texts = {}
-                if include_text:
-                    for seq in {row[2] for row in page}:
-                        found = db.execute("SELECT body FROM trace_bodies WHERE seq = ?", (seq,)).fetchone()
-                        texts[seq] = None if found is None else to_trace(found[0])
+                found = []
+                texts: dict[int, Trace | None] = {}
+                for _, outcome_id, value, body, seq, checksum, *columns in page:
+                    check_row("traces", checksum, columns)
+                    request = dict(zip(CHECKED_COLUMNS["traces"], columns, strict=True))
+                    if include_text and seq not in texts:
+                        text = db.execute("SELECT body FROM trace_bodies WHERE seq = ?", (seq,)).fetchone()
+                        texts[seq] = None if text is None else to_trace(text[0], request["trace_id"])
+                    otel_sampled, slices = request["otel_sampled"], request["slices"]
+                    delivery = Delivery(
+                        outcome=to_outcome(body, outcome_id, value),
+                        otel_sampled=None if otel_sampled is None else bool(otel_sampled),
+                        **{field: request[column.removeprefix("t.")] for field, column in REQUEST_COLUMNS.items()},
+                    )
+                    found.append(
+                        ExportedOutcome(delivery, {} if slices is None else json.loads(slices), texts.get(seq))
+                    )
             if not page:
                 return
-            for last, body, seq, slices, otel_sampled, *columns in page:  # noqa: B007 - the next page starts after this row
-                yield ExportedOutcome(
-                    Delivery(
-                        outcome=to_outcome(body),
-                        otel_sampled=None if otel_sampled is None else bool(otel_sampled),
-                        **dict(zip(REQUEST_COLUMNS, columns, strict=True)),
-                    ),
-                    {} if slices is None else json.loads(slices),
-                    texts.get(seq),
-                )
+            last = page[-1][0]
+            yield from found

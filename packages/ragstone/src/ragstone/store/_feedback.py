@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ragstone.schema import Captured, Feedback, FeedbackCounts, SampledOut
+from ragstone.store._body import check_row, checksum_of
 from ragstone.store._records import StoredFeedback
 from ragstone.store._sql import Sql
 from ragstone.store._watch import queue_outcomes
 from ragstone.store._watched import FEEDBACK_STREAM
 
-__all__ = ["add_feedback", "count_feedback", "feedback_of", "match_feedback"]
+__all__ = ["add_feedback", "count_feedback", "feedback_of", "match_feedback", "remove_comments"]
 
 _CHUNK: Final = 400
 """Ids of one query."""
@@ -26,8 +27,8 @@ def add_feedback(db: Sql, entries: Sequence[Feedback], *, now: float) -> None:
     if not entries:
         return
     db.executemany(
-        "INSERT INTO feedback (request_id, value, comment, given_at, received_at) VALUES (?, ?, ?, ?, ?)",
-        [(entry.request_id, entry.value, entry.comment, entry.given_at, now) for entry in entries],
+        "INSERT INTO feedback (request_id, value, comment, given_at, checksum, received_at) VALUES (?, ?, ?, ?, ?, ?)",
+        [(*row, checksum_of(row), now) for row in ((e.request_id, e.value, e.comment, e.given_at) for e in entries)],
     )
     db.execute(
         "INSERT INTO counters VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET n = counters.n + excluded.n",
@@ -91,8 +92,27 @@ def _ids(entry: Captured | SampledOut) -> list[str]:
 
 def feedback_of(db: Sql, trace_id: str) -> list[StoredFeedback]:
     """Return the feedback about one request, oldest first."""
-    rows = db.execute("SELECT value, comment, given_at FROM feedback WHERE trace_id = ? ORDER BY seq", (trace_id,))
-    return [StoredFeedback(*row) for row in rows]
+    rows = db.execute(
+        "SELECT checksum, request_id, value, comment, given_at FROM feedback WHERE trace_id = ? ORDER BY seq",
+        (trace_id,),
+    )
+    found = []
+    for checksum, *columns in rows:
+        check_row("feedback", checksum, columns)
+        found.append(StoredFeedback(*columns[1:]))
+    return found
+
+
+def remove_comments(db: Sql, condition: str, parameters: Sequence[object]) -> None:
+    """Remove the comments of the feedback that meets a condition."""
+    rows = db.execute(
+        f"SELECT seq, request_id, value, given_at FROM feedback WHERE comment IS NOT NULL AND {condition}",  # noqa: S608 - constant conditions
+        parameters,
+    ).fetchall()
+    db.executemany(
+        "UPDATE feedback SET comment = NULL, checksum = ? WHERE seq = ?",
+        [(checksum_of((request_id, value, None, given_at)), seq) for seq, request_id, value, given_at in rows],
+    )
 
 
 def count_feedback(db: Sql, *, now: float) -> FeedbackCounts:

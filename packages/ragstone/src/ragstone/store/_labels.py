@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from ragstone._util.filelock import try_flock
 from ragstone.errors import StoreError
+from ragstone.store._body import check_row, checksum_of
 from ragstone.store._records import DrawnRequest, StoredLabel
 from ragstone.store._sql import Sql, SqlStore
 
@@ -49,8 +50,8 @@ class SqlLabels(SqlStore):
 
 def read_labels(db: Sql) -> list[StoredLabel]:
     """Return all labels, oldest first."""
-    rows = db.execute("SELECT trace_id, author, value, labeled_at FROM labels ORDER BY seq")
-    return [StoredLabel(*row) for row in rows]
+    rows = db.execute("SELECT checksum, trace_id, author, value, labeled_at FROM labels ORDER BY seq")
+    return [StoredLabel(*_checked("labels", row)) for row in rows]
 
 
 def write_labels(db: Sql, labels: Sequence[StoredLabel]) -> None:
@@ -60,21 +61,32 @@ def write_labels(db: Sql, labels: Sequence[StoredLabel]) -> None:
     )
     latest = {(each.trace_id, each.author): each for each in labels}
     db.executemany(
-        "INSERT INTO labels (trace_id, author, value, labeled_at) VALUES (?, ?, ?, ?)",
-        [each for each in latest.values() if each.value is not None],
+        "INSERT INTO labels (trace_id, author, value, labeled_at, checksum) VALUES (?, ?, ?, ?, ?)",
+        [(*each, checksum_of(each)) for each in latest.values() if each.value is not None],
     )
 
 
 def read_drawn(db: Sql) -> list[DrawnRequest]:
     """Return the frame: the drawn requests in their order, then the others."""
-    rows = db.execute("SELECT trace_id, probability, position FROM label_frame ORDER BY position IS NULL, position")
-    return [DrawnRequest(*row) for row in rows]
+    rows = db.execute(
+        "SELECT checksum, trace_id, probability, position FROM label_frame ORDER BY position IS NULL, position"
+    )
+    return [DrawnRequest(*_checked("label_frame", row)) for row in rows]
 
 
 def write_drawn(db: Sql, requests: Sequence[DrawnRequest]) -> None:
     """Insert or replace requests of the frame."""
     db.executemany("DELETE FROM label_frame WHERE trace_id = ?", [(each.trace_id,) for each in requests])
-    db.executemany("INSERT INTO label_frame (trace_id, probability, position) VALUES (?, ?, ?)", list(requests))
+    db.executemany(
+        "INSERT INTO label_frame (trace_id, probability, position, checksum) VALUES (?, ?, ?, ?)",
+        [(*each, checksum_of(each)) for each in requests],
+    )
+
+
+def _checked(table: str, row: Sequence[Any]) -> Sequence[Any]:
+    checksum, *columns = row
+    check_row(table, checksum, columns)
+    return columns
 
 
 class LabelInbox:

@@ -13,8 +13,9 @@ from typing_extensions import override
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import DeclaredTool, Evidence, Failure, IgnoredTraces, Ledger, LedgerRow, NotApplicable, Score
+from ragstone.store._body import to_outcome, to_trace
 from ragstone.store._completion import prepare, read_plan, store_completions
-from ragstone.store._counts import count_outcome_kinds, read_states
+from ragstone.store._counts import OutcomeTotals, count_outcome_kinds, read_states
 from ragstone.store._deliveries import count_deliveries, deliveries
 from ragstone.store._feedback import count_feedback, feedback_of
 from ragstone.store._ranges import set_sinks
@@ -28,7 +29,7 @@ from ragstone.store._records import (
     TraceReport,
 )
 from ragstone.store._spend import read_daily_budget, read_spend
-from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore, to_outcome, to_trace
+from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore
 
 __all__ = ["IGNORED", "SqlOutcomes", "evidence_counters", "read_counter", "write_plan"]
 
@@ -85,7 +86,8 @@ class SqlOutcomes(SqlStore):
             with self._database.read() as db:
                 page = db.execute(
                     """
-                    SELECT o.seq, b.body FROM outcomes AS o JOIN outcome_bodies AS b USING (seq)
+                    SELECT o.seq, o.outcome_id, o.value, b.body
+                    FROM outcomes AS o LEFT JOIN outcome_bodies AS b USING (seq)
                     JOIN traces AS t ON t.trace_id = o.sample_id
                     WHERE o.seq > ?1 AND (o.metric = ?2 OR ?2 IS NULL)
                           AND (t.started_at >= ?3 OR ?3 IS NULL) AND (t.started_at < ?4 OR ?4 IS NULL)
@@ -94,10 +96,11 @@ class SqlOutcomes(SqlStore):
                     """,
                     (last, metric, since, until, LAST_SEQ if upto is None else upto.outcomes, PAGE),
                 ).fetchall()
+                found = [to_outcome(body, outcome_id, value) for _, outcome_id, value, body in page]
             if not page:
                 return
-            for last, body in page:  # noqa: B007 - the next page starts after this row
-                yield to_outcome(body)
+            last = page[-1][0]
+            yield from found
 
     @override
     def count_outcomes(self, *, by_trace: bool = False) -> list[MetricCounts]:
@@ -114,7 +117,7 @@ class SqlOutcomes(SqlStore):
         with self._database.read() as db:
             rows = db.execute(
                 """
-                SELECT tb.body, ob.body
+                SELECT t.trace_id, tb.body, o.outcome_id, o.value, ob.body
                 FROM outcomes AS o
                 JOIN outcome_bodies AS ob ON ob.seq = o.seq
                 JOIN traces AS t ON t.trace_id = o.sample_id
@@ -128,10 +131,10 @@ class SqlOutcomes(SqlStore):
                 (metric, 1 if direction == "higher" else -1, max(n, 0)),
             )
             worst = []
-            for trace, outcome in rows:
-                score = to_outcome(outcome)
+            for trace_id, trace, outcome_id, value, outcome in rows:
+                score = to_outcome(outcome, outcome_id, value)
                 assert isinstance(score, Score)  # noqa: S101 - the query selects scores only
-                worst.append(ScoredTrace(trace=to_trace(trace), score=score))
+                worst.append(ScoredTrace(trace=to_trace(trace, trace_id), score=score))
             return worst
 
     @override
@@ -183,19 +186,19 @@ class SqlOutcomes(SqlStore):
                     page,
                 ).fetchall()
                 bodies: defaultdict[str, list[Score | NotApplicable | Failure]] = defaultdict(list)
-                for sample_id, body in db.execute(
+                for sample_id, outcome_id, value, body in db.execute(
                     f"""
-                    SELECT o.sample_id, b.body FROM outcomes AS o JOIN outcome_bodies AS b USING (seq)
+                    SELECT o.sample_id, o.outcome_id, o.value, b.body FROM outcomes AS o LEFT JOIN outcome_bodies AS b USING (seq)
                     WHERE o.sample_id IN ({places}) ORDER BY o.seq
                     """,  # noqa: S608 - only the number of parameters varies
                     page,
                 ):
-                    bodies[sample_id].append(to_outcome(body))
+                    bodies[sample_id].append(to_outcome(body, outcome_id, value))
                 for trace_id, state, started_at, body in rows:
                     found[trace_id] = StoredAnswer(
                         state=state,
                         started_at=started_at,
-                        trace=None if body is None else to_trace(body),
+                        trace=None if body is None else to_trace(body, trace_id),
                         outcomes=tuple(bodies[trace_id]),
                     )
         return found
@@ -216,7 +219,8 @@ class SqlOutcomes(SqlStore):
             state, started_at, received_at, probability, attempts, lease_owner, lease_until, removed_at, body = row
             bodies = db.execute(
                 """
-                SELECT b.body, o.metric, o.backfilled FROM outcomes AS o JOIN outcome_bodies AS b USING (seq)
+                SELECT o.outcome_id, o.value, b.body, o.metric, o.backfilled
+                FROM outcomes AS o LEFT JOIN outcome_bodies AS b USING (seq)
                 WHERE o.sample_id = ? ORDER BY o.seq
                 """,
                 (trace_id,),
@@ -225,7 +229,7 @@ class SqlOutcomes(SqlStore):
                 trace_id=trace_id,
                 state=state,
                 reasons=(),
-                trace=None if body is None else to_trace(body),
+                trace=None if body is None else to_trace(body, trace_id),
                 started_at=started_at,
                 received_at=received_at,
                 inclusion_probability=probability,
@@ -233,8 +237,8 @@ class SqlOutcomes(SqlStore):
                 attempts=attempts,
                 lease_owner=lease_owner,
                 lease_until=lease_until if lease_owner is not None else None,
-                outcomes=tuple(to_outcome(text) for text, _, _ in bodies),
-                backfilled=tuple(metric for _, metric, share in bodies if share is not None),
+                outcomes=tuple(to_outcome(text, outcome_id, value) for outcome_id, value, text, _, _ in bodies),
+                backfilled=tuple(metric for _, _, _, metric, share in bodies if share is not None),
                 feedback=tuple(feedback_of(db, trace_id)),
                 outbox=tuple(deliveries(db, trace_id=trace_id)),
             )
@@ -294,8 +298,10 @@ def _counts(db: Sql, metric: PlannedMetric, *, sampled: bool, by_trace: bool) ->
     others: Counter[str] = Counter()
     kept: set[float] = set()
     trace_ids: list[str] = []
+    totals = OutcomeTotals()
     for kind, value, p, id_, n in rows:
         kept.add(p)
+        totals.add((*key, kind), value, n)
         if kind == "score":
             values.append(value)
             probabilities.append(p)
@@ -304,17 +310,18 @@ def _counts(db: Sql, metric: PlannedMetric, *, sampled: bool, by_trace: bool) ->
                 trace_ids.append(id_)
         else:
             others[kind] += n
+    totals.check(db, *key)
     # The judge's name is stored only in the bodies, and is the same in all outcomes of a planned metric.
     body = db.execute(
         """
-        SELECT b.body FROM outcomes AS o JOIN outcome_bodies AS b USING (seq)
+        SELECT b.body, o.outcome_id, o.value FROM outcomes AS o JOIN outcome_bodies AS b USING (seq)
         WHERE o.metric = ? AND o.metric_version = ? AND o.judge_hash = ? ORDER BY o.kind DESC LIMIT 1
         """,
         key,
     ).fetchone()
     return MetricCounts(
         metric=metric.name,
-        judge=to_outcome(body[0]).judge if body else None,
+        judge=to_outcome(*body).judge if body else None,
         values=values,
         probabilities=probabilities,
         repeats=repeats,

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from ragstone.store._body import add_checksums
 from ragstone.store._counts import fill_counts
 from ragstone.store._ranges import create_ranges
 from ragstone.store._sql import Sql
-from ragstone.store._tables import TEXTS_INDEX, VERSION_8_INDEXES, VERSION_9_INDEXES
+from ragstone.store._tables import CHECKED_COLUMNS, TEXTS_INDEX, VERSION_8_INDEXES, VERSION_9_INDEXES
 
 __all__ = [
     "MIGRATIONS",
@@ -58,6 +59,7 @@ _LABELS: Final = (
         author TEXT COLLATE "C" NOT NULL,
         value DOUBLE PRECISION NOT NULL CHECK (value BETWEEN 0 AND 1),
         labeled_at DOUBLE PRECISION NOT NULL,
+        checksum BIGINT NOT NULL DEFAULT 0,
         UNIQUE (trace_id, author)
     )
     """,
@@ -65,7 +67,8 @@ _LABELS: Final = (
     CREATE TABLE label_frame (
         trace_id TEXT COLLATE "C" PRIMARY KEY,
         probability DOUBLE PRECISION NOT NULL CHECK (probability > 0 AND probability <= 1),
-        position BIGINT UNIQUE
+        position BIGINT UNIQUE,
+        checksum BIGINT NOT NULL DEFAULT 0
     )
     """,
 )
@@ -79,7 +82,8 @@ _VERSION_7: Final = (
         value DOUBLE PRECISION NOT NULL CHECK (value BETWEEN 0 AND 1),
         comment TEXT,
         given_at DOUBLE PRECISION NOT NULL,
-        received_at DOUBLE PRECISION NOT NULL
+        received_at DOUBLE PRECISION NOT NULL,
+        checksum BIGINT NOT NULL DEFAULT 0
     )
     """,
     """
@@ -114,6 +118,7 @@ _VERSION_7: Final = (
         judge_hash TEXT COLLATE "C" NOT NULL,
         kind TEXT COLLATE "C" NOT NULL,
         n BIGINT NOT NULL,
+        checksum BIGINT NOT NULL DEFAULT 0,
         PRIMARY KEY (metric, metric_version, judge_hash, kind)
     )
     """,
@@ -250,7 +255,8 @@ TABLES: Final = (
         lease_until DOUBLE PRECISION NOT NULL DEFAULT 0,
         text_removed_at DOUBLE PRECISION,
         slices TEXT,
-        stream_probability DOUBLE PRECISION
+        stream_probability DOUBLE PRECISION,
+        checksum BIGINT NOT NULL DEFAULT 0
     )
     """,
     "CREATE TABLE trace_bodies (seq BIGINT PRIMARY KEY REFERENCES traces (seq), body TEXT NOT NULL)",
@@ -355,12 +361,16 @@ def _to_version_7(db: Sql) -> None:
     db.execute("ALTER TABLE traces ADD COLUMN slices TEXT")
     for statement in _VERSION_7:
         db.execute(statement)
-    fill_counts(db)
 
 
 def _to_version_8(db: Sql) -> None:
-    """Add the ranges of outcomes that sinks receive, the refusal of workers of other versions, and sampling by feedback."""
+    """Add ranges of outcomes for sinks, the refusal of workers of other versions, sampling by feedback, and checksums."""
     db.execute("ALTER TABLE traces ADD COLUMN stream_probability DOUBLE PRECISION")
+    for table in (*CHECKED_COLUMNS, "outcome_counts"):
+        # A migration from an older version has just created some of these tables with the column.
+        db.execute(f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS checksum BIGINT NOT NULL DEFAULT 0")
+    add_checksums(db, text="body")
+    fill_counts(db)
     for statement in _VERSION_8:
         db.execute(statement)
     create_ranges(db)

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from typing_extensions import override
 
+from ragstone.store._body import Body, seal, text_of
+from ragstone.store._feedback import remove_comments
 from ragstone.store._records import RemovedText, RetentionCounts
 from ragstone.store._second_draw import forget_unselected
 from ragstone.store._sql import PAGE, SqlStore
@@ -50,19 +52,21 @@ class SqlRetention(SqlStore):
             ).fetchall()
             now = self._clock()
             bodies = [
-                (_without_text(body), seq)
+                (_without_text(body, outcome_id), seq)
                 for _, trace_id in rows
-                for seq, body in db.execute(
-                    "SELECT b.seq, b.body FROM outcomes AS o JOIN outcome_bodies AS b USING (seq) WHERE o.sample_id = ?",
+                for seq, outcome_id, body in db.execute(
+                    """
+                    SELECT b.seq, o.outcome_id, b.body FROM outcomes AS o JOIN outcome_bodies AS b USING (seq)
+                    WHERE o.sample_id = ?
+                    """,
                     (trace_id,),
                 ).fetchall()
             ]
             db.executemany("UPDATE outcome_bodies SET body = ? WHERE seq = ?", bodies)
-            db.executemany(
-                "UPDATE feedback SET comment = NULL WHERE trace_id = ?", [(trace_id,) for _, trace_id in rows]
-            )
+            for _, trace_id in rows:
+                remove_comments(db, "trace_id = ?", (trace_id,))
             # Comments about requests that never came.
-            db.execute("UPDATE feedback SET comment = NULL WHERE trace_id IS NULL AND received_at < ?", (before,))
+            remove_comments(db, "trace_id IS NULL AND received_at < ?", (before,))
             db.executemany("DELETE FROM trace_bodies WHERE seq = ?", [(seq,) for seq, _ in rows])
             db.executemany("UPDATE traces SET text_removed_at = ? WHERE seq = ?", [(now, seq) for seq, _ in rows])
             return len(rows)
@@ -121,18 +125,15 @@ class SqlRetention(SqlStore):
 _LABELS: Final = ("status", "name", "session_id", "user_id", "app", "release", "environment")
 
 
-def _without_text(body: str) -> str:
+def _without_text(body: object, outcome_id: str) -> Body:
     """Return the body of an outcome without the judge's words and captured text. Numbers and their structure stay."""
-    try:
-        record = json.loads(body)
-    except ValueError:
-        return body  # damaged: reading it says so
+    record = json.loads(text_of(body, "outcome_bodies", outcome_id))
     for key in ("explanation", "raw"):
         if record.get(key) is not None:
             record[key] = None
     if "details" in record:
         record["details"] = _blank(record["details"])
-    return json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+    return seal(json.dumps(record, ensure_ascii=False, separators=(",", ":")))
 
 
 def _blank(value: Any) -> Any:

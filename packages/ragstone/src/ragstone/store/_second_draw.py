@@ -15,10 +15,11 @@ from typing import Final
 
 from ragstone.errors import StoreCorruptError
 from ragstone.schema import Captured, SampledOut, Trace
+from ragstone.store._body import reseal_traces, to_body, to_trace
 from ragstone.store._counts import state_counter
 from ragstone.store._outcomes import evidence_counters
 from ragstone.store._slices import slices_of
-from ragstone.store._sql import Sql, to_body, to_trace
+from ragstone.store._sql import Sql
 
 __all__ = ["LABEL_COLUMNS", "draw_again", "forget_unselected", "label_values", "store_rates"]
 
@@ -111,7 +112,9 @@ def draw_again(db: Sql, feedback: Sequence[tuple[str, float]], *, now: float) ->
         is_new = state == "sampled_out"
         body = waiting if is_new else kept
         try:
-            trace = None if body is None else to_trace(body).model_copy(update={"inclusion_probability": rate})
+            trace = (
+                None if body is None else to_trace(body, trace_id).model_copy(update={"inclusion_probability": rate})
+            )
         except StoreCorruptError as error:
             _logger.warning("trace %s: feedback cannot select it: %s", trace_id, error, extra={"trace_id": trace_id})
             continue
@@ -139,6 +142,7 @@ def draw_again(db: Sql, feedback: Sequence[tuple[str, float]], *, now: float) ->
                 "INSERT INTO trace_bodies (seq, body) VALUES (?, ?) ON CONFLICT (seq) DO UPDATE SET body = excluded.body",
                 (seq, to_body(trace)),
             )
+        reseal_traces(db, [seq])
     return changes
 
 
@@ -162,5 +166,6 @@ def forget_unselected(db: Sql, *, until: float, started_before: float | None, li
         (until, started_before, max(limit, 0)),
     ).fetchall()
     db.executemany("UPDATE traces SET otel_trace_id = NULL WHERE seq = ? AND state = 'sampled_out'", rows)
+    reseal_traces(db, [seq for (seq,) in rows])
     db.executemany("DELETE FROM feedback_rates WHERE seq = ?", rows)
     return len(rows)

@@ -1,4 +1,4 @@
-"""The base of every store over SQL: a connection, transactions, and records as text."""
+"""The base of every store over SQL: a connection and transactions."""
 
 from __future__ import annotations
 
@@ -7,14 +7,9 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, ClassVar, Final, Protocol, Self
 
-from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError
-
-from ragstone.errors import DataError, StoreCorruptError
-from ragstone.schema import Failure, NotApplicable, Score, Trace, outcome_adapter
 from ragstone.store._protocol import Store
 
-__all__ = ["LAST_SEQ", "PAGE", "Rows", "Sql", "SqlStore", "Transactions", "to_body", "to_outcome", "to_trace"]
+__all__ = ["LAST_SEQ", "PAGE", "Rows", "Sql", "SqlStore", "Transactions"]
 
 PAGE: Final = 200
 """Maximum number of rows that a long read returns in one transaction.
@@ -99,52 +94,3 @@ class SqlStore(Store):
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-
-def to_body(record: Trace | Score | NotApplicable | Failure) -> str:
-    """Return a record as JSON.
-
-    Raises:
-        DataError: If a free field (`metadata`, `details`, an unknown one) contains a value that JSON cannot express.
-    """
-    try:
-        return record.model_dump_json()
-    except PydanticSerializationError as exc:
-        name = record.trace_id if isinstance(record, Trace) else "/".join(record.key[:2])
-        raise DataError(
-            f"the {type(record).__name__} {name!r} cannot be stored as JSON ({exc}). Put only text, finite numbers, "
-            "booleans, lists and dicts into its metadata or details."
-        ) from exc
-
-
-def to_trace(body: str) -> Trace:
-    """Return the trace that `to_body` wrote.
-
-    Raises:
-        StoreCorruptError: If the text is not a trace.
-    """
-    try:
-        return Trace.model_validate_json(body)
-    except ValidationError as exc:
-        raise StoreCorruptError(_unreadable("trace", body, exc)) from exc
-
-
-def to_outcome(body: str) -> Score | NotApplicable | Failure:
-    """Return the outcome that `to_body` wrote.
-
-    Raises:
-        StoreCorruptError: If the text is not an outcome.
-    """
-    try:
-        return outcome_adapter.validate_json(body)
-    except ValidationError as exc:
-        raise StoreCorruptError(_unreadable("outcome", body, exc)) from exc
-
-
-def _unreadable(kind: str, body: str, exc: ValidationError) -> str:
-    # The message quotes neither the text nor pydantic's error, because both may contain text of a user.
-    where = ", ".join(".".join(map(str, error["loc"])) or error["type"] for error in exc.errors(include_input=False))
-    return (
-        f"a stored {kind} of {len(body)} characters cannot be read: wrong at {where}. The store was changed by another "
-        "program or is damaged. Restore a backup."
-    )

@@ -9,9 +9,10 @@ import sqlite3
 from collections.abc import Callable
 from typing import Final
 
+from ragstone.store._body import add_checksums
 from ragstone.store._counts import fill_counts
 from ragstone.store._ranges import create_ranges
-from ragstone.store._tables import APPLICATION_ID, TEXTS_INDEX, VERSION_8_INDEXES, VERSION_9_INDEXES
+from ragstone.store._tables import APPLICATION_ID, CHECKED_COLUMNS, TEXTS_INDEX, VERSION_8_INDEXES, VERSION_9_INDEXES
 
 __all__ = ["MIGRATIONS", "TABLES", "VERSION", "create_tables"]
 
@@ -76,11 +77,12 @@ TABLES: Final[dict[str, str]] = {
             lease_until REAL NOT NULL DEFAULT 0,
             text_removed_at REAL,
             slices TEXT,
-            stream_probability REAL
+            stream_probability REAL,
+            checksum INTEGER NOT NULL DEFAULT 0  -- of the columns in `CHECKED_COLUMNS`
         )
     """,
     "trace_bodies": """
-        CREATE TABLE trace_bodies (seq INTEGER PRIMARY KEY REFERENCES traces (seq), body TEXT NOT NULL)
+        CREATE TABLE trace_bodies (seq INTEGER PRIMARY KEY REFERENCES traces (seq), body BLOB NOT NULL)
     """,
     "outcomes": """
         CREATE TABLE outcomes (
@@ -98,7 +100,7 @@ TABLES: Final[dict[str, str]] = {
         )
     """,
     "outcome_bodies": """
-        CREATE TABLE outcome_bodies (seq INTEGER PRIMARY KEY REFERENCES outcomes (seq), body TEXT NOT NULL)
+        CREATE TABLE outcome_bodies (seq INTEGER PRIMARY KEY REFERENCES outcomes (seq), body BLOB NOT NULL)
     """,
     "outbox": """
         CREATE TABLE outbox (
@@ -133,6 +135,7 @@ TABLES: Final[dict[str, str]] = {
             judge_hash TEXT NOT NULL,
             kind TEXT NOT NULL,
             n INTEGER NOT NULL,
+            checksum INTEGER NOT NULL DEFAULT 0,  -- sum of those of the values
             PRIMARY KEY (metric, metric_version, judge_hash, kind)
         ) WITHOUT ROWID
     """,
@@ -144,6 +147,7 @@ TABLES: Final[dict[str, str]] = {
             author TEXT NOT NULL,
             value REAL NOT NULL CHECK (value BETWEEN 0 AND 1),
             labeled_at REAL NOT NULL,
+            checksum INTEGER NOT NULL DEFAULT 0,
             UNIQUE (trace_id, author)
         )
     """,
@@ -151,7 +155,8 @@ TABLES: Final[dict[str, str]] = {
         CREATE TABLE label_frame (
             trace_id TEXT PRIMARY KEY,
             probability REAL NOT NULL CHECK (probability > 0 AND probability <= 1),  -- of being drawn
-            position INTEGER UNIQUE  -- NULL if not drawn
+            position INTEGER UNIQUE,  -- NULL if not drawn
+            checksum INTEGER NOT NULL DEFAULT 0
         ) WITHOUT ROWID
     """,
     # What users say about answers, by the id that the application knows. It may arrive before its request.
@@ -163,7 +168,8 @@ TABLES: Final[dict[str, str]] = {
             value REAL NOT NULL CHECK (value BETWEEN 0 AND 1),
             comment TEXT,
             given_at REAL NOT NULL,
-            received_at REAL NOT NULL
+            received_at REAL NOT NULL,
+            checksum INTEGER NOT NULL DEFAULT 0
         )
     """,
     # Probabilities that feedback may give to a request, and its text if it was sampled out.
@@ -361,16 +367,21 @@ def _to_version_8(db: sqlite3.Connection) -> None:
         db.execute(TABLES[table])
     for index in VERSION_8_INDEXES:
         db.execute(index)
-    fill_counts(db)
 
 
 def _to_version_9(db: sqlite3.Connection) -> None:
-    """Add the ranges of outcomes that sinks receive, and sampling by feedback."""
+    """Add the ranges of outcomes that sinks receive, sampling by feedback, and checksums. Compress bodies."""
     db.execute("ALTER TABLE traces ADD COLUMN stream_probability REAL")
     db.execute(TABLES["feedback_rates"])
     for index in VERSION_9_INDEXES:
         db.execute(index)
     db.execute(TABLES["sink_ranges"])
+    for table in (*CHECKED_COLUMNS, "outcome_counts"):
+        # A migration from an older version has just created some of these tables with the column.
+        if "checksum" not in {row[1] for row in db.execute(f"PRAGMA table_info({table})")}:
+            db.execute(f"ALTER TABLE {table} ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0")
+    add_checksums(db, text="CAST(body AS BLOB)")
+    fill_counts(db)
     create_ranges(db)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["APPLICATION_ID", "TEXTS_INDEX", "VERSION_8_INDEXES", "VERSION_9_INDEXES"]
+__all__ = ["APPLICATION_ID", "CHECKED_COLUMNS", "TEXTS_INDEX", "VERSION_8_INDEXES", "VERSION_9_INDEXES"]
 
 APPLICATION_ID: Final = 0x52475354
 """The letters RGST, in the header of every store file and as the first key of Ragstone's advisory locks."""
@@ -30,3 +30,28 @@ VERSION_9_INDEXES: Final = (
     "CREATE INDEX feedback_rates_by_time ON feedback_rates (until)",
 )
 """Indexes of both databases since version 9 of a file and version 8 of a database."""
+
+CHECKED_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
+    "traces": (
+        "trace_id",
+        "started_at",
+        "received_at",
+        "inclusion_probability",
+        "status",
+        "name",
+        "run_id",
+        "otel_trace_id",
+        "otel_span_id",
+        "otel_sampled",
+        "session_id",
+        "user_id",
+        "app",
+        "release",
+        "environment",
+        "slices",
+    ),
+    "labels": ("trace_id", "author", "value", "labeled_at"),
+    "label_frame": ("trace_id", "probability", "position"),
+    "feedback": ("request_id", "value", "comment", "given_at"),
+}
+"""Columns that the checksum of a row covers, by table. The first one is the id in messages. Bodies have their own."""

@@ -8,15 +8,17 @@ from collections.abc import Iterator, Sequence
 
 from typing_extensions import override
 
-from ragstone.errors import ConfigurationError, DataError, StoreCorruptError
+from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import Captured, Dropped, Failure, Feedback, Ignored, SampledOut, Trace
+from ragstone.store._body import DamagedRowError, checksum_of, to_body, to_trace
 from ragstone.store._completion import IDS_PER_QUERY, PreparedCompletion, marks, prepare, read_plan, store_completions
 from ragstone.store._counts import add_to_counters, state_counter
 from ragstone.store._feedback import add_feedback, match_feedback
 from ragstone.store._outcomes import IGNORED, evidence_counters, read_counter
 from ragstone.store._records import Completion, RequestLabel, StorePosition, TraceState
 from ragstone.store._second_draw import LABEL_COLUMNS, draw_again, label_values, store_rates
-from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore, to_body, to_trace
+from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore
+from ragstone.store._tables import CHECKED_COLUMNS
 
 __all__ = ["SqlTraces"]
 
@@ -120,8 +122,8 @@ class SqlTraces(SqlStore):
                         given_up.append(_give_up(db, trace_id, reason, now=now))
                         continue
                     try:
-                        trace = to_trace(body or "")
-                    except StoreCorruptError as exc:
+                        trace = to_trace(body, trace_id)
+                    except DamagedRowError as exc:
                         given_up.append(_give_up(db, trace_id, str(exc), now=now))
                         continue
                     leases.append((owner, now + lease_s, last_seq))
@@ -175,7 +177,7 @@ class SqlTraces(SqlStore):
             row = db.execute(
                 "SELECT b.body FROM traces AS t JOIN trace_bodies AS b USING (seq) WHERE t.trace_id = ?", (trace_id,)
             ).fetchone()
-        return None if row is None else to_trace(row[0])
+            return None if row is None else to_trace(row[0], trace_id)
 
     @override
     def known(self, trace_ids: Sequence[str]) -> dict[str, Trace]:
@@ -190,7 +192,7 @@ class SqlTraces(SqlStore):
                     """,  # noqa: S608 - placeholders
                     ids,
                 )
-                found |= {trace_id: to_trace(body) for trace_id, body in rows}
+                found |= {trace_id: to_trace(body, trace_id) for trace_id, body in rows}
         return found
 
     @override
@@ -213,17 +215,18 @@ class SqlTraces(SqlStore):
             with self._database.read() as db:
                 page = db.execute(
                     """
-                    SELECT t.seq, b.body FROM traces AS t JOIN trace_bodies AS b USING (seq)
+                    SELECT t.seq, t.trace_id, b.body FROM traces AS t JOIN trace_bodies AS b USING (seq)
                     WHERE t.seq > ?1 AND (t.state = ?2 OR ?2 IS NULL) AND (t.started_at >= ?3 OR ?3 IS NULL)
                           AND t.seq <= ?4
                     ORDER BY t.seq LIMIT ?5
                     """,
                     (last, state, since, LAST_SEQ if upto is None else upto.traces, PAGE),
                 ).fetchall()
+                found = [to_trace(body, trace_id) for _, trace_id, body in page]
             if not page:
                 return
-            for last, body in page:  # noqa: B007 - the next page starts after this row
-                yield to_trace(body)
+            last = page[-1][0]
+            yield from found
 
     @override
     def inclusion_probabilities(self, *, since: float | None = None, until: float | None = None) -> dict[str, float]:
@@ -282,10 +285,10 @@ def _insert(db: Sql, entries: Sequence[Captured | SampledOut], *, now: float) ->
         if rows:
             inserted[state_counter(state)] = db.executemany(
                 f"""
-                INSERT INTO traces (trace_id, state, started_at, received_at, inclusion_probability, {", ".join(LABEL_COLUMNS)})
-                VALUES (?, ?, ?, ?, ?, {marks(LABEL_COLUMNS)}) ON CONFLICT (trace_id) DO NOTHING
+                INSERT INTO traces ({", ".join(CHECKED_COLUMNS["traces"])}, checksum, state)
+                VALUES ({marks(CHECKED_COLUMNS["traces"])}, ?, ?) ON CONFLICT (trace_id) DO NOTHING
                 """,  # noqa: S608 - constant columns
-                [_row(entry, now=now) for entry in rows],
+                [(*row, checksum_of(row), state) for row in (_row(entry, now=now) for entry in rows)],
             ).rowcount
     db.executemany(
         """
@@ -298,14 +301,18 @@ def _insert(db: Sql, entries: Sequence[Captured | SampledOut], *, now: float) ->
 
 
 def _row(entry: Captured | SampledOut, *, now: float) -> tuple[object, ...]:
+    """Return the values of `CHECKED_COLUMNS`."""
     if isinstance(entry, Captured):
-        trace = entry.trace
-        about = (trace.trace_id, "pending", trace.started_at, now, trace.inclusion_probability)
-        return (*about, *label_values(trace))
+        return checked_columns(entry.trace, now=now)
     # Feedback may know the request by this id. Everything else about it stays in the body that waits.
     otel_trace_id = None if entry.trace is None else entry.trace.otel_trace_id
-    about = (entry.trace_id, "sampled_out", entry.started_at, now, entry.inclusion_probability)
+    about = (entry.trace_id, entry.started_at, now, entry.inclusion_probability)
     return (*about, *(otel_trace_id if name == "otel_trace_id" else None for name in LABEL_COLUMNS))
+
+
+def checked_columns(trace: Trace, *, now: float) -> tuple[object, ...]:
+    """Return the values of `CHECKED_COLUMNS` of a captured trace that arrives now (Unix seconds)."""
+    return (trace.trace_id, trace.started_at, now, trace.inclusion_probability, *label_values(trace))
 
 
 def _give_up(db: Sql, trace_id: str, reason: str, *, now: float) -> PreparedCompletion:

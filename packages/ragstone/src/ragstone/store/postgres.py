@@ -25,6 +25,7 @@ from ragstone._util.postgres import (
 )
 from ragstone.errors import (
     ConfigurationError,
+    RagstoneError,
     StoreCorruptError,
     StoreError,
     StoreNotReadyError,
@@ -34,6 +35,7 @@ from ragstone.errors import (
 from ragstone.schema import SCHEMA_VERSION, AlarmDelivery, Delivery
 from ragstone.store import _postgres_tables
 from ragstone.store._backfill import SqlBackfill
+from ragstone.store._body import UNREADABLE, DamagedRowError, damaged_store, unreadable
 from ragstone.store._completion import read_plan
 from ragstone.store._counts import SqlCounts
 from ragstone.store._deliveries import SqlDeliveries
@@ -560,8 +562,14 @@ class PostgresDatabase(Transactions):
                 raise StoreError(f"the store in {self.place} is closed. Open it again to use it.")
             try:
                 yield self._connected()
+            except DamagedRowError as error:
+                raise damaged_store(f"in {self.place}", self.place, error) from error
             except psycopg.Error as error:
                 raise self._store_error(error) from None
+            except UNREADABLE as error:
+                if isinstance(error, RagstoneError):
+                    raise
+                raise damaged_store(f"in {self.place}", self.place, unreadable(error)) from error
             finally:
                 if self._connection is not None and self._connection.closed:
                     self._connection = None
@@ -613,6 +621,8 @@ class PostgresDatabase(Transactions):
                 f"the schema {SCHEMA!r} in {self.place} is not a Ragstone store, or is damaged ({message}). Use "
                 "another database, or restore a backup."
             )
+        if isinstance(error, (psycopg.errors.DataCorrupted, psycopg.errors.IndexCorrupted)):
+            return damaged_store(f"in {self.place}", self.place, message)
         if isinstance(error, psycopg.errors.LockNotAvailable):
             return StoreError(f"the store in {self.place} has been locked for more than 30 s. Try again ({message}).")
         is_away = isinstance(error, psycopg.OperationalError) and not is_denied(error)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, Self
 
@@ -16,6 +17,7 @@ from typing_extensions import override
 from ragstone._util.filelock import FileLock
 from ragstone.errors import (
     ConfigurationError,
+    RagstoneError,
     StoreCorruptError,
     StoreError,
     StoreNotFoundError,
@@ -26,6 +28,7 @@ from ragstone.errors import (
 from ragstone.schema import SCHEMA_VERSION, Trace
 from ragstone.store import _sqlite_tables
 from ragstone.store._backfill import SqlBackfill
+from ragstone.store._body import UNREADABLE, DamagedRowError, damaged_store, unreadable
 from ragstone.store._counts import SqlCounts
 from ragstone.store._deliveries import SqlDeliveries
 from ragstone.store._export import SqlExport
@@ -47,6 +50,10 @@ _BUSY_TIMEOUT_S: Final = 30.0
 
 _WAL_SIZE_LIMIT: Final = 64 * 2**20
 """Maximum size in bytes of the log after a checkpoint, so that one long read does not leave a large file."""
+
+
+_DAMAGE: Final = ("no such table", "no such column", "Could not decode to UTF-8")
+"""Parts of SQLite's messages about damage that has the code of another error."""
 
 
 class SqliteStore(
@@ -292,13 +299,16 @@ def _create_file(path: Path) -> None:
 
 
 def _connect(path: Path, *, access: str) -> sqlite3.Connection:
-    return sqlite3.connect(
+    db = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={access}",
         uri=True,
         timeout=_BUSY_TIMEOUT_S,
         isolation_level=None,  # `Database` starts and ends transactions
         check_same_thread=False,  # `Database` serializes threads
     )
+    # Text that is damaged must not prevent reading the other rows. Its checksum shows it.
+    db.text_factory = partial(str, encoding="utf-8", errors="replace")
+    return db
 
 
 def _configure(db: sqlite3.Connection, path: Path) -> None:
@@ -361,8 +371,8 @@ def _check_tables(db: sqlite3.Connection, path: Path) -> None:
     missing = sorted(set(_sqlite_tables.TABLES) - _table_names(db))
     if missing:
         raise StoreCorruptError(
-            f"the store {str(path)!r} is damaged: tables are missing ({', '.join(missing)}). Move it away and restore a "
-            "backup."
+            f"the store {str(path)!r} is damaged: tables are missing ({', '.join(missing)}). See `ragstone store verify "
+            f"{path}`, or restore a backup."
         )
 
 
@@ -467,8 +477,14 @@ def _store_errors(path: Path) -> Iterator[None]:
     """Convert SQLite's errors to errors of Ragstone."""
     try:
         yield
+    except DamagedRowError as exc:
+        raise damaged_store(repr(str(path)), str(path), exc) from exc
     except sqlite3.Error as exc:
         raise _store_error(exc, path=str(path)) from exc
+    except UNREADABLE as exc:
+        if isinstance(exc, RagstoneError):
+            raise
+        raise damaged_store(repr(str(path)), str(path), unreadable(exc)) from exc
 
 
 def _store_error(exc: sqlite3.Error, *, path: str) -> StoreError:
@@ -478,11 +494,8 @@ def _store_error(exc: sqlite3.Error, *, path: str) -> StoreError:
         return StoreCorruptError(
             f"{path!r} is not a Ragstone store: it is not a SQLite file. Choose another path, or move the file away."
         )
-    if code == sqlite3.SQLITE_CORRUPT or "no such table" in str(exc) or "no such column" in str(exc):
-        return StoreCorruptError(
-            f"the store {path!r} is damaged ({exc}). Move it away and restore a backup, or save what can be read with: "
-            f"sqlite3 {path} .recover"
-        )
+    if code == sqlite3.SQLITE_CORRUPT or any(sign in str(exc) for sign in _DAMAGE):
+        return damaged_store(repr(path), path, exc)
     if code == sqlite3.SQLITE_FULL:
         return StoreError(
             f"no space left for the store {path!r} ({exc}). Nothing of this step was stored. Free disk space and try "

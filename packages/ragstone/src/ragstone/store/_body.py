@@ -1,0 +1,296 @@
+"""Bodies: records as JSON that ends with its checksum, compressed in a file.
+
+A body is the JSON of a record with `checksum` as its last member: the CRC-32 of the JSON without this member. PostgreSQL
+stores it as text, which SQL can query, and compresses long values itself. A file stores it compressed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
+
+from ragstone.errors import DataError, StoreCorruptError
+from ragstone.schema import Failure, NotApplicable, Score, Trace, outcome_adapter
+from ragstone.store._sql import PAGE, Sql
+from ragstone.store._tables import CHECKED_COLUMNS
+
+__all__ = [
+    "UNREADABLE",
+    "Body",
+    "DamagedRowError",
+    "add_checksums",
+    "check_row",
+    "checksum_of",
+    "damaged",
+    "damaged_store",
+    "reseal_traces",
+    "seal",
+    "stored_text",
+    "text_of",
+    "to_body",
+    "to_outcome",
+    "to_trace",
+    "unreadable",
+    "value_checksum",
+]
+
+R = TypeVar("R")
+
+_END: Final = b',"checksum":"%08x"}'
+_LENGTH: Final = len(_END % 0)
+_FORMAT: Final = b"\x01"
+"""First byte of a compressed body: raw deflate with the dictionary below."""
+_LEVEL: Final = 6
+
+# Part of the format: stored bodies cannot be read with another one.
+_DICTIONARY: Final = rb"""
+{"schema_version":3,"trace_id":"","name":null,"source":"opentelemetry","source":"llama-index","source":"langchain",
+"run_id":null,"parent_run_id":null,"otel_trace_id":null,"otel_span_id":null,"otel_sampled":null,"session_id":null,
+"user_id":null,"app":null,"release":null,"environment":null,"query":"","standalone_query":null,"history":[],
+"retrievals":[{"query":"","passages":[{"text":"","id":"","score":0.,"rank":null,"relevance":null,"metadata":{"source":""}}
+,"rank":null,"relevance":null,"metadata":{}}],"name":null,"stages":[]}],"contexts":null,"response":"","reference":[],
+"sub_questions":[],"qrels":null,"ratings":null,"status":"ok","error":null,"inner_errors":[],"started_at":17,
+"ended_at":null,"first_token_s":null,"model":null,"usage":null,"tags":[],"metadata":{},"inclusion_probability":1.0,
+"truncated_fields":[],"evidence":{"query":"unknown","contexts":"unknown","response":"unknown","doubts":[]}}
+,"query":"","standalone_query":null,"history":[],"retrievals":[],"contexts":null,"response":"The ","reference":[],"sub_questions":[],"qrels":null,"ratings":null,"status":"ok","error":null,"inner_errors":[],"started_at":17,"ended_at":17,"first_token_s":null,"model":null,"usage":null,"tags":[],"metadata":{},"inclusion_probability":1.0,"truncated_fields":[],"evidence":null,"checksum":"
+"details":{"claims":[{"claim":"The ","supported":true},{"claim":"","supported":false,"passages":[1],"right":true}],
+"reference_claims":[],"questions":[],"n_missing":0,"bounds":[0.0,1.0],"noncommittal":true},"raw":null,"checksum":"
+{"schema_version":3,"sample_id":"","metric":"recall@10","metric_version":"1","judge":null,"judge_hash":"","prompt_hash":null,"usage":null,"created_at":17,"duration_s":0.000,"outcome":"not_applicable","reason":"no reference","missing":["reference"],"checksum":"
+"outcome":"failure","kind":"timeout","reason":"the judge ","details":{},"raw":null,"checksum":"
+{"schema_version":3,"sample_id":"","metric":"precision","metric_version":"1","judge":null,"judge_hash":"","prompt_hash":null,"usage":null,"created_at":17,"duration_s":0.000,"outcome":"score","value":0.,"interval":null,"method":"exact","n":1,"explanation":null,"details":{},"raw":null,"checksum":"
+{"schema_version":3,"sample_id":"","metric":"ragchecker.faithfulness","metric":"ccrs.cc","metric_version":"1","judge":"openai:","judge_hash":"","prompt_hash":"","usage":{"input_tokens":,"output_tokens":,"calls":1,"cached":0,"cost_usd":null},"created_at":17,"duration_s":0.,"outcome":"score","value":0.,"interval":{"low":0.,"high":1.0,"confidence_level":0.95,"method":""},"interval":null,"method":"single_reply","n":1,"explanation":"The ","details":{},"raw":"{\"score\": ","checksum":"
+"""
+
+
+class DamagedRowError(StoreCorruptError):
+    """A row that is not as it was written. The transaction that reads it adds the store and the way out."""
+
+
+class Body(str):
+    """The JSON of a record with its checksum. SQLite compresses it, and PostgreSQL stores it as text."""
+
+    __slots__ = ()
+
+
+def _compress(body: Body) -> bytes:
+    deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, -15, 9, zlib.Z_DEFAULT_STRATEGY, _DICTIONARY)
+    return _FORMAT + deflate.compress(body.encode()) + deflate.flush()
+
+
+sqlite3.register_adapter(Body, _compress)
+
+
+def to_body(record: Trace | Score | NotApplicable | Failure) -> Body:
+    """Return a record as a body.
+
+    Raises:
+        DataError: If a free field (`metadata`, `details`, an unknown one) contains a value that JSON cannot express.
+    """
+    try:
+        return seal(record.model_dump_json())
+    except PydanticSerializationError as exc:
+        name = record.trace_id if isinstance(record, Trace) else "/".join(record.key[:2])
+        raise DataError(
+            f"the {type(record).__name__} {name!r} cannot be stored as JSON ({exc}). Put only text, finite numbers, "
+            "booleans, lists and dicts into its metadata or details."
+        ) from exc
+
+
+def seal(text: str) -> Body:
+    """Return the text of a JSON object with its checksum as the last member."""
+    return Body(text[:-1] + (_END % zlib.crc32(text.encode())).decode())
+
+
+def text_of(body: object, table: str, row: str | None = None) -> bytes:
+    """Return the JSON of a body without its checksum.
+
+    Args:
+        body: As the database returns it.
+        table: Table of the row, for the error.
+        row: Id of the row, for the error.
+
+    Raises:
+        DamagedRowError: If it is not as it was written.
+    """
+    if isinstance(body, str):
+        data = body.encode("utf-8", "surrogatepass")
+    elif isinstance(body, bytes) and body[:1] == _FORMAT:
+        inflate = zlib.decompressobj(-15, _DICTIONARY)
+        try:
+            data = inflate.decompress(body[1:])
+        except zlib.error:
+            raise damaged(table, row, "it cannot be decompressed") from None
+        if not inflate.eof or inflate.unused_data:
+            raise damaged(table, row, "its compressed text does not have the right length")
+    else:
+        raise damaged(table, row, f"it is not text ({type(body).__name__})")
+    text = data[:-_LENGTH] + b"}"
+    if data[-_LENGTH:] != _END % zlib.crc32(text):
+        raise damaged(table, row, "it differs from its checksum")
+    return text
+
+
+def to_trace(body: object, trace_id: str | None = None) -> Trace:
+    """Return the trace that `to_body` wrote.
+
+    Args:
+        body: As the database returns it.
+        trace_id: Id in the row of the trace, to verify that the body belongs to it.
+
+    Raises:
+        DamagedRowError: If it is not as it was written.
+    """
+    trace = _parsed(body, "trace_bodies", trace_id, Trace.model_validate_json)
+    if trace_id is not None and trace.trace_id != trace_id and stored_text(trace.trace_id) != trace_id:
+        raise damaged("trace_bodies", trace_id, f"it belongs to {trace.trace_id!r}")
+    return trace
+
+
+def to_outcome(body: object, outcome_id: str | None = None, value: object = None) -> Score | NotApplicable | Failure:
+    """Return the outcome that `to_body` wrote.
+
+    Args:
+        body: As the database returns it.
+        outcome_id: Id in the row of the outcome, to verify that the body belongs to it.
+        value: Value in the row of the outcome, to verify it if the id is given.
+
+    Raises:
+        DamagedRowError: If it is not as it was written.
+    """
+    outcome = _parsed(body, "outcome_bodies", outcome_id, outcome_adapter.validate_json)
+    if outcome_id is not None:
+        if outcome.id != outcome_id:
+            raise damaged("outcome_bodies", outcome_id, f"it belongs to {outcome.id!r}")
+        if value != (outcome.value if isinstance(outcome, Score) else None):
+            raise damaged("outcomes", outcome_id, f"its value {value!r} differs from that of its body")
+    return outcome
+
+
+def checksum_of(columns: Sequence[object]) -> int:
+    """Return the checksum of the columns of a row, the same for the types and the text of both databases."""
+    return zlib.crc32(repr([_plain(column) for column in columns]).encode())
+
+
+def check_row(table: str, checksum: object, columns: Sequence[object]) -> None:
+    """Verify the columns of a row against its checksum.
+
+    Args:
+        table: A key of `CHECKED_COLUMNS`.
+        checksum: As it is stored.
+        columns: The columns that it covers. The first one is the id of the row.
+
+    Raises:
+        DamagedRowError: If they differ.
+    """
+    if checksum != checksum_of(columns):
+        raise damaged(table, columns[0], "its columns differ from their checksum")
+
+
+def reseal_traces(db: Sql, seqs: Sequence[int]) -> None:
+    """Store the checksums of requests whose columns have changed."""
+    columns = ", ".join(CHECKED_COLUMNS["traces"])
+    rows = [db.execute(f"SELECT {columns} FROM traces WHERE seq = ?", (seq,)).fetchone() for seq in seqs]  # noqa: S608
+    db.executemany(
+        "UPDATE traces SET checksum = ? WHERE seq = ?",
+        [(checksum_of(row), seq) for row, seq in zip(rows, seqs, strict=True)],
+    )
+
+
+def value_checksum(value: object) -> int:
+    """Return the checksum of one score, or of the missing score of another outcome."""
+    return checksum_of((value,))
+
+
+def add_checksums(db: Sql, *, text: str) -> None:
+    """Add the checksums to a store of an older version, and compress the bodies of a file.
+
+    Args:
+        db: The transaction of the migration. Its tables have the columns.
+        text: Expression for the text of a body, as text or bytes that need not be valid.
+    """
+    for table in ("trace_bodies", "outcome_bodies"):
+        for page in _pages(db, table, "seq", (text,)):
+            sealed = [(_sealed(body), seq) for seq, body in page]
+            rows = [row for row in sealed if row[0] is not None]
+            db.executemany(f"UPDATE {table} SET body = ? WHERE seq = ?", rows)  # noqa: S608 - one of two tables
+    for table, columns in CHECKED_COLUMNS.items():
+        key = "trace_id" if table == "label_frame" else "seq"
+        for page in _pages(db, table, key, columns):
+            db.executemany(
+                f"UPDATE {table} SET checksum = ? WHERE {key} = ?",  # noqa: S608 - constant names
+                [(checksum_of(row), place) for place, *row in page],
+            )
+
+
+def _pages(db: Sql, table: str, key: str, columns: Sequence[str]) -> Iterator[list[Any]]:
+    """Yield the rows of a table in pages, with the key as the first column."""
+    last: object = "" if key == "trace_id" else -1
+    query = f"SELECT {key}, {', '.join(columns)} FROM {table} WHERE {key} > ? ORDER BY {key} LIMIT ?"  # noqa: S608 - constant names
+    while page := db.execute(query, (last, PAGE)).fetchall():
+        yield page
+        last = page[-1][0]
+
+
+def _sealed(body: object) -> Body | None:
+    """Return the body of an older version with its checksum, or None if it is damaged already."""
+    try:
+        text = body.decode() if isinstance(body, bytes) else body
+    except UnicodeDecodeError:
+        return None
+    return seal(text) if isinstance(text, str) and text.startswith("{") and text.endswith("}") else None
+
+
+def _plain(column: object) -> object:
+    if isinstance(column, (int, float)):
+        return float(column) + 0.0
+    return stored_text(column) if isinstance(column, str) else column
+
+
+def stored_text(text: str) -> str:
+    """Return a text as both databases can store it. PostgreSQL stores neither NUL nor lone surrogates."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+
+
+def _parsed(body: object, table: str, row: str | None, parse: Callable[[bytes], R]) -> R:
+    text = text_of(body, table, row)
+    try:
+        return parse(text)
+    except ValidationError as exc:
+        # The message quotes neither the text nor pydantic's error, because both may contain text of a user.
+        where = ", ".join(
+            ".".join(map(str, error["loc"])) or error["type"] for error in exc.errors(include_input=False)
+        )
+        raise damaged(table, row, f"it is wrong at {where}, so another program wrote it") from exc
+
+
+def damaged(table: str, row: object, problem: str) -> DamagedRowError:
+    """Return the error for a damaged row."""
+    return DamagedRowError(f"the row of {table} {'of unknown id' if row is None else repr(row)} is damaged: {problem}")
+
+
+UNREADABLE: Final = (TypeError, ValueError, LookupError, OverflowError, AssertionError)
+"""Errors that values of an unexpected type or form cause where a transaction uses them."""
+
+
+def unreadable(error: Exception) -> str:
+    """Describe such an error without the value, which may be text of a user."""
+    return f"a value does not have the expected type or form ({type(error).__name__})"
+
+
+def damaged_store(name: str, place: str, problem: object) -> StoreCorruptError:
+    """Return the error for a damaged store, with the way out.
+
+    Args:
+        name: The store in the message.
+        place: Its path or its URL without credentials.
+        problem: What is wrong.
+    """
+    return StoreCorruptError(
+        f"the store {name} is damaged: {problem}. List all damaged rows with `ragstone store verify {place}`, move them aside "
+        "with --repair, or restore a backup with `ragstone store restore`."
+    )

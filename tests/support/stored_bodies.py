@@ -1,0 +1,23 @@
+"""The bodies of a store as text, and changes of them that another program with the same format could make."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+
+from ragstone.store._body import seal, text_of
+
+__all__ = ["body_texts", "rewrite_bodies"]
+
+
+def body_texts(db: sqlite3.Connection, table: str) -> list[str]:
+    """The JSON of all bodies of a table, in the order of their rows."""
+    rows = db.execute(f"SELECT body FROM {table} ORDER BY seq").fetchall()  # noqa: S608 - constant names
+    return [body if isinstance(body, str) else text_of(body, table).decode() for (body,) in rows]
+
+
+def rewrite_bodies(db: sqlite3.Connection, table: str, change: Callable[[str], str], *, seq: int = 1) -> None:
+    """Change the JSON of a body, with a checksum that is right."""
+    (body,) = db.execute(f"SELECT body FROM {table} WHERE seq = ?", (seq,)).fetchone()  # noqa: S608 - constant names
+    changed = seal(change(text_of(body, table).decode()))
+    db.execute(f"UPDATE {table} SET body = ? WHERE seq = ?", (changed, seq))  # noqa: S608 - constant names
