@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import time
@@ -15,6 +14,7 @@ import pytest
 
 from ragstone.schema import Captured, Score, Trace
 from ragstone.store import Completion, PlannedMetric, SqliteStore, Store, open_store
+from ragstone.store._body import to_body
 
 pytestmark = pytest.mark.bench
 
@@ -162,8 +162,9 @@ def many_outcomes(path: Path, n: int) -> None:
         INSERT OR REPLACE INTO counters VALUES ('captured', {n});
         """  # noqa: S608 - a number
     )
-    body = json.dumps(outcomes("t")[0].model_dump(mode="json"))
-    db.execute("INSERT INTO outcome_bodies VALUES (1, ?)", (body,))
+    first = outcomes("t1")[0]
+    db.execute("UPDATE outcomes SET outcome_id = ?, value = ? WHERE seq = 1", (first.id, first.value))
+    db.execute("INSERT INTO outcome_bodies VALUES (1, ?)", (to_body(first),))
     db.commit()
     db.close()
     with SqliteStore.open(path, mode="own") as store:
