@@ -1209,3 +1209,23 @@ class TestGroups:
         assert {f"t{i}" for i in range(550, 600)} == set(found)
         assert store.trace("t550") == found["t550"]
         assert {} == store.known([])
+
+
+def test_what_is_far_in_the_future_is_due_when_the_clock_was_put_back(open_store: OpenStore, clock: Clock):
+    """Retries and leases are not delayed by 30 days, and a retry that is due in ten minutes stays so."""
+    with open_store() as store:
+        store.set_plan([RECALL], ["s"])
+        store.ingest("a", 1, [Captured(trace=Trace(trace_id=t, started_at=1.0, query="q")) for t in ("t", "u", "v")])
+        store.claim("gone", 3, lease_s=60)
+        for trace_id in ("t", "u"):
+            score = Score(sample_id=trace_id, metric="recall", metric_version="1", value=1.0, method="exact")
+            store.complete(trace_id, [score])
+        first, second = store.due_deliveries("s", limit=9)
+        store.mark_retry("s", [first.outcome.id], next_try=clock.now + 30, error="down")
+        clock.now -= 30 * 86_400
+        store.mark_retry("s", [second.outcome.id], next_try=clock.now + 600, error="down")
+
+        store.set_plan([RECALL], ["s"])
+
+        assert [first.outcome.id] == [each.outcome.id for each in store.due_deliveries("s", limit=9)]
+        assert ["v"] == [each.trace_id for each in store.claim("me", 9, lease_s=60)]

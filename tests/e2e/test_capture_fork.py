@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+import urllib.request
 from collections import Counter
 
 import pytest
@@ -170,3 +172,83 @@ def test_exit_without_close_writes_what_is_queued(tmp_path):
     )
     assert (3, b"") == (again.returncode, again.stderr)
     assert 3 == found_in(tmp_path).total()
+
+
+POOLS = {
+    "multiprocessing.Pool": """
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        pool.map(record, names)
+        pool.close()
+        pool.join()
+""",
+    "concurrent.futures": """
+    from concurrent.futures import ProcessPoolExecutor
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork")) as pool:
+        list(pool.map(record, names))
+""",
+    "a pool that replaces its processes": """
+    with multiprocessing.get_context("fork").Pool(2, maxtasksperchild=1) as pool:
+        pool.map(record, names, chunksize=1)
+        pool.close()
+        pool.join()
+""",
+}
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_processes_of_pools_write_what_they_recorded(tmp_path, pool):
+    """Their last requests too, although they end by `os._exit`."""
+    body = f"names = [f'task{{n}}' for n in range(20)]\nif True:\n{POOLS[pool]}"
+    assert Counter(f"task{n}/0" for n in range(20)) == run(tmp_path, body)
+
+
+def test_what_is_lost_by_os_exit(tmp_path):
+    """Only what was not flushed. The documentation says so."""
+    code = """
+if os.fork() == 0:
+    record("flushed", 3)
+    assert capture.flush(20)
+    record("lost", 3)
+    os._exit(0)
+os.wait()
+"""
+    assert Counter(f"flushed/{k}" for k in range(3)) == run(tmp_path, code)
+
+
+@pytest.mark.parametrize("preload", [True, False])
+def test_workers_of_gunicorn_write_what_they_recorded(tmp_path, preload):
+    """When the server is stopped, requests that wait for a full group are written."""
+    pytest.importorskip("gunicorn")
+    (tmp_path / "app.py").write_text(
+        PRELUDE.replace("sys.argv[1]", repr(str(tmp_path / "spool"))).replace("signal.alarm(60)", "")
+        + """
+def app(environ, start_response):
+    record(environ["PATH_INFO"][1:])
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"recorded"]
+"""
+    )
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "gunicorn", "app:app", "-b", f"127.0.0.1:{port}", "-w", "2", "--no-control-socket"]
+    server = subprocess.Popen([*command, *(["--preload"] if preload else [])], cwd=tmp_path)
+
+    def ask(name: str) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}", timeout=20) as reply:  # noqa: S310 - loopback
+                return reply.status == 200
+        except OSError:
+            return False
+
+    try:
+        wait_until(lambda: ask("first"))
+        for n in range(20):
+            assert ask(f"request{n}")
+        server.terminate()
+        assert 0 == server.wait(60)
+    finally:
+        server.kill()
+        server.wait()
+    found = found_in(tmp_path / "spool")
+    assert Counter(f"request{n}/0" for n in range(20)) == found - Counter({"first/0": found["first/0"]})

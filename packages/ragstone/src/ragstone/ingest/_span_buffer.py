@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final
 
+from ragstone._util.clock import steady_time
 from ragstone._util.filelock import FileLock
 from ragstone.errors import StoreOwnedError
 from ragstone.replay import BufferedSpan, BufferedTrace, RejectedRecord, SpanBuffer, ignored_entries
@@ -42,7 +43,7 @@ class SharedSpanBuffer:
         StoreError: If the file cannot be created or used.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = steady_time) -> None:
         # With most SQLite versions in use, two processes that write one file in WAL mode can damage it.
         self._file_lock = FileLock(f"{os.fspath(path)}.lock")
         if not self._file_lock.acquire():
@@ -124,7 +125,7 @@ class OtlpTraceSource:
         idle_timeout_s: float = 10.0,
         rootless_timeout_s: float = 300.0,
         retriever_tools: RetrieverTools | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = steady_time,
     ) -> None:
         self._buffer = buffer
         self._idle_timeout_s = idle_timeout_s

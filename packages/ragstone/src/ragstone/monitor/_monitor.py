@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from ragstone._util.clock import steady_time
 from ragstone._util.exit import run_exit_hooks
 from ragstone._util.fork import after_fork_in_child
 from ragstone.capture import (
@@ -140,7 +141,7 @@ class Monitor(RequestBlocks):
         daily_budget: Mapping[str, float] | None = None,
         reasons: int = 0,
         role: Literal["auto", "capture"] = "auto",
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = steady_time,
     ) -> None:
         if role not in ("auto", "capture"):
             raise ConfigurationError(f"role must be 'auto' or 'capture', got {role!r}")

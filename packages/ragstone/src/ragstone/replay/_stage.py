@@ -166,6 +166,11 @@ class SpanBuffer:
             rooted_since: Also traces that have their root and no new spans since then.
         """
         after = -1
+        if untouched_since is not None:
+            # If the clock was put back since then, these traces would wait until it has caught up.
+            now = self._clock()
+            with self._transaction() as db:
+                db.execute("UPDATE traces SET touched_at = ? WHERE touched_at > ?", (now, now))
         while True:
             page = self._page(after, untouched_since, rooted_since)
             if not page:

@@ -37,6 +37,9 @@ __all__ = ["IGNORED", "SqlOutcomes", "evidence_counters", "read_counter", "write
 IGNORED: Final = "ignored:"
 """Beginning of the names of the counters of ignored traces. The same key in `meta` has one example."""
 
+_LATEST_S: Final = 7200.0
+"""Longer than any pause between two attempts, in seconds."""
+
 
 class SqlOutcomes(SqlStore):
     """The methods of a store about the plan and the outcomes, and about accounting."""
@@ -277,6 +280,14 @@ def write_plan(db: Sql, metrics: Sequence[PlannedMetric], sinks: Sequence[str], 
         ],
     )
     set_sinks(db, sinks, now=now)
+    _settle_times(db, now=now)
+
+
+def _settle_times(db: Sql, *, now: float) -> None:
+    """Make retries and leases due that are far in the future, because the clock was put back since they were stored."""
+    latest = now + _LATEST_S
+    db.execute("UPDATE outbox SET next_try = ? WHERE state = 'pending' AND next_try > ?", (now, latest))
+    db.execute("UPDATE traces SET lease_until = ? WHERE state = 'pending' AND lease_until > ?", (now, latest))
 
 
 def _counts(db: Sql, metric: PlannedMetric, *, sampled: bool, by_trace: bool) -> MetricCounts:

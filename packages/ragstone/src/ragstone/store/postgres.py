@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, Self
 import psycopg
 from typing_extensions import override
 
+from ragstone._util.clock import steady_time
 from ragstone._util.postgres import (
     LimitedConnection,
     connection_parameters,
@@ -136,8 +137,10 @@ class PostgresStore(
         self._delivering: set[str] = set()
         """Sinks that this worker delivers to, for the lifetime of this connection."""
         # A clock of a test is the same for all workers.
-        self._skew_s: float | None = None if clock is time.time else 0.0
         self._own_clock = clock
+        self._has_system_clock = clock in (time.time, steady_time)
+        self._skew_s = 0.0
+        """Seconds by which the clock of the server is ahead."""
         database = PostgresDatabase(url, writable=self._owning, on_connect=self._on_connect)
         super().__init__(database, clock=self._now, max_attempts=max_attempts)
 
@@ -260,10 +263,10 @@ class PostgresStore(
     def _on_connect(self, db: PostgresConnection) -> None:
         """Read the server's time, and lock the plan again if the previous connection had locked it."""
         self._delivering.clear()
-        if self._own_clock is time.time:
-            before = time.time()
+        if self._has_system_clock:
+            before = self._own_clock()
             (there,) = db.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
-            self._skew_s = there - (before + time.time()) / 2
+            self._skew_s = there - (before + self._own_clock()) / 2
         if self._plan is not None:
             _lock(db, "pg_advisory_lock", _PLANNING)
             try:
@@ -302,7 +305,7 @@ class PostgresStore(
         db.execute("LOCK TABLE outcome_counts, counters, sink_ranges IN EXCLUSIVE MODE")
 
     def _now(self) -> float:
-        return self._own_clock() + (self._skew_s or 0.0)
+        return self._own_clock() + self._skew_s
 
 
 def _is_planned(db: Sql, plan: tuple[tuple[PlannedMetric, ...], frozenset[str]]) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from ragstone._util.clock import steady_time
 from ragstone.errors import JudgeError, StoreError
 from ragstone.schema import Failure, Ledger, NotApplicable, Score, Trace, sample_from_trace
 from ragstone.sinks import StatusSink, StreamSink, StreamStatus
@@ -86,7 +87,7 @@ class Worker:
         watch: WatchOptions | None = None,
         retention_s: float | None = None,
         daily_budget: Mapping[str, float] | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = steady_time,
     ) -> None:
         self._store = store
         self._spool = SpoolTraceSource(spool_directory(store))
