@@ -19,6 +19,7 @@ from ragstone.capture._application import Application
 from ragstone.capture._convert import CaptureLimits, Converter
 from ragstone.capture._feedback import make_feedback
 from ragstone.capture._groups import SpoolLike
+from ragstone.capture._ids import IdHasher
 from ragstone.capture._redaction import Redactor, redact_secrets
 from ragstone.capture._sampling import SamplingRule
 from ragstone.capture._writer import CaptureWriter
@@ -62,8 +63,9 @@ class Capture:
     "deadline", "bug". Each reason is logged at most once a minute, without any text of the request.
 
     **Redaction** covers every text: query, response, passages, retrieval queries, references, errors, tags, keys and
-    values of metadata. Ids and names (trace, run, session, user, passage, model) are not redacted, because users look
-    requests up by them. Do not use an e-mail address as `user_id`. A trace whose redaction fails is dropped.
+    values of metadata. The default rules apply to the names of the request and of its model. Other ids and names (trace,
+    run, passage) are not redacted, because users look requests up by them. `hash_id` replaces the ids of users and
+    sessions. A trace whose redaction fails is dropped.
 
     **Sampling** hashes the trace id, so every process decides the same. Kept traces carry their
     `inclusion_probability`.
@@ -86,6 +88,7 @@ class Capture:
         guard: Counter of the errors that `record` catches. By default a new one.
         sampling: Rules by application, tag and status. The first one that matches gives the share to keep.
         application: Name, release, environment and tags that all requests get.
+        hash_id: Replaces the ids of users and sessions. None stores them unchanged.
 
     Raises:
         ConfigurationError: If a value is outside its range.
@@ -113,6 +116,7 @@ class Capture:
         guard: Guard | None = None,
         application: Application | None = None,
         sampling: Sequence[SamplingRule] = (),
+        hash_id: IdHasher | None = None,
     ) -> None:
         if not 0 <= sample_rate <= 1:
             raise ConfigurationError(
@@ -134,6 +138,7 @@ class Capture:
             limits=limits or CaptureLimits(),
             application=application,
             sampling=sampling,
+            hash_id=hash_id,
         )
         self._needs_text = converter.needs_text
         self._clock = clock

@@ -19,6 +19,7 @@ from uuid import UUID
 from ragstone._util.suppress import suppress_capture
 from ragstone.capture._application import Application
 from ragstone.capture._feedback import MAX_COMMENT, FeedbackDraft
+from ragstone.capture._ids import IdHasher
 from ragstone.capture._redaction import Redactor, SecretRedactor, redact_secrets
 from ragstone.capture._sampling import SamplingRule, SamplingRules
 from ragstone.errors import ConfigurationError, RagstoneError
@@ -188,7 +189,9 @@ class Converter:
         limits: CaptureLimits,
         application: Application | None = None,
         sampling: Sequence[SamplingRule] = (),
+        hash_id: IdHasher | None = None,
     ) -> None:
+        self._hash_id = hash_id
         self._application = application or Application()
         self._rules = SamplingRules(sample_rate, sampling)
         self._redact = SecretRedactor() if redact is redact_secrets else redact
@@ -217,7 +220,7 @@ class Converter:
         Raises:
             RedactionError: If the redactor fails.
         """
-        comment = _Conversion(self._redact, self._limits, self._application).comment(feedback.comment)
+        comment = self._conversion().comment(feedback.comment)
         entry = Feedback(
             request_id=_label(feedback.request_id) or "",
             value=feedback.value,
@@ -242,9 +245,8 @@ class Converter:
         if is_kept or after_feedback is not None:
             if isinstance(draft, Request):
                 draft = assemble(draft)
-            conversion = _Conversion(self._redact, self._limits, self._application)
             # A rate of 0 is not a probability of a trace. Feedback sets the one of a request that is not kept.
-            trace = conversion.trace(draft, inclusion_probability=rate if is_kept else 1.0)
+            trace = self._conversion().trace(draft, inclusion_probability=rate if is_kept else 1.0)
         if is_kept and trace is not None:
             return "captured", spool_entry_adapter.dump_json(Captured(trace=trace, after_feedback=after_feedback))
         out = SampledOut(
@@ -256,12 +258,18 @@ class Converter:
         )
         return "sampled_out", spool_entry_adapter.dump_json(out)
 
+    def _conversion(self) -> _Conversion:
+        return _Conversion(self._redact, self._limits, self._application, self._hash_id)
+
 
 class _Conversion:
     """The conversion of one draft, which records the truncated fields."""
 
-    def __init__(self, redact: Redactor | None, limits: CaptureLimits, application: Application) -> None:
+    def __init__(
+        self, redact: Redactor | None, limits: CaptureLimits, application: Application, hash_id: IdHasher | None
+    ) -> None:
         self._redactor = redact
+        self._hash_id = hash_id
         self._application = application
         self._limits = limits
         self._cut: dict[str, None] = {}  # an ordered set
@@ -274,15 +282,15 @@ class _Conversion:
         }
         fields: dict[str, Any] = {
             "trace_id": _label(draft.trace_id),
-            "name": _label(draft.name),
+            "name": self._name(draft.name),
             "source": _label(draft.source),
             "run_id": _label(draft.run_id),
             "parent_run_id": _label(draft.parent_run_id),
             "otel_trace_id": _label(draft.otel_trace_id),
             "otel_span_id": _label(draft.otel_span_id),
             "otel_sampled": None if draft.otel_sampled is None else bool(draft.otel_sampled),
-            "session_id": _label(draft.session_id),
-            "user_id": _label(draft.user_id),
+            "session_id": self._id("session", draft.session_id),
+            "user_id": self._id("user", draft.user_id),
             **{name: _label(value) for name, value in self._application.label(draft).items()},
             "query": self._text(draft.query, "query"),
             "standalone_query": self._text(draft.standalone_query, "standalone_query"),
@@ -303,7 +311,7 @@ class _Conversion:
             "started_at": draft.started_at,
             "ended_at": to_finite_number(draft.ended_at),
             "first_token_s": to_finite_number(draft.first_token_s),
-            "model": _label(draft.model),
+            "model": self._name(draft.model),
             "usage": Usage(**tokens) if tokens else None,
             "tags": self._texts(dict.fromkeys((*self._application.tags, *draft.tags)), "tags"),
             "metadata": self._metadata(draft.metadata, "metadata"),
@@ -315,6 +323,20 @@ class _Conversion:
         """Return the redacted comment of a user."""
         redacted = self._text(text, "comment")
         return None if redacted is None else redacted[:MAX_COMMENT]
+
+    def _name(self, value: object) -> str | None:
+        """Return a name without secrets. A function of the user is not applied, because conditions contain names."""
+        name = _label(value)
+        return name if name is None or self._redactor is None else redact_secrets(name)
+
+    def _id(self, kind: Literal["user", "session"], value: object) -> str | None:
+        id_ = _label(value)
+        if id_ is None or self._hash_id is None:
+            return id_
+        try:
+            return self._hash_id(kind, id_)
+        except RagstoneError as error:
+            raise RedactionError(str(error)) from None
 
     def _retrieval(self, retrieval: RetrievalDraft) -> Retrieval:
         return Retrieval(

@@ -212,7 +212,9 @@ def _luhn(text: str) -> bool:
 
 
 def redact_trace(trace: Trace, redact: Redactor) -> Trace:
-    """Return the trace with every text redacted, but not ids and names, because users look requests up by them.
+    """Return the trace with every text redacted, and the default rules applied to the names of the request and its model.
+
+    Ids are not redacted, because users look requests up by them.
 
     Args:
         trace: The trace to redact.
@@ -242,6 +244,8 @@ def redact_trace(trace: Trace, redact: Redactor) -> Trace:
 
     return trace.model_copy(
         update={
+            "name": None if trace.name is None else redact_secrets(trace.name),
+            "model": None if trace.model is None else redact_secrets(trace.model),
             "query": text(trace.query),
             "standalone_query": text(trace.standalone_query),
             "history": tuple(turn.model_copy(update={"text": redact(turn.text)}) for turn in trace.history),

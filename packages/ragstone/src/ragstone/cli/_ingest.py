@@ -23,6 +23,7 @@ from ragstone.cli._models import ScoringModelOptions, takes_models
 from ragstone.cli._options import (
     ConcurrencyOption,
     DeadlineOption,
+    IdsOption,
     MaxOutageOption,
     MetricsOption,
     NoRedactOption,
@@ -38,7 +39,7 @@ from ragstone.cli._watch_options import watch_options
 from ragstone.errors import JudgeError, StoreError, StoreOwnedError, StoreUnavailableError
 from ragstone.spool import SpoolWriter
 from ragstone.store import is_database_url, resolve_store
-from ragstone.worker import ScoringSetup, Worker, WorkerState, spool_directory
+from ragstone.worker import ScoringSetup, Worker, WorkerState, id_hasher, spool_directory
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -79,6 +80,7 @@ def ingest_command(
     max_outage_s: MaxOutageOption = 3600.0,
     reasons: ReasonsOption = 0,
     no_redact: NoRedactOption = False,
+    ids: IdsOption = "keep",
     retriever_tool: RetrieverToolOption = None,
     no_retriever_tool: NoRetrieverToolOption = None,
     token: Annotated[
@@ -145,6 +147,7 @@ def ingest_command(
         idle_timeout_s=idle_timeout_s,
         rootless_timeout_s=rootless_timeout_s,
         retriever_tools=parse_retriever_tools(retriever_tool, no_retriever_tool),
+        hash_id=id_hasher(store, ids),
     )
     redact = None if no_redact else redact_secrets
     workers: list[Worker] = []

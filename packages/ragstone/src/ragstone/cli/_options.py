@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -20,6 +20,7 @@ __all__ = [
     "ClusterOption",
     "ConcurrencyOption",
     "DeadlineOption",
+    "IdsOption",
     "JsonOption",
     "MaxOutageOption",
     "MetricsOption",
@@ -110,6 +111,11 @@ StopEarlyOption = Annotated[
 NoRedactOption = Annotated[
     bool,
     typer.Option("--no-redact", help="Store texts unchanged, including e-mail addresses, card numbers and keys."),
+]
+
+IdsOption = Annotated[
+    Literal["keep", "hash"],
+    typer.Option("--ids", help="Store the ids of users and sessions, or only hashes of them (key: STORE.key)."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", rich_help_panel=OUTPUT, help="Print JSON.")]
 

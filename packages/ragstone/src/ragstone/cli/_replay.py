@@ -24,6 +24,7 @@ from ragstone.cli._options import (
     ClusterOption,
     ConcurrencyOption,
     DeadlineOption,
+    IdsOption,
     JsonOption,
     MaxOutageOption,
     MetricsOption,
@@ -84,6 +85,7 @@ def replay_command(
     max_failed_share: FailedShareOption = MAX_FAILED_SHARE,
     reasons: ReasonsOption = 0,
     no_redact: NoRedactOption = False,
+    ids: IdsOption = "keep",
     retriever_tool: RetrieverToolOption = None,
     no_retriever_tool: NoRetrieverToolOption = None,
     fail_under: FailUnderOption = None,
@@ -133,6 +135,7 @@ def replay_command(
                 stop_early=stop_early,
                 reasons=reasons,
                 redact=None if no_redact else redact_secrets,
+                ids=ids,
                 started=stop.watch,
             )
         )

@@ -14,6 +14,7 @@ from typing import Final
 
 from ragstone._util.clock import steady_time
 from ragstone._util.filelock import FileLock
+from ragstone.capture import IdHasher, hash_trace_ids
 from ragstone.errors import StoreOwnedError
 from ragstone.replay import BufferedSpan, BufferedTrace, RejectedRecord, SpanBuffer, ignored_entries
 from ragstone.replay.otlp import traces_of
@@ -112,6 +113,7 @@ class OtlpTraceSource:
         idle_timeout_s: Seconds without a new span, for traces with a root span.
         rootless_timeout_s: Seconds without a new span, for traces without a root span.
         retriever_tools: Names of tools whose text results are passages, with the separator between passages.
+        hash_id: Replaces the ids of users and sessions. None stores them unchanged.
         clock: Returns the current time in Unix seconds.
     """
 
@@ -125,11 +127,13 @@ class OtlpTraceSource:
         idle_timeout_s: float = 10.0,
         rootless_timeout_s: float = 300.0,
         retriever_tools: RetrieverTools | None = None,
+        hash_id: IdHasher | None = None,
         clock: Callable[[], float] = steady_time,
     ) -> None:
         self._buffer = buffer
         self._idle_timeout_s = idle_timeout_s
         self._rootless_timeout_s = rootless_timeout_s
+        self._hash_id = hash_id
         self._retriever_tools = dict(retriever_tools or {})
         self._clock = clock
         self._log_next = 0.0
@@ -172,7 +176,10 @@ class OtlpTraceSource:
         rejected: list[RejectedRecord] = []
         for trace in complete:
             for item in traces_of(trace, self._retriever_tools):
-                (traces if isinstance(item, Trace) else rejected).append(item)  # type: ignore[arg-type]
+                if isinstance(item, Trace):
+                    traces.append(item if self._hash_id is None else hash_trace_ids(item, self._hash_id))
+                else:
+                    rejected.append(item)
         # The offset only needs to increase, because the store identifies traces by their ids.
         self._offset += 1
         entries: list[Captured | Ignored] = [*(Captured(trace=trace) for trace in traces), *ignored_entries(rejected)]

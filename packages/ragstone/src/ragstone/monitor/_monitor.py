@@ -42,6 +42,7 @@ from ragstone.worker import (
     ScoringSetup,
     Worker,
     daily_budget_from_table,
+    id_hasher,
     pending_message,
     read_ledger,
     retention_from_table,
@@ -90,6 +91,8 @@ class Monitor(RequestBlocks):
         sample_rate: Probability in [0, 1] that a request is captured. A hash of the trace id decides, so that every
             process and every retry makes the same decision. The probability is stored with the trace.
         redact: Function from text to text, applied to all captured text before it is written. None keeps text unchanged.
+        ids: What is stored of the ids of users and sessions: "keep" or "hash". The key of the hashes is in the file `<store>.key`, or
+            in the environment variable `RAGSTONE_ID_KEY`, which a database needs.
         limits: Maximum lengths of texts and lists.
         durability: "batched" acknowledges immediately and writes every `flush_interval_s`: `kill -9` loses at most the
             requests of that time plus one write. "sync" returns from `record` after the capture is on disk.
@@ -129,6 +132,7 @@ class Monitor(RequestBlocks):
         sample_rate: float = 1.0,
         sampling: Mapping[str, Any] | None = None,
         redact: Callable[[str], str] | None = redact_secrets,
+        ids: Literal["keep", "hash"] = "keep",
         limits: CaptureLimits | None = None,
         durability: Literal["batched", "sync"] = "batched",
         flush_interval_s: float = 0.1,
@@ -182,6 +186,7 @@ class Monitor(RequestBlocks):
             flush_interval_s=flush_interval_s,
             clock=clock,
             guard=self._guard,
+            hash_id=id_hasher(self._store, ids),
             application=Application.from_settings(app=app, release=release, environment=environment, tags=tags),
         )
         self._reset()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ragstone._util.run_async import run_async
-from ragstone.capture import Redactor, redact_secrets, redact_trace
+from ragstone.capture import IdHasher, Ids, Redactor, hash_trace_ids, redact_secrets, redact_trace
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Embedder, Judge, Reader
 from ragstone.metrics import Metric, resolve_metrics
@@ -19,7 +19,7 @@ from ragstone.requests import RetrieverTools, read_retriever_tools
 from ragstone.schema import Sample, Trace, sample_from_trace
 from ragstone.scoring import RunEstimate, estimate_run
 from ragstone.sinks import Sink
-from ragstone.worker import ScoringSetup, Worker, get_skip_reason
+from ragstone.worker import ScoringSetup, Worker, get_skip_reason, id_hasher
 
 __all__ = ["ReplayPlan", "ReplayReport", "areplay_traces", "plan_replay", "replay_traces"]
 
@@ -135,6 +135,7 @@ async def areplay_traces(
     stop_early: bool = True,
     reasons: int = 0,
     redact: Redactor | None = redact_secrets,
+    ids: Ids = "keep",
     started: Callable[[ReplayTraceSource, Worker], None] | None = None,
 ) -> ReplayReport:
     """Import traces of other tools into a store, score them and deliver the outcomes.
@@ -163,6 +164,7 @@ async def areplay_traces(
         reasons: Number of the worst answers for which the judge explains its lowest score. An answer is explained when it
             is scored, if it is among the worst so far, so that at the end at least the worst answers of the run are.
         redact: Function from text to text, applied to every text before it is stored. None stores texts unchanged.
+        ids: What is stored of the ids of users and sessions: "keep" or "hash", as in `Monitor`.
         started: Function that is called before work begins, with the source (for progress) and the worker (to stop it).
 
     Raises:
@@ -184,8 +186,11 @@ async def areplay_traces(
     tools = read_retriever_tools(retriever_tools)
     with open_inputs(sources) as found:
         files, skipped = _formats([replace(source, retriever_tools=tools) for source in found], format)
-        if redact is not None:
-            files = [(source, replace(f, format=_Redacting(f.format, redact))) for source, f in files]
+        hash_id = id_hasher(store, ids)
+        if hash_id is not None:
+            hash_id("user", "")  # an unreadable key ends the command before it reads any file
+        if redact is not None or hash_id is not None:
+            files = [(source, replace(f, format=_Redacting(f.format, redact, hash_id))) for source, f in files]
         intake = ReplayTraceSource(files)
         worker = Worker(
             store, setup, intakes=[intake], max_outage_s=max_outage_s, ends_at_cap=True, stop_early=stop_early
@@ -219,6 +224,7 @@ def replay_traces(
     stop_early: bool = True,
     reasons: int = 0,
     redact: Redactor | None = redact_secrets,
+    ids: Ids = "keep",
 ) -> ReplayReport:
     """Import traces of other tools into a store and score them: the synchronous form of `areplay_traces`.
 
@@ -246,6 +252,7 @@ def replay_traces(
             stop_early=stop_early,
             reasons=reasons,
             redact=redact,
+            ids=ids,
         )
     )
 
@@ -255,7 +262,8 @@ class _Redacting:
     """A format whose traces are redacted, as in live capture."""
 
     format: TraceFormat
-    redact: Redactor
+    redact: Redactor | None
+    hash_id: IdHasher | None
 
     @property
     def name(self) -> str:
@@ -270,10 +278,14 @@ class _Redacting:
                 yield record
                 continue
             try:
-                yield redact_trace(record, self.redact)
+                trace = record if self.redact is None else redact_trace(record, self.redact)
+                if self.hash_id is not None:
+                    trace = hash_trace_ids(trace, self.hash_id)
             except Exception as error:  # noqa: BLE001 - what cannot be redacted must not be stored, whatever is the matter
                 reason = f"it cannot be redacted: {type(error).__name__}"
                 yield RejectedRecord(place=f"trace {record.trace_id[:80]}", reason=reason)
+            else:
+                yield trace
 
 
 def _formats(

@@ -8,6 +8,7 @@ from ragstone.worker._daily_budget import describe_reached as describe_reached
 from ragstone.worker._health import HealthRoutes as HealthRoutes
 from ragstone.worker._health import HealthServer as HealthServer
 from ragstone.worker._health import WorkerState as WorkerState
+from ragstone.worker._id_key import id_hasher as id_hasher
 from ragstone.worker._intake import StepErrors as StepErrors
 from ragstone.worker._intake import get_skip_reason as get_skip_reason
 from ragstone.worker._intake import spool_directory as spool_directory
