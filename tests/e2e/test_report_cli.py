@@ -191,4 +191,7 @@ def test_evaluate_names_the_next_command(tmp_path):
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("To see which answers are wrong")]
     shown = run_command(*shlex.split(line.partition(": ragstone ")[2]))
     assert (0, True) == (shown.returncode, "How tall?" in shown.stdout or "judged wrong" in shown.stdout)
-    assert "To see which" not in run_command("evaluate", rows, "--judge", "lexical").stderr
+    assert (
+        "To see which answers are wrong, and why: add --output"
+        in run_command("evaluate", rows, "--judge", "lexical").stderr
+    )

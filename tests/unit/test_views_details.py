@@ -13,10 +13,12 @@ from ragstone.experiments._views.trend import Timeline
 from ragstone.experiments._views.where import parse_where
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import resolve_metrics
-from ragstone.schema import Failure, Passage, Sample, Score, Usage
+from ragstone.schema import Failure, Interval, Passage, Sample, Score, Usage
 from ragstone.scoring import Signals, answer_probabilities, diagnose
 from ragstone.stats import drawn_kappa, mean_interval
 from ragstone.store import DrawnRequest, StoredLabel
+from ragstone.views import Answers, AnswerText, ReportText
+from ragstone.views._words import low_scores
 
 CARDS = {metric.card.name: metric.card for metric in resolve_metrics(["ccrs", "ragas", "ragchecker", "udcg"])}
 DECLINED = "I could not find this in the documents."
@@ -173,3 +175,45 @@ def test_labels_are_weighted_by_draw_and_sampling_probability() -> None:
     )
     assert expected.coefficient is not None
     assert numbers["kappa"] == pytest.approx(expected.coefficient.value)
+
+
+def test_an_answer_without_a_cause_names_its_low_scores() -> None:
+    """What to look at, if nothing says that the answer is wrong. A cause is named instead of its scores."""
+    scores = [score("ccrs.qr", 0.1), score("ccrs.id", 0.9), score("ccrs.cc", 0.2)]
+    low = build_answer("s", sample(), scores, Signals(), CARDS, time=None)
+    assert "Low: Question relevance 0.10, Contextual coherence 0.20." == low_scores(low)
+    fine = build_answer("s", sample(), scores[1:2], Signals(), CARDS, time=None)
+    assert "" == low_scores(fine)
+    samples = tuple(sample().model_copy(update={"id": f"s{n}", "reference": ()}) for n in range(3))
+    result = Experiment(
+        samples=samples,
+        outcomes=tuple(score("ccrs.qr", 0.1 * n, f"s{n}") for n in range(3)),
+        cards=(CARDS["ccrs.qr"],),
+        judge=JudgeIdentity(name="judge", hash="h"),
+        usage=Usage(),
+        wall_s=1.0,
+    )
+    text = "\n".join(line.plain for line in ReportText(build_report(result)).lines())
+    assert "Low: Question relevance 0.00." in text
+
+
+def test_the_scores_of_an_answer_take_the_width_that_they_need() -> None:
+    """A reason follows its value; intervals widen the column. The id of a distracting passage has a line of its own if it must."""
+    interval = {"low": 0.05, "high": 0.35, "confidence_level": 0.95, "method": "wilson"}
+    plain = [score("ccrs.ac", 0.06, em=0.0, judge=0.2), score("ccrs.qr", 0.1)]
+    wide = [plain[0], plain[1].model_copy(update={"interval": Interval(**interval)})]
+    distracting = score("udcg", 0.5, passages=[{"position": 1, "relevance": 0.0, "p_abstain": 0.2}])
+    for scores, expected in ((plain, "0.06  judged 0.20"), (wide, "0.06               judged 0.20")):
+        view = build_answer("s", sample(), scores, Signals(), CARDS, time=None)
+        assert expected in "\n".join(line.plain for line in AnswerText(view, width=80).lines())
+        assert ("0.10 [0.05, 0.35]" in str(Answers([view]))) == (scores is wide)
+    passage = Passage(text="It is red.", id="a-long-name-of-a-passage-in-a-folder")
+    view = build_answer(
+        "s", sample().model_copy(update={"contexts": (passage,)}), [distracting], Signals(), CARDS, time=None
+    )
+    lines = [line.plain for line in AnswerText(view, width=60).lines()]
+    assert "   1  distracting" in [line.rstrip() for line in lines]
+    assert max(map(len, lines)) <= 60
+    assert any(line.startswith("      a-long-name") for line in lines)
+    (line,) = [each.plain for each in AnswerText(view, width=100).lines() if "a-long-name" in each.plain]
+    assert line.startswith("   1  distracting a-long-name")

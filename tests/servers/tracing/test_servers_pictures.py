@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -28,12 +29,16 @@ def page():
 
 
 @pytest.fixture
-def keep(page, request):
+def keep(page):
     """Keeps a picture, if there is a place for it."""
+    sync_api = pytest.importorskip("playwright.sync_api")
 
     def save(name: str) -> None:
         folder = Path(__file__).parents[3] / ".nox" / "reports"
         if folder.is_dir():
+            # Both tools show gray boxes until their answers have arrived. The picture is of what they show then.
+            with suppress(sync_api.TimeoutError):
+                page.wait_for_load_state("networkidle", timeout=30_000)
             page.screenshot(path=folder / f"{name}.png")
 
     return save

@@ -194,7 +194,9 @@ def evaluate_command(
         if check is not None:
             print_text(f"\n{check}")
         typer.echo(_spent(result), err=True)
-        if output is not None and app is None and not field and str(file) != "-":
+        if output is None:
+            typer.echo("To see which answers are wrong, and why: add --output outcomes.jsonl", err=True)
+        elif app is None and not field and str(file) != "-":
             shown = f"{shlex.quote(str(output))} --data {shlex.quote(str(file))}"
             typer.echo(f"To see which answers are wrong, and why: ragstone report {shown}", err=True)
     for line in failure_lines(result.outcomes):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -179,6 +180,9 @@ def replay_command(
         if check is not None:
             print_text(f"\n{check}")
         print_text("\n" + "\n".join([*ledger_lines(ledger), *_unscored(ledger)]), err=True)
+        if any(summary.n_scored for summary in summaries):
+            shown = "STORE" if is_database_url(store) else shlex.quote(store)
+            print_text(f"where it fails: ragstone report {shown}", err=True)
     if stopped:
         typer.echo("stopped. Run the same command to resume.", err=True)
         raise typer.Exit(ExitCode.INTERRUPTED)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.experiments._clusters import (
     AUTO_CLUSTER,
@@ -414,7 +415,7 @@ def format_table(summaries: Sequence[MetricSummary], *, titles: Mapping[str, str
         if s.reasons:
             most_frequent, *others = s.reasons
             more = (
-                f" ({s.reasons[most_frequent]} samples, {len(others)} more {'reason' if len(others) == 1 else 'reasons'})"
+                f" ({count(s.reasons[most_frequent], 'sample')}, {len(others)} more {'reason' if len(others) == 1 else 'reasons'})"
                 if others
                 else ""
             )

@@ -17,6 +17,7 @@ from ragstone.views._words import (
     format_mean,
     format_share,
     levels,
+    low_scores,
     short_titles,
     sparkline,
     trend_note,
@@ -187,8 +188,9 @@ class ReportText:
         for answer in answers:
             canvas.wrap(f"▸ {answer.query or '(no question)'}", "bold", indent=2, hanging=2, max_lines=2)
             write_response(canvas, answer.response, indent=4, max_lines=2)
-            if answer.why:
-                canvas.wrap(answer.why, "red" if answer.cause else "dim", indent=4)
+            why = answer.why or low_scores(answer)
+            if why:
+                canvas.wrap(why, "red" if answer.cause else "dim", indent=4)
             canvas.add("    ", (answer.id, "dim"))
 
     def _trend(self, trend: TrendView) -> None:

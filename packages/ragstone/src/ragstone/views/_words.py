@@ -11,7 +11,7 @@ from typing import Final
 
 from ragstone._util.plural import count
 from ragstone.stats import Estimate
-from ragstone.views._model import Difference, TrendView
+from ragstone.views._model import AnswerView, Difference, TrendView
 
 __all__ = [
     "FINDING_MARKS",
@@ -24,6 +24,7 @@ __all__ = [
     "format_score",
     "format_share",
     "levels",
+    "low_scores",
     "own_span",
     "short_titles",
     "sparkline",
@@ -118,6 +119,12 @@ def levels(values: Sequence[float], axis: tuple[float, float], *, ascii_only: bo
 def format_score(value: float | None) -> str:
     """Write a single score, or "n.a." without one."""
     return "n.a." if value is None else f"{value:.2f}"
+
+
+def low_scores(answer: AnswerView) -> str:
+    """Name the low scores of an answer: what is known about an answer without a cause."""
+    names = [f"{score.title} {format_score(score.value)}" for score in answer.scores if score.is_low]
+    return f"Low: {', '.join(names)}." if names else ""
 
 
 def format_share(share: Estimate) -> str:
