@@ -146,6 +146,44 @@ def test_groups_against_single_transactions(kind, tmp_path, record_property):
     assert cpu < (0.6 if kind == "postgres" else 1.0)
 
 
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_sinks_cost_a_completion_nothing(kind, tmp_path, record_property):
+    """Two sinks add no row to a trace; and its ten deliveries cost about as much as its completion."""
+    if kind == "postgres" and URL is None:
+        pytest.skip("RAGSTONE_BENCH_POSTGRES does not name a database")
+    cpus: dict[str, list[float]] = {"no sinks": [], "two sinks": [], "delivery": []}
+
+    def deliver(store: Store) -> int:
+        n = 0
+        for sink in SINKS:
+            while batch := store.due_deliveries(sink, limit=200):
+                store.mark_sent(sink, [item.id for item in batch])
+                n += len(batch)
+        return n
+
+    with open_store(tmp_path / "s.db" if kind == "sqlite" else URL, mode="own") as store:
+        # What another bench has left.
+        deliver(store)
+        for round_ in range(ROUNDS):
+            for name, sinks in (("no sinks", []), ("two sinks", SINKS)):
+                store.set_plan(METRICS, sinks)
+                completions = fill(store, f"{name}-{round_}-{time.time_ns()}")
+                cpus[name].append(per_trace(lambda completions=completions: grouped(store, completions))[1])
+            delivered: list[int] = []
+            cpus["delivery"].append(per_trace(lambda delivered=delivered: delivered.append(deliver(store)))[1])
+            assert [PER_ROUND * len(METRICS) * len(SINKS)] == delivered
+        assert [] == store.recount(correct=False)
+        with store._database.read() as db:  # type: ignore[attr-defined] - the statement is of no use to anyone else
+            assert 0 == db.execute("SELECT COUNT(*) FROM outbox").fetchone()[0]
+    figures = (
+        f"{kind}, milliseconds of processor a trace: { ({name: round(median(c), 3) for name, c in cpus.items()}) }"
+    )
+    print(figures)
+    record_property("sinks", figures)
+    assert median(b / a for a, b in zip(cpus["no sinks"], cpus["two sinks"], strict=True)) < 1.2
+
+
 def many_outcomes(path: Path, n: int) -> None:
     """A store with `n` scored traces of one metric, made by statements, so that a million takes seconds."""
     with SqliteStore.open(path, mode="own") as store:
