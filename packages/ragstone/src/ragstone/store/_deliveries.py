@@ -66,7 +66,7 @@ class SqlDeliveries(SqlStore):
                     first += db.execute(
                         f"""
                         SELECT o.since, 0, o.since, {_FIELDS} FROM (
-                            SELECT {SINCE} AS since, o.seq, o.sample_id, o.backfilled
+                            SELECT {SINCE} AS since, o.seq, o.outcome_id, o.value, o.sample_id, o.backfilled
                             FROM sink_ranges AS r JOIN outcomes AS o ON o.seq > ? AND o.seq <= ?
                             WHERE r.sink = ? AND r.start = ? AND NOT {HAS_ROW} ORDER BY o.seq LIMIT ?
                         ) AS o {_REQUESTS} ORDER BY o.seq
