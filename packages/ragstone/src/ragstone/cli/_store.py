@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -15,13 +16,22 @@ from ragstone.cli._export import export_command
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.errors import ConfigurationError, StoreOwnedError
-from ragstone.store import RetentionCounts, Store, is_database_url, open_store
-from ragstone.worker import parse_age
+from ragstone.spool import SpoolReader
+from ragstone.store import (
+    RetentionCounts,
+    Store,
+    StoreVerification,
+    backup_store,
+    is_database_url,
+    open_store,
+    restore_store,
+)
+from ragstone.worker import parse_age, spool_directory
 
 __all__ = ["store_app"]
 
 store_app = typer.Typer(
-    help="Look after a store: export it, score old requests with new metrics, remove texts, check counters.",
+    help="Look after a store: verify, back up, export, score old requests with new metrics, remove texts, check counters.",
     no_args_is_help=True,
 )
 
@@ -29,6 +39,8 @@ store_app = typer.Typer(
 store_app.command("backfill")(backfill_command)
 store_app.command("export")(export_command)
 
+_SHOWN: Final = 20
+"""Damaged rows that `verify` prints."""
 _OWNED_HINT: Final = (
     " Or let its owner remove old texts: set bodies_older_than in the table [retention] of its configuration."
 )
@@ -97,6 +109,94 @@ def recount(
         print_text(f"{len(differences)} counters {'are wrong' if dry_run else 'were wrong and are corrected'}.")
     if dry_run and differences:
         raise typer.Exit(ExitCode.GATE)
+
+
+@store_app.command()
+def verify(
+    store: Annotated[str, typer.Argument(help="The store: a file or postgresql://...")],
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Move damaged rows to the table damaged_rows. No worker may own the store."),
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Read all rows of a store, and find damage: checksums, references, counters, the file and its spool."""
+    with _owned(store) if repair else open_store(store, mode="read") as opened:
+        found = opened.verify(repair=repair)
+    n_entries, n_corrupt = _verify_spool(store)
+    if json_output:
+        print_json(
+            {
+                **asdict(found),
+                "rows": [each._asdict() for each in found.rows],
+                "spool": {"entries": n_entries, "damaged": n_corrupt},
+                "ok": found.ok and not n_corrupt,
+            }
+        )
+    else:
+        table = [("table", "rows", "damaged")]
+        table += [(name, f"{n:,}", f"{found.damaged.get(name, 0):,}") for name, n in found.checked.items()]
+        table.append(("spool", f"{n_entries:,}", f"{n_corrupt:,}"))
+        print_text(text_table(table, align="lrr"))
+        problems = [f"{each.table}: {each.problem}" for each in found.rows[:_SHOWN]]
+        problems += [f"counter {text}" for text in found.counters] + [f"file: {text}" for text in found.file]
+        for problem in problems:
+            print_text(sanitize_for_terminal(problem))
+        if len(found.rows) > _SHOWN:
+            print_text(f"The first {_SHOWN} damaged rows are listed. --json lists up to 1,000.")
+        print_text(_verified(found, n_corrupt, repair=repair))
+    if n_corrupt or not found.ok:
+        raise typer.Exit(ExitCode.GATE)
+
+
+@store_app.command()
+def backup(
+    store: Annotated[str, typer.Argument(help="The store file. Its worker may run.")],
+    file: Annotated[Path, typer.Argument(help="The backup. It must not exist.")],
+) -> None:
+    """Copy a store file while its worker runs, and verify the copy."""
+    found = backup_store(store, file)
+    print_text(f"{found.checked['traces']:,} requests and {found.checked['outcomes']:,} outcomes saved in {file}.")
+
+
+@store_app.command()
+def restore(
+    file: Annotated[Path, typer.Argument(help="The backup.")],
+    store: Annotated[str, typer.Argument(help="The store file to create.")],
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace a store that exists. No process may own it.")
+    ] = False,
+) -> None:
+    """Verify a backup, and make it a store."""
+    found = restore_store(file, store, replace=replace)
+    print_text(f"{found.checked['traces']:,} requests and {found.checked['outcomes']:,} outcomes restored in {store}.")
+
+
+def _verify_spool(store: str) -> tuple[int, int]:
+    """Return the number of entries that wait in the spool of a store, and how many of them are damaged."""
+    reader = SpoolReader(spool_directory(store))
+    n_entries = n_corrupt = 0
+    for segment in reader.segments():
+        offset = 0
+        while True:
+            batch = reader.read(segment.name, offset)
+            n_entries += len(batch.entries)
+            n_corrupt += batch.corrupt
+            if batch.at_end or not batch.entries:
+                break
+            offset = batch.next_offset
+    return n_entries, n_corrupt
+
+
+def _verified(found: StoreVerification, n_corrupt: int, *, repair: bool) -> str:
+    """Return the last line of a verification."""
+    before = f" {found.moved_before:,} rows were moved aside before." if found.moved_before else ""
+    if found.ok and not n_corrupt:
+        return f"No damage found.{before}"
+    if repair:
+        file = " The file itself is damaged: restore a backup." if found.file else ""
+        return f"{found.repaired:,} damaged rows repaired or moved to the table damaged_rows.{file}{before}"
+    return f"{found.n_problems + n_corrupt:,} problems. Restore a backup, or move damaged rows aside with --repair.{before}"
 
 
 def _owned(store: str, hint: str = "") -> Store:

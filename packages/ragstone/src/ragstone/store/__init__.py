@@ -1,5 +1,7 @@
 """Database of traces, outcomes and deliveries: the `Store` Protocol, and `SqliteStore`."""
 
+from ragstone.store._backup import backup_store as backup_store
+from ragstone.store._backup import restore_store as restore_store
 from ragstone.store._factory import describe_store as describe_store
 from ragstone.store._factory import is_database_url as is_database_url
 from ragstone.store._factory import open_for_labels as open_for_labels
@@ -17,6 +19,7 @@ from ragstone.store._records import RetentionCounts as RetentionCounts
 from ragstone.store._records import StoredAnswer as StoredAnswer
 from ragstone.store._records import StoredLabel as StoredLabel
 from ragstone.store._records import StorePosition as StorePosition
+from ragstone.store._records import StoreVerification as StoreVerification
 from ragstone.store._records import TraceReport as TraceReport
 from ragstone.store._records import UnscoredTrace as UnscoredTrace
 from ragstone.store._watched import FEEDBACK_STREAM as FEEDBACK_STREAM

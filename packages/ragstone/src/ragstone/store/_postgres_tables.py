@@ -127,6 +127,15 @@ _VERSION_7: Final = (
 
 _VERSION_8: Final = (
     """
+    CREATE TABLE damaged_rows (
+        seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        found_at DOUBLE PRECISION NOT NULL,
+        place TEXT NOT NULL,
+        problem TEXT NOT NULL,
+        content TEXT NOT NULL
+    )
+    """,
+    """
     CREATE TABLE sink_ranges (
         sink TEXT COLLATE "C" NOT NULL,
         start BIGINT NOT NULL,

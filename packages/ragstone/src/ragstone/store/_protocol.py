@@ -41,6 +41,7 @@ from ragstone.store._records import (
     StoredAnswer,
     StoredLabel,
     StorePosition,
+    StoreVerification,
     TraceReport,
     TraceState,
     UnscoredPage,
@@ -173,6 +174,18 @@ class Store(Protocol):
 
         Args:
             correct: Also correct the counters.
+        """
+        ...
+
+    def verify(self, *, repair: bool = False) -> StoreVerification:
+        """Read all rows, and compare them with their checksums, with each other and with the counters.
+
+        A worker may run. The rows are read in pages, so memory does not grow with the store.
+
+        Args:
+            repair: Also move damaged rows to the table `damaged_rows`, and correct the counters. The store must be open for
+                writing. A request whose body is moved keeps its outcomes, and one that waited fails. A request whose
+                columns are damaged gets those of its body, and stays as it is without one.
         """
         ...
 

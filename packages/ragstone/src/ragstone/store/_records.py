@@ -12,6 +12,7 @@ __all__ = [
     "BackfillCounts",
     "Completion",
     "CountDifference",
+    "DamagedRow",
     "DeliveryKind",
     "DeliveryState",
     "DrawnRequest",
@@ -24,6 +25,7 @@ __all__ = [
     "RetentionCounts",
     "ScoredTrace",
     "StorePosition",
+    "StoreVerification",
     "StoredAnswer",
     "StoredFeedback",
     "StoredLabel",
@@ -227,6 +229,45 @@ class TraceReport:
     feedback: tuple[StoredFeedback, ...]
     """What users said about the answer, oldest first."""
     outbox: tuple[OutboxRow, ...]
+
+
+class DamagedRow(NamedTuple):
+    """A row that is not as it was written."""
+
+    table: str
+    problem: str
+    """What is wrong, with the id of the row. Does not quote texts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreVerification:
+    """Result of the verification of all rows of a store."""
+
+    checked: Mapping[str, int]
+    """Number of rows that were read, by table."""
+    damaged: Mapping[str, int]
+    """Number of damaged rows, by table."""
+    rows: Sequence[DamagedRow]
+    """The first 1,000 damaged rows."""
+    counters: Sequence[str]
+    """Counters that differ from the rows that they count."""
+    file: Sequence[str]
+    """What the database itself finds wrong with its file."""
+
+    repaired: int = 0
+    """Number of damaged rows that were moved to `damaged_rows`, or restored from their bodies."""
+    moved_before: int = 0
+    """Number of rows that earlier repairs moved."""
+
+    @property
+    def n_problems(self) -> int:
+        """Number of damaged rows, wrong counters and problems of the file."""
+        return sum(self.damaged.values()) + len(self.counters) + len(self.file)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return self.n_problems == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -186,6 +186,16 @@ TABLES: Final[dict[str, str]] = {
     "canaries": """
         CREATE TABLE canaries (trace_id TEXT PRIMARY KEY REFERENCES traces (trace_id), chosen_at REAL NOT NULL) WITHOUT ROWID
     """,
+    # What a repair moved aside: the values of a row, in the order of its columns, as JSON.
+    "damaged_rows": """
+        CREATE TABLE damaged_rows (
+            seq INTEGER PRIMARY KEY,
+            found_at REAL NOT NULL,
+            place TEXT NOT NULL,
+            problem TEXT NOT NULL,
+            content TEXT NOT NULL
+        )
+    """,
     "canary_scores": """
         CREATE TABLE canary_scores (
             metric TEXT NOT NULL,
@@ -376,6 +386,7 @@ def _to_version_9(db: sqlite3.Connection) -> None:
     for index in VERSION_9_INDEXES:
         db.execute(index)
     db.execute(TABLES["sink_ranges"])
+    db.execute(TABLES["damaged_rows"])
     for table in (*CHECKED_COLUMNS, "outcome_counts"):
         # A migration from an older version has just created some of these tables with the column.
         if "checksum" not in {row[1] for row in db.execute(f"PRAGMA table_info({table})")}:

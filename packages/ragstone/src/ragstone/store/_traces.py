@@ -20,7 +20,7 @@ from ragstone.store._second_draw import LABEL_COLUMNS, draw_again, label_values,
 from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore
 from ragstone.store._tables import CHECKED_COLUMNS
 
-__all__ = ["SqlTraces"]
+__all__ = ["SqlTraces", "checked_columns"]
 
 _logger = logging.getLogger("ragstone")
 

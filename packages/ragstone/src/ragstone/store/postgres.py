@@ -38,7 +38,6 @@ from ragstone.store import _postgres_tables
 from ragstone.store._backfill import SqlBackfill
 from ragstone.store._body import UNREADABLE, DamagedRowError, damaged_store, unreadable
 from ragstone.store._completion import read_plan
-from ragstone.store._counts import SqlCounts
 from ragstone.store._deliveries import SqlDeliveries
 from ragstone.store._export import SqlExport
 from ragstone.store._labels import SqlLabels
@@ -50,6 +49,7 @@ from ragstone.store._spend import SqlSpend
 from ragstone.store._sql import Rows, Sql, Transactions
 from ragstone.store._tables import APPLICATION_ID
 from ragstone.store._traces import SqlTraces
+from ragstone.store._verify import SqlVerify
 from ragstone.store._watch import SqlWatch
 
 __all__ = ["PostgresConnection", "PostgresDatabase", "PostgresStore"]
@@ -102,7 +102,7 @@ _SETTINGS: Final = (
 class PostgresStore(
     SqlTraces,
     SqlOutcomes,
-    SqlCounts,
+    SqlVerify,
     SqlDeliveries,
     SqlLabels,
     SqlWatch,

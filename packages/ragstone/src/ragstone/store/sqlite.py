@@ -29,7 +29,6 @@ from ragstone.schema import SCHEMA_VERSION, Trace
 from ragstone.store import _sqlite_tables
 from ragstone.store._backfill import SqlBackfill
 from ragstone.store._body import UNREADABLE, DamagedRowError, damaged_store, unreadable
-from ragstone.store._counts import SqlCounts
 from ragstone.store._deliveries import SqlDeliveries
 from ragstone.store._export import SqlExport
 from ragstone.store._labels import LabelInbox, SqlLabels, read_drawn, read_labels, write_drawn, write_labels
@@ -41,9 +40,10 @@ from ragstone.store._spend import SqlSpend
 from ragstone.store._sql import Transactions
 from ragstone.store._tables import APPLICATION_ID
 from ragstone.store._traces import SqlTraces
+from ragstone.store._verify import SqlVerify
 from ragstone.store._watch import SqlWatch
 
-__all__ = ["Database", "SqliteStore"]
+__all__ = ["Database", "SqliteStore", "store_errors"]
 
 _BUSY_TIMEOUT_S: Final = 30.0
 """Time that SQLite waits for a lock of another process before an operation fails."""
@@ -59,7 +59,7 @@ _DAMAGE: Final = ("no such table", "no such column", "Could not decode to UTF-8"
 class SqliteStore(
     SqlTraces,
     SqlOutcomes,
-    SqlCounts,
+    SqlVerify,
     SqlDeliveries,
     SqlLabels,
     SqlWatch,
@@ -179,6 +179,24 @@ class SqliteStore(
     def shrink(self) -> None:
         self._database.shrink()
 
+    @override
+    def _file_problems(self) -> list[str]:
+        try:
+            with self._database.read() as db:
+                found = [text for (text,) in db.execute("PRAGMA integrity_check(100)")]
+        except StoreCorruptError as error:
+            return [str(error.__cause__ or error)]
+        return [] if found == ["ok"] else found
+
+    @staticmethod
+    def lock(path: Path) -> FileLock:
+        """Lock a store file that is to be replaced.
+
+        Raises:
+            StoreOwnedError: If another process owns it.
+        """
+        return _take_lock(path)
+
     def take_labels(self) -> None:
         """Store the labels that wait in the inbox, if this process owns the store."""
         if self._lock is None or not self._inbox:
@@ -237,7 +255,7 @@ def _take_lock(path: Path) -> FileLock:
 def _open_for_owner(path: Path) -> Database:
     """Open `path` as its owner. Create a missing file, readable by this user only."""
     _create_file(path)
-    with ExitStack() as undo, _store_errors(path):
+    with ExitStack() as undo, store_errors(path):
         db = _connect(path, access="rw")
         undo.callback(db.close)
         is_new = _is_empty(db)
@@ -263,7 +281,7 @@ def _open_for_reader(path: Path) -> Database:
             f"store not found: {str(path)!r}. Check the path. A Monitor or `ragstone worker` creates the store when it "
             "first opens it."
         )
-    with ExitStack() as undo, _store_errors(path):
+    with ExitStack() as undo, store_errors(path):
         db = _connect(path, access="ro")
         undo.callback(db.close)
         if _is_empty(db):
@@ -466,14 +484,14 @@ class Database(Transactions):
                 f"the store {str(self._path)!r} was opened by process {self._pid}, and this is its forked child "
                 f"{os.getpid()}. A SQLite connection cannot be used after a fork: open the store in the child."
             )
-        with self._lock, _store_errors(self._path):
+        with self._lock, store_errors(self._path):
             if self._closed:
                 raise StoreError(f"the store {str(self._path)!r} is closed. Open it again to use it.")
             yield
 
 
 @contextmanager
-def _store_errors(path: Path) -> Iterator[None]:
+def store_errors(path: Path) -> Iterator[None]:
     """Convert SQLite's errors to errors of Ragstone."""
     try:
         yield

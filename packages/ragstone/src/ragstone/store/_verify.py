@@ -1,0 +1,251 @@
+"""Verification of all rows of a store: checksums, bodies, references and counters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from typing_extensions import override
+
+from ragstone.errors import StoreCorruptError
+from ragstone.store._body import DamagedRowError, check_row, damaged, to_outcome, to_trace
+from ragstone.store._counts import SqlCounts
+from ragstone.store._records import DamagedRow, StoreVerification
+from ragstone.store._repair import repair_row
+from ragstone.store._sql import LAST_SEQ, PAGE
+from ragstone.store._tables import CHECKED_COLUMNS
+
+__all__ = ["SqlVerify"]
+
+_LISTED: Final = 1_000
+"""Damaged rows that a verification lists. All are counted."""
+_STATES: Final = ("pending", "scored", "not_applicable", "failed", "sampled_out")
+
+
+class _Table(NamedTuple):
+    """How the rows of a table are read and verified."""
+
+    name: str
+    rows: str
+    """Query for the rows in the order of their key, which is the first column, with two parameters: the last key and the
+    number of rows."""
+    check: Callable[[Sequence[Any]], None]
+    key: int | str = -1
+    """A key before all others."""
+
+
+class SqlVerify(SqlCounts):
+    """The method of a store that verifies its rows."""
+
+    @override
+    def verify(self, *, repair: bool = False) -> StoreVerification:
+        checked: Counter[str] = Counter()
+        n_damaged: Counter[str] = Counter()
+        found: list[DamagedRow] = []
+        with self._database.read() as db:
+            (moved_before,) = db.execute("SELECT COUNT(*) FROM damaged_rows").fetchone()
+        repaired = 0
+        for table in _TABLES:
+            for key, problem in self._verify_rows(table, checked):
+                n_damaged[table.name] += 1
+                if len(found) < _LISTED:
+                    found.append(DamagedRow(table.name, problem))
+                if repair and key is not None:
+                    with self._database.write() as db:
+                        repaired += repair_row(db, table.name, key, problem, now=self._clock())
+        try:
+            counters = [
+                f"{each.name}: {each.stored:,} stored, {each.counted:,} counted"
+                for each in self.recount(correct=repair)
+            ]
+        except StoreCorruptError as error:
+            counters = [f"the counters cannot be compared: {error}"]
+        return StoreVerification(
+            checked=dict(checked),
+            damaged=dict(n_damaged),
+            rows=found,
+            counters=counters,
+            file=self._file_problems(),
+            repaired=repaired,
+            moved_before=moved_before,
+        )
+
+    def _file_problems(self) -> list[str]:
+        """Return what the database itself finds wrong with its file."""
+        return []
+
+    def _verify_rows(self, table: _Table, checked: Counter[str]) -> Iterator[tuple[int | str | None, str]]:
+        """Yield the key and the problem of each damaged row. The key is None if the row cannot be read. Reads pages, so that a worker can write in between."""
+        last = table.key
+        while True:
+            try:
+                page = self._rows(table, last, PAGE)
+            except StoreCorruptError as error:
+                if not isinstance(last, int):
+                    yield None, f"rows after {last!r} cannot be read: {error}"
+                    return
+                last, problems = self._verify_single_rows(table, last, checked)
+                yield from problems
+                if last == LAST_SEQ:
+                    return
+                continue
+            for row in page:
+                checked[table.name] += 1
+                if problem := _problem(table, row):
+                    yield row[0], problem
+            if len(page) < PAGE:
+                return
+            last = page[-1][0]
+
+    def _verify_single_rows(
+        self, table: _Table, last: int, checked: Counter[str]
+    ) -> tuple[int, list[tuple[int | str | None, str]]]:
+        """Read the rows of a page one by one, because one of them cannot be read. Return the last key, and problems."""
+        problems: list[tuple[int | str | None, str]] = []
+        while len(problems) < PAGE:
+            try:
+                rows = self._rows(table, last, 1)
+            except StoreCorruptError as error:
+                problems.append((None, f"seq {last + 1} or a later row cannot be read: {error.__cause__ or error}"))
+                # The next row that can be read has a key that is not known, so the step grows.
+                step = 1
+                while step < 2**40:
+                    try:
+                        rows = self._rows(table, last + step, 1)
+                        break
+                    except StoreCorruptError:
+                        step *= 2
+                else:
+                    return LAST_SEQ, problems
+                last += step
+            if not rows:
+                return LAST_SEQ, problems
+            checked[table.name] += 1
+            if problem := _problem(table, rows[0]):
+                problems.append((rows[0][0], problem))
+            last = rows[0][0]
+        return last, problems
+
+    def _rows(self, table: _Table, last: int | str, n: int) -> list[Sequence[Any]]:
+        with self._database.read() as db:
+            return db.execute(table.rows, (last, n)).fetchall()
+
+
+def _problem(table: _Table, row: Sequence[Any]) -> str | None:
+    try:
+        table.check(row)
+    except DamagedRowError as error:
+        return str(error)
+    except (TypeError, ValueError, LookupError) as error:
+        return f"the row {row[0]!r} has a value of an unexpected type or form ({type(error).__name__})"
+    return None
+
+
+def _check_trace(row: Sequence[Any]) -> None:
+    _, state, removed_at, body, checksum, *columns = row
+    check_row("traces", checksum, columns)
+    trace_id = columns[0]
+    if state not in _STATES:
+        raise damaged("traces", trace_id, "its state is unknown")
+    if body is not None:
+        to_trace(body, trace_id)
+    elif state != "sampled_out" and removed_at is None:
+        raise damaged("trace_bodies", trace_id, "it is missing")
+
+
+def _check_outcome(row: Sequence[Any]) -> None:
+    _, outcome_id, value, body, kind, trace_seq, *key = row
+    if body is None:
+        raise damaged("outcome_bodies", outcome_id, "it is missing")
+    outcome = to_outcome(body, outcome_id, value)
+    if (outcome.outcome, *outcome.key) != (kind, *key):
+        raise damaged("outcomes", outcome_id, "its columns differ from its body")
+    if trace_seq is None:
+        raise damaged("outcomes", outcome_id, "its request is missing")
+
+
+def _check_waiting(row: Sequence[Any]) -> None:
+    _, trace_id, body = row
+    if trace_id is None:
+        raise damaged("feedback_rates", row[0], "its request is missing")
+    if body is not None:
+        to_trace(body, trace_id)
+
+
+def _check_columns(table: str) -> Callable[[Sequence[Any]], None]:
+    def check(row: Sequence[Any]) -> None:
+        _, checksum, *columns = row
+        check_row(table, checksum, columns)
+
+    return check
+
+
+def _check_reference(table: str) -> Callable[[Sequence[Any]], None]:
+    def check(row: Sequence[Any]) -> None:
+        _, name, there = row
+        if there is None:
+            raise damaged(table, name, "the row that it belongs to is missing")
+
+    return check
+
+
+def _columns(table: str, alias: str) -> str:
+    return ", ".join(f"{alias}.{column}" for column in ("checksum", *CHECKED_COLUMNS[table]))
+
+
+_TABLES: Final = (
+    _Table(
+        "traces",
+        f"""
+        SELECT t.seq, t.state, t.text_removed_at, b.body, {_columns("traces", "t")}
+        FROM traces AS t LEFT JOIN trace_bodies AS b ON b.seq = t.seq WHERE t.seq > ? ORDER BY t.seq LIMIT ?
+        """,  # noqa: S608 - constant columns
+        _check_trace,
+    ),
+    _Table(
+        "outcomes",
+        """
+        SELECT o.seq, o.outcome_id, o.value, b.body, o.kind, t.seq, o.sample_id, o.metric, o.metric_version, o.judge_hash
+        FROM outcomes AS o LEFT JOIN outcome_bodies AS b ON b.seq = o.seq LEFT JOIN traces AS t ON t.trace_id = o.sample_id
+        WHERE o.seq > ? ORDER BY o.seq LIMIT ?
+        """,
+        _check_outcome,
+    ),
+    *(
+        _Table(
+            f"{table}_bodies",
+            f"""
+            SELECT b.seq, b.seq, t.seq FROM {table}_bodies AS b LEFT JOIN {table}s AS t ON t.seq = b.seq
+            WHERE b.seq > ? ORDER BY b.seq LIMIT ?
+            """,  # noqa: S608 - one of two tables
+            _check_reference(f"{table}_bodies"),
+        )
+        for table in ("trace", "outcome")
+    ),
+    *(
+        _Table(
+            table,
+            f"SELECT x.{key}, {_columns(table, 'x')} FROM {table} AS x WHERE x.{key} > ? ORDER BY x.{key} LIMIT ?",  # noqa: S608
+            _check_columns(table),
+            first,
+        )
+        for table, key, first in (("labels", "seq", -1), ("label_frame", "trace_id", ""), ("feedback", "seq", -1))
+    ),
+    _Table(
+        "feedback_rates",
+        """
+        SELECT r.seq, t.trace_id, r.body FROM feedback_rates AS r LEFT JOIN traces AS t ON t.seq = r.seq
+        WHERE r.seq > ? ORDER BY r.seq LIMIT ?
+        """,
+        _check_waiting,
+    ),
+    _Table(
+        "outbox",
+        """
+        SELECT x.seq, x.item_id, CASE WHEN x.kind = 'alarm' THEN x.seq ELSE o.seq END
+        FROM outbox AS x LEFT JOIN outcomes AS o ON o.outcome_id = x.item_id WHERE x.seq > ? ORDER BY x.seq LIMIT ?
+        """,
+        _check_reference("outbox"),
+    ),
+)
