@@ -287,6 +287,24 @@ def test_a_row_that_cannot_be_read_is_asked_again(tmp_path):
     assert (chat_reply(), False) == asked(cache)
 
 
+@pytest.mark.parametrize(
+    "change", ["replace(body, '4', '5')", "CAST(x'ff30' AS TEXT)", "x'30'", "7", "substr(body, 1, 12)"]
+)
+def test_a_changed_reply_is_a_miss(tmp_path, change, caplog):
+    """Also if it is valid JSON with another number. A reply of a version without checksums is read."""
+    cache = ReplyCache(tmp_path)
+    cache.write([("a", "m", {"value": 4})])
+    cache.write([("b", "m", {"value": 4})])
+    assert {"value": 4} == cache.read("a")
+    with sqlite3.connect(cache.path) as db:
+        db.execute(f"UPDATE reply SET body = {change} WHERE key = 'a'")  # noqa: S608 - constant expressions
+        db.execute("UPDATE reply SET body = substr(body, 10) WHERE key = 'b'")
+    db.close()
+    assert cache.read("a") is None
+    assert "is damaged and is requested again" in caplog.text
+    assert {"value": 4} == cache.read("b")
+
+
 def test_never_a_write_ahead_log(tmp_path):
     """Several processes write this file, and a log is not safe for that in many versions of SQLite."""
     asked(CachedReplies(tmp_path, endpoint="http://a/v1"))

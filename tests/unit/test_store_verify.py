@@ -78,7 +78,9 @@ def test_damage_is_found_and_moved_aside(store: Path, change: str, table: str | 
     code, found = verify(store)
     assert (1, False) == (code, found["ok"])
     assert ({} if table is None else {table: 1}) == found["damaged"]
-    assert bool(found["counters"]) == any(sign in change for sign in ("SET value = 0.123", "SET kind", "state =", "counts"))
+    assert bool(found["counters"]) == any(
+        sign in change for sign in ("SET value = 0.123", "SET kind", "state =", "counts")
+    )
 
     with SqliteStore.open(store, mode="own"):
         assert 3 == run_command("store", "verify", store, "--repair").returncode

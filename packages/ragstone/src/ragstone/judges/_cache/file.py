@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import sqlite3
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from ragstone.errors import StoreCorruptError, StoreError, StoreVersionError
 
 __all__ = ["CacheSummary", "ReplyCache"]
+
+_logger = logging.getLogger("ragstone")
 
 _FILE: Final = "replies.sqlite"
 _APPLICATION_ID: Final = 0x52475243
@@ -80,15 +85,16 @@ class ReplyCache:
         return f"ReplyCache({str(self.path.parent)!r})"
 
     def read(self, key: str) -> dict[str, Any] | None:
-        """Return the reply with a key, or None if there is none or it cannot be read.
+        """Return the reply with a key, or None if there is none or it is damaged.
 
         Raises:
             StoreError: If the file cannot be used.
         """
         row = self._row("SELECT body FROM reply WHERE key = ?", key)
         try:
-            reply = None if row is None else json.loads(row[0])
-        except (ValueError, RecursionError):
+            reply = None if row is None else json.loads(_checked(key, row[0]))
+        except (ValueError, RecursionError, TypeError, AttributeError):
+            _logger.warning("reply cache: a reply in %s is damaged and is requested again", self.path)
             return None
         return reply if isinstance(reply, dict) else None
 
@@ -99,7 +105,10 @@ class ReplyCache:
             StoreError: If the file cannot be written.
         """
         now = self._clock()
-        rows = [(key, model, json.dumps(reply, separators=(",", ":")), now) for key, model, reply in replies]
+        rows = [
+            (key, model, _with_checksum(key, json.dumps(reply, separators=(",", ":"))), now)
+            for key, model, reply in replies
+        ]
         with self._writing() as db:
             db.executemany("INSERT OR REPLACE INTO reply VALUES (?, ?, ?, ?)", rows)
 
@@ -188,6 +197,8 @@ class ReplyCache:
             db = sqlite3.connect(
                 f"{self.path.as_uri()}?mode=rw", uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None
             )
+            # A reply that is not valid text is a damaged one, and not an error of the file.
+            db.text_factory = partial(str, encoding="utf-8", errors="replace")
             try:
                 db.execute("PRAGMA synchronous = NORMAL")
                 self._check(db)
@@ -252,3 +263,21 @@ class ReplyCache:
                 f"the reply cache {str(self.path)!r} is damaged ({error}). Delete the file, and it is created again"
             )
         return StoreError(f"the reply cache {str(self.path)!r} cannot be used: {error}")
+
+
+def _with_checksum(key: str, body: str) -> str:
+    """Return a reply after the CRC-32 of its key and itself."""
+    return f"{zlib.crc32(f'{key} {body}'.encode()):08x} {body}"
+
+
+def _checked(key: str, body: str) -> str:
+    """Return a reply without its checksum. Older versions stored none.
+
+    Raises:
+        ValueError: If it differs from its checksum.
+    """
+    if body.startswith("{"):
+        return body
+    if _with_checksum(key, body[9:]) != body:
+        raise ValueError("checksum")
+    return body[9:]
