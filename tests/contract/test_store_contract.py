@@ -570,6 +570,15 @@ class TestLedger:
 
         assert [] == store.recount(correct=False) == store.recount()
         assert LedgerRow(captured=5, scored=2, failed=1, sampled_out=2) == store.ledger().total
+        found = store.verify(repair=True)
+        assert (True, 0) == (found.ok, found.repaired), found
+        assert (5, 3) == (found.checked["traces"], found.checked["trace_bodies"])
+        with store._database.write() as db:
+            db.execute("UPDATE outcomes SET value = 0.125 WHERE kind = 'score' AND sample_id = 't1'")
+        damaged = store.verify().damaged["outcomes"]
+        assert damaged > 0
+        assert damaged == store.verify(repair=True).repaired
+        assert (True, damaged) == (store.verify().ok, store.verify().moved_before // 2)
 
     def test_the_oldest_pending_trace_has_an_age(self, store: Store, clock: Clock):
         """Counted from its arrival, so that replaying last year's traces raises no alarm."""

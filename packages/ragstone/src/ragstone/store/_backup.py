@@ -34,7 +34,7 @@ def backup_store(store: str | os.PathLike[str], file: str | os.PathLike[str]) ->
     Raises:
         ConfigurationError: If the store is a database on a server, or `file` exists.
         StoreError: If the store cannot be read, or the backup cannot be written.
-        StoreCorruptError: If the store is damaged. Then there is no backup.
+        StoreCorruptError: If the store is damaged. Then nothing is written.
     """
     if is_database_url(store):
         raise ConfigurationError(
