@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ragstone.store import open_store
-from watch_process import work
+from watch_process import catch_up, fill_store, work
 from watched_store import snapshot
 
 T0 = 1_790_000_000.0
@@ -20,10 +20,10 @@ DAYS = 10
 SUPPORT = Path(__file__).parents[1] / "support"
 
 
-def start(path):
+def start(path, mode="work"):
     """A process at work, which has the store open."""
     process = subprocess.Popen(
-        [sys.executable, str(SUPPORT / "watch_process.py"), str(path), str(T0), str(DAYS)],
+        [sys.executable, str(SUPPORT / "watch_process.py"), str(path), str(T0), str(DAYS), mode],
         stdout=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": str(SUPPORT)},
     )
@@ -48,6 +48,31 @@ def test_states_equal_an_uninterrupted_run(tmp_path, kills):
         process.stdout.read()
     assert 0 == process.returncode
     assert interrupted > 0
+    with open_store(whole, mode="read") as one, open_store(killed, mode="read") as other:
+        assert snapshot(one) == snapshot(other)
+        assert snapshot(one)[2]
+        ids = [[delivery.id for delivery in store.due_alarms("slack:x", limit=99)] for store in (one, other)]
+        assert ids[0] == ids[1] != []
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(3000)])])
+def test_large_queue_keeps_its_place(tmp_path, kills):
+    """Killed while it folds what was queued during a stop: what is folded stays, and nothing is folded twice."""
+    whole, killed = tmp_path / "whole.db", tmp_path / "killed.db"
+    for path in (whole, killed):
+        fill_store(str(path), T0, DAYS)
+    catch_up(str(whole), T0, DAYS, limit=None)
+    rng, left = random.Random(kills), []
+    for _ in range(kills):
+        with start(killed, "catch_up") as process:
+            time.sleep(rng.uniform(0.0, 0.02 if kills > 4 else 0.1))
+            process.kill()
+        with open_store(killed, mode="read") as store, store.watched() as tables:
+            left.append(len(tables.closed_outcomes(now=1e12, gap_s=0.0, max_s=0.0)))
+    # The first kills interrupt the work, and no kill brings outcomes back.
+    assert 0 < left[0] <= DAYS * 100
+    assert sorted(left, reverse=True) == left
+    catch_up(str(killed), T0, DAYS)
     with open_store(whole, mode="read") as one, open_store(killed, mode="read") as other:
         assert snapshot(one) == snapshot(other)
         assert snapshot(one)[2]

@@ -1,4 +1,4 @@
-"""A process that scores and folds simulated days, for tests that kill it. Arguments: store, start time, days."""
+"""A process that scores and folds simulated days, for tests that kill it. Arguments: store, start time, days, mode."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 from ragstone.schema import Captured
 from ragstone.store import open_store
-from watched_store import DAY_S, PLANNED, fold_at, requests
+from watched_store import DAY_S, PLANNED, fill, fold_at, fold_in_parts, requests
 
 
 def work(path: str, t0: float, days: int) -> None:
@@ -26,5 +26,19 @@ def work(path: str, t0: float, days: int) -> None:
     print("done", flush=True)
 
 
+def catch_up(path: str, t0: float, days: int, *, limit: int | None = 20) -> None:
+    """Fold all requests, which were completed before, in parts."""
+    with open_store(path, mode="own", clock=lambda: t0) as store:
+        print("ready", flush=True)
+        fold_in_parts(store, t0 + (days + 1) * DAY_S, limit=limit, notify=["slack:x"])
+    print("done", flush=True)
+
+
+def fill_store(path: str, t0: float, days: int) -> None:
+    """Complete all requests, and fold nothing, as a worker that stops before its first fold."""
+    with open_store(path, mode="own", clock=lambda: t0) as store:
+        fill(store, t0, days=days, per_day=100)
+
+
 if __name__ == "__main__":
-    work(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]))
+    {"work": work, "catch_up": catch_up}[sys.argv[4]](sys.argv[1], float(sys.argv[2]), int(sys.argv[3]))

@@ -36,14 +36,19 @@ class MemoryTables(WatchTables):
 
     def closed_outcomes(self, *, now, gap_s, max_s):
         times = {}
-        for o in self.queue:
+        queue = [o for o in self.queue if o.requested_at <= now]
+        for o in queue:
             times.setdefault((o.key.app, o.session), []).append(o.requested_at)
         closed = {
             name
             for name, at in times.items()
             if (max(at) + gap_s <= now or min(at) + max_s <= now) and name[1] not in self.pending
         }
-        return [o for o in self.queue if (o.key.app, o.session) in closed]
+        return [o for o in queue if (o.key.app, o.session) in closed]
+
+    def queue_time(self, n, *, after=None):
+        times = sorted(o.requested_at for o in self.queue if after is None or o.requested_at > after)
+        return times[n] if n < len(times) else None
 
     def ended_backfills(self):
         return list(self.ended)

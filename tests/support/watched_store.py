@@ -49,10 +49,20 @@ def fill(store, t0, **options):
         store.complete(trace.trace_id, [outcome])
 
 
-def fold_at(store, now, *, notify=()):
+def fold_at(store, now, *, notify=(), limit=None, after=None):
     """Fold what has closed, and return the result, or None if another worker folds."""
     with store.watching(notify=notify) as tables:
-        return None if tables is None else fold(tables, now=now, options=OPTIONS, scales=SCALES)
+        if tables is None:
+            return None
+        return fold(tables, now=now, options=OPTIONS, scales=SCALES, limit=limit, after=after)
+
+
+def fold_in_parts(store, now, *, limit, notify=()):
+    """Fold a large queue as a worker does, and return the results."""
+    results = [fold_at(store, now, notify=notify, limit=limit)]
+    while results[-1].more_after is not None:
+        results.append(fold_at(store, now, notify=notify, limit=limit, after=results[-1].more_after))
+    return results
 
 
 def snapshot(store):

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from ragstone.metrics import resolve_metrics
 from ragstone.schema import Captured, Failure, NotApplicable, Retrieval, Score, Trace
 from ragstone.store import PlannedMetric, SqliteStore, open_store
+from ragstone.watch import WatchOptions
+from ragstone.worker import StepErrors
+from ragstone.worker._watching import StreamWatcher
 from stored_bodies import body_texts
-from watched_store import DAY_S, METRIC, fill, fold_at, make, requests, snapshot
+from watched_store import DAY_S, METRIC, fill, fold_at, fold_in_parts, make, requests, snapshot
 
 T0 = 1_790_000_000.0
 
@@ -217,3 +221,57 @@ def test_units_keep_the_slices_of_the_options(tmp_path):
         (key,) = {row.key for row in tables.streams()}
         labels = tables.units(key, since=0.0, until=1e12)[0].labels
     assert {"release": "2.4.0", "operation": "chat", "tag:topic": "billing"} == dict(labels)
+
+
+class TestLargeQueue:
+    """After a long stop, the queue is folded in parts that are transactions of their own."""
+
+    @pytest.mark.parametrize("limit", [1, 7, 100])
+    def test_parts_equal_the_whole(self, tmp_path, limit):
+        """Streams, budget, alarms and their deliveries, bit for bit. A part exceeds its limit by sessions of one gap."""
+        stores = []
+        for name, days in (("whole", {"folds": (30,)}), ("parts", {"folds": ()})):
+            make(tmp_path / f"{name}.db", T0, notify=["slack:x"], **days)
+            stores.append(SqliteStore.open(tmp_path / f"{name}.db", mode="own", clock=lambda: T0))
+        whole, parts = stores
+        results = fold_in_parts(parts, T0 + 30 * DAY_S, limit=limit, notify=["slack:x"])
+        assert max(result.n_outcomes for result in results) <= limit + 4
+        assert [] == queued(parts)
+        assert snapshot(whole) == snapshot(parts)
+        assert snapshot(parts)[2]
+        events = [[d.id for d in store.due_alarms("slack:x", limit=99)] for store in stores]
+        assert events[0] == events[1] != []
+        for store in stores:
+            store.close()
+
+    def test_session_that_waits_does_not_stop_the_rest(self, store):
+        """The oldest outcomes belong to a session with a pending request: the next parts continue after them."""
+        fill(store, T0, days=2)
+        waiting = [Trace(trace_id=f"w{i}", started_at=T0 + i, session_id="s", app="bot") for i in range(30)]
+        store.ingest("x", 1, [Captured(trace=trace) for trace in waiting])
+        about = {"metric": METRIC, "metric_version": "1", "judge_hash": "j1", "value": 0.5, "method": "exact"}
+        for trace in waiting[:-1]:
+            store.complete(trace.trace_id, [Score(sample_id=trace.trace_id, **about)])
+        results = fold_in_parts(store, T0 + 9 * DAY_S, limit=10)
+        assert 240 == sum(result.n_outcomes for result in results)
+        store.complete("w29", [Score(sample_id="w29", **about)])
+        assert 30 == sum(result.n_outcomes for result in fold_in_parts(store, T0 + 9 * DAY_S, limit=10))
+
+    def test_worker_continues_at_once(self, tmp_path, monkeypatch):
+        """One part in each turn, without waiting ten seconds between them."""
+        monkeypatch.setattr("ragstone.worker._watching._FOLDED_OUTCOMES", 100)
+        make(tmp_path / "a.db", T0, folds=())
+        watcher = StreamWatcher(
+            resolve_metrics(METRIC),
+            WatchOptions(),
+            requests=tmp_path / "r",
+            errors=StepErrors(),
+            clock=lambda: T0 + 30 * DAY_S,
+        )
+        with SqliteStore.open(tmp_path / "a.db", mode="own", clock=lambda: T0) as store:
+            n = 0
+            while watcher.update(store):
+                n += 1
+            assert 14 == n
+            assert [] == queued(store)
+            assert snapshot(store)[2]

@@ -28,6 +28,8 @@ VERSION_8_INDEXES: Final = (
 VERSION_9_INDEXES: Final = (
     # What feedback cannot select anymore.
     "CREATE INDEX feedback_rates_by_time ON feedback_rates (until)",
+    # A large queue is folded in parts.
+    "CREATE INDEX watch_queue_by_time ON watch_queue (requested_at)",
 )
 """Indexes of both databases since version 9 of a file and version 8 of a database."""
 

@@ -112,7 +112,7 @@ class _Tables(WatchTables):
             SELECT q.seq, q.app, q.metric, q.metric_version, q.judge_hash, q.trace_id, q.session, q.requested_at, q.value,
                    q.probability, q.backfilled, t.slices, {", ".join(_LABELS.values())}
             FROM (
-                SELECT app, session FROM watch_queue GROUP BY app, session
+                SELECT app, session FROM watch_queue WHERE requested_at <= ?3 GROUP BY app, session
                 HAVING MAX(requested_at) <= ?1 OR MIN(requested_at) <= ?2
             ) AS closed
             JOIN watch_queue AS q ON q.app = closed.app AND q.session = closed.session
@@ -121,10 +121,10 @@ class _Tables(WatchTables):
                 SELECT 1 FROM traces AS p
                 WHERE p.state = 'pending' AND p.session_id = q.session AND COALESCE(p.app, '') = q.app
                       AND COALESCE(p.stream_probability, 1) > 0
-            ) AND t.state <> 'pending'
+            ) AND t.state <> 'pending' AND q.requested_at <= ?3
             ORDER BY q.seq
             """,  # noqa: S608 - constant columns
-            (now - gap_s, now - max_s),
+            (now - gap_s, now - max_s, now),
         )
         return [
             WatchedOutcome(
@@ -141,6 +141,17 @@ class _Tables(WatchTables):
             )
             for seq, app, metric, version, judge, trace_id, session, requested_at, value, probability, backfilled, slices, *labels in rows
         ]
+
+    @override
+    def queue_time(self, n: int, *, after: float | None = None) -> float | None:
+        row = self._db.execute(
+            """
+            SELECT requested_at FROM watch_queue WHERE requested_at > ?1 OR ?1 IS NULL
+            ORDER BY requested_at LIMIT 1 OFFSET ?2
+            """,
+            (after, n),
+        ).fetchone()
+        return None if row is None else float(row[0])
 
     @override
     def ended_backfills(self) -> list[EndedBackfill]:

@@ -141,12 +141,21 @@ class WatchTables(Protocol):
     """One transaction over the queue, the units, the streams and the alarms of a store."""
 
     def closed_outcomes(self, *, now: float, gap_s: float, max_s: float) -> list[WatchedOutcome]:
-        """Return the queued outcomes of sessions that have a closed part and do not have a pending trace.
+        """Return the queued outcomes up to a time of sessions that have a closed part and do not have a pending trace.
 
         Args:
             now: Unix seconds.
             gap_s: A session is closed this long after its last request,
             max_s: or this long after its first one.
+        """
+        ...
+
+    def queue_time(self, n: int, *, after: float | None = None) -> float | None:
+        """Return the time of the request (Unix seconds) after the first `n` queued outcomes, or None if there are not so many.
+
+        Args:
+            n: Number of outcomes, in the order of their requests.
+            after: Count only outcomes of requests after this time.
         """
         ...
 

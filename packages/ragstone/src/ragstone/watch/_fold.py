@@ -41,22 +41,39 @@ class Folded:
     n_units: int
     alarms: tuple[Alarm, ...]
     """Alarms that were raised, closed or followed up."""
+    more_after: float | None = None
+    """If later outcomes are queued: where the next fold begins."""
 
 
-def fold(tables: WatchTables, *, now: float, options: WatchOptions, scales: Mapping[str, Scale]) -> Folded:
+def fold(
+    tables: WatchTables,
+    *,
+    now: float,
+    options: WatchOptions,
+    scales: Mapping[str, Scale],
+    limit: int | None = None,
+    after: float | None = None,
+) -> Folded:
     """Move the outcomes of closed sessions from the queue into streams.
 
-    Units are processed in the order in which their sessions closed, so the result does not depend on when a fold runs.
+    Units are processed in the order in which their sessions closed, so the result does not depend on when a fold runs. So
+    a part of a large queue is a fold at an earlier time.
 
     Args:
         tables: The store, in a transaction.
         now: Unix seconds.
         options: Options of the store.
         scales: Range and direction of each metric that is watched. Outcomes of other metrics are discarded.
+        limit: Number of outcomes after which a fold ends, so that other transactions do not wait long. None: all.
+        after: Where the previous fold ended, if it did not reach the end of the queue.
     """
+    horizon = None if limit is None else tables.queue_time(limit, after=after)
+    more_after = horizon if horizon is not None and horizon < now else None
+    if more_after is not None:
+        now = more_after
     queued = tables.closed_outcomes(now=now, gap_s=options.session_gap_s, max_s=SESSION_MAX_S)
-    # Read first: what ends during this fold may have outcomes that it has not read.
-    ended = {backfill.id for backfill in tables.ended_backfills()}
+    # Read before their streams: what ends during this fold may have outcomes that it has not read.
+    ended = {backfill.id for backfill in tables.ended_backfills()} if more_after is None else set()
     # Backfilled outcomes are for baselines, and never evidence.
     old, old_seqs = _units(tables, [o for o in queued if o.is_backfilled], now=now, options=options, scales=scales)
     units, seqs = _units(tables, [o for o in queued if not o.is_backfilled], now=now, options=options, scales=scales)
@@ -75,6 +92,7 @@ def fold(tables: WatchTables, *, now: float, options: WatchOptions, scales: Mapp
         n_outcomes=len(old_seqs) + len(seqs),
         n_units=len(old) + len(units),
         alarms=() if run is None else tuple(run.changed),
+        more_after=more_after,
     )
 
 

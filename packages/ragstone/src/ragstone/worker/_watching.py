@@ -42,6 +42,8 @@ _KEPT_S: Final = 100 * _DAY_S
 """How long the scores of canaries are kept, as units are."""
 _FOLD_S: Final = 10.0
 """Time between two folds in seconds."""
+_FOLDED_OUTCOMES: Final = 10_000
+"""Number of outcomes that a fold moves at most, so that scoring does not wait long."""
 
 
 def requests_folder(spool: Path) -> Path:
@@ -85,6 +87,8 @@ class StreamWatcher:
         self._options, self._requests, self._errors, self._clock = options, requests, errors, clock
         self._sinks: tuple[AlarmSink, ...] = tuple(alarm_sink_from(spec) for spec in options.notify)
         self._next = 0.0
+        self._after: float | None = None
+        """Where the next fold begins, if the last one did not reach the end of the queue."""
         self._due: tuple[float, list[Trace]] | None = None
         """Time and requests of a round of canaries that is due."""
         self._done: CanaryRound | None = None
@@ -168,11 +172,20 @@ class StreamWatcher:
                 return False
             for _, request in requests:
                 request.apply(tables, now=now)
-            result = fold(tables, now=now, options=self._options, scales=self._scales)
+            result = fold(
+                tables,
+                now=now,
+                options=self._options,
+                scales=self._scales,
+                limit=_FOLDED_OUTCOMES,
+                after=self._after,
+            )
             done = self._done
             moved = [] if done is None else end_round(tables, done, scales=self._scales, keep_since=now - _KEPT_S)
             canaries = begin_round(tables, now=now, options=self._options)
-        self._done = None
+        self._done, self._after = None, result.more_after
+        if self._after is not None:
+            self._next = 0.0
         if canaries is not None:
             traces = [trace for trace_id in canaries if (trace := store.trace(trace_id)) is not None]
             self._due = now, traces
@@ -180,7 +193,7 @@ class StreamWatcher:
             path.unlink(missing_ok=True)
         for alarm in (*result.alarms, *moved):
             logger.warning("ragstone watch: %s", self._line(alarm))
-        return bool(result.n_outcomes or requests or done or canaries)
+        return bool(result.n_outcomes or requests or done or canaries or self._after is not None)
 
     def _line(self, alarm: Alarm) -> str:
         return render_alarm(alarm, title=self._titles.get(alarm.key.metric, "")).partition("\n")[0]
