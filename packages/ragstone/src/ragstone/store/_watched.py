@@ -151,7 +151,7 @@ class WatchTables(Protocol):
         ...
 
     def queue_time(self, n: int, *, after: float | None = None) -> float | None:
-        """Return the time of the request (Unix seconds) after the first `n` queued outcomes, or None if there are not so many.
+        """Return the time of the request (Unix seconds) after the first `n` queued outcomes, or None without one.
 
         Args:
             n: Number of outcomes, in the order of their requests.
