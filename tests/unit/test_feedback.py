@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from functools import partial
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
@@ -44,6 +45,24 @@ def store(tmp_path):
 def queued(store):
     with store._database.read() as db:
         return db.execute("SELECT trace_id, metric, value, probability FROM watch_queue ORDER BY seq").fetchall()
+
+
+def test_many_wrong_ids(tmp_path):
+    """They are removed after a week, a few at a time, and counted. Feedback that may still find its request stays."""
+    clock = SimpleNamespace(now=T0)
+    with SqliteStore.open(tmp_path / "b.db", mode="own", clock=lambda: clock.now) as store:
+        store.set_plan([], [])
+        store.ingest("a", 1, [*(said(f"wrong{i}") for i in range(1000)), request("t"), said("t")])
+        clock.now += 6 * 86_400
+        store.ingest("a", 2, [said("new")])
+        assert 0 == store.forget_unselected()
+        clock.now += 1.1 * 86_400
+        assert [400, 400, 200, 0] == [store.forget_unselected(limit=400) for _ in range(4)]
+        assert {"received": 1002, "waiting": 0, "unknown": 1001} == store.ledger().feedback.model_dump()
+        assert 1 == len(store.explain("t").feedback)
+        store.ingest("a", 3, [request("new")])
+        assert 1 == len(store.explain("new").feedback)
+        assert {"received": 1002, "waiting": 0, "unknown": 1000} == store.ledger().feedback.model_dump()
 
 
 @pytest.mark.parametrize("by", ["t", OTEL])

@@ -7,12 +7,13 @@ from typing import Final
 
 from ragstone.schema import Captured, Feedback, FeedbackCounts, SampledOut
 from ragstone.store._body import check_row, checksum_of
+from ragstone.store._counts import add_to_counters
 from ragstone.store._records import StoredFeedback
 from ragstone.store._sql import Sql
 from ragstone.store._watch import queue_outcomes
 from ragstone.store._watched import FEEDBACK_STREAM
 
-__all__ = ["add_feedback", "count_feedback", "feedback_of", "match_feedback", "remove_comments"]
+__all__ = ["add_feedback", "count_feedback", "feedback_of", "forget_feedback", "match_feedback", "remove_comments"]
 
 _CHUNK: Final = 400
 """Ids of one query."""
@@ -20,6 +21,10 @@ _RECENT_S: Final = 120.0
 """Feedback of this age may have met the transaction that stored its request, so it is matched again."""
 _WAITS_S: Final = 86_400.0
 """Feedback without a request after this time counts as feedback to an unknown request."""
+_FORGOTTEN_S: Final = 7 * 86_400.0
+"""Feedback to an unknown request is removed after this time, so that wrong ids do not fill the disk."""
+_UNKNOWN: Final = "feedback:unknown"
+"""Counter of removed feedback."""
 
 
 def add_feedback(db: Sql, entries: Sequence[Feedback], *, now: float) -> None:
@@ -90,6 +95,18 @@ def _ids(entry: Captured | SampledOut) -> list[str]:
     return [id_ for id_ in (entry.trace.trace_id, entry.trace.otel_trace_id) if id_]
 
 
+def forget_feedback(db: Sql, *, now: float, limit: int) -> int:
+    """Remove and count feedback whose request did not arrive for seven days, at most `limit` of it. Returns its number."""
+    rows = db.execute(
+        "SELECT seq FROM feedback WHERE trace_id IS NULL AND received_at < ? LIMIT ?",
+        (now - _FORGOTTEN_S, max(limit, 0)),
+    ).fetchall()
+    n = sum(db.execute("DELETE FROM feedback WHERE seq = ? AND trace_id IS NULL", row).rowcount for row in rows)
+    if n:
+        add_to_counters(db, {_UNKNOWN: n})
+    return n
+
+
 def feedback_of(db: Sql, trace_id: str) -> list[StoredFeedback]:
     """Return the feedback about one request, oldest first."""
     rows = db.execute(
@@ -117,7 +134,9 @@ def remove_comments(db: Sql, condition: str, parameters: Sequence[object]) -> No
 
 def count_feedback(db: Sql, *, now: float) -> FeedbackCounts:
     """Count feedback, and feedback without a request. Reads only the latter."""
-    row = db.execute("SELECT n FROM counters WHERE name = 'feedback'").fetchone()
+    counters: dict[str, int] = dict(
+        db.execute("SELECT name, n FROM counters WHERE name IN ('feedback', ?)", (_UNKNOWN,)).fetchall()
+    )
     waiting, unknown = db.execute(
         """
         SELECT COALESCE(SUM(CASE WHEN received_at >= ?1 THEN 1 ELSE 0 END), 0),
@@ -126,4 +145,8 @@ def count_feedback(db: Sql, *, now: float) -> FeedbackCounts:
         """,
         (now - _WAITS_S,),
     ).fetchone()
-    return FeedbackCounts(received=int(row[0]) if row else 0, waiting=int(waiting), unknown=int(unknown))
+    return FeedbackCounts(
+        received=int(counters.get("feedback", 0)),
+        waiting=int(waiting),
+        unknown=int(unknown) + int(counters.get(_UNKNOWN, 0)),
+    )

@@ -319,7 +319,7 @@ class Store(Protocol):
         ...
 
     def forget_unselected(self, *, before: float | None = None, limit: int = 100) -> int:
-        """Remove the texts of up to `limit` sampled-out requests that feedback cannot select anymore.
+        """Remove the texts of up to `limit` sampled-out requests that feedback cannot select anymore, and old unknown feedback.
 
         Args:
             before: Also those that started before this time, Unix seconds. From then on feedback does not change the
@@ -327,7 +327,8 @@ class Store(Protocol):
             limit: Maximum number of requests.
 
         Returns:
-            How many requests feedback cannot affect anymore. Those that were kept count too, and keep their texts.
+            How many requests feedback cannot affect anymore (those that were kept count too, and keep their texts), or how much
+            feedback was removed because its request did not arrive for seven days, whichever is larger.
         """
         ...
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from ragstone.store._body import Body, seal, text_of
-from ragstone.store._feedback import remove_comments
+from ragstone.store._feedback import forget_feedback, remove_comments
 from ragstone.store._records import RemovedText, RetentionCounts
 from ragstone.store._second_draw import forget_unselected
 from ragstone.store._sql import PAGE, SqlStore
@@ -74,7 +74,11 @@ class SqlRetention(SqlStore):
     @override
     def forget_unselected(self, *, before: float | None = None, limit: int = 100) -> int:
         with self._database.write() as db:
-            return forget_unselected(db, until=self._clock(), started_before=before, limit=limit)
+            now = self._clock()
+            return max(
+                forget_unselected(db, until=now, started_before=before, limit=limit),
+                forget_feedback(db, now=now, limit=limit),
+            )
 
     @override
     def count_texts(self, *, before: float) -> RetentionCounts:

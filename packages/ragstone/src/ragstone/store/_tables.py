@@ -28,6 +28,8 @@ VERSION_8_INDEXES: Final = (
 VERSION_9_INDEXES: Final = (
     # What feedback cannot select anymore.
     "CREATE INDEX feedback_rates_by_time ON feedback_rates (until)",
+    # Feedback that has just arrived, also if much is about unknown requests.
+    "CREATE INDEX feedback_waiting_by_time ON feedback (received_at) WHERE trace_id IS NULL",
     # A large queue is folded in parts.
     "CREATE INDEX watch_queue_by_time ON watch_queue (requested_at)",
 )
