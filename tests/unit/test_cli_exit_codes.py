@@ -159,3 +159,17 @@ def test_a_defect_is_not_a_failed_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     done = run_command("compare", "good.jsonl", "bad.jsonl", "--fail-if-worse")
     assert 3 == done.returncode
     assert "ZeroDivisionError" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "value"),
+    [
+        ("evaluate rows.jsonl --fail-under text=0.5 --undecided maybe", "'maybe' is not one of 'fail', 'pass'"),
+        ("compare good.jsonl bad.jsonl --test guess", "'guess' is not one of 'permutation', 'bootstrap'"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_a_wrong_choice_names_the_value_and_the_choices(command: str, value: str) -> None:
+    """In one sentence, without the name of an error class."""
+    done = run_command(*command.split(), COLUMNS="200")
+    assert (2, True, False) == (done.returncode, value in done.stderr, "Value error" in done.stderr), done.stderr

@@ -129,6 +129,34 @@ def test_a_resample_without_a_difference_is_for_neither_side():
     assert 1.0 == paired_bootstrap(a, b).p_value
 
 
+@pytest.mark.parametrize(
+    ("weights", "clusters", "n_units"),
+    [
+        (None, None, 40),
+        ([1.0] * 20 + [3.0] * 20, None, 32),
+        (None, [i // 4 for i in range(40)], 10),
+        (None, [0] * 20 + list(range(1, 21)), 1600 / 420),
+    ],
+    ids=["rows", "weighted", "equal clusters", "one large cluster"],
+)
+def test_the_bootstrap_counts_effective_units(weights, clusters, n_units):
+    """Its limits are the quantiles of the resampled means that Student's t of Kish's effective number of units asks for."""
+    from ragstone.stats import cluster_codes, expanded_tail
+    from ragstone.stats._bootstrap import resampled_means
+
+    a, b = np.random.default_rng(3).random((2, 40))
+    found = paired_bootstrap(a, b, weights=weights, clusters=clusters, n_resamples=4000)
+    w = np.ones(40) if weights is None else np.array(weights)
+    codes = np.arange(40) if clusters is None else cluster_codes(clusters)
+    totals = np.bincount(codes, weights=w)
+    assert totals.sum() ** 2 / (totals @ totals) == pytest.approx(n_units)
+    means = np.bincount(codes, weights=w * (a - b)) / totals
+    of_units = None if clusters is None and weights is None else totals
+    drawn = resampled_means(means, 4000, np.random.default_rng(0), weights=of_units)
+    tail = expanded_tail(0.025, n_units)
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(drawn, (tail, 1 - tail))))
+
+
 @pytest.mark.parametrize("n", [8, 30.5, 400])
 def test_p_value_and_interval_of_the_bootstrap_agree(n):
     """The corrected share of resamples beyond a limit is the tail of the limit."""

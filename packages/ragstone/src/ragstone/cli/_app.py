@@ -162,6 +162,10 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except typer.BadParameter as error:
+            # Typer validates with pydantic, which names the class of the error first.
+            error.message = error.message.removeprefix("Value error, ")
+            raise
         except KeyboardInterrupt:
             typer.echo("ragstone: interrupted. Stored results are kept.", err=True)
             raise typer.Exit(ExitCode.INTERRUPTED) from None

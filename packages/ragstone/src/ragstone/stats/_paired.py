@@ -122,7 +122,7 @@ def paired_bootstrap(
     factor (n - 1) / n, and a normal distribution has shorter tails than Student's t. So its limits are farther out among the
     resamples, as if the resampled mean were corrected for both. n is the effective number of samples or clusters (Kish). The
     p-value corresponds to this interval. If all differences are equal, or there is only one, p-value and interval are None.
-    `sign_flip_test` controls its error rate for any number of samples. This test does from about 30 samples or clusters on.
+    `sign_flip_test` controls its error rate for any number of samples. This test does from about 30 effective samples or clusters on.
 
     Args:
         first: Scores. NaN is a missing score.
