@@ -38,6 +38,13 @@ __all__ = [
     "unused_tool_lines",
 ]
 
+_ENDS = {
+    "error": "An exception ended the request.",
+    "truncated": "Its answer was not read to the end: a stream was closed, or a generator was dropped.",
+    "abandoned": "Its stream was never read, or it did not end.",
+    "interrupted": "It waits for a person.",
+}
+"""Why requests that did not end normally usually do not have an answer to score, by `Trace.status`."""
 _COLUMNS = ("captured", "scored", "sampled_out", "not_applicable", "failed", "dropped", "pending")
 _LOGGED_EVERY = 100
 # DEL and the C1 control characters, marks that change the text direction, and lone surrogates.
@@ -166,6 +173,9 @@ def ledger_lines(ledger: Ledger) -> list[str]:
     if rules := ledger.rules.get("contexts"):
         counted = sorted(rules.items(), key=lambda item: -item[1])
         lines.append("contexts, by rule: " + ", ".join(f"{n} {sanitize_for_terminal(rule)}" for rule, n in counted))
+    lines += [
+        f"ended, {status}: {n_ended}. {why}" for status, why in _ENDS.items() if (n_ended := ledger.ended.get(status))
+    ]
     for reason, found in sorted(ledger.ignored.items(), key=lambda item: -item[1].n):
         example = f" (for example {sanitize_for_terminal(found.example)})" if found.example else ""
         lines.append(f"ignored, {sanitize_for_terminal(reason)}: {found.n}{example}")

@@ -65,14 +65,15 @@ def _complete(draft: TraceDraft, facts: Facts) -> None:
         query=query_rule,
         contexts=contexts.rule,
         response=answer.rule,
-        doubts=tuple(dict.fromkeys([*answer.doubts, *contexts.doubts, *_unread(facts.request.statements)])),
+        doubts=tuple(dict.fromkeys([*answer.doubts, *contexts.doubts, *_stated(facts.request.statements)])),
         declared_tools=facts.declared_tools,
     )
     _fill_measures(draft, facts, [call.step for call in answer.calls])
 
 
-def _unread(said: Statements) -> Iterator[str]:
-    """Yield doubts about statements that could not be read. Stated contexts need neither hits nor a prompt."""
+def _stated(said: Statements) -> Iterator[str]:
+    """Yield doubts about what the application stated. Stated contexts need neither hits nor a prompt that can be read."""
+    yield from said.doubts
     for name in said.unread:
         if name == "used" or said.contexts is None:
             yield f"unreadable:{name}"

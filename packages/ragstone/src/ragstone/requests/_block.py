@@ -372,6 +372,8 @@ class RequestBlock:
         read = read_hits(hits, **reading)
         if read.without_text is not None:
             self._guard.note(f"{method}.without_text", f"{method}(): {read.without_text}")
+            if read.is_complete:
+                self._doubt(f"without_text:{method}")
         if read.n_cut:
             self._guard.note(
                 f"{method}.cut",
@@ -380,6 +382,10 @@ class RequestBlock:
         if not read.is_complete:
             self._note_unread(method)
         return read
+
+    def _doubt(self, code: str) -> None:
+        if self._live is not None:
+            self._live.doubts[code] = None
 
     def _note_unread(self, method: str) -> None:
         if self._live is not None:
@@ -478,6 +484,7 @@ class RequestBlock:
 
     def _answered_twice(self) -> None:
         self._guard.note("answer.twice", "answer() was called twice for one request; the last answer counts")
+        self._doubt("answered_twice")
 
     def _stream_over(self, listener: _Listener, error: BaseException | None) -> None:
         """Take the text of a stream that has ended, and end the request if the block has ended."""
@@ -520,6 +527,7 @@ class RequestBlock:
                 self._guard.note(
                     "answer.missing", "a request ended without an answer; pass it to answer() inside the block"
                 )
+                self._doubt("no_answer")
             _open.blocks.discard(self)
             request = live.end(status, described)
             if request is not None:

@@ -37,6 +37,8 @@ class LiveRequest:
         self.statements = Statements()
         self.unread: dict[str, None] = {}
         """Methods of the block that could not read their argument."""
+        self.doubts: dict[str, None] = {}
+        """Codes of what the application did wrong."""
         self.retriever_tools: dict[str, str | bool | None] = {}
         self.ended = False
         self.n_late = 0
@@ -98,6 +100,7 @@ class LiveRequest:
                 return None
             self.ended = True
         self.statements.unread = tuple(self.unread)
+        self.statements.doubts = tuple(self.doubts)
         self.draft.status = status
         self.draft.error = self.root.error = error
         self.draft.ended_at = self.root.ended_at = time.time()

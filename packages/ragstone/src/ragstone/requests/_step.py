@@ -122,6 +122,8 @@ class Statements:
     """The conversation before the question. An empty one says that the question stands alone."""
     unread: Collection[str] = ()
     """Names of statements that could not be read: "found", "prompt", "used". They put the contexts in doubt."""
+    doubts: Collection[str] = ()
+    """Codes of what the application did wrong, such as "no_answer" (see `Evidence`)."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -47,6 +47,18 @@ _DOUBTFUL: Final[dict[str, tuple[tuple[Part, ...], str]]] = {
         ("contexts",),
         "passages and prompts are too large to compare (more than 20 million characters)",
     ),
+    "no_answer": (
+        ("response",),
+        "the application ended the request without an answer; pass it to answer() inside the block",
+    ),
+    "answered_twice": (
+        (),
+        "the application called answer() twice, and the last answer counts; use a block for each request",
+    ),
+    "without_text": (
+        (),
+        "hits that the application passed do not have a text under a known name; name it with text=",
+    ),
     "unreadable": (
         ("contexts",),
         "hits or a prompt that the application passed could not be read; see monitor.errors and the log",
@@ -60,7 +72,7 @@ _DOUBTFUL: Final[dict[str, tuple[tuple[Part, ...], str]]] = {
         "the result of a tool is plain text, which can be passages; declare the tool in retriever_tools",
     ),
 }
-"""By code: the parts of a trace that are in doubt, and why."""
+"""By code: the parts of a trace that are in doubt, and why. Without a part, the doubt is only counted."""
 _UNKNOWN: Final[tuple[tuple[Part, ...], str]] = (
     ("query", "contexts", "response"),
     "a newer version of Ragstone explains this doubt",

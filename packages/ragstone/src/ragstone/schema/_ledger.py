@@ -97,6 +97,8 @@ class Ledger(Model):
     """Recorded traces that are not requests, by reason. They are not in `captured`."""
     doubts: dict[str, int] = Field(default_factory=dict)
     """Number of captured traces by doubt, see `Evidence`."""
+    ended: dict[str, int] = Field(default_factory=dict)
+    """Number of captured traces by `Trace.status`, of those that arrived since this is counted."""
     declared_tools: dict[str, DeclaredTool] = Field(default_factory=dict)
     """Use of declared tools, by name. A tool that is never called is probably misspelled."""
     feedback: FeedbackCounts = Field(default_factory=FeedbackCounts)

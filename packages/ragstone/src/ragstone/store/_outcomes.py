@@ -168,6 +168,7 @@ class SqlOutcomes(SqlStore):
                 rules=_rules(db),
                 ignored=_ignored(db),
                 doubts=_counts_of(db, "doubt:"),
+                ended=_counts_of(db, "ended:"),
                 declared_tools=_declared_tools(db),
                 feedback=count_feedback(db, now=now),
                 spent_today=read_spend(db, now=now),

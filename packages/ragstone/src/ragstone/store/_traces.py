@@ -70,7 +70,8 @@ class SqlTraces(SqlStore):
             )
             counted = Counter(captured=new + drops.total(), duplicates=came - new) + states + ignored
             for entry in traces.values():
-                counted.update(evidence_counters(entry.trace.evidence) if isinstance(entry, Captured) else ())
+                if isinstance(entry, Captured):
+                    counted.update([f"ended:{entry.trace.status}", *evidence_counters(entry.trace.evidence)])
             # `+` of counters would drop negative ones.
             counted.update(changes)
             add_to_counters(db, counted)
