@@ -130,7 +130,13 @@ def test_every_field_arrives():
         "metadata": {"deep": [{"er": ["text", ["text"]]}]},
         "inclusion_probability": 1.0,
         "truncated_fields": [],
-        "evidence": {"query": "input", "contexts": "in_prompt", "response": "output", "doubts": ["short_passage"]},
+        "evidence": {
+            "query": "input",
+            "contexts": "in_prompt",
+            "response": "output",
+            "doubts": ["short_passage"],
+            "declared_tools": {},
+        },
     }
     assert expected == found.model_dump(mode="json")
 
