@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from command_line import app
+from command_line import app, run_command
 from ragstone.errors import DataError
 from ragstone.store import SqliteStore
 
@@ -73,3 +73,13 @@ def test_a_store_is_not_replayed(tmp_path: Path) -> None:
     assert f"ragstone status {store}" in str(error)
     database = CliRunner().invoke(app, ["replay", "postgresql://user:secret@host/db"]).exception
     assert "'postgresql://host/db' is a Ragstone store" in str(database)
+
+
+def test_a_dry_run_of_a_damaged_file_does_not_end_with_success(tmp_path: Path) -> None:
+    """The code is that of the run itself."""
+    path = tmp_path / "rows.jsonl.gz"
+    rows = [json.dumps({"query": f"q{i}", "response": f"{i * 7919 % 10007:x}"}) + "\n" for i in range(5000)]
+    path.write_bytes(gzip.compress("".join(rows).encode())[:-2000])
+    done = run_command("replay", path, "--dry-run")
+    assert "NOT READ TO ITS END" in done.stdout
+    assert 3 == done.returncode

@@ -353,3 +353,6 @@ def _print_plan(
         },
         reason_calls=min(MAX_CALLS_PER_REASON * reasons, plan.n_scorable),
     )
+    if any(counts.damaged for counts in plan.files):
+        typer.echo("exit code 3: a file could not be read completely, see above.", err=True)
+        raise typer.Exit(ExitCode.INFRASTRUCTURE)
