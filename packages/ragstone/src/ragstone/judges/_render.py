@@ -32,7 +32,8 @@ _INVISIBLE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\U000e0
 # "<" opens Ragstone's tags and the control tokens of most chat templates (<|im_end|>, </s>, <start_of_turn>). Mistral's
 # are in brackets. An ampersand is escaped only if it would be read as an escape.
 _OPENERS: Final = re.compile(
-    r"<|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|THINK|IMG|ARGS|CALL_ID)\])"
+    r"<|\[(?=/?(?:INST|SYSTEM_PROMPT|MODEL_SETTINGS|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|THINK|ARGS|CALL_ID"
+    r"|IMG|IMG_BREAK|IMG_END|AUDIO|BEGIN_AUDIO|TRANSCRIBE|PREFIX|MIDDLE|SUFFIX)\])"
     r"|&(?=(?:lt|amp|#91);)"
 )
 _ESCAPES: Final = {"<": "&lt;", "&": "&amp;", "[": "&#91;"}
