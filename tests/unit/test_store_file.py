@@ -441,6 +441,7 @@ def test_a_store_of_version_7_keeps_its_outcomes(path: Path):
         DROP TABLE sink_ranges;
         INSERT INTO outbox (kind, item_id, sink, since, next_try)
         SELECT 'outcome', outcome_id, 'jsonl', stored_at, stored_at FROM outcomes;
+        DROP TABLE damaged_rows;
         DROP INDEX watch_queue_by_time;
         DROP TABLE feedback_rates;
         ALTER TABLE traces DROP COLUMN stream_probability;
@@ -476,6 +477,7 @@ def _as_version_1(path: Path) -> None:
     db.executescript(
         """
         DROP TABLE sink_ranges;
+        DROP TABLE damaged_rows;
         DROP INDEX watch_queue_by_time;
         DROP TABLE feedback_rates;
         ALTER TABLE traces DROP COLUMN stream_probability;
