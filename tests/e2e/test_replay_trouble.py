@@ -128,7 +128,7 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
-def test_ctrl_c_in_evaluate_prints_that_stored_results_are_kept(tmp_path):
+def test_ctrl_c_in_evaluate_without_output_says_how_to_resume_next_time(tmp_path):
     """`ragstone evaluate` exits with 130 and a message, without a traceback, if it is interrupted while a judge is slow."""
     file = rows(tmp_path / "rows.jsonl", 3)
     with FakeJudgeServer(hang_rate=1.0) as server:
@@ -147,5 +147,5 @@ def test_ctrl_c_in_evaluate_prints_that_stored_results_are_kept(tmp_path):
         _, stderr = process.communicate(timeout=240)
 
     assert 130 == process.returncode
-    assert "ragstone: interrupted. Stored results are kept." in stderr
+    assert "stopped. Nothing is kept. With --output FILE, an interrupted run can be resumed." in stderr
     assert "Traceback" not in stderr

@@ -40,7 +40,7 @@ def test_the_story_of_a_trace_tells_what_each_passage_was_worth(
 
     assert not ended.value.code
     assert "   1  relevant p(answer) 0.75" in shown
-    assert "   2  distracting not relevant p(answer) 0.75" in shown
+    assert "   2  distracting p(answer) 0.75" in shown
     assert "helpful: passage 1. Distracting: passage 2" in " ".join(shown.split())
 
 

@@ -37,6 +37,7 @@ CONFIGURABLE: Final = {
     "max_outage_s": _NUMBER,
     "reasons": _WHOLE,
     "role": _TEXT,
+    "ids": _TEXT,
 }
 """The arguments of `Monitor` that a file can set, with the form of their values."""
 
