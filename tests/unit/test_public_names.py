@@ -99,7 +99,7 @@ PUBLIC = {
         AnswerView Answers Chart ReportView
     """,
     "ragstone.worker": """
-        ScoringSetup
+        ScorerSpec ScoringSetup
     """,
     "langchain_ragstone": """
         LangChainJudge LangChainModel RagstoneCallbackHandler RagstoneEvaluator collect_traces ragstone_disable

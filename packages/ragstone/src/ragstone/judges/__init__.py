@@ -7,6 +7,7 @@ from ragstone.judges._cache.replies import repeat_replies as repeat_replies
 from ragstone.judges._client_settings import ClientSettings
 from ragstone.judges._endpoint_options import ROLES as ROLES
 from ragstone.judges._endpoint_options import EndpointOptions as EndpointOptions
+from ragstone.judges._endpoint_options import read_endpoint as read_endpoint
 from ragstone.judges._factory import OpenAICompatibleJudge
 from ragstone.judges._factory import embedder_from as embedder_from
 from ragstone.judges._factory import judge_from as judge_from

@@ -13,11 +13,12 @@ from typing import Any, Final, Self, cast, get_args
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges._factory import embedder_from, judge_from, reader_from
+from ragstone.judges._limits.gate import DEFAULT_CONCURRENT_REQUESTS
 from ragstone.judges._option_names import OptionNames, Role
 from ragstone.judges._protocol import Embedder, Judge, Reader
 from ragstone.judges.openai_model import ConnectionOptions
 
-__all__ = ["ROLES", "EndpointOptions"]
+__all__ = ["ROLES", "EndpointOptions", "read_endpoint"]
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
@@ -217,6 +218,32 @@ class EndpointOptions:
             own={**base.own, **{key: value for key, value in own.items() if value not in (None, [])}},
         )
 
+    def split(self, n: int) -> tuple[Self, ...]:
+        """Divide the limits among several processes that call the same endpoint.
+
+        Args:
+            n: Number of processes.
+
+        Raises:
+            ConfigurationError: If fewer requests may be in flight than there are processes.
+        """
+        limit = self.connection.get("max_concurrent_requests") or DEFAULT_CONCURRENT_REQUESTS
+        if limit < n:
+            raise ConfigurationError(
+                f"{self.names.value('max_concurrent_requests', limit)} cannot be divided among {n} processes, because each "
+                "process needs at least one request. Set a higher limit, or fewer processes"
+            )
+        parts: list[Self] = []
+        for number in range(n):
+            connection = self.connection.copy()
+            connection["max_concurrent_requests"] = limit // n + (number < limit % n)
+            if (requests := connection.get("requests_per_minute")) is not None:
+                connection["requests_per_minute"] = requests / n
+            if (tokens := connection.get("tokens_per_minute")) is not None:
+                connection["tokens_per_minute"] = tokens / n
+            parts.append(replace(self, connection=connection))
+        return tuple(parts)
+
     def build_judge(self) -> Judge:
         """Create the judge.
 
@@ -335,6 +362,26 @@ class EndpointOptions:
         raise ConfigurationError(
             f"{option} names an environment variable{shown} that is not set or empty. Set it, or name another variable"
         )
+
+
+def read_endpoint(
+    role: Role, spec: str | Mapping[str, Any] | EndpointOptions | None, *, source: str
+) -> EndpointOptions:
+    """Return the options of a role that are given as a name (a form of `judge_from`), as a table or as options.
+
+    Args:
+        role: The role.
+        spec: The name, the table with the keys of the configuration file, or the options. None uses the environment.
+        source: Where the table is, for messages.
+
+    Raises:
+        ConfigurationError: If a table has an unknown key or an invalid value.
+    """
+    if isinstance(spec, EndpointOptions):
+        return spec
+    if isinstance(spec, Mapping):
+        return EndpointOptions.from_table(role, spec, source=source, names=OptionNames(role, "file"))
+    return EndpointOptions(names=OptionNames(role), url=spec)
 
 
 def _read_prompt(file: Path, names: OptionNames) -> Any:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ragstone.errors import ConfigurationError
-from ragstone.judges import Embedder, Judge, Reader, embedder_from, judge_from, reader_from
+from ragstone.judges import (
+    Embedder,
+    EndpointOptions,
+    Judge,
+    Reader,
+    embedder_from,
+    judge_from,
+    read_endpoint,
+    reader_from,
+)
 from ragstone.metrics import Metric, bind_embedder, bind_reader, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import Scorer, WorstAnswers, explain_lowest
@@ -26,9 +35,9 @@ class ScoringSetup:
 
     Args:
         metrics: Names, groups, `Metric` objects, or one of them alone.
-        judge: The forms of `judge_from`.
-        reader: The forms of `reader_from`. A reader is made only if a metric needs one.
-        embedder: The forms of `embedder_from`. An embedder is made only if a metric needs one.
+        judge: The forms of `judge_from`, or a table with the keys of `[judge]` in a configuration file.
+        reader: The forms of `reader_from`, or a table. A reader is made only if a metric needs one.
+        embedder: The forms of `embedder_from`, or a table. An embedder is made only if a metric needs one.
         sinks: The forms of `sink_from`.
         concurrency: Number of samples scored concurrently.
         deadline_s: Seconds after which a sample's unfinished metrics fail with kind "timeout".
@@ -51,9 +60,9 @@ class ScoringSetup:
         self,
         metrics: str | Metric | Sequence[str | Metric],
         *,
-        judge: str | Judge | None = None,
-        reader: str | Reader | None = None,
-        embedder: str | Embedder | None = None,
+        judge: str | Mapping[str, Any] | EndpointOptions | Judge | None = None,
+        reader: str | Mapping[str, Any] | EndpointOptions | Reader | None = None,
+        embedder: str | Mapping[str, Any] | EndpointOptions | Embedder | None = None,
         sinks: Sequence[str | Sink] = (),
         concurrency: int = 16,
         deadline_s: float = 120.0,
@@ -63,9 +72,9 @@ class ScoringSetup:
         self._arguments = (metrics, judge, reader, embedder, tuple(sinks))
         resolved = resolve_metrics(metrics)
         self.sinks = tuple(sink_from(sink) for sink in sinks)
-        self.judge = judge_from(judge)
-        bound, self.reader = bind_reader(resolved, lambda: reader_from(reader, judge=self.judge))
-        self.metrics, self.embedder = bind_embedder(bound, lambda: embedder_from(embedder))
+        self.judge = _build_judge(judge)
+        bound, self.reader = bind_reader(resolved, lambda: _build_reader(reader, self.judge, judge))
+        self.metrics, self.embedder = bind_embedder(bound, lambda: _build_embedder(embedder))
         self.concurrency = concurrency
         self.deadline_s = deadline_s
         self.reasons = self._check_reasons(reasons)
@@ -158,7 +167,33 @@ class ScoringSetup:
         await self.aclose()
 
 
-def _model_option(role: str, spec: str | Judge | Reader | Embedder | None) -> Iterator[str]:
+def _build_judge(spec: str | Mapping[str, Any] | EndpointOptions | Judge | None) -> Judge:
+    if isinstance(spec, Mapping | EndpointOptions):
+        return read_endpoint("judge", spec, source="judge=...").build_judge()
+    return judge_from(spec)
+
+
+def _build_reader(
+    spec: str | Mapping[str, Any] | EndpointOptions | Reader | None,
+    judge: Judge,
+    of_judge: str | Mapping[str, Any] | EndpointOptions | Judge | None,
+) -> Reader:
+    if not isinstance(spec, Mapping | EndpointOptions):
+        return reader_from(spec, judge=judge)
+    named = of_judge if isinstance(of_judge, str | Mapping | EndpointOptions) else None
+    endpoint = read_endpoint("judge", named, source="judge=...")
+    reader = read_endpoint("reader", spec, source="reader=...").build_reader(judge, endpoint)
+    return reader_from(None, judge=judge) if reader is None else reader
+
+
+def _build_embedder(spec: str | Mapping[str, Any] | EndpointOptions | Embedder | None) -> Embedder:
+    if not isinstance(spec, Mapping | EndpointOptions):
+        return embedder_from(spec)
+    embedder = read_endpoint("embedder", spec, source="embedder=...").build_embedder()
+    return embedder_from(None) if embedder is None else embedder
+
+
+def _model_option(role: str, spec: object) -> Iterator[str]:
     if spec is not None:
         yield f"--{role}={role.upper() if not isinstance(spec, str) or '@' in spec else spec}"
 

@@ -24,6 +24,7 @@ from ragstone.errors import ConfigurationError, JudgeUnavailableError
 from ragstone.judges._limits.flow_control import CircuitBreaker, ConcurrencyWindow, TokenBucket
 
 __all__ = [
+    "DEFAULT_CONCURRENT_REQUESTS",
     "ClientLimits",
     "EndpointLimiter",
     "OutageTimer",
@@ -35,7 +36,7 @@ __all__ = [
     "wait_for_outages",
 ]
 
-_CONCURRENCY: Final = 16
+DEFAULT_CONCURRENT_REQUESTS: Final = 16
 """Default maximum number of concurrent requests."""
 _TICK_S: Final = 1.0
 """Interval at which event loops check their waiting requests, in case the event that should wake them is lost."""
@@ -484,7 +485,7 @@ class EndpointLimiter:
         self._stale = False
         shares = list(self._shares)
         limits = [share.concurrency for share in shares if share.concurrency is not None]
-        self.window.upper = min(limits, default=_CONCURRENCY)
+        self.window.upper = min(limits, default=DEFAULT_CONCURRENT_REQUESTS)
         for bucket, per_minute in (
             (self._requests, [share.requests_per_minute for share in shares]),
             (self._tokens, [share.tokens_per_minute for share in shares]),

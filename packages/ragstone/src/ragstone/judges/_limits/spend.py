@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from ragstone._util.fork import after_fork_in_child
@@ -38,7 +39,7 @@ class Budget:
     """
 
     def __init__(self, *, calls: int | None = None, tokens: int | None = None, usd: float | None = None) -> None:
-        self._limits = {
+        self._limits: dict[str, Any] = {
             name: limit for name, limit in (("calls", calls), ("tokens", tokens), ("usd", usd)) if limit is not None
         }
         if not self._limits or not all(limit > 0 for limit in self._limits.values()):
@@ -52,6 +53,10 @@ class Budget:
 
     def _after_fork(self) -> None:
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy in another process starts to count at 0.
+        return partial(type(self), **self._limits), ()
 
     def __repr__(self) -> str:
         return f"Budget({', '.join(f'{name}={limit!r}' for name, limit in self._limits.items())})"

@@ -1,0 +1,149 @@
+"""`ScorerSpec`: what a scorer consists of, as data that another process can open."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from ragstone.errors import ConfigurationError
+from ragstone.judges import ROLES, Budget, Embedder, EndpointOptions, Judge, Reader, read_endpoint
+from ragstone.metrics import Metric
+from ragstone.sinks import Sink
+from ragstone.worker._setup import ScoringSetup
+
+__all__ = ["ScorerSpec"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScorerSpec:
+    """Metrics, models and limits of a scorer, as data that can be pickled and opened in another process.
+
+    A judge with connections cannot be sent to another process, but its name can. A spec holds names, tables and picklable
+    objects, and `open` builds the scorer where it is needed: in a process of `--processes`, an actor of Ray, a task of a
+    scheduler. Variables of the environment that hold API keys (`OPENAI_API_KEY`, `api_key_env` of a table) are read there.
+
+    Args:
+        metrics: Names, groups, picklable `Metric` objects, or one of them alone.
+        judge: A name ("http://host:port/v1", "openai:MODEL", "lexical"), a table with the keys of `[judge]` in a
+            configuration file, or a picklable `Judge`. Default: `RAGSTONE_JUDGE`, otherwise "lexical".
+        reader: The same for the application's generator. Default: `RAGSTONE_READER`, otherwise the judge's model.
+        embedder: The same for the embedding model. Default: `RAGSTONE_EMBEDDER`, otherwise "lexical".
+        concurrency: Number of samples scored concurrently.
+        deadline_s: Seconds after which a sample's unfinished metrics fail with kind "timeout".
+        reasons: Number of the worst answers whose lowest judged score gets a reason from the judge.
+        budget: Limit on the calls, tokens or cost of all models together. Each process that opens the spec counts its own.
+
+    Raises:
+        ConfigurationError: If a value cannot be pickled, or a table has an unknown key or an invalid value.
+
+    Examples:
+        ```python
+        spec = ScorerSpec("ccrs", judge={"url": "http://localhost:8000/v1", "max_concurrent_requests": 32})
+        async with spec.open() as scoring:  # also in another process
+            outcomes = await scoring.score(sample)
+        ```
+    """
+
+    metrics: str | Metric | Sequence[str | Metric] = ("ccrs",)
+    judge: str | Mapping[str, Any] | EndpointOptions | Judge | None = field(default=None, kw_only=True, repr=False)
+    reader: str | Mapping[str, Any] | EndpointOptions | Reader | None = field(default=None, kw_only=True, repr=False)
+    embedder: str | Mapping[str, Any] | EndpointOptions | Embedder | None = field(
+        default=None, kw_only=True, repr=False
+    )
+    concurrency: int = field(default=16, kw_only=True)
+    deadline_s: float = field(default=120.0, kw_only=True)
+    reasons: int = field(default=0, kw_only=True)
+    budget: Budget | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        for role in ROLES:
+            if getattr(self, role) is None:
+                # Another process may have another environment. Without a name, the judge's model is the reader.
+                default = None if role == "reader" else "lexical"
+                object.__setattr__(self, role, os.environ.get(f"RAGSTONE_{role.upper()}") or default)
+            self._endpoint(role)
+        for name, value in self._values():
+            try:
+                pickle.dumps(value)
+            except Exception as error:
+                raise ConfigurationError(_describe_unpicklable(name, value, error)) from error
+
+    def open(self, *, sinks: Sequence[str | Sink] = (), budget: Budget | None = None) -> ScoringSetup:
+        """Build the scorer in this process.
+
+        Args:
+            sinks: The forms of `sink_from`.
+            budget: Replaces the budget of the spec.
+
+        Returns:
+            A setup, which is an async context manager: `score(sample)` returns the outcomes of one sample, and `scorer` is
+            its `Scorer`.
+
+        Raises:
+            ConfigurationError: If a metric or a model does not exist, or a variable of the environment is not set.
+            MissingExtraError: If a model needs a package that is not installed.
+        """
+        budget = self.budget if budget is None else budget
+        judge, reader, embedder = (self._endpoint(role, budget) for role in ROLES)
+        return ScoringSetup(
+            self.metrics,
+            judge=judge,
+            reader=reader,
+            embedder=embedder,
+            sinks=sinks,
+            concurrency=self.concurrency,
+            deadline_s=self.deadline_s,
+            reasons=self.reasons,
+            closes_models=True,
+        )
+
+    def split(self, n: int) -> tuple[Self, ...]:
+        """Divide the limits among several processes: requests in flight, rates, and samples scored concurrently.
+
+        The budget is not divided.
+
+        Args:
+            n: Number of processes.
+
+        Raises:
+            ConfigurationError: If fewer requests may be in flight than there are processes.
+        """
+        parts: dict[Any, tuple[Any, ...]] = {}
+        for role in ROLES:
+            spec = self._endpoint(role)
+            parts[role] = spec.split(n) if isinstance(spec, EndpointOptions) else (spec,) * n
+        concurrency = max(1, self.concurrency // n)
+        return tuple(
+            replace(self, concurrency=concurrency, **{role: parts[role][number] for role in ROLES})
+            for number in range(n)
+        )
+
+    def _endpoint(self, role: Any, budget: Budget | None = None) -> Any:
+        """Return a model as options, or the object that the user passed. None if the judge's model is the reader."""
+        spec = getattr(self, role)
+        if not isinstance(spec, str | Mapping | EndpointOptions):
+            return spec
+        endpoint = read_endpoint(role, spec, source=f"ScorerSpec({role}=...)")
+        return endpoint if budget is None else replace(endpoint, connection={**endpoint.connection, "budget": budget})
+
+    def _values(self) -> list[tuple[str, object]]:
+        named = not isinstance(self.metrics, str | Metric) and isinstance(self.metrics, Sequence)
+        metrics: Sequence[object] = self.metrics if named else (self.metrics,)  # type: ignore[assignment]
+        return [*(("metrics", metric) for metric in metrics), *((role, getattr(self, role)) for role in ROLES)]
+
+
+def _describe_unpicklable(name: str, value: object, error: Exception) -> str:
+    if name == "metrics":
+        remedy = (
+            "Define the class at the top level of a module that the other process can import, and create connections, "
+            "locks and files when they are first used"
+        )
+    else:
+        remedy = (
+            f"Name the model, such as {name}='http://host:8000/v1', or describe it in a table: {name}={{'url': "
+            "'http://host:8000/v1', 'model': 'MODEL', 'api_key_env': 'VARIABLE'}"
+        )
+    return f"{name}: {value!r} cannot be sent to another process ({type(error).__name__}: {error}). {remedy}"
