@@ -167,7 +167,8 @@ def test_streamed_turn_inside_a_request_of_the_application(app):
 @pytest.mark.parametrize("mode", MODES)
 def test_earlier_messages_are_the_history(app, mode, way):
     """Those that the application passes, also if the engine rewrites the question from them."""
-    turn(chat_engine(app, mode, "answer"), way, history=HISTORY)
+    # A list of its own: the oldest versions append each turn to the list that they are given.
+    turn(chat_engine(app, mode, "answer"), way, history=list(HISTORY))
     assert [("user", "before"), ("assistant", "hm")] == [(one.role, one.text) for one in app.draft.history]
 
 
