@@ -17,7 +17,7 @@ import ragstone
 PUBLIC = {
     "ragstone": """
         Comparison Criterion Experiment Failure Monitor NotApplicable Outcome Passage RagstoneError Retrieval Sample
-        Score Trace aevaluate assert_no_regression assert_score compare evaluate
+        Score Trace aevaluate assert_no_regression assert_score compare evaluate read_traces
     """,
     "ragstone.capture": """
         Capture CaptureLimits Guard after_fork_in_child capture_suppressed guarded make_draft redact_secrets
@@ -89,7 +89,7 @@ PUBLIC = {
         Monitor
     """,
     "ragstone.replay": """
-        InputFile RejectedRecord TraceFormat all_formats areplay_traces detect plan_replay replay_traces
+        InputFile RejectedRecord TraceFormat all_formats areplay_traces detect plan_replay read_traces replay_traces
     """,
     "ragstone.requests": """
         Message PassageDraft PromptLimit Recorder Request RetrieverTools Role Statements Step StepKind TraceDraft Value assemble

@@ -74,6 +74,14 @@ def replay_command(
     format: Annotated[  # noqa: A002 - the name of the option
         str, typer.Option("--format", help="Name of the format. auto detects it and prints the evidence.")
     ] = "auto",
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            "--shard",
+            metavar="NUMBER/TOTAL",
+            help="Only one of several disjoint parts of the traces, such as 3/16. Give each part a store of its own.",
+        ),
+    ] = None,
     metrics: MetricsOption = "ccrs",
     criterion: CriterionOption = None,
     sink: SinkOption = None,
@@ -107,6 +115,7 @@ def replay_command(
             names,
             format=format,
             retriever_tools=tools,
+            shard=shard,
             calls_per_reading=models.calls_per_reading,
         )
         _print_plan(plan, models, call_latency_s, reasons=reasons, json_output=json_output)
@@ -130,6 +139,7 @@ def replay_command(
                 sinks=sink or (),
                 format=format,
                 retriever_tools=tools,
+                shard=shard,
                 concurrency=concurrency,
                 deadline_s=deadline_s,
                 max_outage_s=max_outage_s,
@@ -316,6 +326,7 @@ def _file_lines(files: Sequence[FileReport], *, planned: bool = False) -> Iterat
         done = f"{counts.n_read} records" if planned else f"{counts.n_new} new traces, {counts.n_known} already stored"
         yield (
             f"{sanitize_for_terminal(counts.name)}: {counts.format} ({sanitize_for_terminal(counts.detected_by)}): {done}"
+            + (f", {counts.n_other_shards} in other shards" if counts.n_other_shards else "")
             + (f", {counts.n_rejected} records rejected" if counts.n_rejected else "")
         )
         if counts.n_clashing:

@@ -4,6 +4,7 @@ from ragstone.replay._formats import RejectedRecord, TraceFormat, all_formats, d
 from ragstone.replay._intake import FileReport as FileReport
 from ragstone.replay._intake import ReplayTraceSource as ReplayTraceSource
 from ragstone.replay._intake import ignored_entries as ignored_entries
+from ragstone.replay._read import read_traces
 from ragstone.replay._replay import ReplayPlan as ReplayPlan
 from ragstone.replay._replay import ReplayReport as ReplayReport
 from ragstone.replay._replay import areplay_traces, plan_replay, replay_traces
@@ -20,5 +21,6 @@ __all__ = [
     "areplay_traces",
     "detect",
     "plan_replay",
+    "read_traces",
     "replay_traces",
 ]

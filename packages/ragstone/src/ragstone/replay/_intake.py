@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import islice
@@ -12,12 +12,13 @@ from typing import Final
 
 from ragstone.errors import DataError
 from ragstone.replay._formats import DetectedFormat, RejectedRecord
+from ragstone.replay._shard import Shard
 from ragstone.replay._source import InputFile
 from ragstone.schema import Captured, Ignored, Trace
 from ragstone.store import Store
 from ragstone.worker import StepErrors
 
-__all__ = ["FileReport", "ReplayTraceSource", "ignored_entries"]
+__all__ = ["FileReport", "ReplayTraceSource", "ignored_entries", "select_shard"]
 
 logger = logging.getLogger("ragstone")
 
@@ -41,6 +42,8 @@ class FileReport:
     """Traces that were already in the store, from an earlier run or from live capture."""
     n_clashing: int = 0
     """Traces skipped because the store has another trace with the same id."""
+    n_other_shards: int = 0
+    """Traces that belong to other shards, of the records read in this run."""
     n_rejected: int = 0
     rejected: list[RejectedRecord] = field(default_factory=list)
     """The first rejected records, with the reason."""
@@ -56,13 +59,23 @@ class ReplayTraceSource:
 
     Args:
         files: The files with their formats.
+        shard: The part of the traces to import. None is all of them.
+        clean: Changes the traces before they are stored.
     """
 
-    def __init__(self, files: Sequence[tuple[InputFile, DetectedFormat]]) -> None:
+    def __init__(
+        self,
+        files: Sequence[tuple[InputFile, DetectedFormat]],
+        *,
+        shard: Shard | None = None,
+        clean: Callable[[Iterator[Trace | RejectedRecord]], Iterator[Trace | RejectedRecord]] = iter,
+    ) -> None:
         self.counts = [
             FileReport(name=source.name, format=found.format.name, detected_by=found.detected_by)
             for source, found in files
         ]
+        self._shard = shard
+        self._clean = clean
         self._waiting = list(zip(files, self.counts, strict=True))
         self._records: Iterator[Trace | RejectedRecord] | None = None
         self._batch: list[Trace | RejectedRecord] = []
@@ -112,9 +125,10 @@ class ReplayTraceSource:
     def _begin(
         self, source: InputFile, found: DetectedFormat, counts: FileReport, offsets: Mapping[str, int]
     ) -> Iterator[Trace | RejectedRecord]:
-        self._segment = _segment(source, found)
+        self._segment = _segment(source, found, self._shard)
         counts.n_read = offsets.get(self._segment, 0)
-        records = found.format.read(source)
+        # Selected first, so that each machine cleans its own traces only.
+        records = self._clean(select_shard(found.format.read(source), self._shard, counts))
         # Records of earlier runs are read again and skipped: their rejections are reported again, their traces are
         # in the store.
         for record in islice(records, counts.n_read):
@@ -183,12 +197,30 @@ def _reject(counts: FileReport, record: RejectedRecord) -> None:
         counts.rejected.append(record)
 
 
-def _segment(source: InputFile, found: DetectedFormat) -> str:
-    """Return an identifier of a file or directory in its current state, its format and the version of its reader.
+def select_shard(
+    records: Iterator[Trace | RejectedRecord], shard: Shard | None, counts: FileReport
+) -> Iterator[Trace | RejectedRecord]:
+    """Yield the records of a shard, and count the traces of others. Each rejected record belongs to one shard as well."""
+    if shard is None:
+        yield from records
+        return
+    for record in records:
+        if isinstance(record, RejectedRecord):
+            if record.place in shard:
+                yield record
+        elif record.trace_id in shard:
+            yield record
+        else:
+            counts.n_other_shards += 1
+
+
+def _segment(source: InputFile, found: DetectedFormat, shard: Shard | None) -> str:
+    """Return an identifier of a file or directory in its current state, its format, the version of its reader and the shard.
 
     If any of these changes, the file is read again, because the saved number of records refers to other records.
     """
     known_by = f"{source.identity or source.path.resolve()}|{found.format.name}|{version('ragstone')}"
+    known_by += "" if shard is None else f"|{shard}"
     digest = hashlib.sha256(known_by.encode("utf-8", "surrogateescape"))
     for part in source.parts():
         if source.identity:

@@ -12,8 +12,10 @@ from ragstone.capture import IdHasher, Ids, Redactor, hash_trace_ids, redact_sec
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Embedder, Judge, Reader
 from ragstone.metrics import Metric, resolve_metrics
-from ragstone.replay._formats import DetectedFormat, RejectedRecord, TraceFormat, detect
-from ragstone.replay._intake import FileReport, ReplayTraceSource
+from ragstone.replay._formats import DetectedFormat, RejectedRecord
+from ragstone.replay._intake import FileReport, ReplayTraceSource, select_shard
+from ragstone.replay._read import find_formats
+from ragstone.replay._shard import Shard, parse_shard
 from ragstone.replay._source import InputFile, open_inputs
 from ragstone.requests import RetrieverTools, read_retriever_tools
 from ragstone.schema import Sample, Trace, sample_from_trace
@@ -51,7 +53,8 @@ class ReplayReport:
     @property
     def is_empty(self) -> bool:
         """Whether there were records, but none of them was a trace."""
-        return self.n_rejected > 0 and not any(file.n_new + file.n_known + file.n_clashing for file in self.files)
+        n_traces = sum(file.n_new + file.n_known + file.n_clashing + file.n_other_shards for file in self.files)
+        return self.n_rejected > 0 and n_traces == 0
 
     @property
     def is_whole(self) -> bool:
@@ -84,6 +87,7 @@ def plan_replay(
     *,
     format: str = "auto",  # noqa: A002 - the word that users know
     retriever_tools: Iterable[str] | RetrieverTools = (),
+    shard: str | None = None,
     calls_per_reading: int = 1,
     max_rehearsed: int = 1000,
 ) -> ReplayPlan:
@@ -94,21 +98,23 @@ def plan_replay(
         metrics: Names, groups or metric objects.
         format: Name of the format, or "auto".
         retriever_tools: As for `areplay_traces`.
+        shard: As for `areplay_traces`.
         calls_per_reading: Calls for one p(abstain): 1 if the endpoint returns probabilities, otherwise the draws.
         max_rehearsed: Traces that metrics are tried on; the numbers are scaled up from there.
 
     Raises:
-        ConfigurationError: A source, a format or a metric that does not exist.
+        ConfigurationError: A source, a format or a metric that does not exist, or a shard out of range.
         DataError: A file whose format is not known, or an address that does not answer.
     """
+    part = parse_shard(shard)
     chosen = resolve_metrics(metrics)
     tools = read_retriever_tools(retriever_tools)
     with open_inputs(sources) as found:
-        files, skipped = _formats([replace(source, retriever_tools=tools) for source in found], format)
+        files, skipped = find_formats([replace(source, retriever_tools=tools) for source in found], format)
         counts = [FileReport(name=s.name, format=d.format.name, detected_by=d.detected_by) for s, d in files]
         spread = _StrideSampler(max_rehearsed)
         n_traces = 0
-        for trace in _read(files, counts):
+        for trace in _read(files, counts, part):
             n_traces += 1
             if get_skip_reason(trace) is None:
                 spread.add(sample_from_trace(trace))
@@ -129,6 +135,7 @@ async def areplay_traces(
     sinks: Sequence[str | Sink] = (),
     format: str = "auto",  # noqa: A002
     retriever_tools: Iterable[str] | RetrieverTools = (),
+    shard: str | None = None,
     concurrency: int = 16,
     deadline_s: float = 120.0,
     max_outage_s: float = 3600.0,
@@ -155,6 +162,8 @@ async def areplay_traces(
         format: Name of the format, or "auto" to detect it from the file.
         retriever_tools: Names of tools that retrieve and return text, or a mapping from such names to the separator
             between the passages in their results. Without it, such a result is not read as contexts.
+        shard: One of several disjoint parts of the traces, such as "3/16" for the third of 16. A hash of the trace id decides,
+            so that several machines can each score a part of the same files, each into its own store. None is all traces.
         concurrency: Traces scored at once.
         deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
         max_outage_s: Seconds for which traces stay pending while the judge is unavailable. Then the run stops, and the next
@@ -168,11 +177,12 @@ async def areplay_traces(
         started: Function that is called before work begins, with the source (for progress) and the worker (to stop it).
 
     Raises:
-        ConfigurationError: A source, format, metric, judge or sink that does not exist.
+        ConfigurationError: A source, format, metric, judge or sink that does not exist, or a shard out of range.
         DataError: A file whose format is not known, or an address that does not answer.
         JudgeError: The judge cannot be reached at all.
         StoreError: The store cannot be used, or another process owns it.
     """
+    part = parse_shard(shard)
     setup = ScoringSetup(
         metrics,
         judge=judge,
@@ -185,13 +195,11 @@ async def areplay_traces(
     )
     tools = read_retriever_tools(retriever_tools)
     with open_inputs(sources) as found:
-        files, skipped = _formats([replace(source, retriever_tools=tools) for source in found], format)
+        files, skipped = find_formats([replace(source, retriever_tools=tools) for source in found], format)
         hash_id = id_hasher(store, ids)
         if hash_id is not None:
             hash_id("user", "")  # an unreadable key ends the command before it reads any file
-        if redact is not None or hash_id is not None:
-            files = [(source, replace(f, format=_Redacting(f.format, redact, hash_id))) for source, f in files]
-        intake = ReplayTraceSource(files)
+        intake = ReplayTraceSource(files, shard=part, clean=lambda records: _redacted(records, redact, hash_id))
         worker = Worker(
             store, setup, intakes=[intake], max_outage_s=max_outage_s, ends_at_cap=True, stop_early=stop_early
         )
@@ -218,6 +226,7 @@ def replay_traces(
     sinks: Sequence[str | Sink] = (),
     format: str = "auto",  # noqa: A002
     retriever_tools: Iterable[str] | RetrieverTools = (),
+    shard: str | None = None,
     concurrency: int = 16,
     deadline_s: float = 120.0,
     max_outage_s: float = 3600.0,
@@ -246,6 +255,7 @@ def replay_traces(
             sinks=sinks,
             format=format,
             retriever_tools=retriever_tools,
+            shard=shard,
             concurrency=concurrency,
             deadline_s=deadline_s,
             max_outage_s=max_outage_s,
@@ -257,74 +267,31 @@ def replay_traces(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Redacting:
-    """A format whose traces are redacted, as in live capture."""
-
-    format: TraceFormat
-    redact: Redactor | None
-    hash_id: IdHasher | None
-
-    @property
-    def name(self) -> str:
-        return self.format.name
-
-    def detect(self, head: bytes) -> str | None:
-        return self.format.detect(head)
-
-    def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
-        for record in self.format.read(source):
-            if isinstance(record, RejectedRecord):
-                yield record
-                continue
-            try:
-                trace = record if self.redact is None else redact_trace(record, self.redact)
-                if self.hash_id is not None:
-                    trace = hash_trace_ids(trace, self.hash_id)
-            except Exception as error:  # noqa: BLE001 - what cannot be redacted must not be stored, whatever is the matter
-                reason = f"it cannot be redacted: {type(error).__name__}"
-                yield RejectedRecord(place=f"trace {record.trace_id[:80]}", reason=reason)
-            else:
-                yield trace
-
-
-def _formats(
-    sources: Sequence[InputFile], named: str
-) -> tuple[list[tuple[InputFile, DetectedFormat]], list[RejectedRecord]]:
-    """Return the format of each file, before any is read, and the unreadable files of directories.
-
-    A directory whose files share one format is one source, because the steps of a trace may be in several files.
-
-    Raises:
-        DataError: If a file that the user named is unreadable.
-    """
-    files: list[tuple[InputFile, DetectedFormat]] = []
-    skipped: list[RejectedRecord] = []
-    for source in sources:
+def _redacted(
+    records: Iterable[Trace | RejectedRecord], redact: Redactor | None, hash_id: IdHasher | None
+) -> Iterator[Trace | RejectedRecord]:
+    """Redact traces as live capture does. A trace that cannot be redacted is rejected."""
+    for record in records:
+        if isinstance(record, RejectedRecord):
+            yield record
+            continue
         try:
-            files.append((source, detect(source, name=named)))
-        except DataError:
-            if not source.path.is_dir():
-                raise
-            parts: list[tuple[InputFile, DetectedFormat]] = []
-            unreadable: list[RejectedRecord] = []
-            for part in source.parts():
-                try:
-                    parts.append((part, detect(part, name=named)))
-                except DataError as error:
-                    unreadable.append(RejectedRecord(place=part.name, reason=str(error)))
-            skipped += unreadable
-            if len({found.format.name for _, found in parts}) == 1:
-                rest = replace(source, without=frozenset(file.place for file in unreadable))
-                parts = [(rest, parts[0][1])]
-            files += parts
-    return files, skipped
+            trace = record if redact is None else redact_trace(record, redact)
+            if hash_id is not None:
+                trace = hash_trace_ids(trace, hash_id)
+        except Exception as error:  # noqa: BLE001 - what cannot be redacted must not be stored, whatever is the matter
+            reason = f"it cannot be redacted: {type(error).__name__}"
+            yield RejectedRecord(place=f"trace {record.trace_id[:80]}", reason=reason)
+        else:
+            yield trace
 
 
-def _read(files: Sequence[tuple[InputFile, DetectedFormat]], counts: Sequence[FileReport]) -> Iterator[Trace]:
+def _read(
+    files: Sequence[tuple[InputFile, DetectedFormat]], counts: Sequence[FileReport], shard: Shard | None
+) -> Iterator[Trace]:
     for (source, found), count in zip(files, counts, strict=True):
         try:
-            for record in found.format.read(source):
+            for record in select_shard(found.format.read(source), shard, count):
                 count.n_read += 1
                 if isinstance(record, RejectedRecord):
                     count.n_rejected += 1

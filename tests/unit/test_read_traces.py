@@ -1,0 +1,191 @@
+"""`read_traces`, and the shards of a replay: lazy, each trace once, and damage is reported as replay does."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import logging
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import ragstone
+from command_line import app, run_command
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.replay import InputFile, areplay_traces, plan_replay, replay_traces
+from ragstone.replay._records import records
+from ragstone.store import open_store
+
+
+def write(path: Path, n: int, *, first: int = 0) -> Path:
+    """Rows of n requests."""
+    rows = [
+        {"id": f"t{i}", "query": f"question {i}", "response": "r", "contexts": ["c"]} for i in range(first, first + n)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_it_reads_no_more_than_is_asked_for(tmp_path, monkeypatch):
+    """The first traces come before the rest is read, and the files of several sources are one stream."""
+    n_read = 0
+
+    def counted(source: InputFile, **options: object):
+        nonlocal n_read
+        for record in records(source, **options):
+            n_read += 1
+            yield record
+
+    monkeypatch.setattr("ragstone.replay._rows.records", counted)
+    files = [str(write(tmp_path / "a.jsonl", 500)), str(write(tmp_path / "b.jsonl", 500, first=500))]
+    traces = ragstone.read_traces(files)
+
+    assert n_read == 0
+    assert [t.trace_id for t in islice(traces, 3)] == ["t0", "t1", "t2"]
+    assert n_read == 3
+    assert [t.trace_id for t in traces] == [f"t{i}" for i in range(3, 1000)]
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    """20,000 traces of 4 kB need less than 40 MB more than 500."""
+    code = """
+import re, sys
+from pathlib import Path
+import ragstone
+n = sum(1 for _ in ragstone.read_traces(sys.argv[1:]))
+print(n, int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024)
+"""
+    peaks = []
+    row = {"query": "q", "response": "r" * 100, "contexts": ["c" * 4000]}
+    with gzip.open(tmp_path / "a.jsonl.gz", "wt", compresslevel=1) as file:
+        file.writelines(json.dumps({**row, "id": f"t{i}"}) + "\n" for i in range(500))
+    for n in (1, 40):
+        names = [str(tmp_path / "a.jsonl.gz")] * n
+        done = subprocess.run([sys.executable, "-c", code, *names], capture_output=True, text=True, check=True)
+        n_traces, peak_mb = map(int, done.stdout.split())
+        assert n_traces == 500 * n
+        peaks.append(peak_mb)
+
+    assert peaks[1] - peaks[0] < 40
+
+
+def test_what_is_rejected_is_reported(tmp_path, caplog):
+    """To a function, or as one warning."""
+    path = write(tmp_path / "a.jsonl", 2)
+    path.write_text(path.read_text() + "no JSON\n[1]\n" + json.dumps({"id": "x", "query": "q", "response": "r"}) + "\n")
+    rejected = []
+
+    assert ["t0", "t1", "x"] == [t.trace_id for t in ragstone.read_traces(str(path), on_rejected=rejected.append)]
+    assert ["line 3", "line 4 item 1"] == [record.place for record in rejected]
+    with caplog.at_level(logging.WARNING, "ragstone"):
+        assert 3 == len(list(ragstone.read_traces(str(path))))
+    assert "2 skipped, first line 3" in caplog.text
+
+
+def test_a_damaged_file_is_reported_after_all_others(tmp_path):
+    """The traces before the damage and those of the other files come first, as in a replay."""
+    damaged = tmp_path / "a.jsonl.gz"
+    damaged.write_bytes(gzip.compress(write(tmp_path / "plain.jsonl", 1000).read_bytes())[:-1000])
+    good = write(tmp_path / "b.jsonl", 3, first=10_000)
+    found: list[str] = []
+    with pytest.raises(DataError, match=r"a\.jsonl\.gz.*The traces before this place were read"):
+        found.extend(trace.trace_id for trace in ragstone.read_traces([str(damaged), str(good)]))
+
+    report = replay_traces([str(damaged), str(good)], "ccrs.qr", store=tmp_path / "s.db", judge="lexical")
+    assert not report.is_whole
+    assert report.n_new == len(found)
+    assert found[-3:] == ["t10000", "t10001", "t10002"]
+    assert found[:2] == ["t0", "t1"]
+
+
+@pytest.mark.parametrize(
+    ("sources", "format", "error"),
+    [
+        ([], "auto", ConfigurationError),
+        (["nowhere.jsonl"], "auto", ConfigurationError),
+        (["a.jsonl"], "no-format", ConfigurationError),
+        (["unknown.txt"], "auto", DataError),
+    ],
+)
+def test_what_cannot_be_read_is_refused(tmp_path, monkeypatch, sources, format, error):  # noqa: A002
+    """Before the first trace."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "a.jsonl", 1)
+    (tmp_path / "unknown.txt").write_text("hello")
+    with pytest.raises(error):
+        next(ragstone.read_traces(sources, format))
+
+
+def test_the_shards_of_a_replay_are_disjoint_and_complete(tmp_path):
+    """Four parts of two files, each into its own store: every trace and every rejected record once."""
+    paths = [write(tmp_path / "a.jsonl", 300), write(tmp_path / "b.jsonl", 300, first=300)]
+    paths[0].write_text(paths[0].read_text() + "no JSON\n" * 10)
+    sources = [str(path) for path in paths]
+    seen: list[str] = []
+    n_rejected = 0
+    for number in range(1, 5):
+        part = tmp_path / f"{number}.db"
+        for expected in (True, False):
+            report = replay_traces(sources, "ccrs.qr", store=part, judge="lexical", shard=f"{number}/4")
+            assert bool(report.n_new) is expected
+        n_rejected += report.n_rejected
+        assert sum(file.n_known + file.n_other_shards for file in report.files) == 600
+        with open_store(part, mode="read") as store:
+            ids = [trace.trace_id for trace in store.traces()]
+            assert {"scored": len(ids)} == {s.state: len(ids) for s in store.answers(ids).values()}
+        planned = plan_replay(sources, "ccrs.qr", shard=f"{number}/4")
+        assert planned.n_traces == len(ids)
+        seen += ids
+
+    assert sorted(seen) == sorted(f"t{i}" for i in range(600))
+    assert n_rejected == 10
+
+
+def test_shards_may_share_a_store(tmp_path):
+    """One shard's position in a file does not count for another one."""
+    path = write(tmp_path / "a.jsonl", 100)
+    n = [
+        replay_traces([str(path)], "ccrs.qr", store=tmp_path / "s.db", judge="lexical", shard=shard).n_new
+        for shard in ("1/2", "2/2", "1/2", None)
+    ]
+
+    assert n[0] + n[1] == 100
+    assert n[2:] == [0, 0]
+    assert min(n[:2]) > 20
+
+
+def test_a_shard_out_of_range_is_refused_before_work(tmp_path):
+    """No store is created, no file is read, and the judge is not asked."""
+    for call in (
+        lambda: plan_replay(["nowhere"], shard="17/16"),
+        lambda: replay_traces(["nowhere"], store=tmp_path / "s.db", shard="17/16"),
+    ):
+        with pytest.raises(ConfigurationError, match="'17/16' is out of range"):
+            call()
+    with pytest.raises(ConfigurationError, match="'0/4' is out of range"):
+        asyncio.run(areplay_traces(["nowhere"], store=tmp_path / "s.db", shard="0/4"))
+    done = run_command("replay", "nowhere", "--shard", "4/3", "--store", str(tmp_path / "s.db"))
+    assert done.returncode == 2
+    assert "'4/3' is out of range" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_shard_without_requests_is_no_error(tmp_path):
+    """Records of other shards show that the format was right."""
+    path = write(tmp_path / "a.jsonl", 1)
+    path.write_text(path.read_text() + "no JSON\n" * 40)
+    codes = [
+        CliRunner().invoke(
+            app,
+            ["replay", str(path), "--metrics", "ccrs.qr", "--judge", "lexical", "--shard", shard,
+             "--store", str(tmp_path / f"{shard[0]}.db")],
+        ).exit_code
+        for shard in ("1/2", "2/2")
+    ]  # fmt: skip
+
+    assert codes == [0, 0]
