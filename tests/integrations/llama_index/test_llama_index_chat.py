@@ -32,6 +32,8 @@ def join_readers():
 
 def turn(engine, way, message=Q, history=None):
     """One turn, its stream read to its end; returns what the application saw of the answer."""
+    # A list of its own: the oldest versions append each turn to the list that they are given.
+    history = history and list(history)
     if way == "chat":
         return engine.chat(message, history).response
     if way == "stream_chat":
@@ -167,8 +169,7 @@ def test_streamed_turn_inside_a_request_of_the_application(app):
 @pytest.mark.parametrize("mode", MODES)
 def test_earlier_messages_are_the_history(app, mode, way):
     """Those that the application passes, also if the engine rewrites the question from them."""
-    # A list of its own: the oldest versions append each turn to the list that they are given.
-    turn(chat_engine(app, mode, "answer"), way, history=list(HISTORY))
+    turn(chat_engine(app, mode, "answer"), way, history=HISTORY)
     assert [("user", "before"), ("assistant", "hm")] == [(one.role, one.text) for one in app.draft.history]
 
 
