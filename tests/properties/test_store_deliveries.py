@@ -136,6 +136,18 @@ class DeliveryMachine(RuleBasedStateMachine):
         assert len(missing) == self.store.deliver_again(sink, since=since, until=until)
         self.rows |= {(id_, sink): Row(started_at, next_try=self.now) for id_, started_at in missing}
 
+    @precondition(lambda self: self.outcomes)
+    @rule(data=st.data())
+    def erase(self, data: st.DataObject) -> None:
+        """Requests are erased, often the newest ones, whose place in the file is then used again."""
+        newest = st.integers(1, 3).map(lambda n: range(max(self.n_traces - n + 1, 1), self.n_traces + 1))
+        numbers = data.draw(st.one_of(newest, st.lists(st.integers(1, self.n_traces), unique=True, max_size=3)))
+        gone = {id_ for id_, started_at in self.outcomes.items() if started_at in numbers}
+        sent = Counter(sink for (id_, sink), row in self.rows.items() if id_ in gone and row.state == "sent")
+        assert dict(sent) == self.store.erase([f"t{number}" for number in numbers]).sent
+        self.outcomes = {id_: at for id_, at in self.outcomes.items() if id_ not in gone}
+        self.rows = {key: row for key, row in self.rows.items() if key[0] not in gone}
+
     @rule()
     def reopen(self) -> None:
         """Another worker begins."""

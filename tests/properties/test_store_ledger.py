@@ -64,6 +64,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.offset = 0
         self.came_in = 0
         self.duplicates = 0
+        self.erased = 0
         self.finished: dict[str, set[tuple[str, str, str]]] = {}
         self.traces: dict[str, str] = {}
         self.held: dict[str, list[str]] = {"ann": [], "bob": []}
@@ -200,6 +201,27 @@ class StoreMachine(RuleBasedStateMachine):
         self.store.mark_sent("jsonl", ids[:sent])
         self.store.mark_failed("jsonl", ids[sent:], error="refused")
 
+    @precondition(lambda self: self.traces)
+    @rule(data=st.data(), dry_run=st.booleans())
+    def erase(self, data: st.DataObject, dry_run: bool) -> None:
+        """Somebody has requests erased."""
+        ids = data.draw(st.lists(TRACE_IDS, unique=True, max_size=4))
+        there = [trace_id for trace_id in ids if trace_id in self.traces]
+        assert sorted(there) == sorted(self.store.find_requests(ids=ids))
+        before = list(self.store.outcomes())
+        erased = self.store.erase(ids, dry_run=dry_run)
+        assert (len(there), sum(o.sample_id in there for o in before)) == (erased.requests, erased.outcomes)
+        if dry_run:
+            assert before == list(self.store.outcomes())
+            return
+        self.erased += len(there)
+        for trace_id in there:
+            del self.traces[trace_id]
+            self.finished.pop(trace_id, None)
+            for held in self.held.values():
+                held[:] = [each for each in held if each != trace_id]
+        assert all(self.store.explain(trace_id) is None for trace_id in ids)
+
     @invariant()
     def the_books_add_up(self) -> None:
         """In total, and for each planned metric."""
@@ -210,6 +232,7 @@ class StoreMachine(RuleBasedStateMachine):
         for name, row in ledger.metrics.items():
             assert row.balanced, (name, row)
             assert all(n >= 0 for n in row.model_dump().values()), (name, row)
+        assert self.erased == ledger.dropped_by_reason.get("erased", 0) == sum(ledger.erased.values())
         captured = Counter(self.traces.values())
         assert captured["sampled_out"] == ledger.total.sampled_out
         assert captured["captured"] - len(self.finished) == ledger.total.pending

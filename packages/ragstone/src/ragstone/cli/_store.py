@@ -11,15 +11,16 @@ import typer
 
 from ragstone._util.table import text_table
 from ragstone.cli._backfill import backfill_command
+from ragstone.cli._erase import erase_command
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._export import export_command
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
-from ragstone.errors import ConfigurationError, StoreOwnedError
+from ragstone.cli._owned import open_owned
+from ragstone.errors import ConfigurationError
 from ragstone.spool import SpoolReader
 from ragstone.store import (
     RetentionCounts,
-    Store,
     StoreVerification,
     backup_store,
     is_database_url,
@@ -31,13 +32,14 @@ from ragstone.worker import parse_age, spool_directory
 __all__ = ["store_app"]
 
 store_app = typer.Typer(
-    help="Look after a store: verify, back up, export, score old requests with new metrics, remove texts, check counters.",
+    help="Look after a store: verify, back up, export, score old requests with new metrics, remove texts, erase users, check counters.",
     no_args_is_help=True,
 )
 
 
 store_app.command("backfill")(backfill_command)
 store_app.command("export")(export_command)
+store_app.command("erase")(erase_command)
 
 _SHOWN: Final = 20
 """Damaged rows that `verify` prints."""
@@ -72,7 +74,7 @@ def prune(
         with open_store(store, mode="read") as opened:
             kept, n = opened.count_texts(before=before), 0
     else:
-        with _owned(store, _OWNED_HINT) as opened:
+        with open_owned(store, _OWNED_HINT) as opened:
             n = sum(iter(lambda: opened.remove_texts(before=before), 0))
             while opened.forget_unselected(before=before):
                 pass
@@ -96,7 +98,7 @@ def recount(
     json_output: JsonOption = False,
 ) -> None:
     """Compare the counters of `ragstone status` with the requests and outcomes that they count, and correct them."""
-    with open_store(store, mode="read") if dry_run else _owned(store) as opened:
+    with open_store(store, mode="read") if dry_run else open_owned(store) as opened:
         differences = opened.recount(correct=not dry_run)
     if json_output:
         print_json({"corrected": not dry_run, "differences": [each._asdict() for each in differences]})
@@ -121,7 +123,7 @@ def verify(
     json_output: JsonOption = False,
 ) -> None:
     """Read all rows of a store, and find damage: checksums, references, counters, the file and its spool."""
-    with _owned(store) if repair else open_store(store, mode="read") as opened:
+    with open_owned(store) if repair else open_store(store, mode="read") as opened:
         found = opened.verify(repair=repair)
     n_entries, n_corrupt = _verify_spool(store)
     if json_output:
@@ -197,15 +199,6 @@ def _verified(found: StoreVerification, n_corrupt: int, *, repair: bool) -> str:
         file = " The file itself is damaged: restore a backup." if found.file else ""
         return f"{found.repaired:,} damaged rows repaired or moved to the table damaged_rows.{file}{before}"
     return f"{found.n_problems + n_corrupt:,} problems. Restore a backup, or move damaged rows aside with --repair.{before}"
-
-
-def _owned(store: str, hint: str = "") -> Store:
-    if not is_database_url(store) and not Path(store).exists():
-        return open_store(store, mode="read")  # says that it does not exist, and does not create it
-    try:
-        return open_store(store, mode="own")
-    except StoreOwnedError as error:
-        raise StoreOwnedError(f"{error}{hint}") from None
 
 
 def _lines(n: int, kept: RetentionCounts, *, dry_run: bool) -> list[str]:

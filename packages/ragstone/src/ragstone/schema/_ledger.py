@@ -87,6 +87,8 @@ class Ledger(Model):
     total: LedgerRow
     metrics: dict[str, LedgerRow] = Field(default_factory=dict)
     dropped_by_reason: dict[str, int] = Field(default_factory=dict)
+    erased: dict[str, int] = Field(default_factory=dict)
+    """Erased requests by the state that they had. They count as dropped."""
     oldest_pending_s: float | None = None
     """Age in seconds of the oldest pending trace."""
     outbox: dict[str, DeliveryCounts] = Field(default_factory=dict)

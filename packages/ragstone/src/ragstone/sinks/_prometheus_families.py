@@ -172,12 +172,23 @@ class LedgerCollector(Collector):
         return family
 
 
+_OUTCOMES: Final = ("sampled_out", "dropped", "scored", "not_applicable", "failed")
+
+
 def _queue(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
     totals = [ledger.total for ledger, _ in ledgers]
     captures = CounterMetricFamily("ragstone_captures", "Captured requests, by outcome.", labels=["outcome"])
-    captures.add_metric(["queued"], sum(row.captured - row.sampled_out - row.dropped for row in totals))
-    for outcome in ("sampled_out", "dropped", "scored", "not_applicable", "failed"):
-        captures.add_metric([outcome], sum(getattr(row, outcome) for row in totals))
+    # Erased requests count as what they were, because a counter that decreases looks like a restart, and as lost requests
+    # they would raise an alert.
+    n = {name: sum(getattr(row, name) for row in totals) for name in _OUTCOMES}
+    for ledger, _ in ledgers:
+        for state, erased in ledger.erased.items():
+            n["dropped"] -= erased
+            if state in n:
+                n[state] += erased
+    captures.add_metric(["queued"], sum(row.captured for row in totals) - n["sampled_out"] - n["dropped"])
+    for outcome in _OUTCOMES:
+        captures.add_metric([outcome], n[outcome])
     yield captures
     yield GaugeMetricFamily(
         "ragstone_queue_depth", "Requests pending scoring.", value=sum(row.pending for row in totals)

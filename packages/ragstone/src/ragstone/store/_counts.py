@@ -73,11 +73,17 @@ def add_to_counters(db: Sql, counts: Mapping[str, int]) -> None:
     )
 
 
-def add_to_outcome_counts(db: Sql, outcomes: Iterable[tuple[OutcomeKind, float | None]]) -> None:
-    """Count new outcomes, with their values, by kind. Sorted, so that transactions never wait in a circle."""
+def add_to_outcome_counts(db: Sql, outcomes: Iterable[tuple[OutcomeKind, float | None]], *, n: int = 1) -> None:
+    """Count new outcomes, with their values, by kind. Sorted, so that transactions never wait in a circle.
+
+    Args:
+        db: The transaction.
+        outcomes: Kinds and values.
+        n: -1 if they are removed.
+    """
     kinds = OutcomeTotals()
     for kind, value in outcomes:
-        kinds.add(kind, value, 1)
+        kinds.add(kind, value, n)
     db.executemany(
         """
         INSERT INTO outcome_counts (metric, metric_version, judge_hash, kind, n, checksum) VALUES (?, ?, ?, ?, ?, ?)

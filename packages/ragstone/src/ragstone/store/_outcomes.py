@@ -17,6 +17,7 @@ from ragstone.store._body import to_outcome, to_trace
 from ragstone.store._completion import prepare, read_plan, store_completions
 from ragstone.store._counts import OutcomeTotals, count_outcome_kinds, read_states
 from ragstone.store._deliveries import count_deliveries, deliveries
+from ragstone.store._erase import ERASED
 from ragstone.store._feedback import count_feedback, feedback_of
 from ragstone.store._ranges import set_sinks
 from ragstone.store._records import (
@@ -163,6 +164,7 @@ class SqlOutcomes(SqlStore):
                 total=total,
                 metrics=_metric_rows(db, total),
                 dropped_by_reason=drops,
+                erased=_counts_of(db, ERASED),
                 oldest_pending_s=None if oldest is None else max(now - oldest[0], 0.0),
                 outbox=count_deliveries(db, now=now),
                 rules=_rules(db),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
@@ -30,6 +30,7 @@ from ragstone.store._records import (
     DeliveryKind,
     DeliveryState,
     DrawnRequest,
+    ErasedRequests,
     ExportedOutcome,
     MetricCounts,
     OutboxRow,
@@ -338,6 +339,30 @@ class Store(Protocol):
 
     def removed_texts(self, *, since: float | None = None, until: float | None = None) -> Iterator[RemovedText]:
         """Yield the requests whose text was removed, in order of arrival. `since` and `until` select as in `outcomes`."""
+        ...
+
+    def find_requests(
+        self, *, users: Collection[str] = (), sessions: Collection[str] = (), ids: Collection[str] = ()
+    ) -> list[str]:
+        """Return the trace ids of the requests of these users, of these sessions, and with these ids, in order of arrival.
+
+        Args:
+            users: Ids of users, or their hashes, as they are stored.
+            sessions: Ids of sessions, or their hashes.
+            ids: Trace ids, of Ragstone or OpenTelemetry.
+        """
+        ...
+
+    def erase(self, trace_ids: Sequence[str], *, dry_run: bool = False) -> ErasedRequests:
+        """Remove requests with all that is stored about them: texts, outcomes, deliveries, labels, feedback and canaries.
+
+        Up to 100 requests are removed in one transaction. The ledger counts them as dropped, with the reason "erased". Values
+        of closed sessions stay in streams, without what identifies them. What sinks have received stays there.
+
+        Args:
+            trace_ids: The requests. Ids that are not stored are ignored.
+            dry_run: Only count.
+        """
         ...
 
     def exported(

@@ -23,6 +23,7 @@ __all__ = [
     "read_ranges",
     "save_range",
     "set_sinks",
+    "shorten_ranges",
 ]
 
 HAS_ROW: Final = (
@@ -120,6 +121,22 @@ def save_range(db: Sql, queue: Range) -> None:
         "UPDATE sink_ranges SET stop = ?, cursor = ?, sent = ?, since = ? WHERE sink = ? AND start = ?",
         (queue.stop, queue.cursor, queue.sent, queue.since, queue.sink, queue.start),
     )
+
+
+def shorten_ranges(db: Sql) -> None:
+    """Let no range begin or end after the last outcome. A file gives the `seq` of removed rows to later ones."""
+    (newest,) = db.execute("SELECT COALESCE(MAX(seq), 0) FROM outcomes").fetchone()
+    for each in read_ranges(db):
+        is_open = each.stop == LAST_SEQ
+        key = (each.sink, each.start)
+        if not is_open and min(each.stop, newest) <= each.start:
+            db.execute("DELETE FROM sink_ranges WHERE sink = ? AND start = ?", key)
+        elif max(each.start, each.cursor) > newest or newest < each.stop < LAST_SEQ:
+            stop = LAST_SEQ if is_open else min(each.stop, newest)
+            db.execute(
+                "UPDATE sink_ranges SET start = ?, stop = ?, cursor = ? WHERE sink = ? AND start = ?",
+                (min(each.start, newest), stop, min(each.cursor, newest), *key),
+            )
 
 
 def count_pending(db: Sql, queue: Range) -> tuple[int, float | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from ragstone.schema import Delivery, Failure, NotApplicable, Score, Trace
@@ -86,6 +86,31 @@ class RemovedText(NamedTuple):
     """Unix seconds."""
     labels: Mapping[str, str]
     """What is known of it besides its outcomes: status, name, session_id, user_id, app, release and environment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasedRequests:
+    """What was erased, or would be."""
+
+    requests: int = 0
+    outcomes: int = 0
+    labels: int = 0
+    feedback: int = 0
+    sent: Mapping[str, int] = field(default_factory=dict)
+    """Number of these outcomes that each sink has received. They stay there."""
+    since: float | None = None
+    """When the first of the requests arrived, in Unix seconds."""
+
+    def __add__(self, other: ErasedRequests) -> ErasedRequests:
+        """Return the sum."""
+        return ErasedRequests(
+            requests=self.requests + other.requests,
+            outcomes=self.outcomes + other.outcomes,
+            labels=self.labels + other.labels,
+            feedback=self.feedback + other.feedback,
+            sent={sink: self.sent.get(sink, 0) + other.sent.get(sink, 0) for sink in sorted({*self.sent, *other.sent})},
+            since=min((each for each in (self.since, other.since) if each is not None), default=None),
+        )
 
 
 class ExportedOutcome(NamedTuple):

@@ -7,6 +7,7 @@ import json
 from typing import Final
 
 from ragstone.store._body import DamagedRowError, checksum_of, to_trace
+from ragstone.store._ranges import shorten_ranges
 from ragstone.store._sql import Sql
 from ragstone.store._tables import CHECKED_COLUMNS
 from ragstone.store._traces import checked_columns
@@ -37,6 +38,8 @@ def repair_row(db: Sql, table: str, key: int | str, problem: str, *, now: float)
             (key,),
         )
     _move(db, table, key, problem, now=now)
+    if table == "outcomes":
+        shorten_ranges(db)
     return 1
 
 

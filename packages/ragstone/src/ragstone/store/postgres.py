@@ -39,6 +39,7 @@ from ragstone.store._backfill import SqlBackfill
 from ragstone.store._body import UNREADABLE, DamagedRowError, damaged_store, unreadable
 from ragstone.store._completion import read_plan
 from ragstone.store._deliveries import SqlDeliveries
+from ragstone.store._erase import SqlErase
 from ragstone.store._export import SqlExport
 from ragstone.store._labels import SqlLabels
 from ragstone.store._outcomes import SqlOutcomes, write_plan
@@ -107,6 +108,7 @@ class PostgresStore(
     SqlLabels,
     SqlWatch,
     SqlRetention,
+    SqlErase,
     SqlBackfill,
     SqlExport,
     SqlSpend,

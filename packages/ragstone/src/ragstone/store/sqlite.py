@@ -30,6 +30,7 @@ from ragstone.store import _sqlite_tables
 from ragstone.store._backfill import SqlBackfill
 from ragstone.store._body import UNREADABLE, DamagedRowError, damaged_store, unreadable
 from ragstone.store._deliveries import SqlDeliveries
+from ragstone.store._erase import SqlErase
 from ragstone.store._export import SqlExport
 from ragstone.store._labels import LabelInbox, SqlLabels, read_drawn, read_labels, write_drawn, write_labels
 from ragstone.store._outcomes import SqlOutcomes
@@ -64,6 +65,7 @@ class SqliteStore(
     SqlLabels,
     SqlWatch,
     SqlRetention,
+    SqlErase,
     SqlBackfill,
     SqlExport,
     SqlSpend,

@@ -256,7 +256,9 @@ def _worst(units: Sequence[Unit], slices: Sequence[SliceDrop], *, sign: int, kin
         field, _, value = slices[0].name.partition("=")
         units = [u for u in units if u.labels.get(field) == value]
     if kind == "failures":
-        failed = [u for u in units if u.failed_weight]
+        failed = [u for u in units if u.failed_weight and u.worst_trace]
         return tuple(u.worst_trace for u in sorted(failed, key=lambda u: -u.failed_share)[:_N_TRACES])
-    scored = [(sign * u.worst_value, u.closed_at, u.worst_trace) for u in units if u.worst_value is not None]
+    scored = [
+        (sign * u.worst_value, u.closed_at, u.worst_trace) for u in units if u.worst_value is not None and u.worst_trace
+    ]
     return tuple(trace for *_, trace in sorted(scored)[:_N_TRACES])

@@ -5,6 +5,8 @@ from ragstone.worker._backfill import request_backfill as request_backfill
 from ragstone.worker._backfill import run_backfill as run_backfill
 from ragstone.worker._daily_budget import daily_budget_from_table as daily_budget_from_table
 from ragstone.worker._daily_budget import describe_reached as describe_reached
+from ragstone.worker._erase import Erasure as Erasure
+from ragstone.worker._erase import erase_requests as erase_requests
 from ragstone.worker._health import HealthRoutes as HealthRoutes
 from ragstone.worker._health import HealthServer as HealthServer
 from ragstone.worker._health import WorkerState as WorkerState

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
+from typing import Literal
 
 from ragstone.capture import IdHasher, Ids
 from ragstone.errors import ConfigurationError
 from ragstone.store import is_database_url, resolve_store
 
-__all__ = ["id_hasher"]
+__all__ = ["id_hasher", "stored_ids"]
 
 _VARIABLE = "RAGSTONE_ID_KEY"
 
@@ -36,4 +38,21 @@ def id_hasher(store: str | os.PathLike[str], ids: Ids) -> IdHasher | None:
         raise ConfigurationError(
             f"hashed ids need the same key on all hosts of a database: set {_VARIABLE} to a secret text of at least 16 characters"
         )
-    return IdHasher(Path(f"{resolve_store(store)}.key"))
+    return IdHasher(_key_file(store))
+
+
+def stored_ids(store: str | os.PathLike[str], kind: Literal["user", "session"], values: Collection[str]) -> list[str]:
+    """Return ids with the hashes that a store may have of them. A key that does not exist is not created.
+
+    Args:
+        store: Path of a store file, or URL of a database.
+        kind: Whose ids.
+        values: The ids, as the application gives them, or hashes.
+    """
+    has_key = bool(os.environ.get(_VARIABLE)) or (not is_database_url(store) and _key_file(store).exists())
+    hasher = id_hasher(store, "hash") if values and has_key else None
+    return [*values, *(() if hasher is None else (hasher(kind, value) for value in values))]
+
+
+def _key_file(store: str | os.PathLike[str]) -> Path:
+    return Path(f"{resolve_store(store)}.key")

@@ -152,17 +152,23 @@ class ReplyCache:
             newest=max((row[3] for row in rows), default=None),
         )
 
-    def clear(self, *, older_than_days: float | None = None) -> int:
-        """Delete all replies and facts, or only old ones, and return the number of deleted replies.
+    def clear(self, *, older_than_days: float | None = None, since: float | None = None) -> int:
+        """Delete all replies and facts, or only old or new ones, and return the number of deleted replies.
+
+        Args:
+            older_than_days: Only those of at least this age.
+            since: Only those that were stored at this time (Unix seconds) or later.
 
         Raises:
             StoreError: If the cache does not exist or cannot be written.
         """
-        before = self._before(older_than_days)
+        times = (self._before(older_than_days), -math.inf if since is None else since)
         with self._open(must_exist=True) as db:
+            # Removed texts are overwritten, also if another process prevents the VACUUM.
+            db.execute("PRAGMA secure_delete = ON")
             db.execute("BEGIN IMMEDIATE")
-            n_removed = db.execute("DELETE FROM reply WHERE created_at <= ?", (before,)).rowcount
-            db.execute("DELETE FROM fact WHERE created_at <= ?", (before,))
+            n_removed = db.execute("DELETE FROM reply WHERE created_at <= ? AND created_at >= ?", times).rowcount
+            db.execute("DELETE FROM fact WHERE created_at <= ? AND created_at >= ?", times)
             db.execute("COMMIT")
             # The file shrinks only if no other process uses it. The replies are deleted in any case.
             with suppress(sqlite3.OperationalError):

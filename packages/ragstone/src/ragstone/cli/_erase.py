@@ -1,0 +1,93 @@
+"""`ragstone store erase`: remove all that is stored about a user, a session or a request."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ragstone._util.plural import count
+from ragstone.cli._options import JsonOption
+from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
+from ragstone.cli._owned import open_owned
+from ragstone.errors import ConfigurationError
+from ragstone.judges import ReplyCache
+from ragstone.store import open_store
+from ragstone.worker import Erasure, erase_requests
+
+__all__ = ["erase_command"]
+
+
+def erase_command(
+    store: Annotated[str, typer.Argument(help="The store: a file or postgresql://...")],
+    users: Annotated[
+        list[str] | None,
+        typer.Option("--user", metavar="ID", help="All requests of this user. Repeat it for several users."),
+    ] = None,
+    sessions: Annotated[
+        list[str] | None, typer.Option("--session", metavar="ID", help="All requests of this session. Repeatable.")
+    ] = None,
+    ids: Annotated[
+        list[str] | None,
+        typer.Option("--trace", metavar="ID", help="The request with this id, ours or OpenTelemetry's. Repeatable."),
+    ] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            "--cache",
+            metavar="DIR",
+            help="Cache of replies whose newer part is removed too (default: $RAGSTONE_CACHE). Its replies do not have users.",
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count. A worker may run.")] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Remove all that a store, its spool and a cache have of a user, a session or a request. The ledger counts it."""
+    if not (users or sessions or ids):
+        raise ConfigurationError("--user, --session or --trace must say what is erased. Give at least one of them.")
+    folder = cache or (Path(variable) if (variable := os.environ.get("RAGSTONE_CACHE")) else None)
+    with open_store(store, mode="read") if dry_run else open_owned(store) as opened:
+        found = erase_requests(
+            store, opened, users=users or (), sessions=sessions or (), ids=ids or (), dry_run=dry_run
+        )
+    replies = None
+    if folder is not None and found.stored.since is not None and not dry_run:
+        replies = _clear(ReplyCache(folder), since=found.stored.since)
+    if json_output:
+        print_json({"erased": not dry_run, **asdict(found), "replies": replies})
+        return
+    print_text("\n".join(_lines(found, folder, replies, dry_run=dry_run)))
+
+
+def _clear(cache: ReplyCache, *, since: float) -> int:
+    return cache.clear(since=since) if cache.path.exists() else 0
+
+
+def _lines(found: Erasure, folder: Path | None, replies: int | None, *, dry_run: bool) -> list[str]:
+    stored = found.stored
+    parts = [
+        count(stored.outcomes, "outcome"),
+        count(stored.labels, "label"),
+        f"{stored.feedback:,} feedback",
+    ]
+    what = f"{count(stored.requests, 'request')} ({', '.join(parts)})"
+    lines = [f"{what} would be erased." if dry_run else f"{what} erased."]
+    if found.waiting:
+        lines.append(f"{count(found.waiting, 'request')} in the spool would be erased too.")
+    if stored.sent:
+        lines.append("Sinks keep what they have received. Erase it there, by the ids of these requests:")
+        lines += [f"  {sanitize_for_terminal(sink)}: {count(n, 'outcome')}" for sink, n in stored.sent.items()]
+    if found.live_segments:
+        files = "1 file" if found.live_segments == 1 else f"{found.live_segments:,} files"
+        lines.append(
+            f"{files} of the spool belong to running processes and keep texts until the process ends or the file is full."
+        )
+    if replies is not None:
+        lines.append(f"{replies:,} replies removed from the cache {folder}: all since the first of these requests.")
+    elif dry_run and folder is not None:
+        lines.append(f"Replies in the cache {folder} since the first of these requests would be removed.")
+    lines.append("Backups, other hosts' spools and caches that were not named keep their copies.")
+    return lines

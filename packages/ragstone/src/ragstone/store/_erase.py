@@ -1,0 +1,246 @@
+"""Erasure: removal of requests with everything that is stored about them. The ledger counts them as dropped."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from typing_extensions import override
+
+from ragstone.store._body import DamagedRowError, to_trace
+from ragstone.store._completion import IDS_PER_QUERY, marks, read_plan
+from ragstone.store._counts import add_to_counters, add_to_outcome_counts, state_counter
+from ragstone.store._ranges import read_ranges, save_range, shorten_ranges
+from ragstone.store._records import ErasedRequests
+from ragstone.store._sql import PAGE, Sql, SqlStore
+
+__all__ = ["ERASED", "SqlErase"]
+
+ERASED: Final = "erased:"
+"""Beginning of the names of the counters of erased requests, by the state that they had."""
+
+_REASON: Final = "erased"
+"""Why the ledger counts them as dropped."""
+_GROUP: Final = 100
+"""Requests of one transaction, so that others do not wait long."""
+
+
+class SqlErase(SqlStore):
+    """The methods of a store that erase requests."""
+
+    @override
+    def find_requests(
+        self, *, users: Collection[str] = (), sessions: Collection[str] = (), ids: Collection[str] = ()
+    ) -> list[str]:
+        wanted = {
+            "user_id": list(users),
+            "session_id": list(sessions),
+            "trace_id": list(ids),
+            "otel_trace_id": list(ids),
+        }
+        conditions = [f"t.{name} IN ({marks(values)})" for name, values in wanted.items() if values]
+        if not conditions:
+            return []
+        parameters = [value for values in wanted.values() for value in values]
+        found: dict[str, None] = {}
+        # Of a request that was sampled out, only the body that waits for feedback has the user.
+        for last, trace_id, matches, body in self._requests(" OR ".join(conditions), parameters):  # noqa: B007
+            if matches or (body is not None and _is_of(body, users, sessions)):
+                found[trace_id] = None
+        return list(found)
+
+    def _requests(self, condition: str, parameters: Sequence[str]) -> Iterator[Any]:
+        last = -1
+        while True:
+            with self._database.read() as db:
+                page = db.execute(
+                    f"""
+                    SELECT t.seq, t.trace_id, CASE WHEN {condition} THEN 1 ELSE 0 END, r.body
+                    FROM traces AS t LEFT JOIN feedback_rates AS r ON r.seq = t.seq
+                    WHERE t.seq > ? AND ({condition} OR r.body IS NOT NULL) ORDER BY t.seq LIMIT ?
+                    """,  # noqa: S608 - placeholders
+                    (*parameters, last, *parameters, PAGE),
+                ).fetchall()
+            yield from page
+            if len(page) < PAGE:
+                return
+            last = page[-1][0]
+
+    @override
+    def erase(self, trace_ids: Sequence[str], *, dry_run: bool = False) -> ErasedRequests:
+        total = ErasedRequests()
+        ordered = sorted(set(trace_ids))
+        for start in range(0, len(ordered), _GROUP):
+            group = ordered[start : start + _GROUP]
+            if dry_run:
+                with self._database.read() as db:
+                    total += _find(db, group)[0]
+            else:
+                with self._database.write() as db:
+                    total += _erase(db, group, lock=self._lock_completed)
+        return total
+
+
+class _Outcome(NamedTuple):
+    """A row of `outcomes`."""
+
+    seq: int
+    id: str
+    sample_id: str
+    metric: str
+    metric_version: str
+    judge_hash: str
+    kind: str
+    value: float | None
+
+
+class _Found(NamedTuple):
+    """What is stored about a group of requests."""
+
+    traces: Sequence[Any]
+    """Rows: `seq`, id, state, id of the session, OpenTelemetry id."""
+    outcomes: Sequence[_Outcome]
+    ranges: Sequence[tuple[Any, int]]
+    """Ranges of sinks that change, with their new number of sent outcomes."""
+
+
+def _find(db: Sql, ids: Sequence[str], *, lock: str = "") -> tuple[ErasedRequests, _Found]:
+    traces = db.execute(
+        f"""
+        SELECT seq, trace_id, state, COALESCE(session_id, trace_id), otel_trace_id, received_at FROM traces
+        WHERE trace_id IN ({marks(ids)}) ORDER BY trace_id {lock}
+        """,  # noqa: S608 - placeholders and a constant lock
+        ids,
+    ).fetchall()
+    outcomes = [
+        _Outcome(*row)
+        for row in db.execute(
+            f"""
+            SELECT seq, outcome_id, sample_id, metric, metric_version, judge_hash, kind, value FROM outcomes
+            WHERE sample_id IN ({marks(ids)}) ORDER BY seq
+            """,  # noqa: S608 - placeholders
+            ids,
+        )
+    ]
+    sent, ranges = Counter[str](), []
+    states = dict(_deliveries(db, [outcome.id for outcome in outcomes]))
+    sent.update(sink for (_, sink), state in states.items() if state == "sent")
+    for each in read_ranges(db, lock=lock):
+        n = sum(each.start < o.seq <= each.cursor and (o.id, each.sink) not in states for o in outcomes)
+        if n:
+            sent[each.sink] += n
+            ranges.append((each, each.sent - n))
+    requests = [trace_id for _, trace_id, *_ in traces]
+    labels, feedback = (
+        db.execute(f"SELECT COUNT(*) FROM {table} WHERE {column} IN ({marks(ids)})", ids).fetchone()[0]  # noqa: S608
+        for table, column in (("labels", "trace_id"), ("feedback", "trace_id"))
+    )
+    counts = ErasedRequests(
+        requests=len(requests),
+        outcomes=len(outcomes),
+        labels=int(labels),
+        feedback=int(feedback),
+        sent=dict(sent),
+        since=min((row[5] for row in traces), default=None),
+    )
+    return counts, _Found([row[:5] for row in traces], outcomes, ranges)
+
+
+def _deliveries(db: Sql, outcome_ids: Sequence[str]) -> Iterator[tuple[tuple[str, str], str]]:
+    for start in range(0, len(outcome_ids), IDS_PER_QUERY):
+        page = outcome_ids[start : start + IDS_PER_QUERY]
+        for item_id, sink, state in db.execute(
+            f"SELECT item_id, sink, state FROM outbox WHERE kind = 'outcome' AND item_id IN ({marks(page)})",  # noqa: S608
+            page,
+        ):
+            yield (item_id, sink), state
+
+
+def _erase(db: Sql, ids: Sequence[str], *, lock: str) -> ErasedRequests:
+    # Traces are locked first, as by workers that store outcomes, then the ranges, as by workers that deliver.
+    counts, (traces, outcomes, ranges) = _find(db, ids, lock=lock)
+    for each, n in ranges:
+        save_range(db, each._replace(sent=n))
+    _correct_plan(db, traces, outcomes)
+    for table in ("watch_queue", "canaries", "canary_scores", "labels", "label_frame", "feedback"):
+        db.executemany(f"DELETE FROM {table} WHERE trace_id = ?", [(id_,) for id_ in ids])  # noqa: S608 - constant names
+    asked = [(id_,) for _, trace_id, _, _, otel_id in traces for id_ in (trace_id, otel_id) if id_ is not None]
+    # Also feedback about a request that never came.
+    db.executemany("DELETE FROM feedback WHERE trace_id IS NULL AND request_id = ?", [*asked, *((id_,) for id_ in ids)])
+    _forget_sessions(db, traces)
+    _forget_in_alarms(db, ids)
+    _forget_damaged_rows(db, traces, outcomes)
+    db.executemany("DELETE FROM outbox WHERE kind = 'outcome' AND item_id = ?", [(o.id,) for o in outcomes])
+    for table in ("outcome_bodies", "outcomes"):
+        db.executemany(f"DELETE FROM {table} WHERE seq = ?", [(o.seq,) for o in outcomes])  # noqa: S608 - constant names
+    if outcomes:
+        shorten_ranges(db)
+    for table in ("trace_bodies", "feedback_rates", "traces"):
+        db.executemany(f"DELETE FROM {table} WHERE seq = ?", [(seq,) for seq, *_ in traces])  # noqa: S608 - constant names
+    add_to_outcome_counts(db, [((o.metric, o.metric_version, o.judge_hash, o.kind), o.value) for o in outcomes], n=-1)
+    states = Counter(state for _, _, state, *_ in traces)
+    # `+` of counters would drop negative ones.
+    changes = Counter({f"{ERASED}{state}": n for state, n in states.items()})
+    changes.update({state_counter(state): -n for state, n in states.items()})
+    add_to_counters(db, changes)
+    if traces:
+        db.execute(
+            "INSERT INTO drops VALUES (?, ?) ON CONFLICT (reason) DO UPDATE SET n = drops.n + excluded.n",
+            (_REASON, len(traces)),
+        )
+    return counts
+
+
+def _correct_plan(db: Sql, traces: Sequence[Any], outcomes: Sequence[_Outcome]) -> None:
+    """Count requests that were finished before a metric was planned in its row too, where they are now dropped."""
+    finished = {trace_id for _, trace_id, state, *_ in traces if state not in ("pending", "sampled_out")}
+    for metric in read_plan(db):
+        key = (metric.name, metric.version, metric.judge_hash)
+        scored = {o.sample_id for o in outcomes if (o.metric, o.metric_version, o.judge_hash) == key}
+        db.execute(
+            """
+            UPDATE plan SET finished_before = CASE WHEN finished_before > ?1 THEN finished_before - ?1 ELSE 0 END
+            WHERE name = ?2 AND version = ?3 AND judge_hash = ?4
+            """,
+            (len(finished - scored), *key),
+        )
+
+
+def _forget_sessions(db: Sql, traces: Sequence[Any]) -> None:
+    """Replace what identifies a request in the units of streams, whose values stay."""
+    for _, trace_id, _, session, _ in traces:
+        db.execute("UPDATE watch_units SET worst_trace = '' WHERE session = ? AND worst_trace = ?", (session, trace_id))
+    db.executemany(
+        "UPDATE watch_units SET session = ? WHERE session = ?",
+        [(f"erased-{secrets.token_hex(8)}", session) for session in sorted({row[3] for row in traces})],
+    )
+
+
+def _forget_in_alarms(db: Sql, ids: Sequence[str]) -> None:
+    for number, body in db.execute("SELECT number, body FROM alarms").fetchall():
+        if not any(id_ in body for id_ in ids):
+            continue
+        record = json.loads(body)
+        record["traces"] = [trace_id for trace_id in record.get("traces", ()) if trace_id not in ids]
+        db.execute("UPDATE alarms SET body = ? WHERE number = ?", (json.dumps(record), number))
+
+
+def _forget_damaged_rows(db: Sql, traces: Sequence[Any], outcomes: Sequence[_Outcome]) -> None:
+    """Delete what a repair moved aside of these requests."""
+    keys = {"trace_bodies": {row[0] for row in traces}, "outcome_bodies": {o.seq for o in outcomes}}
+    names = {row[1] for row in traces} | {o.id for o in outcomes}
+    for seq, place, content in db.execute("SELECT seq, place, content FROM damaged_rows").fetchall():
+        values = json.loads(content)
+        if values[0] in keys.get(place, ()) or names.intersection(v for v in values if isinstance(v, str)):
+            db.execute("DELETE FROM damaged_rows WHERE seq = ?", (seq,))
+
+
+def _is_of(body: object, users: Collection[str], sessions: Collection[str]) -> bool:
+    try:
+        trace = to_trace(body)
+    except DamagedRowError:
+        return False
+    return trace.user_id in users or trace.session_id in sessions

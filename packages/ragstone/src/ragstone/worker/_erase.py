@@ -1,0 +1,82 @@
+"""Erasure of the requests of users and sessions, from the store and its spool."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from ragstone.schema import Captured, SampledOut, Trace
+from ragstone.spool import SpoolReader
+from ragstone.store import ErasedRequests, Store
+from ragstone.worker._id_key import stored_ids
+from ragstone.worker._intake import SpoolTraceSource, StepErrors, spool_directory
+
+__all__ = ["Erasure", "erase_requests"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erasure:
+    """What was erased, or would be."""
+
+    stored: ErasedRequests
+    waiting: int = 0
+    """Requests that wait in the spool. An erasure stores them first, so only one that counts has some."""
+    live_segments: int = 0
+    """Files of the spool that a running process still writes to. They keep the text of requests that were stored."""
+
+
+def erase_requests(
+    store: str | os.PathLike[str],
+    opened: Store,
+    *,
+    users: Collection[str] = (),
+    sessions: Collection[str] = (),
+    ids: Collection[str] = (),
+    dry_run: bool = False,
+) -> Erasure:
+    """Erase the requests of users and sessions, and single ones.
+
+    Args:
+        store: Path or URL of the store.
+        opened: The store, open for writing, or also for reading if `dry_run` is set.
+        users: Ids of users, as the application gives them or as they are stored.
+        sessions: Ids of sessions, in the same way.
+        ids: Trace ids, of Ragstone or OpenTelemetry.
+        dry_run: Only count.
+
+    Raises:
+        StoreError: If the store or its spool cannot be read or written.
+    """
+    users, sessions = stored_ids(store, "user", users), stored_ids(store, "session", sessions)
+    reader = SpoolReader(spool_directory(store))
+    waiting = 0
+    if dry_run:
+        offsets = opened.segment_offsets()
+        waiting = sum(_is_of(entry, users, sessions, ids) for entry in _entries(reader, offsets))
+    else:
+        source, errors = SpoolTraceSource(spool_directory(store)), StepErrors()
+        while source.transfer_batch(opened, errors):
+            pass
+        errors.raise_first()
+    found = opened.find_requests(users=users, sessions=sessions, ids=ids)
+    return Erasure(
+        # Also ids that were not found: feedback about them may wait.
+        stored=opened.erase([*found, *ids], dry_run=dry_run),
+        waiting=waiting,
+        live_segments=sum(segment.live for segment in reader.segments()),
+    )
+
+
+def _entries(reader: SpoolReader, offsets: dict[str, int]) -> Iterator[Trace]:
+    for segment in reader.segments():
+        offset = offsets.get(segment.name, 0)
+        while (batch := reader.read(segment.name, offset)).entries:
+            for entry in batch.entries:
+                if isinstance(entry, Captured | SampledOut) and entry.trace is not None:
+                    yield entry.trace
+            offset = batch.next_offset
+
+
+def _is_of(trace: Trace, users: Collection[str], sessions: Collection[str], ids: Collection[str]) -> bool:
+    return trace.user_id in users or trace.session_id in sessions or trace.trace_id in ids or trace.otel_trace_id in ids
