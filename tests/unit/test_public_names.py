@@ -89,7 +89,7 @@ PUBLIC = {
         Monitor
     """,
     "ragstone.replay": """
-        InputFile RejectedRecord TraceFormat all_formats areplay_traces detect plan_replay read_traces replay_traces
+        InputFile RejectedRecord TraceFormat all_formats areplay_traces detect merge_outcomes plan_replay read_traces replay_traces
     """,
     "ragstone.requests": """
         Message PassageDraft PromptLimit Recorder Request RetrieverTools Role Statements Step StepKind TraceDraft Value assemble

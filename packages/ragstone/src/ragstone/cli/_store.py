@@ -14,6 +14,7 @@ from ragstone.cli._backfill import backfill_command
 from ragstone.cli._erase import erase_command
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._export import export_command
+from ragstone.cli._merge import merge_command
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.cli._owned import open_owned
@@ -32,7 +33,7 @@ from ragstone.worker import parse_age, spool_directory
 __all__ = ["store_app"]
 
 store_app = typer.Typer(
-    help="Look after a store: verify, back up, export, score old requests with new metrics, remove texts, erase users, check counters.",
+    help="Look after a store: verify, back up, export, merge, score old requests with new metrics, remove texts, erase users, check counters.",
     no_args_is_help=True,
 )
 
@@ -40,6 +41,7 @@ store_app = typer.Typer(
 store_app.command("backfill")(backfill_command)
 store_app.command("export")(export_command)
 store_app.command("erase")(erase_command)
+store_app.command("merge")(merge_command)
 
 _SHOWN: Final = 20
 """Damaged rows that `verify` prints."""

@@ -4,6 +4,7 @@ from ragstone.replay._formats import RejectedRecord, TraceFormat, all_formats, d
 from ragstone.replay._intake import FileReport as FileReport
 from ragstone.replay._intake import ReplayTraceSource as ReplayTraceSource
 from ragstone.replay._intake import ignored_entries as ignored_entries
+from ragstone.replay._merge import merge_outcomes
 from ragstone.replay._read import read_traces
 from ragstone.replay._replay import ReplayPlan as ReplayPlan
 from ragstone.replay._replay import ReplayReport as ReplayReport
@@ -20,6 +21,7 @@ __all__ = [
     "all_formats",
     "areplay_traces",
     "detect",
+    "merge_outcomes",
     "plan_replay",
     "read_traces",
     "replay_traces",

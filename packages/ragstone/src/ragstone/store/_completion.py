@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,11 +18,16 @@ from ragstone.store._watch import queue_outcomes
 
 __all__ = [
     "IDS_PER_QUERY",
+    "CompletedTrace",
     "PreparedCompletion",
     "insert_outcomes",
     "marks",
     "prepare",
+    "read_completed",
+    "read_known",
     "read_plan",
+    "save_states",
+    "state_of_kinds",
     "store_completions",
 ]
 
@@ -77,8 +82,8 @@ def store_completions(
         lock: End of the query for the traces. If several workers complete concurrently, it locks them.
     """
     plan = [(metric.name, metric.version, metric.judge_hash) for metric in read_plan(db)]
-    traces = {trace.trace_id: trace for trace in _read_traces(db, {each.trace_id for each in completions}, lock=lock)}
-    for trace_id, outcome_id, *key, kind in _read_outcomes(db, [t for t in traces.values() if t.state == "pending"]):
+    traces = {trace.trace_id: trace for trace in read_completed(db, {each.trace_id for each in completions}, lock=lock)}
+    for trace_id, outcome_id, *key, kind in read_known(db, [t for t in traces.values() if t.state == "pending"]):
         traces[trace_id].known[outcome_id] = ((key[0], key[1], key[2]), kind)
     results: list[bool | DataError] = []
     new: dict[str, tuple[AnyOutcome, Body]] = {}
@@ -99,18 +104,7 @@ def store_completions(
         trace.complete(plan, owner=completion.owner)
         results.append(True)
     insert_outcomes(db, new, now=now, order=order)
-    ended = Counter(
-        state_counter(trace.state) for trace in traces.values() if trace.is_changed and trace.state != "pending"
-    )
-    add_to_counters(db, ended | {state_counter("pending"): -ended.total()})
-    db.executemany(
-        "UPDATE traces SET state = ?, partial = ?, lease_owner = ?, lease_until = ? WHERE trace_id = ?",
-        [
-            (trace.state, int(trace.state == "pending" and bool(trace.known)), *trace.lease, trace_id)
-            for trace_id, trace in traces.items()
-            if trace.is_changed
-        ],
-    )
+    save_states(db, traces.values())
     return results
 
 
@@ -126,7 +120,7 @@ def marks(ids: Sequence[str]) -> str:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Trace:
+class CompletedTrace:
     """A trace of the group, as it is after the completions so far."""
 
     trace_id: str
@@ -142,13 +136,32 @@ class _Trace:
         kinds = dict(self.known.values())
         planned = {kinds.get(metric) for metric in plan}
         if None not in planned:
-            self.state = "failed" if "failure" in planned else "scored" if "score" in planned else "not_applicable"
+            self.state = state_of_kinds(planned)
         if self.state != "pending" or owner is None or owner == self.lease[0]:
             self.lease = (None, 0.0)
         self.is_changed = True
 
 
-def _read_traces(db: Sql, trace_ids: set[str], *, lock: str) -> Iterator[_Trace]:
+def state_of_kinds(kinds: Container[str | None]) -> TraceState:
+    """Return the state of a finished trace from the kinds of its outcomes."""
+    return "failed" if "failure" in kinds else "scored" if "score" in kinds else "not_applicable"
+
+
+def save_states(db: Sql, traces: Collection[CompletedTrace]) -> None:
+    """Store the state and the lease of the changed traces, which were pending, and count them."""
+    changed = [trace for trace in traces if trace.is_changed]
+    ended = Counter(state_counter(trace.state) for trace in changed if trace.state != "pending")
+    add_to_counters(db, ended | {state_counter("pending"): -ended.total()})
+    db.executemany(
+        "UPDATE traces SET state = ?, partial = ?, lease_owner = ?, lease_until = ? WHERE trace_id = ?",
+        [
+            (trace.state, int(trace.state == "pending" and bool(trace.known)), *trace.lease, trace.trace_id)
+            for trace in changed
+        ],
+    )
+
+
+def read_completed(db: Sql, trace_ids: set[str], *, lock: str) -> Iterator[CompletedTrace]:
     # All workers lock traces in the order of their ids, so that overlapping groups wait for each other and never in a
     # circle.
     ordered = sorted(trace_ids)
@@ -161,7 +174,7 @@ def _read_traces(db: Sql, trace_ids: set[str], *, lock: str) -> Iterator[_Trace]
             ids,
         )
         for trace_id, state, lease_owner, lease_until in rows.fetchall():
-            yield _Trace(
+            yield CompletedTrace(
                 trace_id=trace_id,
                 state=state,
                 lease=(lease_owner, lease_until),
@@ -169,7 +182,7 @@ def _read_traces(db: Sql, trace_ids: set[str], *, lock: str) -> Iterator[_Trace]
             )
 
 
-def _read_outcomes(db: Sql, traces: Sequence[_Trace]) -> Iterator[tuple[str, ...]]:
+def read_known(db: Sql, traces: Sequence[CompletedTrace]) -> Iterator[tuple[str, ...]]:
     for start in range(0, len(traces), IDS_PER_QUERY):
         ids = [trace.trace_id for trace in traces[start : start + IDS_PER_QUERY]]
         yield from db.execute(

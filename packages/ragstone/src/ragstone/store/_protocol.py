@@ -32,6 +32,8 @@ from ragstone.store._records import (
     DrawnRequest,
     ErasedRequests,
     ExportedOutcome,
+    MergeCounts,
+    MergedRequest,
     MetricCounts,
     OutboxRow,
     PlannedMetric,
@@ -428,6 +430,17 @@ class Store(Protocol):
 
         Raises:
             DataError: If the request is not found, is pending or was sampled out.
+        """
+        ...
+
+    def merge(self, requests: Sequence[MergedRequest]) -> MergeCounts:
+        """Add requests and outcomes that were computed elsewhere, each once. What is stored already stays as it is.
+
+        They are delivered like others, and belong to baselines, but are not evidence for an alarm. A finished request
+        without a planned metric does not count in that metric's row of the ledger.
+
+        Raises:
+            DataError: If a request is neither stored nor given, was sampled out, or cannot be stored as JSON.
         """
         ...
 

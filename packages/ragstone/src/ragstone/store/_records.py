@@ -17,6 +17,8 @@ __all__ = [
     "DeliveryState",
     "DrawnRequest",
     "ExportedOutcome",
+    "MergeCounts",
+    "MergedRequest",
     "MetricCounts",
     "OutboxRow",
     "PlannedMetric",
@@ -121,6 +123,19 @@ class ExportedOutcome(NamedTuple):
     """Values of tags, retriever and language, such as {"tag:topic": "billing"}."""
     trace: Trace | None
     """The request, if its text was asked for and is stored."""
+    state: TraceState
+    """State of the request."""
+
+
+class MergeCounts(NamedTuple):
+    """What a merge has added to a store."""
+
+    traces: int = 0
+    known_traces: int = 0
+    """Requests that were stored before."""
+    outcomes: int = 0
+    known_outcomes: int = 0
+    """Outcomes that were stored before."""
 
 
 class CountDifference(NamedTuple):
@@ -205,6 +220,18 @@ class Completion:
     outcomes: Sequence[Score | NotApplicable | Failure]
     owner: str | None = None
     """The worker whose lease ends. None ends any lease, and another name none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedRequest:
+    """A request with outcomes that were computed elsewhere."""
+
+    trace_id: str
+    trace: Trace | None
+    """None if the store has it."""
+    outcomes: Sequence[Score | NotApplicable | Failure]
+    is_finished: bool = True
+    """Whether it has all outcomes that it will get. If not, it stays pending until it has all planned ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

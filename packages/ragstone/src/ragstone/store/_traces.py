@@ -20,7 +20,7 @@ from ragstone.store._second_draw import LABEL_COLUMNS, draw_again, label_values,
 from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore
 from ragstone.store._tables import CHECKED_COLUMNS
 
-__all__ = ["SqlTraces", "checked_columns"]
+__all__ = ["SqlTraces", "checked_columns", "insert_entries"]
 
 _logger = logging.getLogger("ragstone")
 
@@ -40,45 +40,7 @@ class SqlTraces(SqlStore):
         with self._database.write() as db:
             if next_offset <= _segment_offsets(db).get(segment, -1):
                 return 0
-            drops, ignored = Counter[str](), Counter[str]()
-            examples: dict[str, str] = {}
-            traces: dict[str, Captured | SampledOut] = {}
-            feedback: list[Feedback] = []
-            came = 0
-            for entry in entries:
-                if isinstance(entry, Feedback):
-                    feedback.append(entry)
-                elif isinstance(entry, Dropped):
-                    drops[entry.reason] += entry.n
-                elif isinstance(entry, Ignored):
-                    ignored[f"{IGNORED}{entry.reason}"] += entry.n
-                    examples[f"{IGNORED}{entry.reason}"] = entry.example
-                else:
-                    came += 1
-                    traces.setdefault(entry.trace.trace_id if isinstance(entry, Captured) else entry.trace_id, entry)
-            for known in _known(db, list(traces)):
-                traces.pop(known, None)
-            states = _insert(db, list(traces.values()), now=self._clock())
-            new = states.total()
-            add_feedback(db, feedback, now=self._clock())
-            store_rates(db, traces.values(), now=self._clock())
-            matched = match_feedback(db, traces.values(), now=self._clock())
-            changes = draw_again(db, matched, now=self._clock())
-            db.executemany(
-                "INSERT INTO drops VALUES (?, ?) ON CONFLICT (reason) DO UPDATE SET n = drops.n + excluded.n",
-                sorted(drops.items()),
-            )
-            counted = Counter(captured=new + drops.total(), duplicates=came - new) + states + ignored
-            for entry in traces.values():
-                if isinstance(entry, Captured):
-                    counted.update([f"ended:{entry.trace.status}", *evidence_counters(entry.trace.evidence)])
-            # `+` of counters would drop negative ones.
-            counted.update(changes)
-            add_to_counters(db, counted)
-            db.executemany(
-                "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-                list(examples.items()),
-            )
+            new = insert_entries(db, entries, now=self._clock())
             db.execute(
                 "INSERT INTO segments VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET next_offset = excluded.next_offset",
                 (segment, next_offset),
@@ -263,6 +225,52 @@ class SqlTraces(SqlStore):
             ).fetchall()
         # Many requests have the same label, so each text is kept once.
         return {trace_id: known.setdefault(label, label) for trace_id, label in rows}
+
+
+def insert_entries(
+    db: Sql, entries: Sequence[Captured | SampledOut | Feedback | Dropped | Ignored], *, now: float
+) -> int:
+    """Insert the new entries within a transaction, count all of them, and return the number of new traces."""
+    drops, ignored = Counter[str](), Counter[str]()
+    examples: dict[str, str] = {}
+    traces: dict[str, Captured | SampledOut] = {}
+    feedback: list[Feedback] = []
+    came = 0
+    for entry in entries:
+        if isinstance(entry, Feedback):
+            feedback.append(entry)
+        elif isinstance(entry, Dropped):
+            drops[entry.reason] += entry.n
+        elif isinstance(entry, Ignored):
+            ignored[f"{IGNORED}{entry.reason}"] += entry.n
+            examples[f"{IGNORED}{entry.reason}"] = entry.example
+        else:
+            came += 1
+            traces.setdefault(entry.trace.trace_id if isinstance(entry, Captured) else entry.trace_id, entry)
+    for known in _known(db, list(traces)):
+        traces.pop(known, None)
+    states = _insert(db, list(traces.values()), now=now)
+    new = states.total()
+    add_feedback(db, feedback, now=now)
+    store_rates(db, traces.values(), now=now)
+    matched = match_feedback(db, traces.values(), now=now)
+    changes = draw_again(db, matched, now=now)
+    db.executemany(
+        "INSERT INTO drops VALUES (?, ?) ON CONFLICT (reason) DO UPDATE SET n = drops.n + excluded.n",
+        sorted(drops.items()),
+    )
+    counted = Counter(captured=new + drops.total(), duplicates=came - new) + states + ignored
+    for entry in traces.values():
+        if isinstance(entry, Captured):
+            counted.update([f"ended:{entry.trace.status}", *evidence_counters(entry.trace.evidence)])
+    # `+` of counters would drop negative ones.
+    counted.update(changes)
+    add_to_counters(db, counted)
+    db.executemany(
+        "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        list(examples.items()),
+    )
+    return new
 
 
 def _segment_offsets(db: Sql) -> dict[str, int]:

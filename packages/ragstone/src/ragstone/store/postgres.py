@@ -42,6 +42,7 @@ from ragstone.store._deliveries import SqlDeliveries
 from ragstone.store._erase import SqlErase
 from ragstone.store._export import SqlExport
 from ragstone.store._labels import SqlLabels
+from ragstone.store._merge import SqlMerge
 from ragstone.store._outcomes import SqlOutcomes, write_plan
 from ragstone.store._postgres_tables import SCHEMA
 from ragstone.store._records import PlannedMetric
@@ -111,6 +112,7 @@ class PostgresStore(
     SqlErase,
     SqlBackfill,
     SqlExport,
+    SqlMerge,
     SqlSpend,
 ):
     """A `Store` in the schema `ragstone` of a PostgreSQL database. `Store` describes the methods. Open it with `open`.

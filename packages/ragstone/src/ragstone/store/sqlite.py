@@ -33,6 +33,7 @@ from ragstone.store._deliveries import SqlDeliveries
 from ragstone.store._erase import SqlErase
 from ragstone.store._export import SqlExport
 from ragstone.store._labels import LabelInbox, SqlLabels, read_drawn, read_labels, write_drawn, write_labels
+from ragstone.store._merge import SqlMerge
 from ragstone.store._outcomes import SqlOutcomes
 from ragstone.store._path import check_single_name, real_path
 from ragstone.store._records import DrawnRequest, StoredLabel
@@ -68,6 +69,7 @@ class SqliteStore(
     SqlErase,
     SqlBackfill,
     SqlExport,
+    SqlMerge,
     SqlSpend,
 ):
     """A `Store` in one SQLite file in WAL mode. `Store` describes the methods. Open it with `open`.

@@ -1,0 +1,44 @@
+"""`ragstone store merge`: outcomes of batch jobs and other stores."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from ragstone.cli._options import JsonOption
+from ragstone.cli._output import print_json, print_text
+from ragstone.replay import merge_outcomes
+
+__all__ = ["merge_command"]
+
+
+def merge_command(
+    store: Annotated[
+        str, typer.Argument(help="The store: a file, which is created if it does not exist, or postgresql://...")
+    ],
+    outcomes: Annotated[
+        list[str],
+        typer.Argument(
+            help="Files or directories that `ragstone store export --records` or `ragstone.ray.score` wrote."
+        ),
+    ],
+    keep_stored: Annotated[
+        bool,
+        typer.Option("--keep-stored", help="Keep what is stored if a request or an outcome of the same id differs."),
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Add requests and outcomes of a batch job or of another store, each once. Everything is checked first."""
+    report = merge_outcomes(store, outcomes, keep_stored=keep_stored)
+    if json_output:
+        print_json(asdict(report))
+        return
+    print_text(
+        f"{report.n_traces:,} requests and {report.n_outcomes:,} outcomes added, {report.n_known:,} outcomes were known."
+    )
+    if report.n_conflicts:
+        print_text(f"{report.n_conflicts:,} requests or outcomes differ from those with the same id, which are kept.")
+    if report.n_pending:
+        print_text(f"{report.n_pending:,} requests are pending. `ragstone worker` scores what they lack.")
