@@ -30,7 +30,7 @@ PUBLIC = {
         read_beir read_qrels read_samples read_trec_run write_beir write_trec_qrels write_trec_run
     """,
     "ragstone.demo": """
-        Bm25 DemoChain DemoQuestion extract_answer load_corpus
+        SAMPLE_FILES Bm25 DemoChain DemoQuestion extract_answer load_corpus sample_file
     """,
     "ragstone.errors": """
         ApplicationError ConfigurationError DataError JudgeError JudgeRejectedError JudgeReplyError

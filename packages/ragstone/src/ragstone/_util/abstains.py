@@ -29,7 +29,7 @@ _PATTERNS: Final = (
     r"\bi(?:'m| am) (?:not sure|not certain|unsure|uncertain|sorry, but i)",
     r"\bi have no (?:information|idea|answer)",
     r"^(?:it is|it's|this is|the answer is) (?:unclear|unknown|not (?:clear|known|stated|specified|mentioned))\b",
-    r"^(?:sorry, (?:but )?)?unable to (?:answer|determine|find|tell|say)\b",
+    r"^(?:sorry, (?:but )?)?unable to (?:answer|determine|find|tell|say)\b",  # codespell:ignore tell
     r"\b(?:insufficient|not enough) (?:information|context|data)\b",
     rf"\bn(?:one|either) of the {_MEDIUM} {_SAY}",
     rf"\b{_MEDIUM} (?:do not|does not|did not|don't|doesn't|didn't) {_SAY}",

@@ -81,6 +81,10 @@ _COMMANDS: Final = {
         "_demo.demo_command",
         "Run capture, scoring and reporting on a small bundled corpus, without API key, GPU or network.",
     ),
+    "samples": (
+        "_samples.samples_command",
+        "Print a small sample file, to try other commands with: `ragstone samples > samples.jsonl`.",
+    ),
     "doctor": (
         "_doctor.doctor_command",
         "Measure the capabilities of the endpoints of judge, reader and embedder, and explain how Ragstone uses them.",

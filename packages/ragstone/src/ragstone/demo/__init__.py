@@ -2,5 +2,6 @@
 
 from ragstone.demo._chain import Bm25, DemoChain, DemoQuestion, extract_answer, load_corpus
 from ragstone.demo._chain import load_questions as load_questions
+from ragstone.demo._samples import SAMPLE_FILES, sample_file
 
-__all__ = ["Bm25", "DemoChain", "DemoQuestion", "extract_answer", "load_corpus"]
+__all__ = ["SAMPLE_FILES", "Bm25", "DemoChain", "DemoQuestion", "extract_answer", "load_corpus", "sample_file"]

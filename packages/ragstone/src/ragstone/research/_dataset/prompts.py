@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 _QUERY_TASK: Final = (
-    "Your assignment: write the request that somebody would send who wants a report like the one above and has not seen "
+    "Your assignment: write the request that a person would send who wants a report like the one above and has not seen "
     "it.\n"
     "Ask openly, in one to three sentences of at most 60 words together: name the subject, and which sides of it the report "
     "has to treat. Give nothing away of what the report finds; no figures, no answers, no mention of 'the report above' or "
@@ -34,7 +34,7 @@ _QUERY_TASK: Final = (
 _QUESTIONS_TASK: Final = (
     "Your assignment: write up to {n} questions that the report answers, and that together ask for everything that "
     "matters in it.\n"
-    "Each asks for one thing and for another than the rest, can be understood by somebody who has not seen the report "
+    "Each asks for one thing and for another than the rest, can be understood by a person who has not seen the report "
     "(names in place of 'he' or 'the company'), and is left open: the answer does not show in it. Use the language of the "
     "report.\n"
     "Fewer are better than some that overlap."
@@ -42,7 +42,7 @@ _QUESTIONS_TASK: Final = (
 _PASSAGE_TASK: Final = (
     "Your assignment: rewrite the passage so that it can be understood by itself.\n"
     "Put names in place of words like 'it', 'she', 'there', 'last year' where the beginning of the document or the text "
-    "before the passage tells what they mean; leave them where it does not. Take over the wording, all facts and all "
+    "before the passage shows what they mean; leave them where it does not. Take over the wording, all facts and all "
     "numbers as they are; add nothing that is not above, and leave nothing out. Keep the language. A passage that stands by "
     "itself already is repeated as it is."
 )

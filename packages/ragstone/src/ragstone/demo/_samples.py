@@ -1,0 +1,154 @@
+"""Small files for trying commands: answers about the demo's handbook, an older version of them, labels, spans."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from ragstone.demo._chain import Bm25, DemoPassage, DemoQuestion, extract_answer, load_corpus, load_questions
+
+__all__ = ["SAMPLE_FILES", "sample_file"]
+
+# Mistakes that the extracted answers do not make by themselves.
+_NOT_RETRIEVED: Final = frozenset({"q14", "q21"})
+"""Questions whose passage the retriever of `answers` misses."""
+_UNSUPPORTED: Final = {"q06": "A vehicle may carry two gas bottles. The crew stores larger bottles on the upper deck."}
+"""Answers of `answers` with a claim that the passages do not support."""
+
+_PEOPLE_SAY_NO: Final = {
+    "ccrs.cc": frozenset({"q06", "q07", "q10", "q17"}),
+    "ccrs.qr": frozenset({"q01", "q07", "q10", "q14", "q17", "q24", "q25", "q28", "q29"}),
+}
+"""The answers that people found not supported by the passages, and not relevant to the question."""
+
+_WEEK_S: Final = 7 * 86_400
+
+
+def sample_file(name: str) -> str:
+    """Return the text of a sample file. It is always the same, except for the times of `spans`, whose second week ends now.
+
+    Args:
+        name: One of `SAMPLE_FILES`.
+
+    Raises:
+        KeyError: If `name` is not one of them.
+    """
+    return "".join(f"{line}\n" for line in _WRITERS[name]())
+
+
+def _answers(*, k: int, with_mistakes: bool) -> Iterator[dict[str, Any]]:
+    corpus = Bm25(load_corpus())
+    for question in load_questions():
+        hits = [passage for passage, _ in corpus.search(question.query, k)]
+        response = extract_answer(question.query, [passage.text for passage in hits])
+        if with_mistakes:
+            if question.id in _NOT_RETRIEVED:
+                hits = [passage for passage in hits if passage.id not in question.gold]
+                response = extract_answer(question.query, [passage.text for passage in hits])
+            response = _UNSUPPORTED.get(question.id, response)
+        yield {
+            "id": question.id,
+            "query": question.query,
+            "contexts": [_context(passage, question) for passage in hits],
+            "response": response,
+            "reference": question.reference,
+        }
+
+
+def _context(passage: DemoPassage, question: DemoQuestion) -> dict[str, Any]:
+    return {"id": passage.id, "text": passage.text, "relevance": int(passage.id in question.gold)}
+
+
+def _new_answers() -> Iterator[dict[str, Any]]:
+    return _answers(k=4, with_mistakes=True)
+
+
+def _old_answers() -> Iterator[dict[str, Any]]:
+    return _answers(k=1, with_mistakes=False)
+
+
+def _questions() -> Iterator[dict[str, Any]]:
+    for question in load_questions():
+        yield {"id": question.id, "query": question.query, "reference": question.reference}
+
+
+def _labels() -> Iterator[str]:
+    yield ",".join(("id", *_PEOPLE_SAY_NO))
+    for question in load_questions():
+        yield ",".join((question.id, *("no" if question.id in no else "yes" for no in _PEOPLE_SAY_NO.values())))
+
+
+def _spans() -> Iterator[dict[str, Any]]:
+    """One OTLP message a request, in the convention of OpenInference: a week of the old version, then one of the new."""
+    now = time.time()
+    for release, weeks_ago, answers in (("1.0", 2, _old_answers()), ("2.0", 1, _new_answers())):
+        rows = list(answers)
+        for number, row in enumerate(rows):
+            at = now - _WEEK_S * (weeks_ago - (number + 0.5) / len(rows))
+            yield _message(release, row, int(at * 1e9))
+
+
+def _message(release: str, row: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
+    digest = hashlib.sha256(f"{release} {row['id']}".encode()).hexdigest()
+    root = {"traceId": digest[:32], "spanId": digest[32:48], "name": "ask"}
+    retriever = {"traceId": digest[:32], "spanId": digest[48:], "parentSpanId": digest[32:48], "name": "search"}
+    documents = {
+        f"retrieval.documents.{number}.document.{key}": passage[field]
+        for number, passage in enumerate(row["contexts"])
+        for key, field in (("id", "id"), ("content", "text"))
+    }
+    spans = [
+        root | _timed(at_ns, 1_200) | _attributes("CHAIN", row["query"], {"output.value": row["response"]}),
+        retriever | _timed(at_ns + 10_000_000, 150) | _attributes("RETRIEVER", row["query"], documents),
+    ]
+    scope = {"name": "openinference.instrumentation.example"}
+    resource = {"attributes": [_attribute("service.name", "handbook"), _attribute("service.version", release)]}
+    return {"resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": scope, "spans": spans}]}]}
+
+
+def _timed(at_ns: int, duration_ms: int) -> dict[str, str]:
+    return {"startTimeUnixNano": str(at_ns), "endTimeUnixNano": str(at_ns + duration_ms * 1_000_000)}
+
+
+def _attributes(kind: str, query: str, others: Mapping[str, str]) -> dict[str, Any]:
+    values = {"openinference.span.kind": kind, "input.value": query, **others}
+    return {"attributes": [_attribute(key, value) for key, value in values.items()]}
+
+
+def _attribute(key: str, value: str) -> dict[str, Any]:
+    return {"key": key, "value": {"stringValue": value}}
+
+
+def _handbook() -> Iterator[str]:
+    for passage in load_corpus():
+        yield from (f"## {passage.title}", "", passage.text, "")
+
+
+def _json_lines(rows: Callable[[], Iterator[dict[str, Any]]]) -> Callable[[], Iterator[str]]:
+    return lambda: (json.dumps(row, ensure_ascii=False) for row in rows())
+
+
+_WRITERS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
+    "answers": _json_lines(_new_answers),
+    "old-answers": _json_lines(_old_answers),
+    "questions": _json_lines(_questions),
+    "labels": _labels,
+    "spans": _json_lines(_spans),
+    "handbook": _handbook,
+}
+
+SAMPLE_FILES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "answers": "29 questions with passages, responses and references (JSON lines)",
+        "old-answers": "the same questions, answered by an older version (JSON lines)",
+        "questions": "the questions and references alone (JSON lines)",
+        "labels": "what people say about the answers (CSV)",
+        "spans": "two weeks of traces until now: the older version, then the newer one (OTLP, JSON lines)",
+        "handbook": "the documents (Markdown)",
+    }
+)
+"""Content of each sample file, by name. `answers` is the default of `ragstone samples`."""
