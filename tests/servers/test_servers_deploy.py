@@ -35,9 +35,11 @@ def check(*command: object, **options: object) -> None:
     assert 0 == done.returncode, done.stdout + done.stderr
 
 
-def test_the_compose_file_follows_its_specification():
+@pytest.mark.parametrize("directory", ["deploy", "fastapi_langchain"])
+def test_the_compose_file_follows_its_specification(directory):
     """By the schema that the Compose project publishes."""
-    check(PROGRAMS / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", DEPLOY / "compose.yml")
+    file = DEPLOY.parent / directory / "compose.yml"
+    check(PROGRAMS / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", file)
 
 
 @pytest.mark.parametrize(
