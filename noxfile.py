@@ -38,6 +38,7 @@ OTHER_SESSIONS = tuple(
         "integrations/langchain",
         "integrations/llama_index",
         "models",
+        "pages",
         "replay",
         "servers",
         "simulate",
@@ -140,6 +141,13 @@ def browser(session: nox.Session) -> None:
     """Test the report in Chromium (Debian's, or the one that RAGSTONE_CHROMIUM names). Screenshots are in .nox/reports."""
     session.install(*CORE, *group("test"), *group("browser"))
     session.run("pytest", junit(session), "--timeout=300", "tests/browser", *session.posargs)
+
+
+@nox.session
+def pages(session: nox.Session) -> None:
+    """Run every block of the documentation, page by page in empty directories, and the examples."""
+    session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"), *group("pages"))
+    session.run("pytest", junit(session), *PARALLEL, "--timeout=300", "tests/pages", *session.posargs)
 
 
 @nox.session

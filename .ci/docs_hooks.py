@@ -1,0 +1,26 @@
+"""What the documentation takes from elsewhere: the version of the package, and the address of the repository.
+
+RAGSTONE_REPOSITORY is the address of the public repository. Without it, pages have no link to their source.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+
+
+def on_config(config: Any) -> Any:
+    """Add the version to the footer, and the links to the repository and to the source of a page."""
+    project = tomllib.loads((ROOT / "packages/ragstone/pyproject.toml").read_text(encoding="utf-8"))["project"]
+    config["copyright"] = f"Ragstone {project['version']}"
+    if repository := os.environ.get("RAGSTONE_REPOSITORY", "").rstrip("/"):
+        # Not `repo_url`: the theme would ask the forge for the number of stars whenever a page is read.
+        config["extra"]["social"] = [
+            {"icon": "fontawesome/brands/git-alt", "link": repository, "name": "Source code"},
+        ]
+        config["edit_uri_template"] = f"{repository}/edit/main/docs/{{path}}"
+    return config
