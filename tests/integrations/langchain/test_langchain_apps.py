@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from langchain_apps import APPS, agents, chains, classic, graphs, hard
+from langchain_apps import APPS, agents, chains, classic, graphs, hard, published
 
-assert all((agents, chains, classic, graphs, hard))
+assert all((agents, chains, classic, graphs, hard, published))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:The apply_and_parse:UserWarning")
@@ -19,6 +19,6 @@ def test_application(make_app, run, expected):
     assert (0, 0) == (app.handler.errors, app.handler.in_flight)
 
 
-def test_there_are_at_least_fifty():
+def test_there_are_at_least_seventy():
     """None of them twice."""
-    assert 50 <= len({run.__name__ for run, _ in APPS}) == len(APPS)
+    assert 70 <= len({run.__name__ for run, _ in APPS}) == len(APPS)

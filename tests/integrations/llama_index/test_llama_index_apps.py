@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from llama_index_apps import APPS, engines, flows, hard
+from llama_index_apps import APPS, engines, flows, hard, published
 
-assert all((engines, flows, hard))
+assert all((engines, flows, hard, published))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:Skipping serialization")
@@ -21,6 +21,6 @@ def test_application(make_app, run, expected):
     assert (0, 0) == (app.instrumentor.errors, app.instrumentor.in_flight)
 
 
-def test_there_are_at_least_forty():
+def test_there_are_at_least_sixty():
     """None of them twice."""
-    assert 40 <= len({run.__name__ for run, _ in APPS}) == len(APPS)
+    assert 60 <= len({run.__name__ for run, _ in APPS}) == len(APPS)
