@@ -113,7 +113,7 @@ def test_an_open_answer_and_a_search_survive_an_update(serve: Any, tab: Any, tmp
     page.keyboard.press("/")
     page.keyboard.type("ferry 17")
     expect(page.locator("#found")).to_have_text("1 of 60 questions", timeout=WAIT_MS)
-    for _ in range(3):
+    for _ in range(4):
         page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.wait_for_selector("dialog[open] h3")
@@ -130,6 +130,12 @@ def test_an_open_answer_and_a_search_survive_an_update(serve: Any, tab: Any, tmp
     expect(page.locator("#found")).to_have_text("100 of 100 questions", timeout=WAIT_MS)
     page.locator("#cause").select_option("wrong")
     expect(page.locator("#found")).to_have_text("25 of 100 questions", timeout=WAIT_MS)
+    page.locator("#label").select_option(label="times")
+    expect(page.locator("#found")).to_have_text("0 of 100 questions", timeout=WAIT_MS)
+    page.locator("#label").select_option(label="fares")
+    expect(page.locator("#found")).to_have_text("25 of 100 questions", timeout=WAIT_MS)
+    page.locator("#rows td.value").first.click()
+    page.wait_for_selector("dialog[open] h3")
 
 
 def test_it_connects_again_to_a_new_server(serve: Any, tab: Any, tmp_path: Path) -> None:

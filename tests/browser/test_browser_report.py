@@ -141,6 +141,58 @@ def test_search_filter_and_dialog_with_the_keyboard(opened: Any, report: Path) -
     assert "30 of 120 questions" == page.locator("#found").inner_text()
 
 
+def test_a_label_filters_and_a_row_opens_its_answer(opened: Any, tmp_path: Path) -> None:
+    """Low scores of all metrics are marked in the table, and every place in a row leads to the answer."""
+    made = experiment(60)
+    samples = tuple(
+        sample.model_copy(update={"metadata": {"topic": ("fares", "times")[k % 2]}})
+        for k, sample in enumerate(made.samples)
+    )
+    replace(made, samples=samples).report(tmp_path / "r.html")
+    page = opened(tmp_path / "r.html").ready().page
+    assert ["Score", "Question", "ccrs.ac", "ragas.faithfulness"] == page.locator("#all th").all_inner_texts()
+    page.locator("#label").select_option(label="times")
+    assert "30 of 60 questions" == page.locator("#found").inner_text()
+    page.locator("#cause").select_option("wrong")  # every fourth question, none of which is about times
+    assert "0 of 60 questions" == page.locator("#found").inner_text()
+    page.locator("#label").select_option("")
+    assert "15 of 60 questions" == page.locator("#found").inner_text()
+    values = page.locator("#rows tr", has_text="ferry 4 leave").locator("td.value")
+    assert ["0.10", "1.00"] == values.all_inner_texts()
+    assert ["value number bad", "value number"] == [each.get_attribute("class") for each in values.all()]
+    values.first.click()
+    page.wait_for_selector("dialog[open]")
+    assert "When does ferry 4 leave?" in page.locator("dialog").inner_text()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_texts_without_spaces_do_not_widen_the_page(opened: Any, tmp_path: Path, width: int) -> None:
+    """Questions, answers, passages, ids, reasons, labels and the judge."""
+    made = experiment(40)
+    long = "x" * 400
+    samples = tuple(
+        sample.model_copy(
+            update={
+                "id": f"{sample.id}{long}", "query": long, "response": long, "reference": (long,),
+                "contexts": (Passage(text=long, id=long),), "metadata": {"topic": f"{k % 2}{long}"},
+            }
+        )
+        for k, sample in enumerate(made.samples)
+    )  # fmt: skip
+    outcomes = tuple(
+        outcome.model_copy(
+            update={"sample_id": f"{outcome.sample_id}{long}", "explanation": long, "judge": f"judge{long}"}
+        )
+        for outcome in made.outcomes
+    )
+    replace(made, samples=samples, outcomes=outcomes).report(tmp_path / "r.html")
+    page = opened(tmp_path / "r.html", width=width).ready().page
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.locator("#rows a").first.click()
+    page.wait_for_selector("dialog[open]")
+    assert page.evaluate("document.querySelector('dialog').scrollWidth") <= width
+
+
 def test_an_address_of_one_answer(opened: Any, report: Path) -> None:
     """A link to an answer opens it."""
     window = opened(report).ready()

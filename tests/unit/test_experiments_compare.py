@@ -434,7 +434,7 @@ def test_what_a_later_step_claims_has_no_interval_across_0(turned: bool) -> None
     assert ("B", "B") == (sure.better, barely.better)
     assert 0.025 < barely.p_value < 0.05
     assert 0.0 == (barely.high if turned else barely.low)
-    assert "B beats A on ccrs.cc by 3.5 points [0, 7" in " ".join(result.verdict)
+    assert "B beats A on ccrs.cc by 3.5 points [0.0, 7" in " ".join(result.verdict)
     assert 0.1 < abs(sure.high if turned else sure.low)
 
 

@@ -313,7 +313,7 @@ def test_questions_are_searched_filtered_ordered_and_paged(tmp_path: Path):
 
     def ids(**query: str) -> list[str]:
         rows = find_questions(view, query).rows
-        return [part.partition("</td>")[0] for part in rows.split('<td class="id">')[1:]]
+        return [part.partition("</span>")[0] for part in rows.split('<span class="id">')[1:]]
 
     wrong = {f"t{k}" for k in range(0, 40, 4)}
     assert wrong == set(ids(cause="wrong"))
@@ -325,6 +325,10 @@ def test_questions_are_searched_filtered_ordered_and_paged(tmp_path: Path):
     values = [int(id_[1:]) % 7 for id_ in ids(order=str(metric))]
     assert sorted(values) == values
     assert [] == ids(cause="no such cause")
+    fares = {f"t{k}" for k in range(0, 40, 2)}
+    assert fares == set(ids(label="topic=fares"))
+    assert wrong & fares == set(ids(label="topic=fares", cause="wrong"))
+    assert [] == ids(label="topic=boats")
 
 
 def test_one_answer(tmp_path: Path):

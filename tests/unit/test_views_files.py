@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -155,7 +156,9 @@ def test_the_table_of_the_page_has_every_question(tmp_path: Path) -> None:
     view, data = build_report(result), page_of(result, tmp_path).data
     assert len(result.samples) == len(data["questions"]) == len(data["answers"])
     scores = {(o.sample_id, o.metric): o.value for o in result.outcomes if isinstance(o, Score)}
-    for id_, query, cause, rating, values in data["questions"]:
+    assert [["ccrs.ac", 0.5], ["ragas.faithfulness", 0.5]] == [[name, middle] for name, _, _, middle in data["metrics"]]
+    for id_, query, cause, rating, values, labels in data["questions"]:
+        assert [] == labels
         assert query.startswith("Question")
         assert values == [scores[id_, metric[0]] for metric in data["metrics"]]
         assert rating == pytest.approx(sum(values) / 2)
@@ -333,3 +336,64 @@ def test_answers_in_a_notebook() -> None:
     assert not any(tag == "script" for tag, _ in page.tags)
     assert any(tag == "mark" for tag, _ in page.tags)
     assert [] == [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
+
+
+def test_labels_of_questions_are_those_of_the_slices(tmp_path: Path) -> None:
+    """The table filters by each value of a slice; equal texts of different labels are one filter."""
+    made = experiment()
+    samples = tuple(
+        sample.model_copy(update={"metadata": {"topic": f"t{k % 2}", "b": f"x={k % 2}", "b=x": f"{k % 2}"}})
+        for k, sample in enumerate(made.samples)
+    )
+    result = replace(made, samples=samples)
+    page = page_of(result, tmp_path, by=["topic", "b", "b=x"])
+    assert {"topic=t0", "topic=t1", "b=x=0", "b=x=1"} == set(page.data["labels"])
+    for k, (*_, labels) in enumerate(page.data["questions"]):
+        assert {f"topic=t{k % 2}", f"b=x={k % 2}"} == {page.data["labels"][n] for n in labels}
+    options = {attributes.get("value") for tag, attributes in page.tags if tag == "option"}
+    assert set(page.data["labels"]) <= options
+
+
+def test_the_line_of_all_answers_is_in_each_slice_also_with_a_baseline(tmp_path: Path) -> None:
+    """The first statement is then about the change, and its numbers are not the share of wrong answers."""
+    made = experiment()
+    samples = tuple(
+        sample.model_copy(update={"metadata": {"topic": f"t{k % 2}"}}) for k, sample in enumerate(made.samples)
+    )
+    result = replace(made, samples=samples)
+    result.report(tmp_path / "changes.html", baseline=made)
+    result.report(tmp_path / "r.html")
+    for name in ("r.html", "changes.html"):
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        slices = text[text.index('class="slices"') :].partition("</table>")[0]
+        assert 2 == slices.count('class="neutral"')
+        assert "all 25 %" in slices
+
+
+def test_scores_without_a_reason_are_on_one_line(tmp_path: Path) -> None:
+    """Low and missing ones, and those with a reason, have a row."""
+    made = experiment()
+    outcomes = tuple(
+        outcome.model_copy(update={"value": 0.9, "details": {}}) if outcome.metric == "ragas.faithfulness" else outcome
+        for outcome in made.outcomes
+    )
+    page = page_of(replace(made, outcomes=outcomes), tmp_path)
+    text = (tmp_path / "r.html").read_text(encoding="utf-8")
+    first = text[text.index("<article") :].partition("</article>")[0]
+    table = first[first.index('class="scores"') :].partition("</table>")[0]
+    assert "Answer correctness" in table
+    assert "Claim faithfulness" not in table
+    assert "Other scores: Claim faithfulness (all passages) 0.90</p>" in first
+    listed = {id_: answer[6] for id_, answer, _ in page.data["answers"]}["s0"]
+    assert [("Answer correctness", True), ("Claim faithfulness (all passages)", False)] == [
+        (s[0], s[4]) for s in listed
+    ]
+
+
+@pytest.mark.parametrize(("n", "first"), [(4, "worst"), (5, "scores")])
+def test_few_answers_come_before_their_means(tmp_path: Path, n: int, first: str) -> None:
+    """A typical first replay has three requests."""
+    experiment(n).report(tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert first == min(("worst", "scores"), key=lambda name: text.index(f'<section id="{name}"'))
+    assert 1 == text.count('<section id="worst"')

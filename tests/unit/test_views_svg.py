@@ -16,6 +16,7 @@ from ragstone.views._svg import (
     bar_chart,
     difference_chart,
     histogram_chart,
+    share_axis,
     share_chart,
     trend_chart,
 )
@@ -148,5 +149,24 @@ def test_the_band_over_time_surrounds_the_line() -> None:
 def test_bars_are_proportional_and_visible() -> None:
     """A small number still has a bar, and only wrong answers have the color of errors."""
     half, whole, tiny = (parts(bar_chart(n, 1000, is_wrong=n > 1), "rect")[0] for n in (500, 1000, 1))
-    assert number(whole, "width") == 2 * number(half, "width") == 200
+    assert number(whole, "width") == 2 * number(half, "width") > 100
     assert (2.0, "other", "wrong") == (number(tiny, "width"), tiny["class"], whole["class"])
+
+
+def test_an_outline_is_the_bar_of_the_baseline() -> None:
+    """On the scale of the bar, also if there is no bar now."""
+    now, before = parts(bar_chart(250, 1000, is_wrong=True, before=1000), "rect")
+    assert number(before, "width") == pytest.approx(4 * number(now, "width"))
+    assert ("wrong", "before") == (now["class"], before["class"])
+    (alone,) = parts(bar_chart(0, 1000, is_wrong=True, before=500), "rect")
+    assert "before" == alone["class"]
+
+
+def test_the_labels_of_an_axis_of_shares_do_not_overlap() -> None:
+    """The label of all answers stays between those of the ends, and below its line if there is room."""
+    for share in (0.0, 0.28, 1.0):
+        first, last, middle = parts(share_axis(share), "text")
+        assert number(first, "x") + 30 < number(middle, "x") < number(last, "x") - 40
+    line = parts(share_chart(estimate(0.5, 0.4, 0.6), all_share=0.28), "line", "neutral")[0]
+    assert number(line, "x1") == pytest.approx(number(parts(share_axis(0.28), "text")[2], "x"), abs=0.1)
+    assert 2 == len(parts(share_axis(None), "text"))

@@ -28,17 +28,18 @@ def find_questions(view: ReportView, query: Mapping[str, str]) -> FoundQuestions
 
     Args:
         view: The report.
-        query: Parameters of a request: `search` (words), `cause` ("wrong": all wrong answers), `order` (number of a metric,
+        query: Parameters of a request: `search` (words), `cause` ("wrong": all wrong answers), `label` ("key=value"), `order` (number of a metric,
             empty: the mean of all scores), `offset` and `n` (number of rows). Invalid values are ignored.
     """
     metric = _number(query.get("order", ""), len(view.metrics) - 1)
     words = query.get("search", "").casefold().split()
-    cause = query.get("cause", "")
+    cause, label = query.get("cause", ""), query.get("label", "")
     wrong = {row.cause for row in view.causes if row.is_wrong}
     found = [
         row
         for row in view.questions
         if (not cause or (row.cause in wrong if cause == _WRONG else row.cause == cause))
+        and (not label or label in row.labels)
         and (not words or _contains(row, words))
     ]
     descending = metric is not None and view.metrics[metric].lower_is_better
@@ -51,7 +52,8 @@ def find_questions(view: ReportView, query: Mapping[str, str]) -> FoundQuestions
     offset = _number(query.get("offset", ""), len(found)) or 0
     n = _number(query.get("n", ""), _MAX_ROWS) or _MAX_ROWS
     titles = {row.cause: row.title for row in view.causes}
-    return FoundQuestions(len(found), question_rows(found[offset : offset + n], titles, metric=metric))
+    rows = question_rows(found[offset : offset + n], titles, metric=metric, metrics=view.metrics)
+    return FoundQuestions(len(found), rows)
 
 
 def _contains(row: QuestionRow, words: list[str]) -> bool:

@@ -9,8 +9,8 @@ from urllib.parse import quote
 from ragstone.views._html_answer import cut
 from ragstone.views._markup import Markup, join, tag
 from ragstone.views._model import ChangedAnswer, ChangesView, Difference, MetricRow
-from ragstone.views._svg import difference_axis, difference_chart, system_chart
-from ragstone.views._words import FINDING_MARKS, difference_span, format_mean, format_score, own_span
+from ragstone.views._svg import difference_axis, difference_chart, system_axis, system_chart
+from ragstone.views._words import FINDING_MARKS, count, difference_span, format_mean, format_score, own_span
 
 __all__ = ["change_cell", "changes_section", "means_panel"]
 
@@ -45,7 +45,9 @@ def means_panel(changes: ChangesView, row: MetricRow) -> Markup:
         for mean in changes.means
         if mean.estimate is not None
     )
-    return tag("aside", tag("p", tag("b", row.title), ", mean and interval", class_="soft"), *lines, class_="panel")
+    n = f", {count(changes.n_common, 'question')}" if changes.n_common else ""
+    about = tag("p", tag("b", row.title), f", mean and interval{n}", class_="soft")
+    return tag("aside", about, *lines, system_axis(row.axis), class_="panel")
 
 
 def changes_section(changes: ChangesView, *, has_texts: bool = True, is_linked: bool = True) -> Markup:
@@ -75,10 +77,10 @@ def _forest(changes: ChangesView) -> Markup:
     span = difference_span(changes.differences)
     bodies = []
     for system in changes.systems[:-1]:
-        heading = tag("tr", tag("th", f"{system} - {changes.baseline}", scope="rowgroup", colspan=3))
+        heading = tag("tr", tag("th", f"{system} - {changes.baseline}", scope="rowgroup", colspan=4))
         rows = (_difference(row, span) for row in changes.differences if row.system == system)
         bodies.append(tag("tbody", heading, *rows))
-    axis = tag("tr", tag("td"), tag("td", difference_axis(span), class_="place"), tag("td"))
+    axis = tag("tr", tag("td"), tag("td", difference_axis(span), class_="place"), tag("td"), tag("td"))
     return tag("table", *bodies, tag("tfoot", axis), class_="forest")
 
 
@@ -92,7 +94,8 @@ def _difference(row: Difference, span: float) -> Markup:
             tag("small", row.doubt) if row.doubt else None,
             class_="place",
         ),
-        tag("td", *_finding(row), tag("small", _counts(row)), class_="change"),
+        tag("td", *_finding(row), class_="change"),
+        tag("td", tag("small", _counts(row)), class_="counts"),
     )
 
 

@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from ragstone.views._html_answer import answer_data
 from ragstone.views._markup import Markup, join, tag
 from ragstone.views._model import AnswerView, ChangesView, QuestionRow, ReportView
 from ragstone.views._sections import header, sections
+from ragstone.views._words import middle_of
 
 __all__ = ["HtmlReport", "content_policy"]
 
@@ -90,12 +91,15 @@ class HtmlReport:
         if not view.questions:
             return "", 0
         causes = {row.cause: row for row in view.causes}
+        texts = dict.fromkeys(f"{table.key}={row.value}" for table in view.slices for row in table.rows)
+        labels = {text: n for n, text in enumerate(texts)}
         data = {
-            "metrics": [[row.name, row.title, row.lower_is_better] for row in view.metrics],
+            "metrics": [[row.name, row.title, row.lower_is_better, middle_of(row)] for row in view.metrics],
+            "labels": list(labels),
             "causes": [[row.cause, row.title] for row in view.causes],
             "wrong": [name for name, row in causes.items() if row.is_wrong],
             "changed": [] if view.changes is None else self._changed(view.changes),
-            "questions": [self._question(row) for row in view.questions],
+            "questions": [self._question(row, labels) for row in view.questions],
         }
         # The answers are the last member, so each one is compressed once, in the order in which they arrive.
         packed = _PackedJson(f'{_json(data)[:-1]},"answers":[', end="]}")
@@ -122,9 +126,10 @@ class HtmlReport:
         lists = (("lost", changes.lost_ids), ("gained", changes.gained_ids))
         return [[f"{name} against {changes.baseline}", ids] for name, ids in lists if ids]
 
-    def _question(self, row: QuestionRow) -> list[Any]:
+    def _question(self, row: QuestionRow, labels: Mapping[str, int]) -> list[Any]:
         query = (row.query or "")[:_QUERY_CHARS] if self._has_texts else ""
-        return [row.id, query, row.cause, _rounded(row.rating), [_rounded(value) for value in row.values]]
+        values = [_rounded(value) for value in row.values]
+        return [row.id, query, row.cause, _rounded(row.rating), values, [labels[label] for label in row.labels]]
 
 
 class _PackedJson:

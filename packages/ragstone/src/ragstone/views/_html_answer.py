@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ragstone.views._markup import Markup, join, tag
@@ -32,8 +33,7 @@ def answer_markup(view: AnswerView, *, heading_id: str | None = None) -> Markup:
         tag("p", join(*map(_span, response)) if response is not None else "(the answer is not known)", class_="text"),
         *(join(tag("h4", "Unsupported claim"), tag("p", cut(claim), class_="text")) for claim in view.unsupported),
         *(join(tag("h4", "The reference"), tag("p", cut(text), class_="text")) for text in view.reference),
-        tag("h4", "The scores, and why"),
-        tag("table", tag("tbody", *map(_score_row, view.scores)), class_="scores"),
+        *_scores(view.scores),
     )
     if view.passages is None:
         title = "The passages are not known"
@@ -54,6 +54,21 @@ def _span(span: Span) -> Markup:
     if not span.unsupported:
         return join(cut(span.text))
     return join(tag("mark", cut(span.text.rstrip())), " ", tag("span", "unsupported", class_="chip unsupported"), " ")
+
+
+def _scores(scores: Sequence[ScoreView]) -> tuple[Markup | None, ...]:
+    """Return the scores that are low, missing or have a reason as rows, and the others on one line."""
+    listed = [score for score in scores if _has_row(score)]
+    others = ", ".join(f"{score.title} {_score_text(score)}" for score in scores if not _has_row(score))
+    return (
+        tag("h4", "The scores, and why") if scores else None,
+        tag("table", tag("tbody", *map(_score_row, listed)), class_="scores") if listed else None,
+        tag("p", f"{'Other scores: ' if listed else ''}{others}", class_="soft others") if others else None,
+    )
+
+
+def _has_row(score: ScoreView) -> bool:
+    return score.is_low or score.value is None or bool(score.reason)
 
 
 def _score_text(score: ScoreView) -> str:
@@ -110,7 +125,10 @@ def answer_data(view: AnswerView, passages: dict[str, int]) -> list[Any]:
         None if view.response is None else [[cut(span.text), span.unsupported] for span in view.response],
         [cut(claim) for claim in view.unsupported],
         [cut(text) for text in view.reference],
-        [[score.title, _score_text(score), cut(score.reason or ""), score.is_low] for score in view.scores],
+        [
+            [score.title, _score_text(score), cut(score.reason or ""), score.is_low, _has_row(score)]
+            for score in view.scores
+        ],
         listed,
         [
             *(["earlier in the conversation", cut(line)] for line in view.history),

@@ -13,9 +13,9 @@ from ragstone.schema import Ledger
 from ragstone.views._html import content_policy
 from ragstone.views._html_answer import answer_markup, cut
 from ragstone.views._markup import Markup, join, tag
-from ragstone.views._model import AnswerView, QuestionRow, ReportView
-from ragstone.views._sections import sections
-from ragstone.views._words import count
+from ragstone.views._model import AnswerView, MetricRow, QuestionRow, ReportView
+from ragstone.views._sections import TABLE_COLUMNS, sections
+from ragstone.views._words import count, is_low
 
 __all__ = ["LiveDocument", "answer_part", "live_parts", "live_places", "problem_part", "question_rows"]
 
@@ -207,27 +207,37 @@ def _latest_row(answer: AnswerView) -> Markup:
     )
 
 
-def question_rows(rows: Sequence[QuestionRow], causes: Mapping[str, str], *, metric: int | None) -> Markup:
+def question_rows(
+    rows: Sequence[QuestionRow], causes: Mapping[str, str], *, metric: int | None, metrics: Sequence[MetricRow]
+) -> Markup:
     """Return rows of the table of all questions.
 
     Args:
         rows: The questions.
         causes: Titles of the causes.
-        metric: Number of the metric whose value is shown. None: the mean of all scores.
+        metric: Number of the metric whose value comes first. None: the mean of all scores.
+        metrics: The metrics of the values.
     """
     lines = []
     for row in rows:
         value = row.rating if metric is None else row.values[metric]
-        cause = tag("small", causes.get(row.cause, "")) if row.cause else None
+        cause = tag("span", f"{causes.get(row.cause, '')} ", class_="cause") if row.cause else None
+        about = tag("small", cause, tag("span", row.id, class_="id"))
         lines.append(
             tag(
                 "tr",
                 tag("td", "" if value is None else f"{value:.2f}", class_="number"),
-                tag("td", _link(row.id, row.query), cause),
-                tag("td", row.id, class_="id"),
+                tag("td", _link(row.id, row.query), about),
+                *map(_value_cell, row.values[:TABLE_COLUMNS], metrics),
             )
         )
     return join(*lines)
+
+
+def _value_cell(value: float | None, row: MetricRow) -> Markup:
+    if value is None:
+        return tag("td", class_="value")
+    return tag("td", f"{value:.2f}", class_="value number bad" if is_low(value, row) else "value number")
 
 
 def answer_part(answer: AnswerView) -> Markup:

@@ -7,7 +7,7 @@ from typing import Final
 
 __all__ = ["Markup", "join", "tag"]
 
-_VOID: Final = frozenset({"meta", "link", "br", "hr", "input", "line", "rect", "circle", "path"})
+_VOID: Final = frozenset({"meta", "link", "br", "hr", "wbr", "input", "line", "rect", "circle", "path"})
 
 
 class Markup(str):
@@ -30,7 +30,9 @@ def tag(name: str, /, *children: str | None, **attributes: str | float | None) -
     """
     written = "".join(_attribute(key, value) for key, value in attributes.items())
     if name in _VOID:
-        return Markup(f"<{name}{written}>" if name in ("meta", "link", "br", "hr", "input") else f"<{name}{written}/>")
+        return Markup(
+            f"<{name}{written}>" if name in ("meta", "link", "br", "hr", "wbr", "input") else f"<{name}{written}/>"
+        )
     return Markup(f"<{name}{written}>{join(*children)}</{name}>")
 
 

@@ -369,6 +369,8 @@ class QuestionRow:
     """Mean of the scores on a scale from 0 (worst) to 1 (best)."""
     values: tuple[float | None, ...]
     """The score of each metric, in the order of `ReportView.metrics`."""
+    labels: tuple[str, ...] = ()
+    """Labels of `ReportView.slices`, each as "key=value"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

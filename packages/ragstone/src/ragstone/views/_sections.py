@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
 from ragstone.views._changes_html import change_cell, changes_section, means_panel
 from ragstone.views._html_answer import answer_markup, cut
 from ragstone.views._markup import Markup, join, tag
-from ragstone.views._model import CauseRow, LabelsView, MetricRow, ReportView, SliceTable, Stage, TrendView
-from ragstone.views._svg import axis_chart, bar_chart, histogram_chart, share_chart, trend_chart
+from ragstone.views._model import CauseRow, LabelsView, MetricRow, ReportView, SliceTable, Stage, Statement, TrendView
+from ragstone.views._svg import axis_chart, bar_chart, histogram_chart, share_axis, share_chart, trend_chart
 from ragstone.views._words import count, format_day, format_interval, format_mean, format_share, trend_note
 
-__all__ = ["header", "sections"]
+TABLE_COLUMNS: Final = 9
+"""Most metrics with a column in the table of all questions."""
+_ANSWERS_FIRST_BELOW: Final = 5
+"""With fewer samples, the answers say more than their means."""
+
+__all__ = ["TABLE_COLUMNS", "header", "sections"]
 
 _STAGES: Final[dict[Stage, str]] = {
     "answer": "The answer, against the reference",
@@ -41,6 +47,8 @@ def sections(view: ReportView, *, has_texts: bool = True, command: str | None = 
         "all": questions_section(view),
         "made": provenance_section(view, has_texts=has_texts, command=command),
     }
+    if view.n_samples < _ANSWERS_FIRST_BELOW:
+        made = {"verdict": made["verdict"], "worst": made["worst"], **made}
     return {name: section for name, section in made.items() if section}
 
 
@@ -73,14 +81,20 @@ def verdict_section(view: ReportView) -> Markup:
     return tag(
         "section",
         means_panel(view.changes, key) if view.changes is not None and key is not None else None,
+        tag("p", ", ".join(about), class_="subject"),
         tag("h1", headline if headline.endswith(".") else f"{headline}."),
         tag("p", rest) if rest else None,
-        *(tag("p", statement.text) for statement in others),
+        *(tag("p", *_emphasized(statement)) for statement in others),
         tag("p", tag("b", "Next: "), view.next.text, class_="next") if view.next else None,
-        *(tag("div", notice.text, class_="notice") for notice in view.notices),
-        tag("p", ", ".join(about), class_="soft"),
+        tag("ul", *(tag("li", notice.text) for notice in view.notices), class_="notice") if view.notices else None,
         class_="verdict",
     )
+
+
+def _emphasized(statement: Statement) -> tuple[str, ...]:
+    """Return a statement, of which the number of wrong answers stands out."""
+    first, stop, rest = statement.text.partition(". ")
+    return (tag("b", f"{first}{stop}"), rest) if "n_wrong" in statement.numbers else (statement.text,)
 
 
 def metrics_section(view: ReportView) -> Markup:
@@ -122,13 +136,15 @@ def causes_section(view: ReportView) -> Markup | None:
     rows = view.causes
     if not rows:
         return None
-    most = max(row.n for row in rows)
+    baseline = None if view.changes is None else view.changes.baseline
+    most = max(max(row.n, row.n_before or 0) for row in rows)
+    outline = f" The outline is {baseline}." if baseline else ""
     signals = f"Known from {'; '.join(view.signals)}." if view.signals else None
     return tag(
         "section",
         tag("h2", "Where it fails"),
-        tag("p", "Each wrong answer is counted once, at the first step that failed.", class_="lead"),
-        tag("table", tag("tbody", *(_cause(row, most) for row in rows)), class_="causes"),
+        tag("p", f"Each wrong answer is counted once, at the first step that failed.{outline}", class_="lead"),
+        tag("table", tag("tbody", *(_cause(row, most, baseline) for row in rows)), class_="causes"),
         tag("p", signals, class_="soft") if signals else None,
         id="causes",
     )
@@ -136,7 +152,7 @@ def causes_section(view: ReportView) -> Markup | None:
 
 def slice_section(view: ReportView, table: SliceTable) -> Markup:
     """Return the shares of wrong answers by the values of one label."""
-    overall = next((statement.numbers.get("share") for statement in view.verdict), None)
+    overall = next((s.numbers["share"] for s in view.verdict if {"n_wrong", "share"} <= s.numbers.keys()), None)
     rows = [
         tag(
             "tr",
@@ -152,10 +168,15 @@ def slice_section(view: ReportView, table: SliceTable) -> Markup:
         tag("h2", f"By {table.key}"),
         tag(
             "p",
-            f"Wrong answers. The intervals hold together. The dashed line is all answers.{without}",
+            f"Share of wrong answers. The intervals hold together. The dashed line is all answers.{without}",
             class_="lead",
         ),
-        tag("table", tag("tbody", *rows), class_="slices"),
+        tag(
+            "table",
+            tag("tbody", *rows),
+            tag("tfoot", tag("tr", tag("td"), tag("td", share_axis(overall), class_="place"), tag("td"))),
+            class_="slices",
+        ),
     )
 
 
@@ -247,12 +268,25 @@ def questions_section(view: ReportView) -> Markup | None:
         id="order",
         aria_label="Order",
     )
+    options = [
+        tag(
+            "optgroup",
+            *(tag("option", cut(row.value) or "(empty)", value=f"{table.key}={row.value}") for row in table.rows),
+            label=f"by {table.key}",
+        )
+        for table in view.slices
+    ]
+    labels = tag("select", tag("option", "all labels", value=""), *options, id="label", aria_label="Label")
     search = tag("input", type="search", id="search", placeholder="Search ( / )", aria_label="Search")
-    head = tag("tr", *(tag("th", name, scope="col") for name in ("Score", "Question", "Id")))
+    head = tag(
+        "tr",
+        *(tag("th", name, scope="col") for name in ("Score", "Question")),
+        *(tag("th", *_breakable(row.name), scope="col", title=row.title) for row in view.metrics[:TABLE_COLUMNS]),
+    )
     return tag(
         "section",
         tag("h2", "All questions"),
-        tag("div", search, causes, order, class_="controls"),
+        tag("div", search, causes, labels if options else None, order, class_="controls"),
         tag("p", id="found", class_="soft", role="status"),
         tag("table", tag("thead", head), tag("tbody", id="rows")),
         tag("p", tag("button", "Show 200 more", id="more", type="button", hidden=True)),
@@ -275,7 +309,8 @@ def provenance_section(view: ReportView, *, has_texts: bool = True, command: str
     facts += [("judge", judge) for judge in made.judges]
     level = f"{100 * made.confidence_level:g}%"
     facts.append(("intervals", f"{level}, weighted by 1 / sampling probability" if made.is_weighted else level))
-    facts += [(f"version of {metric}", ", ".join(found)) for metric, found in made.metric_versions.items()]
+    versions = [f"{metric} {' and '.join(found)}" for metric, found in made.metric_versions.items()]
+    facts.append(("metric versions", ", ".join(versions)))
     cost = "" if made.cost_usd is None else f", {made.cost_usd:.4f} USD"
     facts.append(
         (
@@ -332,16 +367,22 @@ def _metric(row: MetricRow, *, has_histogram: bool, has_change: bool) -> Markup:
     )
 
 
-def _cause(row: CauseRow, most: int) -> Markup:
+def _breakable(name: str) -> list[Markup]:
+    """Return a name that a browser may break after a dot or an underscore."""
+    parts = re.split(r"(?<=[._])", name)
+    return [join(tag("wbr") if n else None, part) for n, part in enumerate(parts)]
+
+
+def _cause(row: CauseRow, most: int, baseline: str | None) -> Markup:
     share = tag("small", format_share(row.share)) if row.share else None
     before = None
     if row.n_before is not None:
         text = "" if row.share_before is None else f", {format_share(row.share_before)}"
-        before = tag("small", f"baseline: {row.n_before:,}{text}")
+        before = tag("small", f"{baseline}: {row.n_before:,}{text}")
     return tag(
         "tr",
         tag("td", f"{row.n:,}"),
         tag("td", tag("b", row.title), share, before),
-        tag("td", bar_chart(row.n, most, is_wrong=row.is_wrong), class_="place"),
+        tag("td", bar_chart(row.n, most, is_wrong=row.is_wrong, before=row.n_before), class_="place"),
         tag("td", row.next, class_="advice soft"),
     )

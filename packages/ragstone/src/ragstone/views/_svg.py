@@ -16,13 +16,18 @@ __all__ = [
     "difference_axis",
     "difference_chart",
     "histogram_chart",
+    "share_axis",
     "share_chart",
+    "system_axis",
     "system_chart",
     "trend_chart",
 ]
 
 _WIDTH: Final = 240.0
 _PAD: Final = 6.0
+_SHARE_WIDTH: Final = 440.0
+_SYSTEM_WIDTH: Final = 260.0
+_BAR_WIDTH: Final = 280.0
 _TICK: Final = 6.5
 """Width of a character of the labels of an axis."""
 
@@ -66,7 +71,7 @@ def axis_chart(row: MetricRow) -> Markup:
 
 def share_chart(share: Estimate, *, all_share: float | None) -> Markup:
     """Draw a share with its interval on an axis from 0 to 1. A dashed line is the share of all."""
-    width, y = 200.0, 8.0
+    width, y = _SHARE_WIDTH, 8.0
 
     def x(value: float) -> float:
         return _PAD + value * (width - 2 * _PAD)
@@ -79,13 +84,38 @@ def share_chart(share: Estimate, *, all_share: float | None) -> Markup:
     return _svg(width, 16.0, format_share(share), parts)
 
 
+def share_axis(all_share: float | None) -> Markup:
+    """Draw the labels of the axis of `share_chart`: both ends, and the share of all."""
+    width = _SHARE_WIDTH
+    parts = [
+        tag("text", "0 %", x=_PAD, y=11.0, class_="tick"),
+        tag("text", "100 %", x=width - _PAD, y=11.0, class_="tick end"),
+    ]
+    if all_share is not None:
+        text = f"all {100 * all_share:.0f} %"
+        half = _TICK * len(text) / 2
+        # The ends of the axis have labels too, which it must not cover.
+        middle = min(
+            max(_PAD + all_share * (width - 2 * _PAD), _PAD + 4 * _TICK + half), width - _PAD - 6 * _TICK - half
+        )
+        parts.append(tag("text", text, x=middle, y=11.0, class_="tick middle"))
+    return _svg(width, 14.0, "axis from 0 to 100 %", parts)
+
+
+def system_axis(axis: tuple[float, float]) -> Markup:
+    """Draw the labels of the axis of `system_chart`."""
+    ends = ((_PAD, axis[0], "tick"), (_SYSTEM_WIDTH - _PAD, axis[1], "tick end"))
+    parts = [tag("text", _end(value), x=x, y=11.0, class_=kind) for x, value, kind in ends]
+    return _svg(_SYSTEM_WIDTH, 14.0, f"axis from {_end(axis[0])} to {_end(axis[1])}", parts)
+
+
 def system_chart(mean: SystemEstimate, axis: tuple[float, float]) -> Markup | None:
     """Draw the mean of one system with its interval, or nothing without scores."""
     low, high = axis
     estimate = mean.estimate
     if estimate is None:
         return None
-    width, y = 260.0, 8.0
+    width, y = _SYSTEM_WIDTH, 8.0
 
     def x(value: float) -> float:
         return _PAD + (min(max(value, low), high) - low) / (high - low) * (width - 2 * _PAD)
@@ -200,15 +230,17 @@ def histogram_chart(row: MetricRow) -> Markup | None:
     return _svg(total, height + 1, "distribution of the scores, low to high", parts)
 
 
-def bar_chart(n: int, most: int, *, is_wrong: bool) -> Markup:
-    """Draw a bar whose length is proportional to `n`."""
-    width = max(2.0, 200.0 * n / max(most, 1))
-    return _svg(
-        200.0,
-        14.0,
-        str(n),
-        [tag("rect", x=0.0, y=1.0, width=width, height=12.0, class_="wrong" if is_wrong else "other")],
-    )
+def bar_chart(n: int, most: int, *, is_wrong: bool, before: int | None = None) -> Markup:
+    """Draw a bar whose length is proportional to `n`. An outline is the number of the baseline."""
+
+    def length(number: int) -> float:
+        return max(2.0, (_BAR_WIDTH - 2) * number / max(most, 1))
+
+    kind = "wrong" if is_wrong else "other"
+    parts = [tag("rect", x=1.0, y=4.0, width=length(n), height=12.0, class_=kind)] if n else []
+    if before is not None:
+        parts.append(tag("rect", x=1.0, y=1.0, width=length(before), height=18.0, class_="before"))
+    return _svg(_BAR_WIDTH, 20.0, str(n) if before is None else f"{n}, before {before}", parts)
 
 
 def _svg(width: float, height: float, label: str, parts: list[Markup]) -> Markup:

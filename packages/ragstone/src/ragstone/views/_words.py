@@ -11,7 +11,7 @@ from typing import Final
 
 from ragstone._util.plural import count
 from ragstone.stats import Estimate
-from ragstone.views._model import AnswerView, Difference, TrendView
+from ragstone.views._model import AnswerView, Difference, MetricRow, TrendView
 
 __all__ = [
     "FINDING_MARKS",
@@ -23,8 +23,10 @@ __all__ = [
     "format_mean",
     "format_score",
     "format_share",
+    "is_low",
     "levels",
     "low_scores",
+    "middle_of",
     "own_span",
     "short_titles",
     "sparkline",
@@ -119,6 +121,19 @@ def levels(values: Sequence[float], axis: tuple[float, float], *, ascii_only: bo
 def format_score(value: float | None) -> str:
     """Write a single score, or "n.a." without one."""
     return "n.a." if value is None else f"{value:.2f}"
+
+
+def middle_of(row: MetricRow) -> float | None:
+    """Return the value between the worse and the better half of a metric's range, or None for an unbounded metric."""
+    if row.neutral is not None:
+        return row.neutral
+    return None if math.isinf(row.low) or math.isinf(row.high) else (row.low + row.high) / 2
+
+
+def is_low(value: float, row: MetricRow) -> bool:
+    """Return whether a score is in the worse half of the metric's range."""
+    middle = middle_of(row)
+    return middle is not None and (value > middle if row.lower_is_better else value < middle)
 
 
 def low_scores(answer: AnswerView) -> str:

@@ -30,6 +30,7 @@
     if (!section) return;
     const query = new URLSearchParams({
       search: byId("search").value, cause: byId("cause").value, order: byId("order").value, n: String(shown),
+      label: byId("label") ? byId("label").value : "",
     });
     const mine = ++asked;
     const response = await get("questions?" + query);
@@ -120,11 +121,13 @@
   };
 
   document.addEventListener("input", (event) => {
-    if (["search", "cause", "order"].includes(event.target.id)) { shown = 50; draw(); }
+    if (["search", "cause", "label", "order"].includes(event.target.id)) { shown = 50; draw(); }
   });
   document.addEventListener("click", (event) => {
     if (event.target.id === "more") { shown += 200; draw(); }
     if (event.target.id === "close") byId("details").close();
+    const line = event.target.closest("#rows tr");
+    if (line && !event.target.closest("a") && getSelection().isCollapsed) location.hash = line.querySelector("a").hash;
   });
   document.addEventListener("close", (event) => { if (event.target.id === "details") leave(); }, true);
   addEventListener("hashchange", open);

@@ -17,6 +17,7 @@
   const search = document.getElementById("search");
   const cause = document.getElementById("cause");
   const order = document.getElementById("order");
+  const label = document.getElementById("label");
   const found = document.getElementById("found");
   const more = document.getElementById("more");
   const dialog = document.getElementById("details");
@@ -39,16 +40,18 @@
     cause.append(option);
   });
 
-  const rows = data.questions.map(([id, query, why, rating, values]) => ({
-    id, query, cause: why, rating, values, text: (id + " " + query).toLowerCase(),
+  const rows = data.questions.map(([id, query, why, rating, values, labels]) => ({
+    id, query, cause: why, rating, values, labels, text: (id + " " + query).toLowerCase(),
   }));
+  const columns = document.querySelectorAll("#all thead th").length - 2;
   const selected = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const list = lists.get(cause.value);
     const isChosen = (row) => cause.value === "" ||
       (list ? list.has(row.id) : cause.value === "wrong" ? data.wrong.includes(row.cause) : row.cause === cause.value);
+    const chosen = label && label.value !== "" ? data.labels.indexOf(label.value) : null;
     const kept = rows.filter((row) =>
-      isChosen(row) &&
+      isChosen(row) && (chosen === null || row.labels.includes(chosen)) &&
       words.every((word) => row.text.includes(word)));
     const key = order.value === "" ? (row) => row.rating : (row) => row.values[Number(order.value)];
     const high = order.value !== "" && data.metrics[Number(order.value)][2];
@@ -68,8 +71,15 @@
       const cell = make("td");
       const link = make("a", row.query || "(no question)");
       link.href = "#q=" + encodeURIComponent(row.id);
-      cell.append(link, make("small", row.cause ? titles.get(row.cause) : ""));
-      line.append(cell, make("td", row.id, "id"));
+      const about = make("small");
+      if (row.cause) about.append(make("span", titles.get(row.cause) + " ", "cause"));
+      about.append(make("span", row.id, "id"));
+      cell.append(link, about);
+      line.append(cell, ...row.values.slice(0, columns).map((score, n) => {
+        const [, , high, middle] = data.metrics[n];
+        const low = score !== null && middle !== null && (high ? score > middle : score < middle);
+        return make("td", fixed(score), low ? "value number bad" : "value number");
+      }));
       return line;
     }));
     more.hidden = kept.length <= shown;
@@ -94,12 +104,15 @@
     claims.forEach((claim) => left.append(...list("Unsupported claim", make("p", claim, "text"))));
     reference.forEach((one) => left.append(...list("The reference", make("p", one, "text"))));
     const table = make("table", null, "scores");
-    scores.forEach(([metric, value, reason, low]) => {
+    scores.filter((score) => score[4]).forEach(([metric, value, reason, low]) => {
       const line = make("tr");
       line.append(make("td", metric), make("td", value, low ? "number bad" : "number"), make("td", reason, "reason soft"));
       table.append(line);
     });
-    left.append(...list("The scores, and why", table));
+    const others = scores.filter((score) => !score[4]).map(([metric, value]) => metric + " " + value).join(", ");
+    if (scores.length) left.append(make("h4", "The scores, and why"));
+    if (table.rows.length) left.append(table);
+    if (others) left.append(make("p", (table.rows.length ? "Other scores: " : "") + others, "soft others"));
     const right = make("div");
     const ordered = make("ol", null, "passages");
     (retrieved || []).forEach(([position, marks, text, id, p], n) => {
@@ -143,8 +156,12 @@
     if (location.hash === opened) history.pushState(null, "", location.pathname + location.search + "#all");
   });
   document.getElementById("close").addEventListener("click", () => dialog.close());
-  [search, cause, order].forEach((control) => control.addEventListener("input", () => { shown = 50; draw(); }));
+  [search, cause, label, order].filter(Boolean).forEach((control) => control.addEventListener("input", () => { shown = 50; draw(); }));
   more.addEventListener("click", () => { shown += 200; draw(); });
+  body.addEventListener("click", (event) => {
+    const line = event.target.closest("tr");
+    if (line && !event.target.closest("a") && getSelection().isCollapsed) location.hash = line.querySelector("a").hash;
+  });
   addEventListener("hashchange", open);
   addEventListener("keydown", (event) => {
     if (event.key === "/" && !dialog.open && !/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)) {

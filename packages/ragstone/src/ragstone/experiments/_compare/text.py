@@ -40,14 +40,14 @@ _LEAST_P: Final = 0.0001
 _MOST_DIGITS: Final = 4
 
 
-def format_difference(value: float, *, points: bool, sign: bool = False, digits: int = 1) -> str:
+def format_difference(value: float, *, points: bool, sign: bool = False, digits: int | None = None) -> str:
     """Format a difference: "2.6 points", or in the metric's own units if its range is not 0 to 1.
 
     Args:
         value: The difference.
         points: Whether the range is 0 to 1, of which a point is a hundredth.
         sign: Whether to show a plus sign.
-        digits: Decimals of points.
+        digits: Decimals. Default: one decimal of points, or four significant digits, without zeros at the end.
     """
     number = _number(value, points=points, sign=sign, digits=digits)
     if not points:
@@ -55,7 +55,7 @@ def format_difference(value: float, *, points: bool, sign: bool = False, digits:
     return f"{number} {'point' if number.lstrip('+-') == '1' else 'points'}"
 
 
-def interval_text(low: float, high: float, *, points: bool, digits: int = 1) -> str:
+def interval_text(low: float, high: float, *, points: bool, digits: int | None = None) -> str:
     """Format an interval without its unit."""
     return f"[{_number(low, points=points, digits=digits)}, {_number(high, points=points, digits=digits)}]"
 
@@ -154,7 +154,7 @@ def _undecided(metric: MetricComparison, pairs: Sequence[PairDifference]) -> lis
 
 def _size_with_ci(metric: MetricComparison, pair: PairDifference) -> str:
     """Format a difference with its confidence interval: "+0.3 points, 95% CI -0.5 to 1.1"."""
-    digits = _digits([end for end in (pair.difference, pair.low, pair.high) if end is not None])
+    digits = _digits(pair, points=metric.in_points)
     text = format_difference(pair.difference or 0.0, points=metric.in_points, sign=True, digits=digits)
     if pair.low is None or pair.high is None:
         return text
@@ -210,33 +210,47 @@ def _end(value: float) -> str:
     return f"{value:.3f}" if math.isfinite(value) else "no bound"
 
 
-def _number(value: float, *, points: bool, sign: bool = False, digits: int = 1) -> str:
+def _number(value: float, *, points: bool, sign: bool = False, digits: int | None = None) -> str:
     if math.isinf(value):
         return "no bound"
-    text = f"{_POINTS * value:.{digits}f}" if points else f"{value:.4g}"
-    # Whole numbers lose their decimals, and "-0" becomes "0".
-    if float(text) == int(float(text)):
-        text = str(int(float(text)))
+    if digits is None:
+        text = f"{_POINTS * value:.1f}" if points else f"{value:.4g}"
+        # Whole numbers lose their decimals.
+        if float(text) == int(float(text)):
+            text = str(int(float(text)))
+    else:
+        text = f"{_POINTS * value if points else value:.{digits}f}"
+    text = text.removeprefix("-") if not float(text) else text
     return f"+{text}" if sign and value > 0 else text
 
 
 def size(metric: MetricComparison, pair: PairDifference, *, sign: bool = False) -> str:
     """Format a difference with its interval."""
-    ends = [end for end in (pair.difference, pair.low, pair.high) if end is not None]
-    digits = _digits(ends)
+    digits = _digits(pair, points=metric.in_points)
     text = format_difference(pair.difference or 0.0, points=metric.in_points, sign=sign, digits=digits)
     if pair.low is None or pair.high is None:
         return text
     return f"{text} {interval_text(pair.low, pair.high, points=metric.in_points, digits=digits)}"
 
 
-def _digits(values: Sequence[float]) -> int:
-    """Return the number of decimals at which no nonzero value is printed as 0, so that intervals visibly exclude 0."""
-    digits = 1
-    nonzero = [value for value in values if float(f"{_POINTS * value:.{_MOST_DIGITS}f}")]
-    while any(not float(f"{_POINTS * value:.{digits}f}") for value in nonzero):
+def _digits(pair: PairDifference, *, points: bool) -> int:
+    """Return the number of decimals of a difference and its interval: the same for all, and none if all are whole.
+
+    No nonzero value is printed as 0, so that intervals visibly exclude 0. In a metric's own units, the width of the interval has two
+    significant digits.
+    """
+    ends = [pair.difference or 0.0, *(end for end in (pair.low, pair.high) if end is not None and math.isfinite(end))]
+    values = [_POINTS * end if points else end for end in ends]
+    digits, most = 1, _MOST_DIGITS
+    if not points:
+        width = max(values) - min(values)
+        size = width or abs(values[0])
+        digits = max(0, 1 - math.floor(math.log10(size))) if size else 1
+        most = max(digits + 2, _MOST_DIGITS)
+    nonzero = [value for value in values if float(f"{value:.{most}f}")]
+    while any(not float(f"{value:.{digits}f}") for value in nonzero):
         digits += 1
-    return digits
+    return digits if any(float(f"{value:.{digits}f}") % 1 for value in values) else 0
 
 
 def orient_to_winner(pair: PairDifference) -> PairDifference:

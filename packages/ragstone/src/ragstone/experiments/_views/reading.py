@@ -37,7 +37,17 @@ from ragstone.scoring import (
     note_sample,
 )
 from ragstone.stats import Estimate, estimate_mean
-from ragstone.views import AnswerView, CauseRow, ChangesView, LabelsView, MetricRow, Provenance, QuestionRow, ReportView
+from ragstone.views import (
+    AnswerView,
+    CauseRow,
+    ChangesView,
+    LabelsView,
+    MetricRow,
+    Provenance,
+    QuestionRow,
+    ReportView,
+    SliceTable,
+)
 
 __all__ = ["Reading", "unknown_card"]
 
@@ -207,6 +217,7 @@ class Reading:
         if reasons is not None:
             notes += reasons.explain([records[id_] for id_ in worst_ids if id_ in records])
         labels = self._compare_labels(wrong, rows)
+        slices = () if self._slices is None else self._slices.tables(wrong, self._share)
         return ReportView(
             title=self._source.name,
             verdict=(*describe_verdict(population, rows, compared), *(labels.statements if labels else ())),
@@ -217,7 +228,7 @@ class Reading:
             metrics=rows,
             causes=population.causes,
             signals=self.signals(),
-            slices=() if self._slices is None else self._slices.tables(wrong, self._share),
+            slices=slices,
             worst=self._build_answers(worst_ids, records),
             provenance=self._provenance(summaries),
             changes=None if compared is None or before is None else self._changes(compared, before, causes),
@@ -225,7 +236,7 @@ class Reading:
                 rows, {row.name: (self._value_ids[row.name], self._values[row.name]) for row in rows}, self._estimate
             ),
             labels=labels,
-            questions=self._questions(rows, causes) if self._keeps_questions else (),
+            questions=self._questions(rows, causes, slices) if self._keeps_questions else (),
         )
 
     def _compare_labels(self, wrong: Mapping[str, bool], rows: Sequence[MetricRow]) -> LabelsView | None:
@@ -261,7 +272,10 @@ class Reading:
             )
         return list(dict.fromkeys(f"{note[0].upper()}{note[1:]}" for note in notes if note))
 
-    def _questions(self, rows: Sequence[MetricRow], causes: Mapping[str, str | None]) -> tuple[QuestionRow, ...]:
+    def _questions(
+        self, rows: Sequence[MetricRow], causes: Mapping[str, str | None], slices: Sequence[SliceTable]
+    ) -> tuple[QuestionRow, ...]:
+        labels = {} if self._slices is None else self._slices.names(slices)
         columns = [dict(zip(self._value_ids[row.name], self._values[row.name], strict=True)) for row in rows]
         return tuple(
             QuestionRow(
@@ -270,6 +284,7 @@ class Reading:
                 cause=causes[id_],
                 rating=signals.rating,
                 values=tuple(column.get(id_) for column in columns),
+                labels=labels.get(id_, ()),
             )
             for id_, signals in self._signals.items()
         )
@@ -374,7 +389,7 @@ class Reading:
         return MetricRow(
             name=metric,
             title=card.title,
-            question=card.description,
+            question=_question(card.description),
             stage=card.stage,
             low=card.low,
             high=card.high,
@@ -478,6 +493,12 @@ class Reading:
 def _judged(scored: Mapping[str, Signals]) -> list[str]:
     """Return the samples of which correctness, support or abstention is known."""
     return [id_ for id_, s in scored.items() if s.is_correct is not None or s.abstains or s.is_unsupported is not None]
+
+
+def _question(description: str) -> str:
+    """Return the question of a description, without the sentences that follow it."""
+    question, mark, _ = description.partition("? ")
+    return f"{question}?" if mark else description
 
 
 def unknown_card(outcome: Score | NotApplicable | Failure) -> MetricCard:

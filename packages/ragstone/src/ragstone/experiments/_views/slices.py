@@ -71,6 +71,18 @@ class SliceLabels:
         tables = (self._table(key, self._labels[key], wrong, share) for key in keys)
         return tuple(table for table in tables if table is not None)[: None if self._by else _MAX_TABLES]
 
+    def names(self, tables: Sequence[SliceTable]) -> dict[str, tuple[str, ...]]:
+        """Return by sample id the labels that have a row in the tables, each as "key=value"."""
+        names: dict[str, tuple[str, ...]] = {}
+        for table in tables:
+            texts = {row.value: (f"{table.key}={row.value}",) for row in table.rows}
+            for sample_id, values in self._labels[table.key].items():
+                own = [texts[value] for value in values if value in texts]
+                if own:
+                    before = names.get(sample_id)
+                    names[sample_id] = own[0] if before is None and len(own) == 1 else sum(own, before or ())
+        return names
+
     def _table(
         self, key: str, by_sample: Mapping[str, tuple[str, ...]], wrong: Mapping[str, bool], share: EstimateShare
     ) -> SliceTable | None:
