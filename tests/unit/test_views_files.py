@@ -18,7 +18,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.experiments import Experiment, build_report
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import resolve_metrics
-from ragstone.schema import Passage, Sample, Score, Usage
+from ragstone.schema import NotApplicable, Passage, Sample, Score, Usage
 from ragstone.views import ReportText, format_interval, format_mean, format_share
 
 HOSTILE = [
@@ -397,3 +397,29 @@ def test_few_answers_come_before_their_means(tmp_path: Path, n: int, first: str)
     text = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert first == min(("worst", "scores"), key=lambda name: text.index(f'<section id="{name}"'))
     assert 1 == text.count('<section id="worst"')
+
+
+def test_metrics_without_any_outcome_but_not_applicable_are_one_line(tmp_path: Path) -> None:
+    """A first replay has no references, and empty rows would come before those with scores."""
+    made = experiment()
+    outcomes = tuple(
+        NotApplicable(sample_id=o.sample_id, metric=o.metric, metric_version="1", reason="no reference")
+        if o.metric == "ccrs.ac"
+        else o
+        for o in made.outcomes
+    )
+    result = replace(made, outcomes=outcomes)
+    terminal = " ".join(" ".join(line.plain for line in ReportText(build_report(result), width=100).lines()).split())
+    for text in (page_of(result, tmp_path).text, terminal, Page(result._repr_html_()).text):
+        assert "no score" not in text
+        assert "applicable to any sample: Answer correctness" in text
+    only = replace(made, outcomes=tuple(outcome for outcome in outcomes if outcome.metric == "ccrs.ac"))
+    assert "no score" in page_of(only, tmp_path).text
+
+
+@pytest.mark.parametrize(("n", "first"), [(4, "Worst answer"), (5, "mean [CI]")])
+def test_few_answers_come_first_in_a_terminal_too(n: int, first: str) -> None:
+    """As on the page."""
+    text = "\n".join(line.plain for line in ReportText(build_report(experiment(n))).lines())
+    assert first == min(("Worst answer", "mean [CI]"), key=text.index)
+    assert 1 == text.count("Worst answer")

@@ -279,7 +279,8 @@ def _next_steps(
         steps.append(("one answer", f"ragstone traces {shown} {view.worst[0].id}{texts}"))
         cause = next((row for row in view.causes if row.is_wrong), None)
         if cause is not None:
-            steps.append((f"all {cause.n} of a cause", f"ragstone traces {shown} --cause {cause.cause}{texts}"))
+            what = f"all {cause.n:,} of a cause" if cause.n > 1 else "one cause"
+            steps.append((what, f"ragstone traces {shown} --cause {cause.cause}{texts}"))
     listed = " ".join(map(_describe, sources)) if len(sources) > 1 else shown
     against = f" --baseline {_describe(baseline)}" if baseline else ""
     steps.append(

@@ -11,7 +11,7 @@ from ragstone.views._markup import Markup, join, tag
 from ragstone.views._model import AnswerView, MetricRow, ReportView
 from ragstone.views._sections import trend_section
 from ragstone.views._svg import axis_chart, histogram_chart
-from ragstone.views._words import format_interval, format_mean
+from ragstone.views._words import divide_rows, format_interval, format_mean
 
 __all__ = ["Chart", "notebook_answers", "notebook_report"]
 
@@ -33,7 +33,8 @@ _STYLE: Final = """
 def notebook_report(view: ReportView) -> str:
     """Return the verdict and the metrics for a notebook."""
     changes = view.changes
-    rows = [_metric(row, has_change=changes is not None) for row in view.metrics]
+    metrics, others = divide_rows(view.metrics)
+    rows = [_metric(row, has_change=changes is not None) for row in metrics]
     names = ["metric", "mean [CI]", "on its range", "scores", "scored", changes and f"against {changes.baseline}"]
     head = tag("tr", *(tag("th", name) for name in names if name))
     body = join(
@@ -41,6 +42,9 @@ def notebook_report(view: ReportView) -> str:
         tag("p", "Next: ", view.next.text) if view.next else None,
         *(tag("p", notice.text, class_="soft") for notice in view.notices),
         tag("table", head, *rows),
+        tag("p", f"Not applicable to any sample: {', '.join(row.title for row in others)}.", class_="soft")
+        if others
+        else None,
         None if view.trend is None else trend_section(view.trend),
         None if changes is None else changes_section(changes, is_linked=False),
         tag(

@@ -11,12 +11,19 @@ from ragstone.views._html_answer import answer_markup, cut
 from ragstone.views._markup import Markup, join, tag
 from ragstone.views._model import CauseRow, LabelsView, MetricRow, ReportView, SliceTable, Stage, Statement, TrendView
 from ragstone.views._svg import axis_chart, bar_chart, histogram_chart, share_axis, share_chart, trend_chart
-from ragstone.views._words import count, format_day, format_interval, format_mean, format_share, trend_note
+from ragstone.views._words import (
+    ANSWERS_FIRST_BELOW,
+    count,
+    divide_rows,
+    format_day,
+    format_interval,
+    format_mean,
+    format_share,
+    trend_note,
+)
 
 TABLE_COLUMNS: Final = 9
 """Most metrics with a column in the table of all questions."""
-_ANSWERS_FIRST_BELOW: Final = 5
-"""With fewer samples, the answers say more than their means."""
 
 __all__ = ["TABLE_COLUMNS", "header", "sections"]
 
@@ -47,7 +54,7 @@ def sections(view: ReportView, *, has_texts: bool = True, command: str | None = 
         "all": questions_section(view),
         "made": provenance_section(view, has_texts=has_texts, command=command),
     }
-    if view.n_samples < _ANSWERS_FIRST_BELOW:
+    if view.n_samples < ANSWERS_FIRST_BELOW:
         made = {"verdict": made["verdict"], "worst": made["worst"], **made}
     return {name: section for name, section in made.items() if section}
 
@@ -99,7 +106,8 @@ def _emphasized(statement: Statement) -> tuple[str, ...]:
 
 def metrics_section(view: ReportView) -> Markup:
     """Return the table of metrics."""
-    has_histogram = any(row.histogram for row in view.metrics)
+    metrics, others = divide_rows(view.metrics)
+    has_histogram = any(row.histogram for row in metrics)
     baseline = None if view.changes is None else view.changes.baseline
     names = [
         "What it asks",
@@ -108,11 +116,11 @@ def metrics_section(view: ReportView) -> Markup:
         "Mean and interval",
         baseline and f"Against {baseline}",
     ]
-    others = " Hollow dots are the other systems." if baseline else ""
+    hollow = " Hollow dots are the other systems." if baseline else ""
     head = tag("tr", *(tag("th", name, scope="col") for name in names if name))
     bodies: list[Markup] = []
     for stage, title in _STAGES.items():
-        rows = [row for row in view.metrics if row.stage == stage]
+        rows = [row for row in metrics if row.stage == stage]
         if rows:
             heading = tag("tr", tag("th", title, scope="rowgroup", colspan=3 + has_histogram + (baseline is not None)))
             bodies.append(
@@ -125,8 +133,11 @@ def metrics_section(view: ReportView) -> Markup:
     return tag(
         "section",
         tag("h2", "The scores"),
-        tag("p", f"Each metric on its own range. The dot is the mean, the bar its interval.{others}", class_="lead"),
+        tag("p", f"Each metric on its own range. The dot is the mean, the bar its interval.{hollow}", class_="lead"),
         tag("table", tag("thead", head), *bodies, class_="metrics"),
+        tag("p", f"Not applicable to any sample: {', '.join(row.title for row in others)}.", class_="soft small")
+        if others
+        else None,
         id="scores",
     )
 

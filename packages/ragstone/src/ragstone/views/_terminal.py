@@ -11,8 +11,10 @@ from ragstone.views._model import MetricRow, ReportView, Stage, TrendView
 from ragstone.views._terminal_answers import write_response
 from ragstone.views._terminal_changes import write_changes
 from ragstone.views._words import (
+    ANSWERS_FIRST_BELOW,
     bar,
     count,
+    divide_rows,
     format_interval,
     format_mean,
     format_share,
@@ -66,11 +68,16 @@ class ReportText:
             canvas.add()
         for notice in view.notices:
             canvas.wrap(notice.text, "yellow")
+        # The answers of a first try say more than their means.
+        is_small = view.n_samples < ANSWERS_FIRST_BELOW
+        if is_small:
+            self._worst()
         canvas.add()
         self._metrics()
         self._causes()
         self._slices()
-        self._worst()
+        if not is_small:
+            self._worst()
         if view.changes is not None:
             write_changes(canvas, view.changes)
         if view.trend is not None:
@@ -96,8 +103,9 @@ class ReportText:
         canvas.add()
 
     def _metrics(self) -> None:
-        rows, canvas = self._view.metrics, self._canvas
-        titles = short_titles({row.name: row.title for row in rows})
+        canvas = self._canvas
+        rows, others = divide_rows(self._view.metrics)
+        titles = short_titles({row.name: row.title for row in self._view.metrics})
         layout = _Layout(rows, titles, canvas.width)
         canvas.add((layout.header(ascii_only=canvas.ascii_only), "dim"))
         stage: Stage | None = None
@@ -115,6 +123,9 @@ class ReportText:
         absent = [f"{titles[row.name]} to {row.n_not_applicable:,}" for row in rows if row.n_not_applicable]
         if absent:
             canvas.wrap(f"not applicable: {', '.join(absent)}", "dim")
+        if others:
+            names = ", ".join(titles[row.name] for row in others)
+            canvas.wrap(f"not applicable to any sample: {names}", "dim")
         lower = [titles[row.name] for row in rows if row.lower_is_better]
         if lower:
             canvas.wrap(f"lower is better: {', '.join(lower)}", "dim")

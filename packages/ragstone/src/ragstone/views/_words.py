@@ -14,10 +14,12 @@ from ragstone.stats import Estimate
 from ragstone.views._model import AnswerView, Difference, MetricRow, TrendView
 
 __all__ = [
+    "ANSWERS_FIRST_BELOW",
     "FINDING_MARKS",
     "bar",
     "count",
     "difference_span",
+    "divide_rows",
     "format_day",
     "format_interval",
     "format_mean",
@@ -33,6 +35,8 @@ __all__ = [
     "trend_note",
 ]
 
+ANSWERS_FIRST_BELOW: Final = 5
+"""With fewer samples, a report starts with the answers."""
 _NARROW: Final = 0.015
 """Intervals narrower than this are written with three decimals."""
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
@@ -121,6 +125,15 @@ def levels(values: Sequence[float], axis: tuple[float, float], *, ascii_only: bo
 def format_score(value: float | None) -> str:
     """Write a single score, or "n.a." without one."""
     return "n.a." if value is None else f"{value:.2f}"
+
+
+def divide_rows(rows: Sequence[MetricRow]) -> tuple[tuple[MetricRow, ...], tuple[MetricRow, ...]]:
+    """Divide metrics into those with a score or a failure, and those that do not apply to any sample.
+
+    If none of them applies, all are in the first part.
+    """
+    shown = tuple(row for row in rows if row.n_scored or row.n_failed)
+    return (shown, tuple(row for row in rows if row not in shown)) if shown else (tuple(rows), ())
 
 
 def middle_of(row: MetricRow) -> float | None:
