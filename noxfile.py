@@ -18,7 +18,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 ROOT = Path(__file__).parent
 PROJECT = nox.project.load_toml("pyproject.toml")
 SOURCES = ["packages/ragstone/src", "integrations/langchain/src", "integrations/llama-index/src"]
-CORE = ["-e", "packages/ragstone[otlp,grpc,pandas,parquet,postgres,prometheus,fit,text,replay]"]
+CORE = ["-e", "packages/ragstone[otlp,grpc,pandas,parquet,postgres,prometheus,redis,nats,fit,text,replay]"]
 LANGCHAIN = ["-e", "integrations/langchain"]
 LLAMA_INDEX = ["-e", "integrations/llama-index"]
 
@@ -211,7 +211,7 @@ def install_vllm(session: nox.Session) -> None:
 
 @nox.session
 def servers(session: nox.Session) -> None:
-    """Test the sinks and stores against real servers. Debian's (PostgreSQL, Prometheus) are used if installed."""
+    """Test sinks, stores and message brokers against real servers. Debian's (PostgreSQL, Redis, NATS) are used if installed."""
     required = bool(os.environ.get("RAGSTONE_REQUIRE_SERVERS"))
     # Playwright for the pictures of what Phoenix and MLflow show. Without Chromium they are skipped.
     session.install("uv", *CORE, *group("test"), *group("deploy"), *group("browser"))

@@ -260,3 +260,110 @@ def postgres():
 def database(postgres):
     """The URL of an empty database."""
     return postgres.new_database()
+
+
+class Redis:
+    """A Redis server that tests may kill and start again; it listens on loopback alone.
+
+    Args:
+        folder: Where its data goes.
+        port: Where it listens.
+        options: Further options of `redis-server`.
+    """
+
+    def __init__(self, folder, port, *options):
+        self._program = executable("RAGSTONE_REDIS", "redis-server")
+        self._folder, self.port, self._options = Path(folder), port, options
+        self._process = None
+
+    def start(self):
+        """Start, and wait until it is ready."""
+        import redis
+
+        command = [
+            *(self._program, "--port", self.port, "--bind", "127.0.0.1", "--dir", self._folder, "--save", ""),
+            *("--appendonly", "yes", "--appendfsync", "always", *self._options),
+        ]
+        with (self._folder / "log").open("ab") as output:
+            self._process = subprocess.Popen(
+                list(map(str, command)), stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+        deadline = time.monotonic() + START_LIMIT_S
+        while True:
+            try:
+                with self.client() as client:
+                    client.ping()
+                    return
+            except redis.AuthenticationError:
+                return
+            except redis.RedisError:
+                pass
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"redis-server did not start: {(self._folder / 'log').read_text()[-4000:]}")
+            time.sleep(0.05)
+
+    def client(self):
+        """A client of redis-py."""
+        import redis
+
+        return redis.Redis(port=self.port, protocol=2)
+
+    def kill(self):
+        """Kill -9 the server."""
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self):
+        """Stop the server."""
+        stop(self._process)
+
+    def url(self, name="app", options=""):
+        """The URL of a queue."""
+        return f"redis://127.0.0.1:{self.port}/{name}{options}"
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory):
+    """A Redis server that keeps what it confirms."""
+    pytest.importorskip("redis", reason="needs the extra 'redis'")
+    server = Redis(tmp_path_factory.mktemp("redis"), free_port())
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def start_redis(tmp_path):
+    """The function that starts a Redis server of the test's own."""
+    pytest.importorskip("redis", reason="needs the extra 'redis'")
+    started = []
+
+    def start(*options):
+        folder = tmp_path / f"redis-{len(started)}"
+        folder.mkdir()
+        server = Redis(folder, free_port(), *options)
+        server.start()
+        started.append(server)
+        return server
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def nats_port(tmp_path_factory):
+    """The port of a NATS server with JetStream on loopback."""
+    pytest.importorskip("nats", reason="needs the extra 'nats'")
+    folder = tmp_path_factory.mktemp("nats")
+    port = free_port()
+    # Debian has it in a folder of administrators.
+    found = executable("RAGSTONE_NATS", "nats-server", folders=["/usr/sbin"])
+
+    def ready():
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+        return False
+
+    with serve([found, "-js", "-sd", folder, "-a", "127.0.0.1", "-p", port], ready=ready, log=folder / "log"):
+        yield port

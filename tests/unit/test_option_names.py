@@ -60,6 +60,7 @@ ONLY_HERE = {
         "equivalent-within",
         "junit",
         "listen",
+        "from",
     ),
     *("cluster", "budget-calls", "budget-tokens", "budget-usd", "no-across-metrics", "criterion", "no-retriever-tool"),
 }

@@ -33,7 +33,7 @@ PUBLIC = {
         SAMPLE_FILES Bm25 DemoChain DemoQuestion extract_answer load_corpus sample_file
     """,
     "ragstone.errors": """
-        ApplicationError ConfigurationError DataError JudgeError JudgeRejectedError JudgeReplyError
+        ApplicationError BrokerError ConfigurationError DataError JudgeError JudgeRejectedError JudgeReplyError
         JudgeUnavailableError MissingExtraError RagstoneError SinkDeniedError SinkError SinkNoTargetError
         SinkRejectedError SinkTargetMissingError SinkUnavailableError SpoolError StoreCorruptError StoreError
         StoreNotFoundError StoreNotReadyError StoreOwnedError StoreUnavailableError StoreVersionError

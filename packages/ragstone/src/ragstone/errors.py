@@ -11,6 +11,7 @@ RagstoneError
 │   ├── JudgeRejectedError               not retried: other 4xx, credentials, context length
 │   └── JudgeReplyError                  the judge replied, but the reply cannot be used
 ├── SpoolError                           the spool directory is not writable, full or not a spool
+├── BrokerError                          the message broker cannot be used now, or is refused
 ├── StoreError                           the store file
 │   ├── StoreNotFoundError               no store at this path
 │   ├── StoreNotReadyError               the owner has not initialized it yet
@@ -31,6 +32,7 @@ from __future__ import annotations
 
 __all__ = [
     "ApplicationError",
+    "BrokerError",
     "ConfigurationError",
     "DataError",
     "JudgeError",
@@ -130,6 +132,10 @@ class JudgeReplyError(JudgeError):
 
 class SpoolError(RagstoneError):
     """The spool directory cannot be used."""
+
+
+class BrokerError(RagstoneError):
+    """The message broker between applications and workers cannot be used."""
 
 
 class StoreError(RagstoneError):

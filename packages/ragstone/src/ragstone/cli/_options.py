@@ -20,6 +20,7 @@ __all__ = [
     "ClusterOption",
     "ConcurrencyOption",
     "DeadlineOption",
+    "FromOption",
     "IdsOption",
     "JsonOption",
     "MaxOutageOption",
@@ -64,6 +65,14 @@ ClusterOption = Annotated[
 SinkOption = Annotated[
     list[str] | None,
     typer.Option("--sink", rich_help_panel=OUTPUT, help="Where to deliver outcomes: jsonl:PATH, otlp, ... Repeatable."),
+]
+FromOption = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="URL",
+        help="Message broker of the applications: redis://HOST/NAME or nats://HOST/NAME, as in Monitor(store=...).",
+    ),
 ]
 RetrieverToolOption = Annotated[
     list[str] | None,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.judges import BASELINE_NOTE, is_baseline
-from ragstone.schema import DeliveryCounts, Evidence, Failure, Ledger, LedgerRow, Usage, describe_doubt
+from ragstone.schema import BrokerStatus, DeliveryCounts, Evidence, Failure, Ledger, LedgerRow, Usage, describe_doubt
 from ragstone.store import TraceReport
 from ragstone.views import CauseRow, format_share
 from ragstone.worker import describe_reached
@@ -169,6 +169,7 @@ def ledger_lines(ledger: Ledger) -> list[str]:
         lines.append(f"feedback of users: {said.received:,}{waiting}{unknown}")
     if ledger.spent_today != Usage():
         lines.append(_spend_line(ledger))
+    lines += [broker_line(name, broker) for name, broker in ledger.brokers.items()]
     lines += [_sink_line(sink, counts) for sink, counts in ledger.outbox.items()]
     if rules := ledger.rules.get("contexts"):
         counted = sorted(rules.items(), key=lambda item: -item[1])
@@ -182,6 +183,15 @@ def ledger_lines(ledger: Ledger) -> list[str]:
     for doubt, n in ledger.doubts.items():
         lines.append(f"in doubt, {sanitize_for_terminal(doubt)}: {n}. {describe_doubt(doubt)}")
     return [*lines, *unused_tool_lines(ledger)]
+
+
+def broker_line(name: str, broker: BrokerStatus) -> str:
+    """Describe the entries of a message broker in one line."""
+    oldest = "" if broker.oldest_s is None else f", oldest {broker.oldest_s:.0f} s"
+    aside = f", {broker.set_aside:,} set aside" if broker.set_aside else ""
+    error = f". {broker.error}" if broker.error else ""
+    text = f"{name}: {broker.waiting:,} waiting, {broker.in_progress:,} in progress{oldest}{aside}{error}"
+    return sanitize_for_terminal(text)
 
 
 def unused_tool_lines(ledger: Ledger) -> list[str]:

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from ragstone.brokers import is_broker_url, make_relay, read_broker_status
 from ragstone.cli._backfill import backfill_lines
-from ragstone.cli._options import ClusterOption, JsonOption, NoRetrieverToolOption
-from ragstone.cli._output import ledger_lines, print_json, print_text
+from ragstone.cli._options import ClusterOption, FromOption, JsonOption, NoRetrieverToolOption
+from ragstone.cli._output import broker_line, ledger_lines, print_json, print_text
 from ragstone.cli._watch import watch_lines
 from ragstone.errors import RagstoneError, StoreNotReadyError
 from ragstone.experiments import MetricSummary, build_report, format_table, summarize_store
@@ -23,14 +24,20 @@ __all__ = ["status_command"]
 
 def status_command(
     store: Annotated[
-        str, typer.Argument(help="The store, as passed to Monitor(store=...): a file or postgresql://...")
+        str, typer.Argument(help="The store, as passed to Monitor(store=...): a file, postgresql://... or redis://...")
     ],
     cluster: ClusterOption = "auto",
     no_retriever_tool: NoRetrieverToolOption = None,
+    from_url: FromOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Print the mean of each metric and the ledger: the state of every captured request."""
+    if is_broker_url(store):
+        _print_broker(store, as_json=json_output)
+        return
     ledger = read_ledger(store)
+    if from_url is not None:
+        ledger = ledger.model_copy(update={"brokers": dict([read_broker_status(from_url)])})
     declared = {f"text_tool:{name}" for name in no_retriever_tool or ()}
     ledger = ledger.model_copy(
         update={"doubts": {code: n for code, n in ledger.doubts.items() if code not in declared}}
@@ -60,6 +67,18 @@ def status_command(
         for statement in _labels(store, cluster):
             print_text(statement)
         print_text(f"where it fails: ragstone report {'STORE' if is_database_url(store) else store}")
+
+
+def _print_broker(url: str, *, as_json: bool) -> None:
+    """Print the state of a message broker, and what applications of this host have not published."""
+    name, broker = read_broker_status(url)
+    n_unsent = make_relay(url).count_unsent()
+    if as_json:
+        print_json({"brokers": {name: broker.model_dump(mode="json")}, "unpublished": n_unsent})
+        return
+    print_text(broker_line(name, broker))
+    print_text(f"in the spool of this host, not published: {n_unsent}")
+    print_text(f"scores: ragstone status STORE, with the store of: ragstone worker STORE --from {name}")
 
 
 def _labels(store: str, cluster: str) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from ragstone._util.systemd import notify
+from ragstone.brokers import make_trace_source
 from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._daily_budget import daily_budget
 from ragstone.cli._exit_codes import ExitCode
@@ -22,6 +23,7 @@ from ragstone.cli._models import ScoringModelOptions, takes_models
 from ragstone.cli._options import (
     ConcurrencyOption,
     DeadlineOption,
+    FromOption,
     MaxOutageOption,
     MetricsOption,
     SinkOption,
@@ -46,6 +48,7 @@ def worker_command(
     metrics: MetricsOption = "ccrs",
     criterion: CriterionOption = None,
     sink: SinkOption = None,
+    from_url: FromOption = None,
     concurrency: ConcurrencyOption = 16,
     deadline_s: DeadlineOption = 120.0,
     max_outage_s: MaxOutageOption = 3600.0,
@@ -59,6 +62,7 @@ def worker_command(
     models: ScoringModelOptions,
 ) -> None:
     """Own a store: score captured requests and deliver the outcomes. SIGTERM or Ctrl-C stops it cleanly."""
+    resolved = resolve_store(store)
     if not is_database_url(store) and not Path(store).absolute().parent.is_dir():
         raise StoreError(f"the directory of the store {store!r} does not exist. Create it, or give another path.")
     health = None if listen is None else HealthPage(*parse_address(listen, "--listen"))
@@ -75,8 +79,9 @@ def worker_command(
         closes_models=True,
     )
     worker = Worker(
-        resolve_store(store),
+        resolved,
         setup,
+        intakes=() if from_url is None else [make_trace_source(from_url)],
         max_outage_s=max_outage_s,
         watch=watch_options(),
         retention_s=retention_s(),

@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -18,6 +18,7 @@ from typing import Any, Literal, Self
 from ragstone._util.clock import steady_time
 from ragstone._util.exit import run_exit_hooks
 from ragstone._util.fork import after_fork_in_child
+from ragstone.brokers import BrokerRelay, describe_broker, is_broker_url, make_relay
 from ragstone.capture import (
     Application,
     Capture,
@@ -78,7 +79,8 @@ class Monitor(RequestBlocks):
             "local:MODEL" or an `Embedder`. Default: `RAGSTONE_EMBEDDER`, otherwise "lexical".
         metrics: Names, groups or metric objects.
         store: Path of the SQLite store, with its spool in `<store>.spool`. Or the URL of a PostgreSQL database, which
-            monitors and workers of several hosts can share. Its spool is in `RAGSTONE_SPOOL`.
+            monitors and workers of several hosts can share. Its spool is in `RAGSTONE_SPOOL`. Or the URL of a message broker
+            ("redis://host/app", "nats://host/app"), which a `ragstone worker --from` reads: then this process does not score.
         sinks: Destinations of outcomes in addition to the store ("jsonl:PATH", "otlp", a `Sink`).
         app: Name of the application, the label that separates services in reports and in Prometheus. Default: `RAGSTONE_APP`,
             otherwise OpenTelemetry's `service.name` (of the current span or of `OTEL_SERVICE_NAME`).
@@ -151,8 +153,11 @@ class Monitor(RequestBlocks):
             raise ConfigurationError(f"role must be 'auto' or 'capture', got {role!r}")
         if max_outage_s < 0:
             raise ConfigurationError(f"max_outage_s must be 0 (never wait) or more, got {max_outage_s!r}")
-        self._store = resolve_store(store)
-        if not is_database_url(store) and not Path(self._store).parent.is_dir():
+        relay = make_relay(os.fspath(store)) if is_broker_url(store) else None
+        self._relay = relay
+        """Publishes captures if the store is a message broker."""
+        self._store = resolve_store(store) if relay is None else os.fspath(store)
+        if relay is None and not is_database_url(store) and not Path(self._store).parent.is_dir():
             raise ConfigurationError(
                 f"the directory of store={str(store)!r} does not exist. Create it, or give another path."
             )
@@ -173,7 +178,7 @@ class Monitor(RequestBlocks):
         self._retention_s = retention_from_table(retention, source="Monitor(retention=...)")
         self._watch = WatchOptions.from_table(watch or {}, source="Monitor(watch=...)")
         self._clock = clock
-        spool = spool_directory(self._store)
+        spool = spool_directory(self._store) if relay is None else relay.directory
         self._guard = Guard()
         self._capture = Capture(
             lambda: SpoolWriter(spool),
@@ -284,11 +289,14 @@ class Monitor(RequestBlocks):
 
     def start(self) -> None:
         """Start scoring before the first request, to score requests that an earlier process left pending."""
-        if self._role == "capture":
+        if self._relay is None and self._role == "capture":
             return
+        work, name = (
+            (self._own_and_work, "ragstone-worker") if self._relay is None else (self._publish, "ragstone-relay")
+        )
         with self._lock:
             if self._thread is None and not self._closed:
-                thread = threading.Thread(target=self._own_and_work, name="ragstone-worker", daemon=True)
+                thread = threading.Thread(target=work, name=name, daemon=True)
                 try:
                     thread.start()
                 except RuntimeError:  # the interpreter is shutting down, and requests stay in the spool
@@ -306,8 +314,12 @@ class Monitor(RequestBlocks):
         """Read the ledger: the state of every request in this store, of all processes.
 
         Raises:
-            StoreError: If the store cannot be read or nothing was captured yet.
+            StoreError: If the store cannot be read or nothing was captured yet, or is a message broker.
         """
+        if self._relay is not None:
+            raise StoreError(
+                f"{describe_broker(self._store)} does not have a ledger. Read that of the workers' store with: ragstone status STORE"
+            )
         return read_ledger(self._store)
 
     def flush(self, timeout_s: float = 5.0) -> bool:
@@ -318,17 +330,29 @@ class Monitor(RequestBlocks):
         """Wait until all recorded requests are scored and delivered, and return False after `timeout_s`.
 
         Deliveries to an unavailable sink stay pending and do not count. A process that does not own the store does not know
-        the state of sinks, so there this waits until the ledger does not show pending traces.
+        the state of sinks, so there this waits until the ledger does not show pending traces. With a message broker it waits
+        until the broker has all requests.
         """
         end = time.monotonic() + timeout_s
         if not self.flush(timeout_s):
             return False
         self.start()
+        if self._relay is not None:
+            return self._wait_for_relay(self._relay, end)
         is_idle = self._idle_check()
         while time.monotonic() < end:
             if is_idle() or (self._worker is None and self._n_pending() == 0):
                 return True
             if self._closing.wait(0.02):
+                return False
+        return False
+
+    def _wait_for_relay(self, relay: BrokerRelay, end: float) -> bool:
+        while time.monotonic() < end:
+            with suppress(RagstoneError):
+                if relay.error is None and relay.count_unsent() == 0:
+                    return True
+            if self._closing.wait(0.1):
                 return False
         return False
 
@@ -371,6 +395,9 @@ class Monitor(RequestBlocks):
         self._warn_of_pending()
 
     def _warn_of_pending(self) -> None:
+        if self._relay is not None:
+            self._warn_of_unsent(self._relay)
+            return
         if self._state == "not_owner":
             return  # the store's owner scores pending requests
         if self._state == "unavailable" and is_database_url(self._store):
@@ -382,6 +409,18 @@ class Monitor(RequestBlocks):
         if message is not None:
             # Python prints warnings on standard error if the application has not configured logging.
             logger.warning("ragstone: %s", message)
+
+    def _warn_of_unsent(self, relay: BrokerRelay) -> None:
+        if relay.error is None:
+            return
+        with suppress(RagstoneError):
+            if n := relay.count_spooled():
+                logger.warning(
+                    "ragstone: up to %d entries are not published. They stay in %s until an application of this host with "
+                    "the same store runs",
+                    n,
+                    relay.directory,
+                )
 
     def __enter__(self) -> Self:
         return self
@@ -413,7 +452,7 @@ class Monitor(RequestBlocks):
 
     def _finish(self) -> Generator[float]:
         """Yield pauses until everything is scored or waiting cannot help. Yields nothing in a server."""
-        if self._thread is None or not is_script():
+        if self._relay is not None or self._thread is None or not is_script():
             return
         self.flush()
         is_idle = self._idle_check()
@@ -440,6 +479,17 @@ class Monitor(RequestBlocks):
             return None
 
     # -- run on the worker's thread --------------------------------------------------------------------------
+
+    def _publish(self) -> None:
+        """Publish the spool to the message broker until closed."""
+        relay = self._relay
+        while relay is not None:
+            try:
+                relay.run(self._closing)
+            except Exception:
+                logger.exception("ragstone relay failed with a bug, requests stay in the spool (restarting)")
+            if self._closing.wait(_OWNERSHIP_RETRY_S):
+                return
 
     def _own_and_work(self) -> None:
         """Own the store as soon as it is free, and work until closed."""

@@ -17,6 +17,7 @@ from ragstone.schema._evidence import QueryRule as QueryRule
 from ragstone.schema._evidence import ResponseRule as ResponseRule
 from ragstone.schema._evidence import describe_doubt as describe_doubt
 from ragstone.schema._json_schema import committed_json_schema, json_schema
+from ragstone.schema._ledger import BrokerStatus as BrokerStatus
 from ragstone.schema._ledger import DeclaredTool as DeclaredTool
 from ragstone.schema._ledger import DeliveryCounts as DeliveryCounts
 from ragstone.schema._ledger import FeedbackCounts as FeedbackCounts

@@ -7,7 +7,7 @@ from pydantic import Field
 from ragstone.schema._base import Model
 from ragstone.schema._trace import Usage
 
-__all__ = ["DeclaredTool", "DeliveryCounts", "FeedbackCounts", "IgnoredTraces", "Ledger", "LedgerRow"]
+__all__ = ["BrokerStatus", "DeclaredTool", "DeliveryCounts", "FeedbackCounts", "IgnoredTraces", "Ledger", "LedgerRow"]
 
 
 class LedgerRow(Model):
@@ -47,6 +47,21 @@ class DeliveryCounts(Model):
     """Error of the last attempt for the outcome that is next in the queue."""
     stopped: str | None = None
     """Reason why delivery is paused until the worker restarts, or None if it is not paused."""
+
+
+class BrokerStatus(Model):
+    """Entries of a message broker between applications and workers."""
+
+    waiting: int = 0
+    """Entries that no worker has received."""
+    in_progress: int = 0
+    """Entries that a worker has received, and not stored so far."""
+    oldest_s: float | None = None
+    """Age in seconds of the oldest entry that is not stored, or None without one."""
+    set_aside: int = 0
+    """Entries that were not stored because they are damaged, too large or of a newer version."""
+    error: str | None = None
+    """Why the broker cannot be used now, or None. The other fields are then those of the last answer."""
 
 
 class IgnoredTraces(Model):
@@ -108,3 +123,5 @@ class Ledger(Model):
     """What model calls have cost on the current day of UTC, over all workers."""
     daily_budget: dict[str, float] = Field(default_factory=dict)
     """Daily limits of the last worker: calls, tokens and usd."""
+    brokers: dict[str, BrokerStatus] = Field(default_factory=dict)
+    """State of the message brokers that a worker reads, by URL without credentials. Empty in a ledger that is read without them."""

@@ -157,6 +157,7 @@ class LedgerCollector(Collector):
             yield from _deliveries(ledgers)
             yield self._ignored(ledgers)
             yield from _spend(ledgers)
+            yield from _brokers(ledgers)
 
     def _ignored(self, ledgers: Sequence[tuple[Ledger, float]]) -> CounterMetricFamily:
         ignored: dict[str, int] = {}
@@ -210,6 +211,28 @@ def _spend(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[GaugeMetricFamil
             limits.add_metric([unit], sum(ledger.daily_budget.get(unit, 0.0) for ledger, _ in ledgers))
     yield spent
     yield limits
+
+
+def _brokers(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+    depth = GaugeMetricFamily(
+        "ragstone_broker_depth", "Entries of a message broker that are not stored.", labels=["broker", "state"]
+    )
+    oldest = GaugeMetricFamily(
+        "ragstone_broker_oldest_seconds", "Age of the oldest entry that is not stored (0 if none).", labels=["broker"]
+    )
+    aside = CounterMetricFamily(
+        "ragstone_broker_set_aside", "Entries that cannot be stored and were set aside.", labels=["broker"]
+    )
+    up = GaugeMetricFamily("ragstone_broker_up", "1 if the message broker can be used.", labels=["broker"])
+    found = {_clean(name): (status, at) for ledger, at in ledgers for name, status in ledger.brokers.items()}
+    for name, (status, at) in found.items():
+        depth.add_metric([name, "waiting"], status.waiting)
+        depth.add_metric([name, "in_progress"], status.in_progress)
+        oldest.add_metric([name], _age(status.oldest_s, at))
+        aside.add_metric([name], status.set_aside)
+        up.add_metric([name], float(status.error is None))
+    if found:
+        yield from (depth, oldest, aside, up)
 
 
 def _spent(ledger: Ledger, unit: str) -> float:

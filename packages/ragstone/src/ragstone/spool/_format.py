@@ -26,7 +26,19 @@ from typing import Final
 
 from ragstone.errors import SpoolError
 
-__all__ = ["END", "LAST", "MORE", "NAME", "SEAL", "frame", "header", "read_header", "sync_directory", "unframe"]
+__all__ = [
+    "END",
+    "LAST",
+    "MORE",
+    "NAME",
+    "SEAL",
+    "frame",
+    "frame_line",
+    "header",
+    "read_header",
+    "sync_directory",
+    "unframe",
+]
 
 NAME: Final = re.compile(r"\d{8}T\d{6}\.\d{6}Z-\d+-[0-9a-f]{8}\.seg")
 """Names of segments. Their order is the order of creation."""
@@ -72,6 +84,11 @@ def frame(payload: bytes, mark: bytes) -> bytes:
     """Return the line for a payload without newlines: its checksum, its length, the mark and the payload."""
     body = mark + b" " + payload
     return b"%08x %08x %b\n" % (zlib.crc32(body), len(payload), body)
+
+
+def frame_line(payload: bytes) -> bytes:
+    """Return the line of an append with one entry."""
+    return frame(payload, LAST)
 
 
 def unframe(line: bytes) -> tuple[bytes, bytes] | None:

@@ -6,23 +6,25 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Generic, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
 from ragstone._util.filelock import try_flock
-from ragstone.errors import SpoolError, StoreVersionError
+from ragstone.errors import DataError, SpoolError, StoreVersionError
 from ragstone.schema import SCHEMA_VERSION, Captured, Dropped, SpoolEntry, migrate, spool_entry_adapter
-from ragstone.spool._format import END, LAST, NAME, SEAL, read_header, sync_directory, unframe
+from ragstone.spool._format import END, LAST, MORE, NAME, SEAL, frame, read_header, sync_directory, unframe
 
-__all__ = ["Batch", "SegmentState", "SpoolReader"]
+__all__ = ["Batch", "LineBatch", "SegmentState", "SpoolReader", "parse_entry", "parse_line"]
 
 _logger = logging.getLogger("ragstone")
 
 _UNREADABLE: Final = "corrupt_segment"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,18 @@ class Batch:
     """Whether the segment is complete and read to its end. It can be removed after its entries are stored."""
     corrupt: int
     """Number of entries that represent a damaged line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineBatch:
+    """Consecutive lines of one segment, as they are in the file."""
+
+    lines: tuple[bytes, ...]
+    """Framed lines with their checksums. A damaged line is replaced by one that counts it as dropped."""
+    next_offset: int
+    """As in `Batch`."""
+    at_end: bool
+    """As in `Batch`."""
 
 
 class SpoolReader:
@@ -93,12 +107,57 @@ class SpoolReader:
         Raises:
             SpoolError: If the file is not a segment, is not readable, or was written by a newer version of Ragstone.
         """
+        with self._open(name, offset) as opened:
+            if opened is None:
+                return Batch(entries=(), next_offset=offset, at_end=True, corrupt=0)
+            file, final, created_at = opened
+            found: _Found[SpoolEntry] = _read(
+                file, parse=lambda payload: _entry(payload, name=name), final=final, limit=max_entries, max_bytes=None
+            )
+            damaged: SpoolEntry = Dropped(reason=_UNREADABLE, n=1, at=created_at)
+            return Batch(
+                entries=tuple(damaged if entry is None else entry for entry, _ in found.items),
+                next_offset=found.next_offset,
+                at_end=found.at_end,
+                corrupt=sum(entry is None for entry, _ in found.items),
+            )
+
+    def read_lines(
+        self, name: str, offset: int = 0, *, max_entries: int = 500, max_bytes: int = 4 * 2**20
+    ) -> LineBatch:
+        """Read entries of a segment without parsing them, to copy them. Otherwise as `read`.
+
+        Args:
+            name: Name of a segment from `segments`.
+            offset: 0, or the `next_offset` of an earlier batch of this segment.
+            max_entries: Maximum number of entries.
+            max_bytes: Size from which a batch ends, in bytes.
+
+        Raises:
+            SpoolError: If the file is not a segment, or is not readable.
+        """
+        with self._open(name, offset) as opened:
+            if opened is None:
+                return LineBatch(lines=(), next_offset=offset, at_end=True)
+            file, final, created_at = opened
+            found = _read(file, parse=lambda payload: payload, final=final, limit=max_entries, max_bytes=max_bytes)
+        damaged = spool_entry_adapter.dump_json(Dropped(reason=_UNREADABLE, n=1, at=created_at))
+        return LineBatch(
+            lines=tuple(frame(damaged if payload is None else payload, LAST) for payload, _ in found.items),
+            next_offset=found.next_offset,
+            at_end=found.at_end,
+        )
+
+    @contextlib.contextmanager
+    def _open(self, name: str, offset: int) -> Iterator[tuple[BinaryIO, bool, float] | None]:
+        """Open a segment at an offset. Yields the file, whether it is final, and its creation time. None: it is gone."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._os_errors(f"read segment {name!r}"))
             try:
                 file = stack.enter_context((self._directory / name).open("rb"))
             except FileNotFoundError:
-                return Batch(entries=(), next_offset=offset, at_end=True, corrupt=0)
+                yield None
+                return
             # Check first whether the segment is final, then read it. In the reverse order, lines that a writer appends
             # just before it ends would be missed.
             final = _is_final(file)
@@ -109,7 +168,7 @@ class SpoolReader:
                     f"{str(self._directory / name)!r} is not a segment of a Ragstone spool. Move it out of the spool"
                 )
             file.seek(max(offset, len(first)))
-            return _read(file, name=name, final=final, max_entries=max_entries, damaged_at=created_at)
+            yield file, final, created_at
 
     def remove(self, name: str) -> None:
         """Remove a segment after `Batch.at_end` was reached. Do nothing if it no longer exists.
@@ -165,10 +224,21 @@ class SpoolReader:
             ) from error
 
 
-def _read(file: BinaryIO, *, name: str, final: bool, max_entries: int, damaged_at: float) -> Batch:
+class _Found(NamedTuple, Generic[T]):
+    """Complete appends of a segment."""
+
+    items: list[tuple[T | None, int]]
+    """Parsed payload, or None for a damaged line, and the offset after it."""
+    next_offset: int
+    at_end: bool
+
+
+def _read(
+    file: BinaryIO, *, parse: Callable[[bytes], T | None], final: bool, limit: int, max_bytes: int | None
+) -> _Found[T]:
     """Read entries from the current position of `file`."""
-    whole: list[tuple[SpoolEntry, bool, int]] = []  # entry, whether it represents a damaged line, offset after it
-    partial: list[tuple[SpoolEntry, bool, int]] = []  # the same, for an append whose last line was not read yet
+    whole: list[tuple[T | None, int]] = []
+    partial: list[tuple[T | None, int]] = []  # the same, for an append whose last line was not read yet
     certain = 0  # number of entries of `partial` that count if no line follows
     start = offset = file.tell()  # codespell:ignore
     exhausted = True
@@ -180,33 +250,57 @@ def _read(file: BinaryIO, *, name: str, final: bool, max_entries: int, damaged_a
         if mark == SEAL:
             final = True
             break
-        entry = _entry(payload, name=name) if mark else None
-        if entry is None:
-            entry = Dropped(reason=_UNREADABLE, n=1, at=damaged_at)
-            partial.append((entry, True, offset))
+        parsed = parse(payload) if mark else None
+        partial.append((parsed, offset))
+        if parsed is None:
             # An incomplete write ends without a newline, so this line was complete once and may have ended its append.
             certain = len(partial)
-            continue
-        partial.append((entry, False, offset))
-        if mark == LAST:
+        elif mark == LAST:
             whole += partial
             partial, certain = [], 0
-            if len(whole) >= max_entries:
+            if len(whole) >= limit or (max_bytes is not None and offset - start >= max_bytes):
                 exhausted = False
                 break
     if final and exhausted:
         whole += partial[:certain]
-    taken = whole[:max_entries]
-    return Batch(
-        entries=tuple(entry for entry, _, _ in taken),
-        next_offset=taken[-1][2] if taken else start,
+    taken = whole[:limit]
+    return _Found(
+        items=taken,
+        next_offset=taken[-1][1] if taken else start,
         at_end=final and exhausted and len(taken) == len(whole),
-        corrupt=sum(damaged for _, damaged, _ in taken),
     )
 
 
 def _entry(payload: bytes, *, name: str) -> SpoolEntry | None:
     """Parse the entry of a line. Return None if it is invalid although its checksum is correct."""
+    try:
+        return parse_entry(payload)
+    except StoreVersionError as error:
+        raise SpoolError(f"segment {name!r}: {error}") from error
+    except DataError:
+        return None
+
+
+def parse_line(line: bytes) -> SpoolEntry:
+    """Parse a framed line.
+
+    Raises:
+        DataError: If its checksum is wrong, or it does not contain an entry.
+        StoreVersionError: If a newer version of Ragstone wrote it.
+    """
+    found = unframe(line)
+    if found is None or found[0] not in (MORE, LAST):
+        raise DataError("the checksum is wrong")
+    return parse_entry(found[1])
+
+
+def parse_entry(payload: bytes) -> SpoolEntry:
+    """Parse an entry.
+
+    Raises:
+        DataError: If it is not an entry.
+        StoreVersionError: If a newer version of Ragstone wrote it.
+    """
     try:
         entry = spool_entry_adapter.validate_json(payload)
     except ValidationError:
@@ -219,10 +313,11 @@ def _entry(payload: bytes, *, name: str) -> SpoolEntry | None:
         if trace is not None:
             record["trace"] = migrate(trace)
         return spool_entry_adapter.validate_python(migrate(record))
-    except StoreVersionError as error:
-        raise SpoolError(f"segment {name!r}: {error}") from error
-    except (ValueError, AttributeError, TypeError):
-        return None
+    except StoreVersionError:
+        raise
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        # The error's text may quote the request.
+        raise DataError(f"it is not an entry of a spool ({type(error).__name__})") from None
 
 
 def _current(entry: SpoolEntry) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from ragstone.errors import MissingExtraError, StoreOwnedError
+from ragstone.errors import ConfigurationError, MissingExtraError, StoreOwnedError
 from ragstone.store._path import real_path
 from ragstone.store._protocol import Store
 from ragstone.store.sqlite import SqliteStore
@@ -28,8 +29,25 @@ def resolve_store(store: str | os.PathLike[str]) -> str:
     """Return the store so that it is independent of the working directory: a URL, or the absolute path of a file.
 
     All names of a file have the same path, also if they are symbolic links.
+
+    Raises:
+        ConfigurationError: If it is a URL of something else.
     """
-    return os.fspath(store) if is_database_url(store) else str(real_path(store).absolute())
+    if is_database_url(store):
+        return os.fspath(store)
+    _check_path(store)
+    return str(real_path(store).absolute())
+
+
+def _check_path(store: str | os.PathLike[str]) -> None:
+    """Check that a store which is not a database is not another URL, of which a file would be made."""
+    scheme, separator, rest = os.fspath(store).partition("://")
+    if separator and re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme):
+        shown = "".join(c if c.isprintable() else "?" for c in rest.rpartition("@")[2].partition("?")[0])
+        raise ConfigurationError(
+            f"'{scheme}://{shown}' is not a store. A store is a file or a URL postgresql://HOST/DATABASE. A worker reads a message "
+            "broker into a store with: ragstone worker STORE --from redis://HOST/NAME"
+        )
 
 
 def describe_store(store: str | os.PathLike[str]) -> str:
@@ -56,6 +74,7 @@ def open_store(
         StoreError: If the store cannot be opened. See `SqliteStore.open`.
     """
     if not is_database_url(store):
+        _check_path(store)
         return SqliteStore.open(Path(store), mode=mode, clock=clock)
     try:
         from ragstone.store.postgres import PostgresStore

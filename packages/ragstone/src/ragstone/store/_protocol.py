@@ -78,6 +78,10 @@ class Store(Protocol):
         """Return the metrics of the plan, in their order."""
         ...
 
+    def identity(self) -> str:
+        """Return the random id of this store. The first call creates it. A copy of a store has the same id."""
+        ...
+
     def segment_offsets(self) -> dict[str, int]:
         """Return the offset up to which each spool segment is stored."""
         ...

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from typing_extensions import override
 
@@ -23,6 +25,9 @@ from ragstone.store._tables import CHECKED_COLUMNS
 __all__ = ["SqlTraces", "checked_columns", "insert_entries"]
 
 _logger = logging.getLogger("ragstone")
+
+_IDENTITY: Final = "store_id"
+"""Key in the table `meta`."""
 
 
 class SqlTraces(SqlStore):
@@ -46,6 +51,12 @@ class SqlTraces(SqlStore):
                 (segment, next_offset),
             )
             return new
+
+    @override
+    def identity(self) -> str:
+        with self._database.write() as db:
+            db.execute("INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO NOTHING", (_IDENTITY, uuid.uuid4().hex))
+            return str(db.execute("SELECT value FROM meta WHERE key = ?", (_IDENTITY,)).fetchone()[0])
 
     @override
     def forget_segment(self, name: str) -> None:

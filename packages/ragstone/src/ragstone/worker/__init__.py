@@ -12,6 +12,7 @@ from ragstone.worker._health import HealthServer as HealthServer
 from ragstone.worker._health import WorkerState as WorkerState
 from ragstone.worker._id_key import id_hasher as id_hasher
 from ragstone.worker._intake import StepErrors as StepErrors
+from ragstone.worker._intake import broker_spool_directory as broker_spool_directory
 from ragstone.worker._intake import get_skip_reason as get_skip_reason
 from ragstone.worker._intake import spool_directory as spool_directory
 from ragstone.worker._retention import parse_age as parse_age

@@ -34,9 +34,9 @@ def id_hasher(store: str | os.PathLike[str], ids: Ids) -> IdHasher | None:
         raise ConfigurationError(f"ids must be 'keep' or 'hash', got {ids!r}")
     if key := os.environ.get(_VARIABLE):
         return IdHasher(key)
-    if is_database_url(store):
+    if "://" in os.fspath(store):
         raise ConfigurationError(
-            f"hashed ids need the same key on all hosts of a database: set {_VARIABLE} to a secret text of at least 16 characters"
+            f"hashed ids need the same key on all hosts: set {_VARIABLE} to a secret text of at least 16 characters"
         )
     return IdHasher(_key_file(store))
 

@@ -7,16 +7,24 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 from urllib.parse import urlsplit
 
 from ragstone._util.filelock import FileLock
-from ragstone.errors import SpoolError, StoreError
-from ragstone.schema import Trace
+from ragstone.errors import BrokerError, SpoolError, StoreError
+from ragstone.schema import BrokerStatus, Trace
 from ragstone.spool import SegmentState, SpoolReader
 from ragstone.store import Store, is_database_url, resolve_store
 
-__all__ = ["SpoolTraceSource", "StepErrors", "TraceSource", "get_skip_reason", "spool_directory"]
+__all__ = [
+    "BrokerSource",
+    "SpoolTraceSource",
+    "StepErrors",
+    "TraceSource",
+    "broker_spool_directory",
+    "get_skip_reason",
+    "spool_directory",
+]
 
 logger = logging.getLogger("ragstone")
 
@@ -38,8 +46,19 @@ def spool_directory(store: str | os.PathLike[str]) -> Path:
     if directory := os.environ.get("RAGSTONE_SPOOL"):
         return Path(directory).absolute()
     url = urlsplit(os.fspath(store))
+    return _state_directory(f"{url.hostname or 'local'}_{url.port or 5432}{url.path}")
+
+
+def broker_spool_directory(host: str, port: int, app: str) -> Path:
+    """Return the spool directory of a message broker: `RAGSTONE_SPOOL`, or a directory of the current user."""
+    if directory := os.environ.get("RAGSTONE_SPOOL"):
+        return Path(directory).absolute()
+    return _state_directory(f"{host}_{port}/{app}")
+
+
+def _state_directory(name: str) -> Path:
     # The path does not depend on the working directory, so that application and worker use the same directory.
-    name = re.sub(r"[^A-Za-z0-9.-]+", "_", f"{url.hostname or 'local'}_{url.port or 5432}{url.path}")
+    name = re.sub(r"[^A-Za-z0-9.-]+", "_", name)
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "ragstone" / f"{name}.spool"
 
@@ -73,7 +92,7 @@ class StepErrors:
         """Run one step, and return `otherwise` after an error: a full disk or damaged segment must not end the worker."""
         try:
             result = step()
-        except (StoreError, SpoolError, OSError) as error:
+        except (StoreError, SpoolError, BrokerError, OSError) as error:
             message = f"{type(error).__name__}: {error}"
             if self._messages.get(name) != message:
                 # Logged once and without a traceback, because the error repeats until someone fixes the disk.
@@ -107,6 +126,21 @@ class TraceSource(Protocol):
     @property
     def may_have_more(self) -> bool:
         """Whether more entries may arrive. A worker that runs until it is idle then keeps waiting."""
+        ...
+
+
+@runtime_checkable
+class BrokerSource(Protocol):
+    """A trace source that reads a message broker, whose state is published with the ledger."""
+
+    @property
+    def name(self) -> str:
+        """URL of the broker without credentials."""
+        ...
+
+    @property
+    def status(self) -> BrokerStatus:
+        """Its state, at most a few seconds old."""
         ...
 
 

@@ -25,7 +25,14 @@ from ragstone.worker._commit import Committer
 from ragstone.worker._daily_budget import DailyBudget
 from ragstone.worker._delivery import AlarmDispatcher, SinkDispatcher
 from ragstone.worker._health import WorkerState
-from ragstone.worker._intake import SpoolTraceSource, StepErrors, TraceSource, get_skip_reason, spool_directory
+from ragstone.worker._intake import (
+    BrokerSource,
+    SpoolTraceSource,
+    StepErrors,
+    TraceSource,
+    get_skip_reason,
+    spool_directory,
+)
 from ragstone.worker._parts import SHARED_LEASE_S, UNANSWERED, MetricGroups, lease_s
 from ragstone.worker._retention import Retention
 from ragstone.worker._setup import ScoringSetup
@@ -553,6 +560,9 @@ class Worker:
         if is_published and time.monotonic() >= self._watch_next:
             self._watch_next = time.monotonic() + _WATCH_S
             turn.ledger = self._errors.run_step("read the ledger", store.ledger, None)
+            brokers = {source.name: source.status for source in self._intakes if isinstance(source, BrokerSource)}
+            if turn.ledger is not None and brokers:
+                turn.ledger = turn.ledger.model_copy(update={"brokers": brokers})
 
     def _publish(self, turn: _Turn) -> None:
         """Publish the ledger and the streams, if they were read."""

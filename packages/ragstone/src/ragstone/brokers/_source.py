@@ -1,0 +1,232 @@
+"""Trace source of a worker that reads a message broker."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Literal
+
+from ragstone._util.limited_log import LimitedLog
+from ragstone.brokers._protocol import Broker, Message, SetAside
+from ragstone.errors import DataError, StoreError, StoreVersionError
+from ragstone.schema import BrokerStatus, Captured, Dropped, SampledOut, SpoolEntry
+from ragstone.spool import parse_line
+from ragstone.store import Store
+from ragstone.worker import StepErrors
+
+__all__ = ["BrokerTraceSource"]
+
+logger = logging.getLogger("ragstone")
+
+_BATCH: Final = 500
+_BATCH_BYTES: Final = 16 * 2**20
+"""Size of a batch from which the next one has fewer entries."""
+_MAX_BYTES: Final = 32 * 2**20
+"""Longest entry that is parsed. A request has at most 4 million characters."""
+_RETRY_MIN_S: Final = 0.5
+_RETRY_MAX_S: Final = 30.0
+_STATUS_S: Final = 2.0
+
+
+class BrokerTraceSource:
+    """Moves captured requests from a message broker into the store of a worker.
+
+    Entries are acknowledged after the store has committed them. If the worker is killed in between, they are delivered again: requests
+    by their ids, and feedback and drops by the keys of their entries, are then stored once. An entry that cannot be stored is
+    counted and set aside with its reason, so that it does not delay others.
+
+    Args:
+        broker: The broker. It is used on the thread that calls `transfer_batch`.
+        clock: Returns monotonic seconds.
+    """
+
+    def __init__(self, broker: Broker, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._broker = broker
+        self._clock = clock
+        self._joined = False
+        self._again = False
+        """Whether entries that this worker has received may not be acknowledged."""
+        self._limit = _BATCH
+        self._retry_at = 0.0
+        self._retry_s = 0.0
+        self._read_status_at = 0.0
+        self._status = BrokerStatus()
+        self._has_more = True
+        # A unique name for each worker, because several may share a store. It is a segment of the store.
+        self._segment = f"broker-{uuid.uuid4().hex[:16]}"
+        self._offset = 0
+        self._log = LimitedLog(logger)
+        self.n_set_aside: Counter[str] = Counter()
+        """Entries that this worker has set aside, by reason."""
+
+    @property
+    def name(self) -> str:
+        """URL of the broker without credentials."""
+        return self._broker.name
+
+    @property
+    def status(self) -> BrokerStatus:
+        """State of the broker, at most a few seconds old."""
+        return self._status
+
+    @property
+    def may_have_more(self) -> bool:
+        """Whether the broker has entries, also those that other workers have received and may not store."""
+        return self._has_more
+
+    def transfer_batch(self, store: Store, errors: StepErrors) -> int:
+        """Move a batch into the store. After an error, further calls do nothing for a while.
+
+        Raises:
+            ConfigurationError: If the broker may lose entries, or belongs to another store.
+        """
+        if self._clock() < self._retry_at:
+            return 0
+        moved = errors.run_step(f"read {self.name}", partial(self._move, store), -1)
+        if moved >= 0:
+            self._retry_s = 0.0
+            return moved
+        self._has_more = False  # the error is what an idle worker waits for
+        self._joined = False  # the broker may have lost the group
+        self._again = True
+        self._retry_s = min(max(2 * self._retry_s, _RETRY_MIN_S), _RETRY_MAX_S)
+        self._retry_at = self._clock() + self._retry_s
+        why = next((error for error in errors.current if self.name in error), None)
+        self._status = self._status.model_copy(update={"error": why})
+        return 0
+
+    def _move(self, store: Store) -> int:
+        if not self._joined:
+            self._broker.join(store.identity())
+            self._joined = True
+        messages = self._receive()
+        if messages:
+            self._again = True
+            self._store(messages, store)
+            self._again = False
+        if not messages or self._clock() >= self._read_status_at:
+            self._read_status()
+        return len(messages)
+
+    def _receive(self) -> list[Message]:
+        if self._again:
+            messages = self._broker.receive(self._limit, again=True)
+            if messages:
+                return messages
+            self._again = False
+        messages = self._broker.receive(self._limit, again=False)
+        n_bytes = sum(len(message.data or b"") for message in messages)
+        self._limit = max(1, min(_BATCH, self._limit * _BATCH_BYTES // max(n_bytes, 1)))
+        return messages
+
+    def _read_status(self) -> None:
+        self._read_status_at = self._clock() + _STATUS_S
+        self._status = self._broker.status()
+        self._has_more = bool(self._status.waiting or self._status.in_progress)
+
+    # -- storing -----------------------------------------------------------------------------------------------
+
+    def _store(self, messages: Sequence[Message], store: Store) -> None:
+        """Store messages, and acknowledge them."""
+        requests: list[tuple[Message, SpoolEntry]] = []
+        counted: list[tuple[Message, SpoolEntry]] = []
+        for message in messages:
+            entry = _parse(message)
+            if isinstance(entry, str):
+                self._set_aside(message, entry, store)
+            elif isinstance(entry, Captured | SampledOut):
+                requests.append((message, entry))
+            else:
+                counted.append((message, entry))
+        self._ingest_requests(requests, store)
+        for message, entry in counted:
+            self._ingest_counted(message, entry, store)
+
+    def _ingest_requests(self, batch: Sequence[tuple[Message, SpoolEntry]], store: Store) -> None:
+        if not batch:
+            return
+        try:
+            self._ingest(self._segment, [entry for _, entry in batch], store)
+        except Exception as error:  # noqa: BLE001 - `_reject` raises it again, unless only one entry is the cause
+            if len(batch) > 1:
+                # An entry that the store rejects must not prevent the others.
+                for each in batch:
+                    self._ingest_requests([each], store)
+                return
+            self._reject(batch[0][0], error, store)
+            return
+        self._broker.acknowledge([message for message, _ in batch])
+
+    def _ingest_counted(self, message: Message, entry: SpoolEntry, store: Store) -> None:
+        """Store an entry that must not be stored twice, and does not have an id of its own."""
+        segment = self._key(message)
+        try:
+            store.ingest(segment, 1, [entry])
+        except Exception as error:  # noqa: BLE001 - `_reject` raises it again, unless only this entry is the cause
+            self._reject(message, error, store)
+            return
+        self._broker.acknowledge([message])
+        store.forget_segment(segment)
+
+    def _ingest(self, segment: str, entries: Sequence[SpoolEntry], store: Store) -> None:
+        self._offset += 1
+        store.ingest(segment, self._offset, entries)
+
+    def _reject(self, message: Message, error: Exception, store: Store) -> None:
+        """Set aside an entry that the store did not accept, if the store accepts others."""
+        if not isinstance(error, StoreError | DataError | ValueError | TypeError | OverflowError):
+            raise error
+        self._ingest(self._segment, [], store)  # raises the store's own error, such as a full disk
+        logger.debug("the store rejects an entry of a message broker", exc_info=error)
+        self._set_aside(message, "rejected", store)
+
+    def _set_aside(self, message: Message, reason: SetAside, store: Store) -> None:
+        """Set aside an entry. It counts as dropped, unless a newer version of Ragstone can read it later."""
+        segment = self._key(message)
+        is_dropped = reason != "newer_version"
+        if is_dropped:
+            store.ingest(segment, 1, [Dropped(reason=f"broker_entry_{reason}", n=1, at=time.time())])
+        is_kept = self._broker.set_aside(message, reason)
+        if is_dropped:
+            store.forget_segment(segment)
+        elif not is_kept:
+            self._offset += 1
+            lost = Dropped(reason=f"broker_entry_{reason}", n=1, at=time.time())
+            store.ingest(self._segment, self._offset, [lost])
+        self.n_set_aside[reason] += 1
+        self._log.log(
+            logging.ERROR,
+            reason,
+            f"ragstone worker: an entry of {self.name} cannot be stored and is {'set aside' if is_kept else 'removed'}: {_WHY[reason]}",
+        )
+
+    def _key(self, message: Message) -> str:
+        return f"broker-entry:{self.name}:{message.key}"
+
+
+_WHY: Final[dict[SetAside, str]] = {
+    "damaged": "it is damaged, or Ragstone did not write it",
+    "too_large": f"it is larger than {_MAX_BYTES} bytes",
+    "newer_version": "a newer version of Ragstone wrote it. Upgrade the workers with: pip install -U ragstone",
+    "rejected": "the store rejects it. The log level DEBUG shows the reason",
+}
+
+_Problem = Literal["damaged", "too_large", "newer_version"]
+
+
+def _parse(message: Message) -> SpoolEntry | _Problem:
+    data = message.data
+    if data is None:
+        return "damaged"
+    if len(data) > _MAX_BYTES:
+        return "too_large"
+    try:
+        return parse_line(data)
+    except StoreVersionError:
+        return "newer_version"
+    except DataError:
+        return "damaged"
