@@ -10,6 +10,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from urllib.parse import urlsplit
 
 import pytest
@@ -411,6 +412,25 @@ class TestOpening:
         worker.ingest("a", 1, captured("t", app="bot"))
         assert [(0.0, "bad", 1.0)] == list(worker.explain("t").feedback)
         assert {"received": 2, "waiting": 1, "unknown": 0} == worker.ledger().feedback.model_dump()
+
+    def test_feedback_and_request_at_the_same_time(self, own):
+        """Stored by two workers at the same moment, they find each other."""
+        worker, other, n = own(), own(), 150
+        start = Barrier(2)
+
+        def store_each(store, segment, entries):
+            for i, entry in enumerate(entries):
+                start.wait()
+                store.ingest(segment, i + 1, entry)
+
+        requests = [captured(f"t{i}", app="bot") for i in range(n)]
+        said = [[Feedback(request_id=f"t{i}", value=0.0, comment=None, given_at=1.0)] for i in range(n)]
+        with ThreadPoolExecutor(2) as pool:
+            for done in [
+                pool.submit(store_each, *args) for args in ((worker, "a", requests), (other, "b", said))
+            ]:
+                done.result()
+        assert {"received": n, "waiting": 0, "unknown": 0} == worker.ledger().feedback.model_dump()
 
     @pytest.mark.parametrize("version", [1, 2])
     def test_an_older_store_is_upgraded(self, own, database, version):

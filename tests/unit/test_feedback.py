@@ -65,6 +65,18 @@ def test_many_wrong_ids(tmp_path):
         assert {"received": 1002, "waiting": 0, "unknown": 1000} == store.ledger().feedback.model_dump()
 
 
+@pytest.mark.parametrize("wrong", ["wrong{}", "undefined"])
+def test_many_wrong_ids_cost_others_nothing(store, wrong):
+    """Feedback that waits is not read when other requests and other feedback arrive, whether its ids differ or are one."""
+    store.ingest("a", 1, [said(wrong.format(i)) for i in range(3000)])
+    steps = []
+    with store._database.write() as db:
+        db.set_progress_handler(lambda: steps.append(1), 100)
+    store.ingest("a", 2, [said("undefined"), request("t"), said("t"), request("u", otel=OTEL), said(OTEL)])
+    assert len(steps) < 100
+    assert {"received": 3003, "waiting": 3001, "unknown": 0} == store.ledger().feedback.model_dump()
+
+
 @pytest.mark.parametrize("by", ["t", OTEL])
 @pytest.mark.parametrize("is_first", [True, False])
 def test_joins_its_request(store, by, is_first):

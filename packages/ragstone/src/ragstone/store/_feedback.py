@@ -17,8 +17,6 @@ __all__ = ["add_feedback", "count_feedback", "feedback_of", "forget_feedback", "
 
 _CHUNK: Final = 400
 """Ids of one query."""
-_RECENT_S: Final = 120.0
-"""Feedback of this age may have met the transaction that stored its request, so it is matched again."""
 _WAITS_S: Final = 86_400.0
 """Feedback without a request after this time counts as feedback to an unknown request."""
 _FORGOTTEN_S: Final = 7 * 86_400.0
@@ -41,44 +39,29 @@ def add_feedback(db: Sql, entries: Sequence[Feedback], *, now: float) -> None:
     )
 
 
-def match_feedback(db: Sql, arrived: Iterable[Captured | SampledOut], *, now: float) -> list[tuple[str, float]]:
-    """Match feedback to requests: to those that have just arrived, and feedback that has just arrived to all.
+def match_feedback(db: Sql, arrived: Iterable[Captured | SampledOut], feedback: Sequence[Feedback]) -> list[tuple[str, float]]:
+    """Match feedback to requests: new requests with all feedback that waits, and new feedback with all requests.
 
     Args:
         db: The transaction that stores them.
         arrived: New requests.
-        now: Unix seconds.
+        feedback: New feedback.
 
     Returns:
         Trace id and value of the feedback that was matched.
     """
     if db.execute("SELECT 1 FROM feedback WHERE trace_id IS NULL LIMIT 1").fetchone() is None:
         return []
-    waiting = db.execute(
-        "SELECT seq, request_id, value FROM feedback WHERE trace_id IS NULL AND received_at >= ?", (now - _RECENT_S,)
-    ).fetchall()
-    ids = [id_ for entry in arrived for id_ in _ids(entry)]
+    ids = sorted({id_ for entry in arrived for id_ in _ids(entry)} | {entry.request_id for entry in feedback})
+    waiting: list[tuple[int, str, str, float]] = []
     for start in range(0, len(ids), _CHUNK):
-        chunk = ids[start : start + _CHUNK]
-        waiting += db.execute(
-            f"""
-            SELECT seq, request_id, value FROM feedback
-            WHERE trace_id IS NULL AND request_id IN ({", ".join("?" * len(chunk))})
-            """,  # noqa: S608 - placeholders
-            chunk,
-        ).fetchall()
+        for request_id, trace_id, state in _requests_with_feedback(db, ids[start : start + _CHUNK]):
+            rows = db.execute(
+                "SELECT seq, value FROM feedback WHERE trace_id IS NULL AND request_id = ?", (request_id,)
+            ).fetchall()
+            waiting += [(seq, trace_id, state, value) for seq, value in rows]
     matched: list[tuple[str, float]] = []
-    for seq, request_id, value in sorted(set(waiting)):
-        found = db.execute("SELECT trace_id, state FROM traces WHERE trace_id = ?", (request_id,)).fetchone()
-        if found is None:
-            # The first of several requests in one OpenTelemetry trace.
-            found = db.execute(
-                "SELECT trace_id, state FROM traces WHERE otel_trace_id = ? ORDER BY started_at, seq LIMIT 1",
-                (request_id,),
-            ).fetchone()
-        if found is None:
-            continue
-        trace_id, state = found
+    for seq, trace_id, state, value in sorted(waiting):
         is_first = db.execute("SELECT 1 FROM feedback WHERE trace_id = ? LIMIT 1", (trace_id,)).fetchone() is None
         db.execute("UPDATE feedback SET trace_id = ? WHERE seq = ?", (trace_id, seq))
         matched.append((trace_id, value))
@@ -86,6 +69,27 @@ def match_feedback(db: Sql, arrived: Iterable[Captured | SampledOut], *, now: fl
         if is_first and state != "sampled_out":
             queue_outcomes(db, [(trace_id, *FEEDBACK_STREAM, value)])
     return matched
+
+
+def _requests_with_feedback(db: Sql, ids: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Return those of the ids that have a request and feedback that waits, with the trace id and state of the request.
+
+    The statements read one row of feedback for each id, so a wrong id that an application sends a million times costs nothing.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    # Last the id of a request, which wins over that of OpenTelemetry. Of several requests in one trace, the first counts.
+    for column, order in (("otel_trace_id", "t.started_at DESC, t.seq DESC"), ("trace_id", "t.seq")):
+        rows = db.execute(
+            f"""
+            SELECT t.{column}, t.trace_id, t.state FROM traces AS t
+            WHERE t.{column} IN ({", ".join("?" * len(ids))})
+                  AND EXISTS (SELECT 1 FROM feedback AS f WHERE f.request_id = t.{column} AND f.trace_id IS NULL)
+            ORDER BY {order}
+            """,  # noqa: S608 - constant columns and placeholders
+            ids,
+        )
+        found |= {request_id: (trace_id, state) for request_id, trace_id, state in rows}
+    return [(request_id, *request) for request_id, request in found.items()]
 
 
 def _ids(entry: Captured | SampledOut) -> list[str]:

@@ -38,6 +38,7 @@ class SqlMerge(SqlStore):
         prepared = [_prepared(request) for request in requests]
         with self._database.write() as db:
             now = self._clock()
+            self._order_feedback(db, is_new=False)
             traces = {request.trace.trace_id: request.trace for request in requests if request.trace is not None}
             n_traces = len(traces)
             for known in read_completed(db, set(traces), lock=""):

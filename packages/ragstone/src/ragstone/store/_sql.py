@@ -87,6 +87,16 @@ class SqlStore(Store):
         self._clock = clock
         self._max_attempts = max_attempts
 
+    def _order_feedback(self, db: Sql, *, is_new: bool) -> None:
+        """Keep feedback and its request from being stored at the same time, each without seeing the other.
+
+        A file has one writer, which needs no lock.
+
+        Args:
+            db: A transaction, before it stores requests or feedback.
+            is_new: Whether it stores feedback.
+        """
+
     def __enter__(self) -> Self:
         return self
 

@@ -45,6 +45,7 @@ class SqlTraces(SqlStore):
         with self._database.write() as db:
             if next_offset <= _segment_offsets(db).get(segment, -1):
                 return 0
+            self._order_feedback(db, is_new=any(isinstance(entry, Feedback) for entry in entries))
             new = insert_entries(db, entries, now=self._clock())
             db.execute(
                 "INSERT INTO segments VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET next_offset = excluded.next_offset",
@@ -264,7 +265,7 @@ def insert_entries(
     new = states.total()
     add_feedback(db, feedback, now=now)
     store_rates(db, traces.values(), now=now)
-    matched = match_feedback(db, traces.values(), now=now)
+    matched = match_feedback(db, traces.values(), feedback)
     changes = draw_again(db, matched, now=now)
     db.executemany(
         "INSERT INTO drops VALUES (?, ?) ON CONFLICT (reason) DO UPDATE SET n = drops.n + excluded.n",

@@ -61,8 +61,9 @@ _PLANNING: Final = 2
 _PLAN: Final = 3
 _FOLDING: Final = 4
 _ORDER: Final = 5
+_FEEDBACK: Final = 6
 """Keys of advisory locks: creating or changing tables, comparing or changing the plan, using the plan, changing streams,
-inserting outcomes."""
+inserting outcomes, storing feedback (requests share it)."""
 
 _RETRY_S: Final = 1.0
 """Minimum pause after a failed connection attempt. If the attempt took longer, the pause is four times its duration."""
@@ -302,6 +303,10 @@ class PostgresStore(
     @override
     def _may_fold(self, db: Sql) -> bool:
         return _lock(db, "pg_try_advisory_xact_lock", _FOLDING)
+
+    @override
+    def _order_feedback(self, db: Sql, *, is_new: bool) -> None:
+        _lock(db, f"pg_advisory_xact_lock{'' if is_new else '_shared'}", _FEEDBACK)
 
     @override
     def _lock_counters(self, db: Sql) -> None:
