@@ -426,9 +426,7 @@ class TestOpening:
         requests = [captured(f"t{i}", app="bot") for i in range(n)]
         said = [[Feedback(request_id=f"t{i}", value=0.0, comment=None, given_at=1.0)] for i in range(n)]
         with ThreadPoolExecutor(2) as pool:
-            for done in [
-                pool.submit(store_each, *args) for args in ((worker, "a", requests), (other, "b", said))
-            ]:
+            for done in [pool.submit(store_each, *args) for args in ((worker, "a", requests), (other, "b", said))]:
                 done.result()
         assert {"received": n, "waiting": 0, "unknown": 0} == worker.ledger().feedback.model_dump()
 

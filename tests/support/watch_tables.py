@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,7 +19,8 @@ class MemoryTables(WatchTables):
 
     def __init__(self):
         self.queue, self.stored, self.rows, self.kept, self.spent = [], [], {}, {}, None
-        self.pending = set()
+        self.pending = {}
+        """First pending request by session."""
         self.events = []
         self.ended = []
 
@@ -34,17 +36,23 @@ class MemoryTables(WatchTables):
             for i, o in enumerate(outcomes)
         ]
 
-    def closed_outcomes(self, *, now, gap_s, max_s):
-        times = {}
-        queue = [o for o in self.queue if o.requested_at <= now]
-        for o in queue:
-            times.setdefault((o.key.app, o.session), []).append(o.requested_at)
-        closed = {
-            name
-            for name, at in times.items()
-            if (max(at) + gap_s <= now or min(at) + max_s <= now) and name[1] not in self.pending
-        }
-        return [o for o in queue if (o.key.app, o.session) in closed]
+    def closed_outcomes(self, *, now, gap_s, max_s, limit=None):
+        sessions = {}
+        for o in self.queue:
+            if o.requested_at <= now:
+                sessions.setdefault((o.key.app, o.session), []).append(o)
+        found = []
+        for (_, session), outcomes in sessions.items():
+            at = sorted(o.requested_at for o in outcomes)
+            pauses = [a for a, b in zip(at, [*at[1:], None], strict=True) if b is None or b - a >= gap_s]
+            pending_at = self.pending.get(session)
+            if at[0] <= now - max_s or any(a <= now - gap_s for a in pauses):
+                found += [
+                    replace(o, pending_at=pending_at)
+                    for o in outcomes
+                    if pending_at is None or o.requested_at < pending_at
+                ]
+        return sorted(found, key=lambda o: o.seq)[:limit]
 
     def queue_time(self, n, *, after=None):
         times = sorted(o.requested_at for o in self.queue if after is None or o.requested_at > after)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 
 import pytest
@@ -61,6 +62,33 @@ def test_requests_wait_for_the_next_day(path):
     worker = work(path, {"calls": 3}, now=NOON + 2 * DAY_S)
     assert (8, 0, 2) == counts(path, NOON + 2 * DAY_S)
     assert worker.over_daily_budget is None
+
+
+def test_clock_put_back(path):
+    """Each day that the clock shows has one budget, whether the clock is put back in a worker or while none runs."""
+    work(path, {"calls": 2})
+    work(path, {"calls": 2}, now=NOON - DAY_S)
+    assert (4, 4, 2) == counts(path)
+    for now in (NOON, NOON - DAY_S, NOON, NOON + DAY_S / 2 - 1):
+        work(path, {"calls": 2}, now=now)
+    assert (4, 4, 2) == counts(path)
+    assert (4, 4, 2) == counts(path, NOON - DAY_S)
+
+
+def test_clock_that_moves_around_midnight(path):
+    """A clock that is put back from the new day to the old one, again and again in one worker: the sum of both days."""
+    times = itertools.cycle([NOON + DAY_S / 2 + 1, NOON + DAY_S / 2 - 1, NOON + DAY_S / 2 - 0.5])
+
+    async def main():
+        async with ScoringSetup(["ccrs.qr"], judge=FakeJudge(number=80), concurrency=1) as setup:
+            worker = Worker(path, setup, daily_budget={"calls": 2}, clock=lambda: next(times))
+            await asyncio.wait_for(worker.run(until_idle=True), 60)
+
+    asyncio.run(main())
+    spent = [counts(path, now)[2] for now in (NOON, NOON + DAY_S)]
+    # What is in flight when the limit of one day is seen is recorded on the day that the clock then shows.
+    assert sum(spent) == counts(path)[0] <= 2 * 2 + 1
+    assert 2 <= max(spent)
 
 
 def test_what_is_in_flight_is_all_that_exceeds_it(path):

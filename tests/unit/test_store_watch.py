@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from pathlib import Path
 
@@ -9,11 +10,12 @@ import pytest
 
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Captured, Failure, NotApplicable, Retrieval, Score, Trace
-from ragstone.store import PlannedMetric, SqliteStore, open_store
+from ragstone.store import PlannedMetric, SqliteStore, StreamKey, WatchedOutcome, open_store
 from ragstone.watch import WatchOptions
 from ragstone.worker import StepErrors
 from ragstone.worker._watching import StreamWatcher
 from stored_bodies import body_texts
+from watch_tables import MemoryTables
 from watched_store import DAY_S, METRIC, fill, fold_at, fold_in_parts, make, requests, snapshot
 
 T0 = 1_790_000_000.0
@@ -275,3 +277,40 @@ class TestLargeQueue:
             assert 14 == n
             assert [] == queued(store)
             assert snapshot(store)[2]
+
+
+def test_closed_outcomes_are_those_of_the_reference(store):
+    """Sessions that return, never end, or have pending requests: the statement finds what a few lines of Python find."""
+    rng = random.Random(8)
+    gaps = [1.0, 1799.0, 1800.0, 3000.0, 9000.0, 20_000.0]
+    traces = []
+    for i in range(40):
+        at = T0 + rng.uniform(0, 50_000)
+        for j in range(rng.randint(1, 12)):
+            at += rng.choice(gaps) if j else 0.0
+            session = f"s{i}" if i % 4 else None
+            traces.append(Trace(trace_id=f"{i}-{j}", started_at=at, session_id=session, app="ab"[i % 2]))
+    rng.shuffle(traces)
+    store.set_plan([PlannedMetric(name="a", version="1")], [])
+    store.ingest("x", 1, [Captured(trace=trace) for trace in traces])
+    key, reference = StreamKey("", "a", "1", ""), MemoryTables()
+    for trace in traces:
+        if rng.random() < 0.1:
+            if trace.session_id is not None:
+                first = reference.pending.get(trace.session_id, trace.started_at)
+                reference.pending[trace.session_id] = min(first, trace.started_at)
+            continue
+        outcome = Score(sample_id=trace.trace_id, metric="a", metric_version="1", value=0.5, method="x")
+        store.complete(trace.trace_id, [outcome])
+        named = trace.session_id or trace.trace_id
+        about = {"trace_id": trace.trace_id, "session": named, "requested_at": trace.started_at, "value": 0.5}
+        reference.put(WatchedOutcome(key=key._replace(app=trace.app), **about))
+    n = []
+    for now in (T0 + 1000.0 * k for k in range(0, 160, 5)):
+        options = {"now": now, "gap_s": 1800.0, "max_s": 14_400.0}
+        with store.watched() as tables:
+            found, expected = tables.closed_outcomes(**options), reference.closed_outcomes(**options)
+            assert [(o.trace_id, o.pending_at) for o in found] == [(o.trace_id, o.pending_at) for o in expected]
+            assert found[:7] == tables.closed_outcomes(**options, limit=7)
+        n.append(len(found))
+    assert n[0] == 0 < n[10] < n[-1]

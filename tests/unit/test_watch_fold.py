@@ -54,6 +54,98 @@ def test_times_of_folds_do_not_matter():
     assert [] == once.queue == hourly.queue
 
 
+def returning(seed, *, days=9.0):
+    """Outcomes of sessions that pause for minutes, hours or days, or never, and requests without a session."""
+    rng = random.Random(seed)
+    found = []
+    for i in range(30):
+        at = T0 + rng.uniform(0, days) * DAY_S
+        for j in range(rng.randint(1, 40)):
+            at += rng.choice([1.0, 60.0, 1799.0, 1800.0, 3000.0, 9000.0, 20_000.0]) if j else 0.0
+            session = f"s{i}" if i % 5 else f"s{i}-{j}"
+            found.append(
+                WatchedOutcome(
+                    key=KEY,
+                    trace_id=f"{i}-{j}",
+                    session=session,
+                    requested_at=at,
+                    value=rng.choice([0.0, 0.5, 1.0, None]),
+                )
+            )
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_parts_of_a_large_queue_are_one_fold(seed):
+    """Sessions that return, requests at equal times and parts that end anywhere: equal streams, budget, units and alarms."""
+    outcomes, end = returning(seed), T0 + 40 * DAY_S
+    options = WatchOptions(targets={"ccrs.qr": 0.7})
+    once = folded(outcomes, [end], options=options)
+    for limit in (1, 30, 400):
+        parts, after, n = MemoryTables(), None, 0
+        parts.put(*random.Random(seed).sample(outcomes, len(outcomes)))
+        while n == 0 or after is not None:
+            # A worker that was killed begins at the start of the queue again.
+            after = None if n in (3, 17) else after
+            after = fold(parts, now=end, options=options, scales=SCALES, limit=limit, after=after).more_after
+            n += 1
+        assert snapshot(once) == snapshot(parts)
+        assert once.stored == parts.stored
+        assert [] == parts.queue
+    assert once.events
+
+
+def test_queue_of_open_sessions_is_not_divided():
+    """More outcomes of open sessions than the limit are one part, and are not read as many."""
+    tables = MemoryTables()
+    tables.put(*sessions((0, 0.01), per_day=10_000, size=1, start=T0), *sessions((-1, -0.99), per_day=500, start=T0))
+    result = fold(tables, now=T0 + 1000, options=OPTIONS, scales=SCALES, limit=20)
+    assert (10, None) == (result.n_outcomes, result.more_after)
+    assert len(tables.queue) == 100
+
+
+def test_session_that_never_ends_is_divided():
+    """All traffic has one session id, and its last request is always pending: each four hours are a unit."""
+    tables, n = MemoryTables(), 0
+    for minute in range(0, 24 * 60, 10):
+        at = T0 + 60.0 * minute
+        tables.pending = {"default": at}
+        n += fold(tables, now=at, options=OPTIONS, scales=SCALES).n_units
+        tables.put(WatchedOutcome(key=KEY, trace_id=str(minute), session="default", requested_at=at, value=1.0))
+    assert 5 == n == len(tables.stored)
+    assert len(tables.queue) == 24
+
+
+def test_what_came_before_a_pending_request_is_closed():
+    """A pending request belongs to the open part of its session, or to an earlier one, which waits."""
+    at = [T0, T0 + 60, T0 + 7200, T0 + 14_000]
+    tables = MemoryTables()
+    tables.put(*(WatchedOutcome(key=KEY, trace_id=str(t), session="s", requested_at=t, value=0.5) for t in at))
+    for pending_at, n_units in ((T0 + 1000, 0), (T0 + 1860, 1), (T0 + 8000, 1), (T0 + 9000, 2)):
+        trial = tables.copy()
+        trial.pending = {"s": pending_at}
+        assert n_units == fold(trial, now=T0 + DAY_S, options=OPTIONS, scales=SCALES).n_units
+
+
+def test_clock_that_was_ahead():
+    """An hour in which the clock was a year ahead does not stop alarms for a year, and not the learning of a new stream."""
+    other = StreamKey("other", "ccrs.qr", "1", "judge-1")
+    tables, year = MemoryTables(), 365 * DAY_S
+    tables.put(*traffic(days=(0, 8), drop=()))
+    fold(tables, now=T0 + 8.1 * DAY_S, options=OPTIONS, scales=SCALES)
+    for key in (KEY, other):
+        at = T0 + 8.1 * DAY_S + year
+        tables.put(WatchedOutcome(key=key, trace_id=f"bad-{key.app}", session="bad", requested_at=at, value=0.9))
+    fold(tables, now=T0 + 8.2 * DAY_S + year, options=OPTIONS, scales=SCALES)
+    for days in ((8.2, 8.3), (8.3, 18)):
+        tables.put(*traffic(days=days), *sessions(days, per_day=250, start=T0, key=other, seed=4))
+        fold(tables, now=T0 + (days[1] + 0.1) * DAY_S, options=OPTIONS, scales=SCALES)
+    fold(tables, now=T0 + 19 * DAY_S, options=OPTIONS, scales=SCALES)
+    assert ["qa-bot"] == [alarm.key.app for alarm in open_alarms(tables) if alarm.kind == "score"]
+    phases = {stream.key.app: stream.phase for stream in read_streams(tables) if stream.kind == "score"}
+    assert {"qa-bot": "alarm", "other": "watching"} == phases
+
+
 def test_alarm_says_since_when_how_large_and_where():
     """The planted drop of one release is dated, sized and named, with traces of that release."""
     tables = folded(traffic(), [T0 + 13 * DAY_S])
@@ -74,10 +166,10 @@ def test_session_waits_for_its_pending_traces():
     """A session with a pending trace is not closed, and then counts whole."""
     tables = MemoryTables()
     tables.put(*sessions((0, 0.1), per_day=10, start=T0))
-    tables.pending = {"qa-bot-0-0-0"}
+    tables.pending = {tables.queue[0].session: T0}
     result = fold(tables, now=T0 + DAY_S, options=OPTIONS, scales=SCALES)
     assert (0, 2) == (result.n_outcomes, len(tables.queue))
-    tables.pending = set()
+    tables.pending = {}
     result = fold(tables, now=T0 + DAY_S, options=OPTIONS, scales=SCALES)
     assert (2, 1) == (result.n_outcomes, result.n_units)
 

@@ -39,7 +39,9 @@ def add_feedback(db: Sql, entries: Sequence[Feedback], *, now: float) -> None:
     )
 
 
-def match_feedback(db: Sql, arrived: Iterable[Captured | SampledOut], feedback: Sequence[Feedback]) -> list[tuple[str, float]]:
+def match_feedback(
+    db: Sql, arrived: Iterable[Captured | SampledOut], feedback: Sequence[Feedback]
+) -> list[tuple[str, float]]:
     """Match feedback to requests: new requests with all feedback that waits, and new feedback with all requests.
 
     Args:

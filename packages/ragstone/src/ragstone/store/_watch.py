@@ -10,7 +10,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from ragstone.schema import AlarmDelivery
-from ragstone.store._sql import Sql, SqlStore
+from ragstone.store._sql import LAST_SEQ, Sql, SqlStore
 from ragstone.store._watched import (
     AlarmRow,
     CanaryScore,
@@ -106,25 +106,38 @@ class _Tables(WatchTables):
         self._db, self._notify, self._now = db, tuple(dict.fromkeys(notify)), now
 
     @override
-    def closed_outcomes(self, *, now: float, gap_s: float, max_s: float) -> list[WatchedOutcome]:
+    def closed_outcomes(
+        self, *, now: float, gap_s: float, max_s: float, limit: int | None = None
+    ) -> list[WatchedOutcome]:
         rows = self._db.execute(
             f"""
             SELECT q.seq, q.app, q.metric, q.metric_version, q.judge_hash, q.trace_id, q.session, q.requested_at, q.value,
-                   q.probability, q.backfilled, t.slices, {", ".join(_LABELS.values())}
+                   q.probability, q.backfilled, closed.pending_at, t.slices, {", ".join(_LABELS.values())}
             FROM (
-                SELECT app, session FROM watch_queue WHERE requested_at <= ?3 GROUP BY app, session
-                HAVING MAX(requested_at) <= ?1 OR MIN(requested_at) <= ?2
+                SELECT s.app, s.session, (
+                    SELECT MIN(p.started_at) FROM traces AS p
+                    WHERE p.state = 'pending' AND p.session_id = s.session AND COALESCE(p.app, '') = s.app
+                          AND COALESCE(p.stream_probability, 1) > 0
+                ) AS pending_at
+                FROM (
+                    SELECT app, session FROM (
+                        SELECT app, session, requested_at,
+                               LEAD(requested_at) OVER (PARTITION BY app, session ORDER BY requested_at) AS next_at
+                        FROM watch_queue WHERE requested_at <= ?3
+                    ) AS queued
+                    GROUP BY app, session
+                    HAVING MIN(requested_at) <= ?2 OR MAX(
+                        CASE WHEN requested_at <= ?1 AND (next_at IS NULL OR next_at - requested_at >= ?4) THEN 1 ELSE 0 END
+                    ) = 1
+                ) AS s
             ) AS closed
             JOIN watch_queue AS q ON q.app = closed.app AND q.session = closed.session
             JOIN traces AS t ON t.trace_id = q.trace_id
-            WHERE NOT EXISTS (
-                SELECT 1 FROM traces AS p
-                WHERE p.state = 'pending' AND p.session_id = q.session AND COALESCE(p.app, '') = q.app
-                      AND COALESCE(p.stream_probability, 1) > 0
-            ) AND t.state <> 'pending' AND q.requested_at <= ?3
-            ORDER BY q.seq
+            WHERE t.state <> 'pending' AND q.requested_at <= ?3
+                  AND (closed.pending_at IS NULL OR q.requested_at < closed.pending_at)
+            ORDER BY q.seq LIMIT ?5
             """,  # noqa: S608 - constant columns
-            (now - gap_s, now - max_s, now),
+            (now - gap_s, now - max_s, now, gap_s, LAST_SEQ if limit is None else limit),
         )
         return [
             WatchedOutcome(
@@ -135,11 +148,27 @@ class _Tables(WatchTables):
                 value=value,
                 probability=probability,
                 is_backfilled=bool(backfilled),
+                pending_at=pending_at,
                 labels={name: label for name, label in zip(_LABELS, labels, strict=True) if label is not None}
                 | ({} if slices is None else json.loads(slices)),
                 seq=seq,
             )
-            for seq, app, metric, version, judge, trace_id, session, requested_at, value, probability, backfilled, slices, *labels in rows
+            for (
+                seq,
+                app,
+                metric,
+                version,
+                judge,
+                trace_id,
+                session,
+                requested_at,
+                value,
+                probability,
+                backfilled,
+                pending_at,
+                slices,
+                *labels,
+            ) in rows
         ]
 
     @override

@@ -56,6 +56,8 @@ class WatchedOutcome:
     """Values of the fields by which alarms are sliced."""
     is_backfilled: bool = False
     """Whether it was scored by a backfill, and so is for baselines only."""
+    pending_at: float | None = None
+    """First request of its session that is pending (Unix seconds), or None. Only what closes before it is closed."""
     seq: int = 0
     """Number of the row in the queue."""
 
@@ -140,13 +142,18 @@ class CanaryScore:
 class WatchTables(Protocol):
     """One transaction over the queue, the units, the streams and the alarms of a store."""
 
-    def closed_outcomes(self, *, now: float, gap_s: float, max_s: float) -> list[WatchedOutcome]:
-        """Return the queued outcomes up to a time of sessions that have a closed part and do not have a pending trace.
+    def closed_outcomes(
+        self, *, now: float, gap_s: float, max_s: float, limit: int | None = None
+    ) -> list[WatchedOutcome]:
+        """Return the queued outcomes up to a time of sessions that have a closed part.
+
+        Outcomes of requests that are pending, or that came after a pending request of their session, are left out.
 
         Args:
             now: Unix seconds.
             gap_s: A session is closed this long after its last request,
             max_s: or this long after its first one.
+            limit: Maximum number of outcomes. None: all.
         """
         ...
 

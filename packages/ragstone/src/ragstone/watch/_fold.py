@@ -57,7 +57,7 @@ def fold(
     """Move the outcomes of closed sessions from the queue into streams.
 
     Units are processed in the order in which their sessions closed, so the result does not depend on when a fold runs. So
-    a part of a large queue is a fold at an earlier time.
+    a part of a large queue is a fold at an earlier time. A queue is large if more outcomes than `limit` have closed.
 
     Args:
         tables: The store, in a transaction.
@@ -67,11 +67,18 @@ def fold(
         limit: Number of outcomes after which a fold ends, so that other transactions do not wait long. None: all.
         after: Where the previous fold ended, if it did not reach the end of the queue.
     """
-    horizon = None if limit is None else tables.queue_time(limit, after=after)
-    more_after = horizon if horizon is not None and horizon < now else None
-    if more_after is not None:
-        now = more_after
-    queued = tables.closed_outcomes(now=now, gap_s=options.session_gap_s, max_s=SESSION_MAX_S)
+    clock, more_after = now, None
+    closed = partial(tables.closed_outcomes, gap_s=options.session_gap_s, max_s=SESSION_MAX_S)
+    queued = None
+    if limit is not None and after is None:
+        queued = closed(now=now, limit=limit + 1)
+        if len(queued) > limit:
+            queued = None
+    if queued is None:
+        horizon = None if limit is None else tables.queue_time(limit, after=after)
+        if horizon is not None and horizon < now:
+            now = more_after = horizon
+        queued = closed(now=now)
     # Read before their streams: what ends during this fold may have outcomes that it has not read.
     ended = {backfill.id for backfill in tables.ended_backfills()} if more_after is None else set()
     # Backfilled outcomes are for baselines, and never evidence.
@@ -80,7 +87,7 @@ def fold(
     if seqs or old_seqs:
         tables.add_units(old + units)
         tables.remove_outcomes(old_seqs + seqs)
-    run = _Fold(tables, options, scales, start=units[0][1].closed_at) if units else None
+    run = _Fold(tables, options, scales, start=units[0][1].closed_at, clock=clock) if units else None
     for key, unit in units:
         assert run is not None  # noqa: S101 - there are units
         run.add(key, unit)
@@ -165,8 +172,10 @@ def _units(
     closed: list[tuple[float, StreamKey, str, list[WatchedOutcome]]] = []
     seqs: list[int] = []
     for (_, session), outcomes in sessions.items():
+        pending_at = outcomes[0].pending_at
+        until = now if pending_at is None else min(now, pending_at)
         for closes_at, part in segments(outcomes, gap_s=options.session_gap_s):
-            if closes_at > now:
+            if closes_at > until:
                 break
             seqs += [outcome.seq for outcome in part]
             by_stream: defaultdict[StreamKey, list[WatchedOutcome]] = defaultdict(list)
@@ -193,7 +202,13 @@ class _Fold:
     """Streams, budget and alarms during one fold."""
 
     def __init__(
-        self, tables: WatchTables, options: WatchOptions, scales: Mapping[str, Scale], *, start: float
+        self,
+        tables: WatchTables,
+        options: WatchOptions,
+        scales: Mapping[str, Scale],
+        *,
+        start: float,
+        clock: float,
     ) -> None:
         self._tables, self._options, self._scales = tables, options, scales
         self._streams = {(s.key, s.kind): s for s in read_streams(tables)}
@@ -202,6 +217,10 @@ class _Fold:
         kept = tables.budget()
         self._budget = AlarmBudget(1.0, start=start) if kept is None else AlarmBudget.from_state(kept)
         self._budget.per_quarter = options.false_alarms_per_quarter
+        # If the clock was ahead for a while, nothing would be spent until it is there again, and no alarm raised.
+        self._budget.put_back(clock)
+        for stream in self._streams.values():
+            stream.put_back(clock)
         self._last = {name: s.last_at for name, s in self._streams.items() if s.detector is not None}
         """Last unit of each stream that shares the budget."""
         self.changed: list[Alarm] = []
@@ -213,9 +232,10 @@ class _Fold:
             name = (key, kind)
             stream = self._streams.get(name)
             if stream is None:
-                stream = self._streams[name] = Stream(key, kind, self._scales[key.metric], start=unit.closed_at)
+                stream = Stream(key, kind, self._scales[key.metric], start=unit.closed_at)
             if not stream.watches(unit):
                 continue
+            self._streams[name] = stream
             self._touched.add(name)
             history = partial(self._history, key)
             event = stream.update(

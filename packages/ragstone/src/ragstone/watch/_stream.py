@@ -129,6 +129,10 @@ class Stream:
         self.last_at = max(self.last_at, unit.closed_at)
         return event
 
+    def put_back(self, now: float) -> None:
+        """Continue from a time if the last unit is later, because the clock was ahead for a while."""
+        self.last_at, self.learns_from = min(self.last_at, now), min(self.learns_from, now)
+
     def open_alarm(self, *, before: float, after: float, worst: float, options: WatchOptions) -> None:
         """Watch for the end of an alarm, and for a further change for the worse.
 

@@ -72,6 +72,17 @@ class AlarmBudget:
         self._left -= part
         return part
 
+    def put_back(self, now: float) -> None:
+        """Continue from a time if the budget is later, because the clock was ahead for a while.
+
+        Otherwise nothing would be spent, and no alarm raised, until the clock is there again. Each such error of the clock
+        adds at most the budget of seven days to the bound.
+
+        Args:
+            now: Unix seconds.
+        """
+        self._at = min(self._at, now)
+
     def state(self) -> State:
         """Return the state as plain data for a store."""
         return {"kind": _BUDGET, "per_quarter": self.per_quarter, "at": self._at, "left": self._left}
