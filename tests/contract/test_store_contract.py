@@ -826,6 +826,22 @@ class TestRetention:
         assert (0, 1, 1, 2) == tuple(store.count_texts(before=999_500.0))
         assert ["waits", "undelivered", "labeled", "drawn", "new"] == [trace.trace_id for trace in store.traces()]
 
+    def test_requests_are_removed_with_their_scores(self, store: Store):
+        """The same ones, and those that were sampled out. The counters are right, and the ledger balances."""
+        self.filled(store)
+        before = store.ledger()
+        assert 3 == store.remove_requests(before=999_500.0, limit=1, dry_run=True)
+        assert [1, 1, 1, 0] == [store.remove_requests(before=999_500.0, limit=1) for _ in range(4)]
+        assert ["waits", "undelivered", "labeled", "drawn", "new"] == [trace.trace_id for trace in store.traces()]
+        after = store.ledger()
+        assert {"expired": 3} == after.dropped_by_reason
+        assert before.total.captured == after.total.captured
+        assert after.total.balanced
+        assert all(row.balanced for row in after.metrics.values())
+        assert [] == list(store.recount(correct=False))
+        assert {"undelivered", "labeled", "drawn", "new"} == {outcome.sample_id for outcome in store.outcomes()}
+        assert {"undelivered"} == {d.trace_id for d in store.due_deliveries("otlp", limit=99)}
+
     def test_nothing_that_is_counted_changes(self, store: Store):
         """The ledger, the counts of metrics, and every outcome but for its texts."""
         self.filled(store)

@@ -8,19 +8,20 @@ import random
 import re
 import sqlite3
 import time
+import tomllib
 
 import pytest
 
 from command_line import run_command
 from live_store import METRICS, add_requests, make_store, make_trace
 from ragstone import Monitor
-from ragstone.cli._retention import retention_s
+from ragstone.cli._retention import retention_ages
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.experiments import build_report, draw_to_label
 from ragstone.schema import Captured
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.testing import FakeJudge
-from ragstone.worker import ScoringSetup, Worker, parse_age
+from ragstone.worker import RetentionAges, ScoringSetup, Worker, parse_age, retention_from_table
 
 DAY_S = 86_400.0
 
@@ -85,7 +86,9 @@ def test_refusals(store, tmp_path):
     with SqliteStore.open(store, mode="own") as owner:
         refused = prune(store, "--bodies-older-than", "1d")
         assert 3 == refused.returncode
-        assert "set bodies_older_than in the table [retention]" in " ".join(refused.stderr.split())
+        assert "set bodies_older_than or requests_older_than in the table [retention]" in " ".join(
+            refused.stderr.split()
+        )
         assert "20 texts would be removed" in prune(store, "--bodies-older-than", "1d", "--dry-run").stdout
         assert 21 == len(list(owner.traces()))
 
@@ -137,24 +140,56 @@ def test_a_worker_removes_old_texts(tmp_path):
     cutoff = make_trace(115).started_at - 30
     for retention, left in ((None, 120), (DAY_S, 5)):
         setup = ScoringSetup("ccrs.qr", judge=FakeJudge())
-        worker = Worker(path, setup, retention_s=retention, clock=lambda: cutoff + DAY_S)
+        worker = Worker(path, setup, retention=RetentionAges(bodies_s=retention), clock=lambda: cutoff + DAY_S)
         asyncio.run(asyncio.wait_for(worker.run(until_idle=True), 60))
         with SqliteStore.open(path, mode="read") as opened:
             assert left == len(list(opened.traces()))
 
 
+def test_a_worker_removes_old_requests(tmp_path):
+    """All of them before it is idle, also if there are more than it removes in one turn, with their scores."""
+    path = make_store(tmp_path / "a.db", 120)
+    cutoff = make_trace(115).started_at - 30
+    setup = ScoringSetup("ccrs.qr", judge=FakeJudge())
+    worker = Worker(path, setup, retention=RetentionAges(requests_s=DAY_S), clock=lambda: cutoff + DAY_S)
+    asyncio.run(asyncio.wait_for(worker.run(until_idle=True), 60))
+    with SqliteStore.open(path, mode="read") as opened:
+        assert [f"t{k}" for k in range(115, 120)] == [trace.trace_id for trace in opened.traces()]
+        assert 5 == len({outcome.sample_id for outcome in opened.outcomes()})
+        assert (120, 115, True) == (
+            opened.ledger().total.captured,
+            opened.ledger().total.dropped,
+            opened.ledger().total.balanced,
+        )
+
+
+def test_the_command_removes_old_requests(store):
+    """It counts before it removes, and removes texts and requests of different ages at once."""
+    for _ in range(2):
+        done = prune(store, "--requests-older-than", age(12), "--dry-run")
+        assert "12 requests would be removed with their scores" in done.stdout
+    done = prune(store, "--requests-older-than", age(12), "--bodies-older-than", age(15), "--json")
+    assert {"requests": 12, "removed": 3} == {key: json.loads(done.stdout)[key] for key in ("requests", "removed")}
+    assert "0 requests removed with their scores" in prune(store, "--requests-older-than", age(12)).stdout
+    with SqliteStore.open(store, mode="read") as opened:
+        assert [f"t{k}" for k in range(15, 21)] == [trace.trace_id for trace in opened.traces()]
+        assert [] == list(opened.recount(correct=False))
+    refused = prune(store)
+    assert (2, True) == (refused.returncode, "--bodies-older-than, --requests-older-than or both" in refused.stderr)
+
+
 def test_table_of_the_configuration(tmp_path):
     """`[retention]` is for workers and monitors; its mistakes are named."""
     file = tmp_path / "c.toml"
-    file.write_text('store = "a.db"\n[retention]\nbodies_older_than = "30d"\n')
+    file.write_text('store = "a.db"\n[retention]\nbodies_older_than = "30d"\nrequests_older_than = "400d"\n')
     assert 0 == run_command("--config", file, "metrics").returncode
-    assert 30 * DAY_S == retention_s()
+    assert RetentionAges(bodies_s=30 * DAY_S, requests_s=400 * DAY_S) == retention_ages()
     run_command("metrics")
-    assert retention_s() is None
+    assert retention_ages() is None
     with Monitor.from_config(file, store=tmp_path / "a.db") as monitor:
-        assert 30 * DAY_S == monitor._retention_s
+        assert retention_from_table(tomllib.loads(file.read_text())["retention"], source="x") == monitor._retention
     for table, message in (
-        ("[retention]\nbodies = 1", "does not have bodies. Keys: bodies_older_than"),
+        ("[retention]\nbodies = 1", "does not have bodies. Keys: bodies_older_than, requests_older_than"),
         ("[retention]\nbodies_older_than = 30", "must be a positive age such as 30d, 12h or 90m, got 30"),
     ):
         file.write_text(table)
@@ -184,3 +219,22 @@ def test_a_store_that_is_pruned_stops_growing(tmp_path):
             sizes.append((tmp_path / "a.db").stat().st_size)
     first, rest = sizes[1] - sizes[0], (sizes[-1] - sizes[2]) / 9
     assert rest < 0.15 * first
+
+
+def test_a_store_whose_requests_expire_keeps_its_size(tmp_path):
+    """Days of traffic with five metrics and two sinks, of which three are kept: the file is as large as after some days."""
+    sizes, clock = [], [make_trace(0).started_at]
+    with SqliteStore.open(tmp_path / "a.db", mode="own", clock=lambda: clock[0]) as opened:
+        opened.set_plan([PlannedMetric(name=name, version="1", judge_hash="h") for name in METRICS], ["one", "two"])
+        for day in range(20):
+            for k in range(30 * day, 30 * day + 30):
+                opened.ingest("test", k + 1, [Captured(trace=make_trace(k))])
+                add_requests(opened, k, 1)  # the trace is known, so this adds its scores
+            for sink in ("one", "two"):
+                opened.mark_sent(sink, [due.id for due in opened.due_deliveries(sink, limit=999)])
+            while opened.remove_requests(before=make_trace(30 * (day - 2)).started_at):
+                pass
+            opened.checkpoint()
+            sizes.append((tmp_path / "a.db").stat().st_size)
+    assert sizes[-1] <= 1.1 * sizes[6]
+    assert sizes[1] > 1.2 * sizes[0]

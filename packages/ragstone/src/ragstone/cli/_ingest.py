@@ -34,7 +34,7 @@ from ragstone.cli._options import (
     parse_retriever_tools,
 )
 from ragstone.cli._reasons import ReasonsOption
-from ragstone.cli._retention import retention_s
+from ragstone.cli._retention import retention_ages
 from ragstone.cli._watch_options import watch_options
 from ragstone.errors import JudgeError, StoreError, StoreOwnedError, StoreUnavailableError
 from ragstone.spool import SpoolWriter
@@ -162,7 +162,7 @@ def ingest_command(
             intakes=[source],
             max_outage_s=max_outage_s,
             watch=watch_options(),
-            retention_s=retention_s(),
+            retention=retention_ages(),
             daily_budget=daily_budget(),
         )
         worker.on_outcomes = lambda trace, outcomes, _last: health.count(trace, outcomes)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["retention_s", "set_retention"]
+if TYPE_CHECKING:
+    from ragstone.worker import RetentionAges
 
-_AGE_S: Final[ContextVar[float | None]] = ContextVar("ragstone_retention", default=None)
+__all__ = ["retention_ages", "set_retention"]
+
+_AGES: Final[ContextVar[RetentionAges | None]] = ContextVar("ragstone_retention", default=None)
 
 
 def set_retention(table: Any, source: str) -> None:
@@ -17,14 +20,14 @@ def set_retention(table: Any, source: str) -> None:
         ConfigurationError: If it is not a table, or a key or value is invalid.
     """
     if table is None:
-        _AGE_S.set(None)
+        _AGES.set(None)
         return
     # Help and most commands do not run a worker.
     from ragstone.worker import retention_from_table
 
-    _AGE_S.set(retention_from_table(table, source=source))
+    _AGES.set(retention_from_table(table, source=source))
 
 
-def retention_s() -> float | None:
-    """Return the age in seconds from which texts are removed, or None without one."""
-    return _AGE_S.get()
+def retention_ages() -> RetentionAges | None:
+    """Return the ages of the table, or None without one."""
+    return _AGES.get()

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
+from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.cli._backfill import backfill_command
 from ragstone.cli._erase import erase_command
@@ -45,20 +46,26 @@ store_app.command("merge")(merge_command)
 
 _SHOWN: Final = 20
 """Damaged rows that `verify` prints."""
-_OWNED_HINT: Final = (
-    " Or let its owner remove old texts: set bodies_older_than in the table [retention] of its configuration."
-)
+_OWNED_HINT: Final = " Or let its owner remove them: set bodies_older_than or requests_older_than in the table [retention] of its configuration."
 
 
 @store_app.command()
 def prune(
     store: Annotated[str, typer.Argument(help="The store: a file or postgresql://...")],
     bodies_older_than: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--bodies-older-than", metavar="AGE", help="Age of the requests whose text is removed: 30d, 12h or 90m."
         ),
-    ],
+    ] = None,
+    requests_older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--requests-older-than",
+            metavar="AGE",
+            help="Age of the requests that are removed with their scores and all that is stored about them.",
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the requests.")] = False,
     shrink: Annotated[
         bool,
@@ -68,27 +75,43 @@ def prune(
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Remove the texts of old requests that are scored and delivered. Scores and all counts stay."""
+    """Remove the texts of old requests, or old requests, that are scored and delivered. All counts stay."""
     if shrink and dry_run:
         raise ConfigurationError("--shrink writes the file, and --dry-run changes nothing. Give one of them.")
-    before = time.time() - parse_age(bodies_older_than, name="--bodies-older-than")
-    if dry_run:
-        with open_store(store, mode="read") as opened:
-            kept, n = opened.count_texts(before=before), 0
-    else:
-        with open_owned(store, _OWNED_HINT) as opened:
+    if bodies_older_than is None and requests_older_than is None:
+        raise ConfigurationError(
+            "give the age from which to remove: --bodies-older-than, --requests-older-than or both."
+        )
+    before = _time_of(bodies_older_than, "--bodies-older-than")
+    oldest = _time_of(requests_older_than, "--requests-older-than")
+    n, n_requests, kept = 0, 0, None
+    with open_store(store, mode="read") if dry_run else open_owned(store, _OWNED_HINT) as opened:
+        if oldest is not None and dry_run:
+            n_requests = opened.remove_requests(before=oldest, dry_run=True)
+        elif oldest is not None:
+            n_requests = sum(iter(lambda: opened.remove_requests(before=oldest), 0))
+        if before is not None and not dry_run:
             n = sum(iter(lambda: opened.remove_texts(before=before), 0))
             while opened.forget_unselected(before=before):
                 pass
-            if shrink:
-                opened.shrink()
+        if shrink:
+            opened.shrink()
+        if before is not None:
             kept = opened.count_texts(before=before)
     if json_output:
-        print_json({"removed": n, **kept._asdict()})
+        texts = {} if kept is None else {"removed": n, **kept._asdict()}
+        print_json(texts | ({} if oldest is None else {"requests": n_requests}))
         return
-    print_text("\n".join(_lines(n, kept, dry_run=dry_run)))
-    if n and not shrink and not is_database_url(store):
+    if oldest is not None:
+        print_text(f"{count(n_requests, 'request')} {'would be ' if dry_run else ''}removed with their scores")
+    if kept is not None:
+        print_text("\n".join(_lines(n, kept, dry_run=dry_run)))
+    if (n or n_requests) and not shrink and not dry_run and not is_database_url(store):
         print_text("The file keeps its size, and new requests use the space. --shrink gives it back to the disk.")
+
+
+def _time_of(age: str | None, name: str) -> float | None:
+    return None if age is None else time.time() - parse_age(age, name=name)
 
 
 @store_app.command()

@@ -31,7 +31,7 @@ from ragstone.cli._options import (
 )
 from ragstone.cli._output import print_text
 from ragstone.cli._reasons import ReasonsOption
-from ragstone.cli._retention import retention_s
+from ragstone.cli._retention import retention_ages
 from ragstone.cli._watch_options import watch_options
 from ragstone.errors import StoreError
 from ragstone.schema import Failure, NotApplicable, Score, Trace
@@ -84,7 +84,7 @@ def worker_command(
         intakes=() if from_url is None else [make_trace_source(from_url)],
         max_outage_s=max_outage_s,
         watch=watch_options(),
-        retention_s=retention_s(),
+        retention=retention_ages(),
         daily_budget=daily_budget(),
     )
     counts = JudgedCounts()

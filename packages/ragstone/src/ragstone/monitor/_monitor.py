@@ -108,7 +108,8 @@ class Monitor(RequestBlocks):
         daily_budget: Keys of the table `[daily_budget]`: `{"calls": 10_000}` keeps requests pending until the next day of UTC when
             their model calls (`calls`), tokens (`tokens`) or dollars (`usd`) are used up.
         retention: Keys of the table `[retention]` of a configuration: `{"bodies_older_than": "30d"}` removes the texts of
-            requests of that age, and keeps their scores. Default: all texts are kept.
+            requests of that age and keeps their scores, and `{"requests_older_than": "400d"}` removes the requests with
+            their scores. Default: all are kept.
         reasons: Number of requests for which the judge explains its lowest score: those that are among the worst of 24
             hours when they are scored. At most five times as many judge calls are made in 24 hours. 0 asks for none.
         role: "auto" owns the store if no other process does. "capture" never scores (a `ragstone worker` does).
@@ -175,7 +176,7 @@ class Monitor(RequestBlocks):
         )
         self._outage_patience_s = max_outage_s
         self._daily_budget = daily_budget_from_table(daily_budget, source="Monitor(daily_budget=...)")
-        self._retention_s = retention_from_table(retention, source="Monitor(retention=...)")
+        self._retention = retention_from_table(retention, source="Monitor(retention=...)")
         self._watch = WatchOptions.from_table(watch or {}, source="Monitor(watch=...)")
         self._clock = clock
         spool = spool_directory(self._store) if relay is None else relay.directory
@@ -500,7 +501,7 @@ class Monitor(RequestBlocks):
                 self._setup,
                 max_outage_s=self._outage_patience_s,
                 watch=self._watch,
-                retention_s=self._retention_s,
+                retention=self._retention,
                 daily_budget=self._daily_budget,
                 clock=self._clock,
             )

@@ -17,7 +17,7 @@ from ragstone.store._ranges import read_ranges, save_range, shorten_ranges
 from ragstone.store._records import ErasedRequests
 from ragstone.store._sql import PAGE, Sql, SqlStore
 
-__all__ = ["ERASED", "SqlErase"]
+__all__ = ["ERASED", "SqlErase", "erase_group"]
 
 ERASED: Final = "erased:"
 """Beginning of the names of the counters of erased requests, by the state that they had."""
@@ -80,7 +80,7 @@ class SqlErase(SqlStore):
                     total += _find(db, group)[0]
             else:
                 with self._database.write() as db:
-                    total += _erase(db, group, lock=self._lock_completed)
+                    total += erase_group(db, group, lock=self._lock_completed)
         return total
 
 
@@ -159,7 +159,15 @@ def _deliveries(db: Sql, outcome_ids: Sequence[str]) -> Iterator[tuple[tuple[str
             yield (item_id, sink), state
 
 
-def _erase(db: Sql, ids: Sequence[str], *, lock: str) -> ErasedRequests:
+def erase_group(db: Sql, ids: Sequence[str], *, lock: str, reason: str = _REASON) -> ErasedRequests:
+    """Remove some requests with all that is stored about them.
+
+    Args:
+        db: The transaction.
+        ids: At most 100 trace ids.
+        lock: End of the query for the requests.
+        reason: Why the ledger counts them as dropped.
+    """
     # Traces are locked first, as by workers that store outcomes, then the ranges, as by workers that deliver.
     counts, (traces, outcomes, ranges) = _find(db, ids, lock=lock)
     for each, n in ranges:
@@ -189,7 +197,7 @@ def _erase(db: Sql, ids: Sequence[str], *, lock: str) -> ErasedRequests:
     if traces:
         db.execute(
             "INSERT INTO drops VALUES (?, ?) ON CONFLICT (reason) DO UPDATE SET n = drops.n + excluded.n",
-            (_REASON, len(traces)),
+            (reason, len(traces)),
         )
     return counts
 

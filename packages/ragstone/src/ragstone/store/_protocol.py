@@ -325,6 +325,19 @@ class Store(Protocol):
         """
         ...
 
+    def remove_requests(self, *, before: float, limit: int = 100, dry_run: bool = False) -> int:
+        """Remove up to `limit` requests that started before a time, with all that is stored about them, and return their number.
+
+        The ledger counts them as dropped, with the reason "expired". Kept are requests that are pending, or labeled, or
+        have an outcome that waits for a sink of the plan, as by `remove_texts`. Values of closed sessions stay in streams.
+
+        Args:
+            before: Unix seconds.
+            limit: Maximum number of requests, at most 100.
+            dry_run: Only count, without the limit.
+        """
+        ...
+
     def forget_unselected(self, *, before: float | None = None, limit: int = 100) -> int:
         """Remove the texts of up to `limit` sampled-out requests that feedback cannot select anymore, and old unknown feedback.
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from ragstone.store._body import Body, seal, text_of
+from ragstone.store._erase import erase_group
 from ragstone.store._feedback import forget_feedback, remove_comments
 from ragstone.store._records import RemovedText, RetentionCounts
 from ragstone.store._second_draw import forget_unselected
@@ -18,6 +19,10 @@ __all__ = ["SqlRetention"]
 
 _OLD: Final = "t.started_at < ?1 AND t.text_removed_at IS NULL AND t.state IN ('scored', 'not_applicable', 'failed')"
 """Finished requests with a text. The index `traces_with_text` has this condition."""
+_FINISHED: Final = "t.started_at < ?1 AND t.state <> 'pending'"
+"""Requests of which nothing is left to do."""
+_EXPIRED: Final = "expired"
+"""Why the ledger counts requests as dropped that retention has removed."""
 _WAITS: Final = """
     EXISTS (
         SELECT 1 FROM outcomes AS o CROSS JOIN sinks AS s
@@ -27,6 +32,8 @@ _WAITS: Final = """
         ))
     )
 """
+_GROUP: Final = 100
+"""Requests that one transaction removes."""
 _LABELED: Final = """
     (EXISTS (SELECT 1 FROM labels AS l WHERE l.trace_id = t.trace_id)
      OR EXISTS (SELECT 1 FROM label_frame AS f WHERE f.trace_id = t.trace_id AND f.position IS NOT NULL)
@@ -70,6 +77,21 @@ class SqlRetention(SqlStore):
             db.executemany("DELETE FROM trace_bodies WHERE seq = ?", [(seq,) for seq, _ in rows])
             db.executemany("UPDATE traces SET text_removed_at = ? WHERE seq = ?", [(now, seq) for seq, _ in rows])
             return len(rows)
+
+    @override
+    def remove_requests(self, *, before: float, limit: int = 100, dry_run: bool = False) -> int:
+        condition = f"{_FINISHED} AND NOT {_WAITS} AND NOT {_LABELED}"
+        if dry_run:
+            with self._database.read() as db:
+                (n,) = db.execute(f"SELECT COUNT(*) FROM traces AS t WHERE {condition}", (before,)).fetchone()  # noqa: S608 - constant conditions
+                return int(n)
+        with self._database.write() as db:
+            rows = db.execute(
+                f"SELECT t.trace_id FROM traces AS t WHERE {condition} ORDER BY t.started_at LIMIT ?2 {self._lock_claimed}",  # noqa: S608 - the same, and one of two constant locks
+                (before, min(max(limit, 0), _GROUP)),
+            ).fetchall()
+            ids = sorted(trace_id for (trace_id,) in rows)
+            return erase_group(db, ids, lock=self._lock_completed, reason=_EXPIRED).requests if ids else 0
 
     @override
     def forget_unselected(self, *, before: float | None = None, limit: int = 100) -> int:

@@ -180,6 +180,12 @@ class SqliteStore(
         return super().remove_texts(before=before, limit=limit)
 
     @override
+    def remove_requests(self, *, before: float, limit: int = 100, dry_run: bool = False) -> int:
+        if not dry_run:
+            self.take_labels()
+        return super().remove_requests(before=before, limit=limit, dry_run=dry_run)
+
+    @override
     def shrink(self) -> None:
         self._database.shrink()
 

@@ -15,6 +15,7 @@ from ragstone.worker._intake import StepErrors as StepErrors
 from ragstone.worker._intake import broker_spool_directory as broker_spool_directory
 from ragstone.worker._intake import get_skip_reason as get_skip_reason
 from ragstone.worker._intake import spool_directory as spool_directory
+from ragstone.worker._retention import RetentionAges as RetentionAges
 from ragstone.worker._retention import parse_age as parse_age
 from ragstone.worker._retention import retention_from_table as retention_from_table
 from ragstone.worker._setup import ScoringSetup

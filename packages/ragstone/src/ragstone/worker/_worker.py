@@ -34,7 +34,7 @@ from ragstone.worker._intake import (
     spool_directory,
 )
 from ragstone.worker._parts import SHARED_LEASE_S, UNANSWERED, MetricGroups, lease_s
-from ragstone.worker._retention import Retention
+from ragstone.worker._retention import Retention, RetentionAges
 from ragstone.worker._setup import ScoringSetup
 from ragstone.worker._store_calls import StoreCalls, StoreSilentError
 from ragstone.worker._watching import StreamWatcher, requests_folder
@@ -75,7 +75,7 @@ class Worker:
         watch: How scores are watched for alarms. Default: all defaults, without notifications.
         daily_budget: Limits of what model calls may cost on each day of UTC, over all workers of the store: `calls`, `tokens`
             and `usd`. When one is reached, requests stay pending until the next day.
-        retention_s: Age in seconds from which the texts of requests are removed. None keeps them.
+        retention: Ages from which texts of requests, and requests, are removed. None keeps them.
         clock: Returns the current time in Unix seconds.
 
     Raises:
@@ -92,7 +92,7 @@ class Worker:
         ends_at_cap: bool = False,
         stop_early: bool = True,
         watch: WatchOptions | None = None,
-        retention_s: float | None = None,
+        retention: RetentionAges | None = None,
         daily_budget: Mapping[str, float] | None = None,
         clock: Callable[[], float] = steady_time,
     ) -> None:
@@ -136,7 +136,7 @@ class Worker:
             errors=self._errors,
             clock=clock,
         )
-        self._retention = Retention(retention_s, errors=self._errors, clock=clock)
+        self._retention = Retention(retention or RetentionAges(), errors=self._errors, clock=clock)
         self._daily_budget = DailyBudget(daily_budget or {}, errors=self._errors)
         self._backfills = BackfillQueue(
             setup,
