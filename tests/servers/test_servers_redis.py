@@ -16,7 +16,8 @@ import pytest
 
 from broker_contract import BrokerContract, captured, line
 from command_line import MAIN, run_command, run_in_new_process
-from ragstone.brokers import parse_broker_url, read_broker_status
+from ragstone.brokers import read_broker_status
+from ragstone.brokers._address import parse_broker_url
 from ragstone.errors import BrokerError
 from ragstone.monitor import Monitor
 from ragstone.requests import TraceDraft
