@@ -57,6 +57,7 @@ def take_pictures(browser: Browser, directory: Path) -> None:
     with serve_live_page(directory) as url:
         for scheme in SCHEMES:
             with open_page(browser, url, scheme) as page:
+                page.wait_for_selector("#state.live", timeout=60_000)
                 page.screenshot(path=PICTURES / f"live-{scheme}.png")
 
 
