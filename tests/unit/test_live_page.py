@@ -325,6 +325,10 @@ def test_questions_are_searched_filtered_ordered_and_paged(tmp_path: Path):
     values = [int(id_[1:]) % 7 for id_ in ids(order=str(metric))]
     assert sorted(values) == values
     assert [] == ids(cause="no such cause")
+    first = find_questions(view, {"order": str(metric), "n": "1"}).rows
+    assert 'class="value number bad">0.00' in first
+    assert 'class="value number">' in find_questions(view, {"search": "ferry 6"}).rows
+    assert 3 == first.count("value")
     fares = {f"t{k}" for k in range(0, 40, 2)}
     assert fares == set(ids(label="topic=fares"))
     assert wrong & fares == set(ids(label="topic=fares", cause="wrong"))

@@ -7,12 +7,15 @@ import math
 import pytest
 
 from ragstone.stats import Estimate
+from ragstone.views import MetricRow
 from ragstone.views._words import (
     bar,
     difference_span,
+    divide_rows,
     format_interval,
     format_length,
     format_mean,
+    is_low,
     levels,
     short_titles,
     sparkline,
@@ -66,3 +69,42 @@ def test_lengths_of_parts() -> None:
 def test_the_axis_of_differences_has_a_smallest_span() -> None:
     """Small differences are not blown up."""
     assert 0.02 == difference_span([])
+
+
+def row(low: float = 0.0, high: float = 1.0, *, n: int = 3, failed: int = 0, **changed: object) -> MetricRow:
+    """A metric with `n` scores."""
+    given = {"neutral": None, "lower_is_better": False} | changed
+    return MetricRow(
+        name="m", title="M", question="", stage="answer", low=low, high=high, estimate=None, axis=(0.0, 1.0), histogram=(),
+        n_scored=n, n_failed=failed, n_not_applicable=0, bounds=None, target=None, advice="", judges=(), **given,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("metric", "low", "not_low"),
+    [
+        (row(), 0.49, 0.5),
+        (row(lower_is_better=True), 0.51, 0.5),
+        (row(0.0, 4.0), 1.9, 2.0),
+        (row(0.42, 0.73, neutral=0.5), 0.49, 0.51),
+        (row(0.42, 0.73, neutral=0.5, lower_is_better=True), 0.51, 0.49),
+        (row(0.0, math.inf, neutral=1.0), 0.9, 1.1),
+    ],
+)
+def test_low_scores_are_in_the_worse_half(metric: MetricRow, low: float, not_low: float) -> None:
+    """Of the range, or on the worse side of the value without effect."""
+    assert is_low(low, metric)
+    assert not is_low(not_low, metric)
+
+
+def test_an_unbounded_metric_does_not_have_low_scores() -> None:
+    """Without a value to compare with."""
+    assert not is_low(-1e9, row(-math.inf, math.inf))
+    assert not is_low(1e9, row(0.0, math.inf, lower_is_better=True))
+
+
+def test_metrics_are_divided_by_whether_they_apply() -> None:
+    """A failure is something to look at; without any outcome of another kind, nothing is hidden."""
+    scored, failed, absent = row(), row(n=0, failed=2), row(n=0)
+    assert ((scored, failed), (absent,)) == divide_rows([scored, absent, failed])
+    assert ((absent,), ()) == divide_rows([absent])
