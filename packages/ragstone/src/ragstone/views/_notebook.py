@@ -26,6 +26,11 @@ _STYLE: Final = """
 .ragstone svg .hollow{fill:none;stroke:#8a8a8a;stroke-width:1.5}.ragstone svg .gain{fill:#2a8a58}.ragstone svg .loss{fill:#c4602f}
 .ragstone .finding,.ragstone .id,.ragstone small{display:block}.ragstone .up{color:#2a8a58}.ragstone .down{color:#c4602f}
 .ragstone svg .band{fill:#7fa9d6;opacity:.4}.ragstone svg .trend{fill:none;stroke:#2f75bb;stroke-width:2}
+.ragstone p{margin:4px 0}.ragstone svg{display:block;max-width:100%}.ragstone th{text-align:left}
+.ragstone th,.ragstone td{padding:4px 12px 4px 0}.ragstone ol.passages{list-style:none;margin:0;padding:0}
+.ragstone .passages li{padding:4px 0}.ragstone .why{color:#c4602f}.ragstone .fine{color:#2a8a58}
+.ragstone .chip.distracting,.ragstone .chip.unsupported{color:#c4602f}.ragstone .chip.relevant{color:#2a8a58}
+.ragstone .chip.used{color:#2f75bb}.ragstone .id{font:12px monospace;opacity:.7}.ragstone .plot svg{width:240px;height:auto;margin:6px 0}
 .ragstone h4{margin:10px 0 2px}.ragstone .text{white-space:pre-wrap}.ragstone .bad{color:#c4602f;font-weight:600}
 """
 
@@ -115,8 +120,12 @@ class Chart:
         return f'{start} xmlns="http://www.w3.org/2000/svg">{style}{rest}'
 
     def _repr_html_(self) -> str:
-        row = self._row
+        row, estimate = self._row, self._row.estimate
+        mean = "no score" if estimate is None else f"{format_mean(estimate)} {format_interval(estimate)}"
         body = join(
-            tag("b", row.title), " ", tag("span", row.question, class_="soft"), axis_chart(row), histogram_chart(row)
+            tag("p", tag("b", row.title), " ", tag("code", row.name), f" {mean}, {row.n_scored:,} scored"),
+            tag("p", row.question, class_="soft"),
+            axis_chart(row),
+            histogram_chart(row),
         )
-        return _wrap(body)
+        return _wrap(tag("div", body, class_="plot"))
