@@ -112,6 +112,33 @@ def test_bounded_means_have_the_interval_of_wilson(side, mirrored):
     assert (found.low, found.high) == pytest.approx(expected, abs=2e-4)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_skewness_of_unequal_clusters_counts_their_effective_number(sign):
+    """The limit on the long side has the quantile that the skewness of the means without each cluster asks for."""
+    from scipy import stats
+
+    rng = np.random.default_rng(5)
+    sizes = np.array([1, 2, 2, 3, 3, 4, 6, 9, 14, 22])
+    labels = np.repeat(np.arange(10), sizes)
+    x = np.clip(0.5 + sign * (rng.exponential(0.15, 10)[labels] - 0.2 + rng.normal(0, 0.05, labels.size)), 0.01, 0.99)
+    found = hajek_mean(x, clusters=labels.tolist())
+    moved = np.array([found.value - x[labels != c].mean() for c in range(10)])
+    n = sizes.sum() ** 2 / (sizes**2).sum()
+    kurtosis = 10 * (moved**4).sum() / (moved**2).sum() ** 2
+    t = stats.t.ppf(0.975, min(n, 20 / (kurtosis - 1)) - 1)
+    skewness = (moved**3).mean() / (moved**2).mean() ** 1.5
+    assert abs(skewness) > 0.5
+    more = abs(skewness) / math.sqrt(n) * (2 * t**2 + 1) / 12
+
+    def limit(q):
+        p, error = found.value, 9 / 10 * (moved**2).sum()
+        shrink = q * q * error / (p * (1 - p))
+        return (p + shrink / 2 + q * math.sqrt(error * (1 + shrink / (4 * p * (1 - p))))) / (1 + shrink)
+
+    expected = (limit(-t - more * (skewness < 0)), limit(t + more * (skewness > 0)))
+    assert (found.low, found.high) == pytest.approx(expected)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -338,6 +365,24 @@ def test_unknown_keys_and_single_clusters_are_refused_before_any_call(cluster, e
         sources = {"a": experiment, "b": experiment}
         with pytest.raises(error, match="cluster"):
             call(sources, cluster=cluster)
+
+
+def test_a_file_of_outcomes_has_the_key_that_evaluate_named(tmp_path, capsys):
+    """The error of a file without it says so, and following it works."""
+    path = tmp_path / "rows.jsonl"
+    told = [
+        {"id": str(i), "query": "q", "response": f"a{i % 3}", "references": ["a1"], "document": f"d{i % 8}"}
+        for i in range(40)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in told))
+    plain, named = str(tmp_path / "plain.jsonl"), str(tmp_path / "named.jsonl")
+    evaluate = ["evaluate", str(path), "--metrics", "exact_match", "--json"]
+    _printed([*evaluate, "-o", plain], capsys)
+    error = " ".join(_printed(["validate-metrics", plain, "--cluster", "document"], capsys, 2).split())
+    assert "the key that `evaluate --cluster KEY` named when it was written" in error
+    _printed([*evaluate, "-o", named, "--cluster", "document"], capsys)
+    found = _printed(["validate-metrics", named, "--cluster", "document", "--json"], capsys)
+    assert any("40 rows in 8 clusters of document" in note for note in found["notes"])
 
 
 def test_rows_without_a_label_are_counted():

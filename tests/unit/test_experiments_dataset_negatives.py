@@ -78,6 +78,23 @@ def test_answered_and_repeated_queries_are_dropped(folder):
     assert len({row["id"] for row in rows_of(folder)}) == 2
 
 
+@pytest.mark.parametrize(("threshold", "answered"), [(3, 1), (3.5, 0)])
+def test_a_query_is_answered_by_its_best_passage(threshold, answered, folder):
+    """One passage rates 1 and the other 3: the larger rating counts, and one that equals the threshold is an answer."""
+    query = "What fish does the lighthouse of Northport sell?"
+
+    def reply(prompt):
+        if prompt.construct == "answerability":
+            return {"1": 3 if "market" in prompt.fields["evidence"] else 1}
+        return {"items": [query]}
+
+    judge = FakeJudge(json=reply)
+    built = build_negatives("docs", "out", judge=judge, queries=1, rating_threshold=threshold)
+    assert len([prompt for prompt in judge.prompts if prompt.construct == "answerability"]) == 2
+    assert (answered, 1 - answered) == (built.n_answered, len(built.rows))
+    assert [3] * (1 - answered) == [row["metadata"]["best_rating"] for row in built.rows]
+
+
 def test_rounds_continue_until_there_are_enough(folder):
     """Each round sees the earlier queries and other excerpts, and no more queries are kept than asked for."""
     judge = Writer([about(subject) for subject in SUBJECTS]).judge

@@ -206,7 +206,8 @@ def choose_clusters(
         others = sorted({*known, *(key for key, by in labels.items() if by)} - {cluster})
         raise ConfigurationError(
             f"cluster {cluster!r}: no sample has this key. Keys of these samples: {_listed(others)}. A key is a column of "
-            "the rows, session_id or user_id. Without clusters, set cluster='none' (--cluster none)."
+            "the rows, session_id or user_id. A file of outcomes has session_id, user_id, document_id and the key that "
+            "`evaluate --cluster KEY` named when it was written. Without clusters, set cluster='none' (--cluster none)."
         )
     if len(own) == len(sample_ids) > 1 and len(set(own)) == 1:
         raise DataError(
