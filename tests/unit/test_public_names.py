@@ -88,6 +88,9 @@ PUBLIC = {
     "ragstone.monitor": """
         Monitor
     """,
+    "ragstone.ray": """
+        RayReport score
+    """,
     "ragstone.replay": """
         InputFile RejectedRecord TraceFormat all_formats areplay_traces detect merge_outcomes plan_replay read_traces replay_traces
     """,

@@ -7,6 +7,7 @@ from ragstone.sinks._alarms import check_alarm_spec as check_alarm_spec
 from ragstone.sinks._export_file import check_export_path as check_export_path
 from ragstone.sinks._export_file import export_row as export_row
 from ragstone.sinks._export_file import write_export as write_export
+from ragstone.sinks._outcome_record import RECORD_COLUMNS as RECORD_COLUMNS
 from ragstone.sinks._outcome_record import label_trace as label_trace
 from ragstone.sinks._outcome_record import record_row as record_row
 from ragstone.sinks._protocol import Sink
