@@ -423,3 +423,24 @@ def test_few_answers_come_first_in_a_terminal_too(n: int, first: str) -> None:
     text = "\n".join(line.plain for line in ReportText(build_report(experiment(n))).lines())
     assert first == min(("Worst answer", "mean [CI]"), key=text.index)
     assert 1 == text.count("Worst answer")
+
+
+def test_bars_and_outlines_have_one_scale(tmp_path: Path) -> None:
+    """The longest of both fills the chart, also if it is an outline, and the heading names the baseline."""
+    made = experiment()
+    before = replace(made, outcomes=tuple(outcome for outcome in made.outcomes if outcome.metric == "ccrs.ac"))
+    after = tuple(
+        outcome.model_copy(update={"value": 0.9, "details": {"em": 0.0, "judge": 0.9}})
+        if int(outcome.sample_id[1:]) % 8
+        else outcome
+        for outcome in before.outcomes
+    )
+    replace(before, outcomes=after).report(tmp_path / "r.html", baseline=before)
+    text = (tmp_path / "r.html").read_text(encoding="utf-8")
+    causes = text[text.index('<section id="causes"') :].partition("</section>")[0]
+    widths = {
+        kind: [float(width) for width in re.findall(rf'width="([0-9.]+)"[^>]*class="{kind}"', causes)]
+        for kind in ("wrong", "before")
+    }
+    assert 278 == max(widths["before"]) > max(widths["wrong"]) > 0
+    assert "The outline is baseline." in causes
