@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 import sqlite3
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -264,6 +266,7 @@ class TestLargeQueue:
         monkeypatch.setattr("ragstone.worker._watching._FOLDED_OUTCOMES", 100)
         make(tmp_path / "a.db", T0, folds=())
         watcher = StreamWatcher(
+            tmp_path / "a.db",
             resolve_metrics(METRIC),
             WatchOptions(),
             requests=tmp_path / "r",
@@ -314,3 +317,20 @@ def test_closed_outcomes_are_those_of_the_reference(store):
             assert found[:7] == tables.closed_outcomes(**options, limit=7)
         n.append(len(found))
     assert n[0] == 0 < n[10] < n[-1]
+
+
+@pytest.mark.parametrize(
+    ("store", "shown"), [("a b/ragstone.db", "a b/ragstone.db"), ("postgresql://u:secret@h/d", "STORE")]
+)
+def test_message_names_the_store_and_the_time_zone(tmp_path, store, shown):
+    """A reader on another machine can run its command, and knows what its times mean. A URL can have a password."""
+    options = WatchOptions(notify=("slack:http://127.0.0.1:9/services/x",))
+    watcher = StreamWatcher(
+        store, resolve_metrics(METRIC), options, requests=tmp_path / "r", errors=StepErrors(), clock=lambda: T0
+    )
+    with open_store(make(tmp_path / "a.db", T0, notify=["slack:x"]), mode="read") as opened:
+        text = watcher._render(opened.due_alarms("slack:x", limit=1)[0])
+    zone = datetime.fromtimestamp(T0).astimezone().tzname()
+    assert f"ragstone traces {shown} --alarm 1 " in text
+    assert re.search(rf"^since +\w+ \d+ \w+ \d\d:\d\d {re.escape(zone)} \(95%", text, re.MULTILINE)
+    assert "secret" not in text

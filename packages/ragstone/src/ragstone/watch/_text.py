@@ -126,7 +126,11 @@ def _mean(alarm: Alarm, scale: Scale, unit: float) -> str:
 
 def _since(alarm: Alarm, zone: tzinfo | None) -> str:
     span = f"{_time(alarm.since_first, zone)} to {_time(alarm.since_last, zone)}"
-    return f"{_time(alarm.since, zone)} (95%: {span}); alarm at {_time(alarm.raised_at, zone)}, {alarm.n} sessions"
+    # The reader of a message does not know the time zone of the worker.
+    name = datetime.fromtimestamp(alarm.since, zone).astimezone(zone).tzname()
+    return (
+        f"{_time(alarm.since, zone)} {name} (95%: {span}); alarm at {_time(alarm.raised_at, zone)}, {alarm.n} sessions"
+    )
 
 
 def _where(alarm: Alarm) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Final
 from ragstone.metrics import Metric
 from ragstone.schema import AlarmDelivery, Trace
 from ragstone.sinks import AlarmSink, StreamStatus, alarm_sink_from
-from ragstone.store import FEEDBACK_STREAM, Store
+from ragstone.store import FEEDBACK_STREAM, Store, is_database_url
 from ragstone.watch import (
     Alarm,
     CanaryRound,
@@ -55,6 +56,7 @@ class StreamWatcher:
     """Folds closed sessions into streams every ten seconds, and delivers the alarms.
 
     Args:
+        store: Path or URL of the store, for the command in messages. URLs, which can have a password, are not shown.
         metrics: Metrics of the worker. Those with two finite bounds are watched.
         options: How streams are watched.
         requests: Folder with the requests of commands.
@@ -67,6 +69,7 @@ class StreamWatcher:
 
     def __init__(
         self,
+        store: str | os.PathLike[str],
         metrics: Sequence[Metric],
         options: WatchOptions,
         *,
@@ -74,6 +77,7 @@ class StreamWatcher:
         errors: StepErrors,
         clock: Callable[[], float],
     ) -> None:
+        self._store = "STORE" if is_database_url(store) else os.fspath(store)
         cards = [metric.card for metric in metrics]
         self._titles = {card.name: card.title for card in cards}
         self._scales = {
@@ -200,7 +204,8 @@ class StreamWatcher:
 
     def _render(self, item: AlarmDelivery) -> str:
         alarm = Alarm.from_dict(item.alarm)
-        return render_alarm(alarm, title=self._titles.get(alarm.key.metric, ""), event=item.event)
+        title = self._titles.get(alarm.key.metric, "")
+        return render_alarm(alarm, title=title, store=self._store, event=item.event)
 
     async def aclose(self) -> None:
         """Close the destinations of alarms."""

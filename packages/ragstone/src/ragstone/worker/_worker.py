@@ -130,6 +130,7 @@ class Worker:
         self._progress = 0
         self._errors = StepErrors()
         self._watcher = StreamWatcher(
+            store,
             setup.metrics,
             WatchOptions() if watch is None else watch,
             requests=requests_folder(spool_directory(store)),
