@@ -62,7 +62,7 @@ class Feedback(BaseModel):
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Capture while the service runs. With the role "capture" this process does not score."""
     monitor = Monitor(
-        store=os.environ.get("RAGSTONE_STORE", "ragstone.db"), role="capture", app="handbook", release="1.0"
+        store=os.environ.get("RAGSTONE_STORE", "ragstone.db"), scoring="none", app="handbook", release="1.0"
     )
     app.state.monitor = monitor
     app.state.handler = RagstoneCallbackHandler(monitor)

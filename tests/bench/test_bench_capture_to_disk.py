@@ -40,7 +40,7 @@ def measure(record: Callable[[TraceDraft], object], settle: Callable[[], object]
 
 def test_capture_to_disk(tmp_path):
     """The writer's work stays off the request's thread; the numbers are printed, the thread's ratio is gated."""
-    with Monitor(judge="lexical", store=tmp_path / "b.db", role="capture") as monitor:
+    with Monitor(judge="lexical", store=tmp_path / "b.db", scoring="none") as monitor:
         variants = {
             "no capture": (lambda _: None, lambda: None),
             "again": (lambda _: None, lambda: None),

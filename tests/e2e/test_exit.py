@@ -32,7 +32,7 @@ class Handler:
             assert self.recorder.record(TraceDraft(query=self.open.pop(), status="abandoned"))
 
 def monitor():
-    return Monitor(metrics=["bleu"], store="r.db", role="capture")
+    return Monitor(metrics=["bleu"], store="r.db", scoring="none")
 """
 
 PROCESSES = {
@@ -48,7 +48,7 @@ recorder.record(TraceDraft(query='done'))
 handler = Handler(recorder, 'open')
 """,
     "two monitors": """
-recorder, other = monitor(), Monitor(metrics=["bleu"], store="r.db", role="capture")
+recorder, other = monitor(), Monitor(metrics=["bleu"], store="r.db", scoring="none")
 handlers = Handler(recorder, 'open'), Handler(other, 'too')
 other.record(TraceDraft(query='done'))
 recorder.record(TraceDraft(query='done'))

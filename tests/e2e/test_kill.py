@@ -31,10 +31,10 @@ APP = textwrap.dedent("""
     from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
     from ragstone.monitor import Monitor
 
-    store, acknowledged, prefix, limit, durability, role = sys.argv[1:7]
+    store, acknowledged, prefix, limit, durability, scoring = sys.argv[1:7]
     out = os.open(acknowledged, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-    monitor = Monitor(judge="lexical", metrics=["ccrs"], store=store, durability=durability, role=role,
-                      sinks=[] if role == "capture" else ["jsonl:" + store + ".jsonl"], queue_size=100_000)
+    monitor = Monitor(judge="lexical", metrics=["ccrs"], store=store, durability=durability, scoring=scoring,
+                      sinks=[] if scoring == "none" else ["jsonl:" + store + ".jsonl"], queue_size=100_000)
     for i in range(int(limit)):
         draft = TraceDraft(
             trace_id=f"{prefix}-{i}", query=f"What is item {i}?", response=f"Item {i} is a stone.",
@@ -91,7 +91,7 @@ def test_the_application_is_killed_at_random_moments(tmp_path: Path, kills: int)
     acknowledged.touch()
     moments = random.Random(11)
     for round_ in range(kills):
-        process = start(APP, store, acknowledged, f"r{round_}", 1_000_000, "sync", "auto")
+        process = start(APP, store, acknowledged, f"r{round_}", 1_000_000, "sync", "thread")
         before = acknowledged.stat().st_size
         patience = time.monotonic() + 240
         while acknowledged.stat().st_size == before and time.monotonic() < patience:
@@ -112,7 +112,7 @@ def test_the_application_is_killed_at_random_moments(tmp_path: Path, kills: int)
 def test_the_scorer_is_killed_at_random_moments(tmp_path: Path, kills: int) -> None:
     """A scorer that dies in the middle leaves nothing half done and nothing done twice."""
     store = tmp_path / "s.db"
-    monitor = Monitor(judge="lexical", store=store, role="capture")
+    monitor = Monitor(judge="lexical", store=store, scoring="none")
     ids = {f"t{i}" for i in range(40 * kills)}
     for trace_id in sorted(ids):
         assert monitor.record(TraceDraft(trace_id=trace_id, query="Which stone?", response="The grey stone."))
@@ -139,7 +139,7 @@ def test_four_processes_and_one_worker(tmp_path: Path, traces: int) -> None:
     """Four applications capture into one store while one worker owns it: none lost, none doubled."""
     store, acknowledged = tmp_path / "m.db", tmp_path / "ack.txt"
     owner = worker(store, "--judge", "lexical")
-    apps = [start(APP, store, acknowledged, f"p{i}", traces, "batched", "capture") for i in range(4)]
+    apps = [start(APP, store, acknowledged, f"p{i}", traces, "batched", "none") for i in range(4)]
     assert [0] * 4 == [app.wait(timeout=300) for app in apps]
     expected = 4 * traces
     patience = time.monotonic() + 600

@@ -172,9 +172,9 @@ def test_one_refused_row_does_not_hold_back_the_others(tmp_path: Path) -> None:
 
 
 def test_what_one_process_left_the_next_one_scores(tmp_path: Path) -> None:
-    """`role="capture"` never scores; a monitor that owns the store finds the spool and does."""
+    """`scoring="none"` never scores; a monitor that owns the store finds the spool and does."""
     store = tmp_path / "r.db"
-    with Monitor(judge="lexical", store=store, role="capture") as producer:
+    with Monitor(judge="lexical", store=store, scoring="none") as producer:
         for i in range(7):
             producer.record(draft(f"t{i}"))
         assert producer.flush(10)
@@ -322,7 +322,7 @@ def test_a_forked_child_captures_on_its_own(tmp_path: Path) -> None:
         ({"store": "/no/such/folder/r.db"}, "does not exist"),
         ({"sample_rate": 1.5}, "1.5"),
         ({"durability": "maybe"}, "maybe"),
-        ({"role": "boss"}, "boss"),
+        ({"scoring": "boss"}, "boss"),
         ({"concurrency": 0}, "concurrency"),
         ({"max_outage_s": -1}, "max_outage_s"),
     ],

@@ -710,7 +710,7 @@ class TestWorkers:
     def test_a_killed_worker_s_traces_come_back(self, database, spool, tmp_path):
         """One of two workers is killed with traces in work: each trace has one outcome a metric, within two minutes."""
         sink = f"jsonl:{tmp_path}/out.jsonl"
-        with Monitor(store=database, role="capture", judge="lexical") as monitor:
+        with Monitor(store=database, scoring="none", judge="lexical") as monitor:
             for i in range(300):
                 assert monitor.record(TraceDraft(trace_id=f"t{i}", query=f"What is {i}?", response=f"{i} is it."))
             assert monitor.flush(30)
@@ -747,7 +747,7 @@ class TestWorkers:
 
     def test_a_living_worker_keeps_what_takes_long(self, own, database, spool, tmp_path):
         """Its leases are short and renewed: long after the first would have ended no one else can claim."""
-        with Monitor(store=database, role="capture", judge="lexical") as monitor:
+        with Monitor(store=database, scoring="none", judge="lexical") as monitor:
             monitor.record(TraceDraft(trace_id="t", query="q", response="r"))
         slow = worker(database, f"jsonl:{tmp_path}/out.jsonl", slow=True)
         try:

@@ -71,7 +71,7 @@ def test_the_books_agree_after_kills(postgres, database, tmp_path, monkeypatch):
     files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
     sinks = [f"jsonl:{file}" for file in files]
     ids = {f"t{i}" for i in range(KILLS * PER_KILL)}
-    with Monitor(store=database, role="capture", judge="lexical") as monitor:
+    with Monitor(store=database, scoring="none", judge="lexical") as monitor:
         for trace_id in sorted(ids):
             assert monitor.record(TraceDraft(trace_id=trace_id, query="Which stone?", response="The grey stone."))
         assert monitor.flush(60)

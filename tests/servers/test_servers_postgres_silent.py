@@ -118,7 +118,7 @@ def test_a_worker_of_a_frozen_server_says_so_and_can_be_stopped(postgres, databa
         with running(tmp_path / "log", *command) as process:
             wait_until(lambda: told(f"{base}/readyz")[0] == 200)
             with postgres.frozen():
-                with Monitor(judge="lexical", store=database, role="capture") as monitor:
+                with Monitor(judge="lexical", store=database, scoring="none") as monitor:
                     monitor.record(TraceDraft(query="Why?", response="Because."))
                 wait_until(lambda: told(f"{base}/readyz")[0] == 503)
                 assert "has not answered for" in told(f"{base}/readyz")[1]["store_errors"][0]
@@ -137,7 +137,7 @@ def test_a_worker_of_a_frozen_server_says_so_and_can_be_stopped(postgres, databa
 def test_a_worker_can_be_stopped_while_a_frozen_server_is_its_sink(postgres, database, tmp_path):
     """The sink does not answer, and its deliveries stay pending."""
     store = tmp_path / "ragstone.db"
-    with Monitor(judge="lexical", store=store, role="capture") as monitor:
+    with Monitor(judge="lexical", store=store, scoring="none") as monitor:
         monitor.record(TraceDraft(query="Why?", response="Because."))
     with postgres.frozen():
         command = ["worker", store, "--judge", "lexical", "--metrics", "ccrs", "--sink", database]

@@ -272,7 +272,7 @@ def test_each_score_arrives_exactly_once(database, tmp_path):
     rng = random.Random(11)
     n_traces = faults.SCORES // faults.METRICS_A_TRACE
     store = tmp_path / "s.db"
-    with contextlib.closing(Monitor(judge="lexical", store=store, role="capture", queue_size=100_000)) as monitor:
+    with contextlib.closing(Monitor(judge="lexical", store=store, scoring="none", queue_size=100_000)) as monitor:
         for i in range(n_traces):
             draft = TraceDraft(
                 trace_id=f"t{i}", query=f"What colour is stone {i}?", response=f"Stone {i} is grey.",

@@ -50,7 +50,7 @@ def main(folder: Path) -> None:
     now[0] = began
 
     def monitor(app: str, release: str) -> Monitor:
-        return Monitor(store=store, app=app, release=release, role="capture", clock=lambda: now[0])
+        return Monitor(store=store, app=app, release=release, scoring="none", clock=lambda: now[0])
 
     services = {
         name: monitor(*name) for name in (("docs-bot", "7.0"), ("support-bot", "2.4.0"), ("support-bot", "2.4.1"))

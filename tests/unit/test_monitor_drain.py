@@ -8,7 +8,7 @@ from ragstone.requests import TraceDraft
 
 def test_a_store_that_nobody_has_made_is_waited_for(tmp_path):
     """Before the owner has made its file there is nothing to read; that is no error."""
-    with Monitor(judge="lexical", store=tmp_path / "s.db", role="capture") as monitor:
+    with Monitor(judge="lexical", store=tmp_path / "s.db", scoring="none") as monitor:
         assert monitor.flush(60)
         assert monitor.drain(0.2) is False
 
@@ -16,7 +16,7 @@ def test_a_store_that_nobody_has_made_is_waited_for(tmp_path):
 def test_a_store_that_is_being_set_up_is_waited_for(tmp_path):
     """For a moment the file exists and is empty; what was captured is pending all the same."""
     (tmp_path / "s.db").touch()
-    with Monitor(judge="lexical", store=tmp_path / "s.db", role="capture") as monitor:
+    with Monitor(judge="lexical", store=tmp_path / "s.db", scoring="none") as monitor:
         assert monitor.record(TraceDraft(query="why?", response="so."))
         assert monitor.flush(60)
         assert monitor.drain(0.2) is False

@@ -236,7 +236,7 @@ def test_a_process_that_does_not_own_the_store_does_not_wait(monitor, caplog):
 
 def test_a_process_that_only_captures_does_not_wait(monitor, caplog):
     """Nor does one that captured nothing."""
-    with monitor(role="capture") as made:
+    with monitor(scoring="none") as made:
         record(made)
     with monitor():
         pass

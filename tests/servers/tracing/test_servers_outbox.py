@@ -189,7 +189,7 @@ def test_each_score_arrives_exactly_once(both, tmp_path):
 
 def capture(store, spans) -> None:
     """Requests in the spool of a store, one for each span."""
-    with contextlib.closing(Monitor(judge="lexical", store=store, role="capture", queue_size=100_000)) as monitor:
+    with contextlib.closing(Monitor(judge="lexical", store=store, scoring="none", queue_size=100_000)) as monitor:
         for i, span in enumerate(spans):
             text = f"Stone {i} is grey and lies at the river."
             draft = TraceDraft(

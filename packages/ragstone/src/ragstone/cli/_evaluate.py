@@ -39,6 +39,7 @@ from ragstone.cli._options import (
     MaxOutageOption,
     MetricsOption,
     NoRetrieverToolOption,
+    ProcessesOption,
     RetrieverToolOption,
     SinkOption,
     StopEarlyOption,
@@ -112,6 +113,7 @@ def evaluate_command(
     dry_run: DryRunOption = False,
     call_latency_s: CallLatencyOption = 1.0,
     concurrency: ConcurrencyOption = 16,
+    processes: ProcessesOption = 1,
     deadline_s: DeadlineOption = 120.0,
     max_outage_s: MaxOutageOption = 300.0,
     max_failed_share: FailedShareOption = MAX_FAILED_SHARE,
@@ -151,7 +153,7 @@ def evaluate_command(
                 json_output=json_output,
             )
             return
-        judge, reader = models.models()
+        specs = models.specs(processes)
         with (
             show_progress("scoring", find_outage=find_outage) as progress,
             _resumable(traces if app else None, output, progress),
@@ -166,9 +168,8 @@ def evaluate_command(
                 retriever_tools=parse_retriever_tools(retriever_tool, no_retriever_tool),
                 traces=traces,
                 stop_early=stop_early,
-                judge=judge,
-                reader=reader,
-                embedder=models.build_embedder(),
+                **specs,
+                processes=processes,
                 sinks=sink or (),
                 fields=fields,
                 references=_references(references),

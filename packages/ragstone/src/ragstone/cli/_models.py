@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TypedDict, get_type_hints
 
 import typer
 
@@ -46,7 +46,16 @@ from ragstone.cli._endpoints import (
 from ragstone.cli._panels import LIMITS
 from ragstone.cli._reader import AbstentionOption, DrawsOption, EstimatorOption, ReaderPromptOption
 from ragstone.cli._score import NumberTokensOption, ScoreDrawsOption, ScoreModeOption
-from ragstone.judges import ConnectionOptions, Embedder, EndpointOptions, Judge, Reader
+from ragstone.judges import (
+    ConnectionOptions,
+    Embedder,
+    EmbedderSpec,
+    EndpointOptions,
+    Judge,
+    JudgeSpec,
+    Reader,
+    ReaderSpec,
+)
 
 __all__ = ["EndpointsOptions", "JudgeOptions", "ModelOptions", "RatingOptions", "ScoringModelOptions", "takes_models"]
 
@@ -58,6 +67,14 @@ CacheOption = Annotated[
         help="Directory of the reply cache. Default: $RAGSTONE_CACHE, otherwise no cache.",
     ),
 ]
+
+
+class ModelSpecs(TypedDict):
+    """Arguments of functions that score."""
+
+    judge: JudgeSpec
+    reader: ReaderSpec
+    embedder: EmbedderSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,6 +314,32 @@ class ScoringModelOptions(ModelOptions):
         Raises:
             ConfigurationError: If a value is invalid.
         """
+        return self.of_embedder.build_embedder()
+
+    def specs(self, processes: int) -> ModelSpecs:
+        """Return the models of a command that scores.
+
+        Args:
+            processes: Number of processes that score. Their owner needs options, because it cannot send models to them.
+
+        Raises:
+            ConfigurationError: If a value is invalid.
+        """
+        if processes == 1:
+            judge, reader = self.models()
+            return {"judge": judge, "reader": reader, "embedder": self.build_embedder()}
+        self._use_cache()
+        has_reader = self.of_reader.build_reader(self.of_judge.build_judge(), self.of_judge) is not None
+        has_embedder = self.build_embedder() is not None
+        return {
+            "judge": self.of_judge,
+            "reader": self.of_reader if has_reader else None,
+            "embedder": self.of_embedder if has_embedder else None,
+        }
+
+    @cached_property
+    def of_embedder(self) -> EndpointOptions:
+        """Options of the embedder."""
         # `--usd-per-million-tokens` has the prices of chat models. Those of the embedder are in its table.
         limits = ConnectionOptions(**self._limits)
         limits.pop("usd_per_million_tokens", None)
@@ -307,7 +350,7 @@ class ScoringModelOptions(ModelOptions):
             model=self.embedder_model,
             api_key_env=self.embedder_api_key_env,
             limits=limits,
-        ).build_embedder()
+        )
 
 
 def takes_models(command: Callable[..., None]) -> Callable[..., None]:

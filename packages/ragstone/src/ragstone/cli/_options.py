@@ -28,6 +28,7 @@ __all__ = [
     "NoRedactOption",
     "NoRetrieverToolOption",
     "OnlyMetricsOption",
+    "ProcessesOption",
     "RetrieverToolOption",
     "SinkOption",
     "StopEarlyOption",
@@ -92,6 +93,15 @@ NoRetrieverToolOption = Annotated[
 ]
 ConcurrencyOption = Annotated[
     int, typer.Option("--concurrency", min=1, rich_help_panel=LIMITS, help="Number of samples scored concurrently.")
+]
+ProcessesOption = Annotated[
+    int,
+    typer.Option(
+        "--processes",
+        min=1,
+        rich_help_panel=LIMITS,
+        help="Number of processes that score. They share the concurrency, the limits and the budget.",
+    ),
 ]
 DeadlineOption = Annotated[
     float,

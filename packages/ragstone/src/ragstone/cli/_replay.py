@@ -31,6 +31,7 @@ from ragstone.cli._options import (
     MetricsOption,
     NoRedactOption,
     NoRetrieverToolOption,
+    ProcessesOption,
     RetrieverToolOption,
     SinkOption,
     StopEarlyOption,
@@ -88,6 +89,7 @@ def replay_command(
     dry_run: DryRunOption = False,
     call_latency_s: CallLatencyOption = 1.0,
     concurrency: ConcurrencyOption = 16,
+    processes: ProcessesOption = 1,
     deadline_s: DeadlineOption = 120.0,
     max_outage_s: MaxOutageOption = 3600.0,
     stop_early: StopEarlyOption = True,
@@ -123,7 +125,7 @@ def replay_command(
     if models.cache is None and "RAGSTONE_CACHE" not in os.environ and not is_database_url(store):
         # A run that resumes after a kill reads replies from this cache instead of paying for them again.
         os.environ["RAGSTONE_CACHE"] = f"{Path(store).absolute()}.cache"
-    judge, reader = models.models()
+    specs = models.specs(processes)
     with (
         show_progress("scoring") as progress,
         _interruptible(progress, n_pending=_count_pending(store)) as stop,
@@ -133,9 +135,8 @@ def replay_command(
                 sources,
                 names,
                 store=store,
-                judge=judge,
-                reader=reader,
-                embedder=models.build_embedder(),
+                **specs,
+                processes=processes,
                 sinks=sink or (),
                 format=format,
                 retriever_tools=tools,

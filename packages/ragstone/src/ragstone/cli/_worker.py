@@ -26,6 +26,7 @@ from ragstone.cli._options import (
     FromOption,
     MaxOutageOption,
     MetricsOption,
+    ProcessesOption,
     SinkOption,
     parse_address,
 )
@@ -37,7 +38,7 @@ from ragstone.errors import StoreError
 from ragstone.schema import Failure, NotApplicable, Score, Trace
 from ragstone.scoring import JudgedCounts
 from ragstone.store import describe_store, is_database_url, resolve_store
-from ragstone.worker import ScoringSetup, Worker
+from ragstone.worker import ScoringSetup, Worker, open_setup
 
 __all__ = ["worker_command"]
 
@@ -50,6 +51,7 @@ def worker_command(
     sink: SinkOption = None,
     from_url: FromOption = None,
     concurrency: ConcurrencyOption = 16,
+    processes: ProcessesOption = 1,
     deadline_s: DeadlineOption = 120.0,
     max_outage_s: MaxOutageOption = 3600.0,
     reasons: ReasonsOption = 0,
@@ -66,17 +68,15 @@ def worker_command(
     if not is_database_url(store) and not Path(store).absolute().parent.is_dir():
         raise StoreError(f"the directory of the store {store!r} does not exist. Create it, or give another path.")
     health = None if listen is None else HealthPage(*parse_address(listen, "--listen"))
-    judge, reader = models.models()
-    setup = ScoringSetup(
+    setup = open_setup(
         parse_metrics(metrics, criterion),
-        judge=judge,
-        reader=reader,
-        embedder=models.build_embedder(),
+        **models.specs(processes),
         sinks=sink or (),
         concurrency=concurrency,
         deadline_s=deadline_s,
         reasons=reasons,
         closes_models=True,
+        processes=processes,
     )
     worker = Worker(
         resolved,

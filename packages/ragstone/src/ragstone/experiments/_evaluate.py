@@ -21,13 +21,13 @@ from ragstone.experiments._deliver import deliver
 from ragstone.experiments._experiment import Experiment
 from ragstone.experiments._kept import KeptOutcomes, RunIdentity, digest_samples
 from ragstone.experiments._spill import OutcomeRows, SampleRows, SamplesOnDisk, count_failures, replace_outcomes
-from ragstone.judges import Embedder, Judge, Reader, is_any_endpoint_down, wait_for_outages
+from ragstone.judges import EmbedderSpec, JudgeSpec, ReaderSpec, is_any_endpoint_down, wait_for_outages
 from ragstone.metrics import Metric
 from ragstone.requests import RetrieverTools
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import JudgedCounts, Scorer, explain_lowest_scores
 from ragstone.sinks import Sink
-from ragstone.worker import ScoringSetup
+from ragstone.worker import open_setup
 
 __all__ = ["aevaluate", "evaluate"]
 
@@ -42,9 +42,9 @@ async def aevaluate(
     metrics: Sequence[str | Metric] | str = ("ccrs",),
     *,
     app: object | None = None,
-    judge: str | Judge | None = None,
-    reader: str | Reader | None = None,
-    embedder: str | Embedder | None = None,
+    judge: JudgeSpec = None,
+    reader: ReaderSpec = None,
+    embedder: EmbedderSpec = None,
     sinks: Sequence[str | Sink] = (),
     fields: Mapping[str, str] | None = None,
     references: Mapping[str, Sequence[str]] | None = None,
@@ -60,6 +60,7 @@ async def aevaluate(
     traces: str | os.PathLike[str] | None = None,
     stop_early: bool = True,
     reasons: int = 0,
+    processes: int = 1,
     cluster: str | None = AUTO_CLUSTER,
     output: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -99,6 +100,8 @@ async def aevaluate(
             score, and 20 failures over 10 samples with kind "rejected" or "truncated".
         reasons: Number of the worst answers for which the judge explains its lowest score, after scoring. Scores do not
             change. The reasons are `Score.explanation`.
+        processes: Number of processes that score. With more than 1, judge, reader and embedder are names or tables, and metrics
+            can be pickled. The processes share the limits and the budget.
         cluster: Column of the rows whose equal values make a cluster, such as "session_id": samples of one cluster resemble
             each other, so intervals treat whole clusters as independent. "auto" uses `session_id` if at least 5% of the rows
             share one. None or "none" treats rows as independent.
@@ -144,7 +147,7 @@ async def aevaluate(
             f"a reason explains one answer, and with repeats={repeats} a score is the mean of several. Set repeats=1 or "
             "reasons=0"
         )
-    setup = ScoringSetup(
+    setup = open_setup(
         metrics,
         judge=judge,
         reader=reader,
@@ -153,6 +156,7 @@ async def aevaluate(
         concurrency=concurrency,
         deadline_s=deadline_s,
         reasons=reasons,
+        processes=processes,
     )
     saved, recorder = SavedRuns(traces), AppRecorder(retriever_tools)
     runner = None
@@ -311,9 +315,9 @@ def evaluate(
     metrics: Sequence[str | Metric] | str = ("ccrs",),
     *,
     app: object | None = None,
-    judge: str | Judge | None = None,
-    reader: str | Reader | None = None,
-    embedder: str | Embedder | None = None,
+    judge: JudgeSpec = None,
+    reader: ReaderSpec = None,
+    embedder: EmbedderSpec = None,
     sinks: Sequence[str | Sink] = (),
     fields: Mapping[str, str] | None = None,
     references: Mapping[str, Sequence[str]] | None = None,
@@ -329,6 +333,7 @@ def evaluate(
     traces: str | os.PathLike[str] | None = None,
     stop_early: bool = True,
     reasons: int = 0,
+    processes: int = 1,
     cluster: str | None = AUTO_CLUSTER,
     output: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -361,6 +366,7 @@ def evaluate(
             traces=traces,
             stop_early=stop_early,
             reasons=reasons,
+            processes=processes,
             cluster=cluster,
             output=output,
             progress=progress,

@@ -4,9 +4,13 @@ from ragstone.judges._cache.file import CacheSummary as CacheSummary
 from ragstone.judges._cache.file import ReplyCache
 from ragstone.judges._cache.replies import cache_bypassed as cache_bypassed
 from ragstone.judges._cache.replies import repeat_replies as repeat_replies
+from ragstone.judges._call_context import CallContext as CallContext
 from ragstone.judges._client_settings import ClientSettings
 from ragstone.judges._endpoint_options import ROLES as ROLES
+from ragstone.judges._endpoint_options import EmbedderSpec as EmbedderSpec
 from ragstone.judges._endpoint_options import EndpointOptions as EndpointOptions
+from ragstone.judges._endpoint_options import JudgeSpec as JudgeSpec
+from ragstone.judges._endpoint_options import ReaderSpec as ReaderSpec
 from ragstone.judges._endpoint_options import read_endpoint as read_endpoint
 from ragstone.judges._factory import OpenAICompatibleJudge
 from ragstone.judges._factory import embedder_from as embedder_from
@@ -14,7 +18,9 @@ from ragstone.judges._factory import judge_from as judge_from
 from ragstone.judges._factory import reader_from as reader_from
 from ragstone.judges._limits.gate import OutageTimer as OutageTimer
 from ragstone.judges._limits.gate import find_outage as find_outage
+from ragstone.judges._limits.gate import forget_outage as forget_outage
 from ragstone.judges._limits.gate import is_any_endpoint_down as is_any_endpoint_down
+from ragstone.judges._limits.gate import report_outage as report_outage
 from ragstone.judges._limits.gate import wait_for_outages as wait_for_outages
 from ragstone.judges._limits.spend import Budget
 from ragstone.judges._model import (

@@ -18,7 +18,7 @@ from ragstone.judges._option_names import OptionNames, Role
 from ragstone.judges._protocol import Embedder, Judge, Reader
 from ragstone.judges.openai_model import ConnectionOptions
 
-__all__ = ["ROLES", "EndpointOptions", "read_endpoint"]
+__all__ = ["ROLES", "EmbedderSpec", "EndpointOptions", "JudgeSpec", "ReaderSpec", "read_endpoint"]
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
@@ -225,8 +225,14 @@ class EndpointOptions:
             n: Number of processes.
 
         Raises:
-            ConfigurationError: If fewer requests may be in flight than there are processes.
+            ConfigurationError: If fewer requests may be in flight than there are processes, or the model runs inside of
+                a process.
         """
+        if self.url is not None and self.url.strip().startswith("vllm:"):
+            raise ConfigurationError(
+                f"{self.names.value('url', self.url)} runs inside of one process. To score with {n} processes, start a server "
+                f"with this model, and set {self.names.option('url')} to its URL"
+            )
         limit = self.connection.get("max_concurrent_requests") or DEFAULT_CONCURRENT_REQUESTS
         if limit < n:
             raise ConfigurationError(
@@ -362,6 +368,14 @@ class EndpointOptions:
         raise ConfigurationError(
             f"{option} names an environment variable{shown} that is not set or empty. Set it, or name another variable"
         )
+
+
+JudgeSpec = str | Mapping[str, Any] | EndpointOptions | Judge | None
+"""A judge: a form of `judge_from`, a table with the keys of `[judge]`, options, or an object."""
+ReaderSpec = str | Mapping[str, Any] | EndpointOptions | Reader | None
+"""The same for a reader."""
+EmbedderSpec = str | Mapping[str, Any] | EndpointOptions | Embedder | None
+"""The same for an embedder."""
 
 
 def read_endpoint(

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ragstone.errors import ConfigurationError
 from ragstone.judges import ROLES, EndpointOptions, OptionNames, Role
 
-__all__ = ["CONFIGURABLE", "build_models", "read_config"]
+__all__ = ["CONFIGURABLE", "read_config", "read_models"]
 
 _TEXT: Final = "a text"
 _TEXTS: Final = "a text or a list of texts"
@@ -36,7 +36,7 @@ CONFIGURABLE: Final = {
     "deadline_s": _NUMBER,
     "max_outage_s": _NUMBER,
     "reasons": _WHOLE,
-    "role": _TEXT,
+    "scoring": _TEXT,
     "ids": _TEXT,
 }
 """The arguments of `Monitor` that a file can set, with the form of their values."""
@@ -92,15 +92,15 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     return values
 
 
-def build_models(values: Mapping[str, Any], path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the arguments `judge`, `reader` and `embedder` of `Monitor`, made from the tables of a configuration, if it has them.
+def read_models(values: Mapping[str, Any], path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the arguments `judge`, `reader` and `embedder` of `Monitor`, if the configuration has a table of one of them.
 
     Args:
         values: The configuration.
         path: The file, for messages.
 
     Raises:
-        ConfigurationError: If a table has an unknown key or an invalid value, or a variable is not set.
+        ConfigurationError: If a table has an unknown key or an invalid value.
     """
 
     def read(role: Role) -> EndpointOptions:
@@ -110,10 +110,4 @@ def build_models(values: Mapping[str, Any], path: str | os.PathLike[str]) -> dic
 
     if not any(isinstance(values.get(role), Mapping) for role in ROLES):
         return {}
-    of_judge, of_reader = read("judge"), read("reader")
-    judge = of_judge.build_judge()
-    return {
-        "judge": judge,
-        "reader": of_reader.build_reader(judge, of_judge),
-        "embedder": read("embedder").build_embedder(),
-    }
+    return {role: read(role) for role in ROLES}

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final, Literal
 
-__all__ = ["Progress", "State", "is_script", "pauses"]
+__all__ = ["Progress", "State", "is_script", "is_server", "pauses"]
 
 State = Literal["done", "scoring", "unavailable", "not_owner"]
 """State of scoring. "unavailable": the judge is unavailable or the store cannot be used."""
@@ -26,10 +26,12 @@ def is_script() -> bool:
 
     A program that handles SIGTERM is a server, which must stop quickly.
     """
-    return threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) in (
-        signal.SIG_DFL,
-        None,
-    )
+    return threading.current_thread() is threading.main_thread() and not is_server()
+
+
+def is_server() -> bool:
+    """Return whether this program handles SIGTERM, as servers do."""
+    return signal.getsignal(signal.SIGTERM) not in (signal.SIG_DFL, None)
 
 
 def pauses(

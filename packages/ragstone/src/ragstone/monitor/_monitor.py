@@ -29,19 +29,24 @@ from ragstone.capture import (
     redact_secrets,
 )
 from ragstone.errors import ConfigurationError, RagstoneError, StoreError, StoreOwnedError
-from ragstone.judges import Embedder, Judge, Reader
+from ragstone.judges import EmbedderSpec, JudgeSpec, ReaderSpec
 from ragstone.metrics import Metric
-from ragstone.monitor._config import CONFIGURABLE, build_models, read_config
-from ragstone.monitor._finish import Progress, State, is_script, pauses
+from ragstone.monitor._config import CONFIGURABLE, read_config, read_models
+from ragstone.monitor._finish import Progress, State, is_script, is_server, pauses
+from ragstone.monitor._load import LoadWarning
 from ragstone.requests import Request, RequestBlocks, TraceDraft
 from ragstone.schema import Ledger
 from ragstone.sinks import Sink
 from ragstone.spool import SpoolWriter
-from ragstone.store import is_database_url, resolve_store
+from ragstone.store import is_database_url, is_owned, resolve_store
 from ragstone.watch import WatchOptions
 from ragstone.worker import (
+    ScorerSpec,
     ScoringSetup,
     Worker,
+    WorkerProcess,
+    WorkerProcessError,
+    WorkerSettings,
     daily_budget_from_table,
     id_hasher,
     pending_message,
@@ -112,7 +117,10 @@ class Monitor(RequestBlocks):
             their scores. Default: all are kept.
         reasons: Number of requests for which the judge explains its lowest score: those that are among the worst of 24
             hours when they are scored. At most five times as many judge calls are made in 24 hours. 0 asks for none.
-        role: "auto" owns the store if no other process does. "capture" never scores (a `ragstone worker` does).
+        scoring: Where requests are scored, if no other process owns the store. "thread": in a thread of this process.
+            "process": in a process that the first request starts, with a lower priority, and that ends with this one. Then
+            judge, reader, embedder and sinks are names or tables, and metrics can be pickled. "none": not by this monitor, but
+            by a `ragstone worker`.
         clock: Returns the current time in Unix seconds, for tests.
 
     Raises:
@@ -122,9 +130,9 @@ class Monitor(RequestBlocks):
     def __init__(
         self,
         *,
-        judge: str | Judge | None = None,
-        reader: str | Reader | None = None,
-        embedder: str | Embedder | None = None,
+        judge: JudgeSpec = None,
+        reader: ReaderSpec = None,
+        embedder: EmbedderSpec = None,
         metrics: Sequence[str | Metric] | str = ("ccrs",),
         store: str | os.PathLike[str] = "ragstone.db",
         sinks: Sequence[str | Sink] = (),
@@ -147,11 +155,11 @@ class Monitor(RequestBlocks):
         retention: Mapping[str, Any] | None = None,
         daily_budget: Mapping[str, float] | None = None,
         reasons: int = 0,
-        role: Literal["auto", "capture"] = "auto",
+        scoring: Literal["thread", "process", "none"] = "thread",
         clock: Callable[[], float] = steady_time,
     ) -> None:
-        if role not in ("auto", "capture"):
-            raise ConfigurationError(f"role must be 'auto' or 'capture', got {role!r}")
+        if scoring not in ("thread", "process", "none"):
+            raise ConfigurationError(f"scoring must be 'thread', 'process' or 'none', got {scoring!r}")
         if max_outage_s < 0:
             raise ConfigurationError(f"max_outage_s must be 0 (never wait) or more, got {max_outage_s!r}")
         relay = make_relay(os.fspath(store)) if is_broker_url(store) else None
@@ -162,7 +170,7 @@ class Monitor(RequestBlocks):
             raise ConfigurationError(
                 f"the directory of store={str(store)!r} does not exist. Create it, or give another path."
             )
-        self._role = role
+        self._scoring = scoring
         self._setup = ScoringSetup(
             metrics,
             judge=judge,
@@ -179,6 +187,29 @@ class Monitor(RequestBlocks):
         self._retention = retention_from_table(retention, source="Monitor(retention=...)")
         self._watch = WatchOptions.from_table(watch or {}, source="Monitor(watch=...)")
         self._clock = clock
+        self._load_warning = LoadWarning(is_server)
+        self._process_settings: WorkerSettings | None = None
+        """Arguments of the worker process, or None if a thread scores."""
+        if scoring == "process":
+            spec = ScorerSpec(
+                metrics,
+                judge=judge,
+                reader=reader,
+                embedder=embedder,
+                concurrency=concurrency,
+                deadline_s=deadline_s,
+                reasons=reasons,
+            )
+            self._process_settings = WorkerSettings(
+                store=self._store,
+                spec=spec,
+                sinks=tuple(sinks),
+                max_outage_s=max_outage_s,
+                watch=self._watch,
+                retention=self._retention,
+                daily_budget=dict(self._daily_budget),
+                clock=clock,
+            )
         spool = spool_directory(self._store) if relay is None else relay.directory
         self._guard = Guard()
         self._capture = Capture(
@@ -234,17 +265,17 @@ class Monitor(RequestBlocks):
             key: values[key] for key in ("judge", "reader") if key in values and key not in arguments
         }
         configured |= {key: values[key] for key in ("watch", "retention", "daily_budget", "sampling") if key in values}
-        return cls(**(configured | build_models(tables, path) | arguments))
+        return cls(**(configured | read_models(tables, path) | arguments))
 
     def _reset(self) -> None:
         """Reset to the state without a worker: at creation, and in a forked child, which lacks the parent's thread."""
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._worker: Worker | None = None
+        self._worker: Worker | WorkerProcess | None = None
         """This monitor's worker while it owns the store."""
         self._state: State = "scoring"
         """Result of the last attempt to own the store and to score."""
-        self._candidate: Worker | None = None
+        self._candidate: Worker | WorkerProcess | None = None
         """This monitor's worker, even if it does not own the store yet."""
         self._closed = False
         self._closing = threading.Event()
@@ -290,7 +321,7 @@ class Monitor(RequestBlocks):
 
     def start(self) -> None:
         """Start scoring before the first request, to score requests that an earlier process left pending."""
-        if self._relay is None and self._role == "capture":
+        if self._relay is None and self._scoring == "none":
             return
         work, name = (
             (self._own_and_work, "ragstone-worker") if self._relay is None else (self._publish, "ragstone-relay")
@@ -359,7 +390,7 @@ class Monitor(RequestBlocks):
 
     def _idle_check(self) -> Callable[[], bool]:
         """Return a function that checks if everything recorded until now is scored and delivered by this worker."""
-        seen: tuple[Worker, int] | None = None
+        seen: tuple[Worker | WorkerProcess, int] | None = None
 
         def is_idle() -> bool:
             nonlocal seen
@@ -496,20 +527,12 @@ class Monitor(RequestBlocks):
         """Own the store as soon as it is free, and work until closed."""
         waiting = False
         while not self._closing.is_set():
-            worker = Worker(
-                self._store,
-                self._setup,
-                max_outage_s=self._outage_patience_s,
-                watch=self._watch,
-                retention=self._retention,
-                daily_budget=self._daily_budget,
-                clock=self._clock,
-            )
-            self._candidate = worker
-            if self._closing.is_set():  # `close` was called before the worker existed
-                worker.stop()
             try:
-                asyncio.run(self._work(worker))
+                self._run_worker()
+            except WorkerProcessError as error:
+                logger.warning("ragstone scores in a thread, because the worker process cannot be started: %s", error)
+                self._process_settings = None
+                continue
             except StoreOwnedError as error:
                 if not waiting:
                     logger.info("%s (this process captures, and scores when the owner has stopped)", error)
@@ -532,16 +555,42 @@ class Monitor(RequestBlocks):
                 self._worker = None
             self._closing.wait(_OWNERSHIP_RETRY_S)
 
+    def _run_worker(self) -> None:
+        """Run a worker, in this thread or in a process, until it ends."""
+        if self._process_settings is not None:
+            # Each process of a server looks every second. The start of a worker that cannot own the store is expensive.
+            if is_owned(self._store):
+                raise StoreOwnedError(f"the store {self._store!r} is owned by another process")
+            process = self._candidate = WorkerProcess(self._process_settings)
+            if self._closing.is_set():
+                return
+            process.run(on_owned=lambda: self._own(process))
+            return
+        worker = self._candidate = Worker(
+            self._store,
+            self._setup,
+            max_outage_s=self._outage_patience_s,
+            watch=self._watch,
+            retention=self._retention,
+            daily_budget=self._daily_budget,
+            clock=self._clock,
+        )
+        if self._closing.is_set():  # `close` was called before the worker existed
+            worker.stop()
+        asyncio.run(self._work(worker))
+
     async def _work(self, worker: Worker) -> None:
+        load = asyncio.create_task(self._load_warning.watch())
         try:
             await worker.run(on_owned=lambda: self._own(worker))
         finally:
+            load.cancel()
             if self._closing.is_set():
                 await self._setup.aclose()
             else:
                 await self._setup.aclose_models()
 
-    def _own(self, worker: Worker) -> None:
+    def _own(self, worker: Worker | WorkerProcess) -> None:
         self._worker = worker
         self._state = "scoring"
 

@@ -10,7 +10,7 @@ from typing import Final
 from ragstone._util.run_async import run_async
 from ragstone.capture import IdHasher, Ids, Redactor, hash_trace_ids, redact_secrets, redact_trace
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.judges import Embedder, Judge, Reader
+from ragstone.judges import EmbedderSpec, JudgeSpec, ReaderSpec
 from ragstone.metrics import Metric, resolve_metrics
 from ragstone.replay._formats import DetectedFormat, RejectedRecord
 from ragstone.replay._intake import FileReport, ReplayTraceSource, select_shard
@@ -21,7 +21,7 @@ from ragstone.requests import RetrieverTools, read_retriever_tools
 from ragstone.schema import Sample, Trace, sample_from_trace
 from ragstone.scoring import RunEstimate, estimate_run
 from ragstone.sinks import Sink
-from ragstone.worker import ScoringSetup, Worker, get_skip_reason, id_hasher
+from ragstone.worker import Worker, get_skip_reason, id_hasher, open_setup
 
 __all__ = ["ReplayPlan", "ReplayReport", "areplay_traces", "plan_replay", "replay_traces"]
 
@@ -129,9 +129,9 @@ async def areplay_traces(
     metrics: Sequence[str | Metric] | str = ("ccrs",),
     *,
     store: str | os.PathLike[str],
-    judge: str | Judge | None = None,
-    reader: str | Reader | None = None,
-    embedder: str | Embedder | None = None,
+    judge: JudgeSpec = None,
+    reader: ReaderSpec = None,
+    embedder: EmbedderSpec = None,
     sinks: Sequence[str | Sink] = (),
     format: str = "auto",  # noqa: A002
     retriever_tools: Iterable[str] | RetrieverTools = (),
@@ -141,6 +141,7 @@ async def areplay_traces(
     max_outage_s: float = 3600.0,
     stop_early: bool = True,
     reasons: int = 0,
+    processes: int = 1,
     redact: Redactor | None = redact_secrets,
     ids: Ids = "keep",
     started: Callable[[ReplayTraceSource, Worker], None] | None = None,
@@ -172,6 +173,8 @@ async def areplay_traces(
             "truncated". The traces stay pending for the next run.
         reasons: Number of the worst answers for which the judge explains its lowest score. An answer is explained when it
             is scored, if it is among the worst so far, so that at the end at least the worst answers of the run are.
+        processes: Number of processes that score. With more than 1, judge, reader and embedder are names or tables, and metrics
+            can be pickled. The processes share the limits and the budget.
         redact: Function from text to text, applied to every text before it is stored. None stores texts unchanged.
         ids: What is stored of the ids of users and sessions: "keep" or "hash", as in `Monitor`.
         started: Function that is called before work begins, with the source (for progress) and the worker (to stop it).
@@ -183,7 +186,7 @@ async def areplay_traces(
         StoreError: The store cannot be used, or another process owns it.
     """
     part = parse_shard(shard)
-    setup = ScoringSetup(
+    setup = open_setup(
         metrics,
         judge=judge,
         reader=reader,
@@ -192,6 +195,7 @@ async def areplay_traces(
         concurrency=concurrency,
         deadline_s=deadline_s,
         reasons=reasons,
+        processes=processes,
     )
     tools = read_retriever_tools(retriever_tools)
     with open_inputs(sources) as found:
@@ -220,9 +224,9 @@ def replay_traces(
     metrics: Sequence[str | Metric] | str = ("ccrs",),
     *,
     store: str | os.PathLike[str],
-    judge: str | Judge | None = None,
-    reader: str | Reader | None = None,
-    embedder: str | Embedder | None = None,
+    judge: JudgeSpec = None,
+    reader: ReaderSpec = None,
+    embedder: EmbedderSpec = None,
     sinks: Sequence[str | Sink] = (),
     format: str = "auto",  # noqa: A002
     retriever_tools: Iterable[str] | RetrieverTools = (),
@@ -232,6 +236,7 @@ def replay_traces(
     max_outage_s: float = 3600.0,
     stop_early: bool = True,
     reasons: int = 0,
+    processes: int = 1,
     redact: Redactor | None = redact_secrets,
     ids: Ids = "keep",
 ) -> ReplayReport:
@@ -261,6 +266,7 @@ def replay_traces(
             max_outage_s=max_outage_s,
             stop_early=stop_early,
             reasons=reasons,
+            processes=processes,
             redact=redact,
             ids=ids,
         )

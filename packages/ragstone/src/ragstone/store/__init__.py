@@ -4,6 +4,7 @@ from ragstone.store._backup import backup_store as backup_store
 from ragstone.store._backup import restore_store as restore_store
 from ragstone.store._factory import describe_store as describe_store
 from ragstone.store._factory import is_database_url as is_database_url
+from ragstone.store._factory import is_owned as is_owned
 from ragstone.store._factory import open_for_labels as open_for_labels
 from ragstone.store._factory import open_store as open_store
 from ragstone.store._factory import resolve_store as resolve_store

@@ -13,9 +13,17 @@ from typing import Literal
 from ragstone.errors import ConfigurationError, MissingExtraError, StoreOwnedError
 from ragstone.store._path import real_path
 from ragstone.store._protocol import Store
-from ragstone.store.sqlite import SqliteStore
+from ragstone.store.sqlite import SqliteStore, is_file_owned
 
-__all__ = ["describe_store", "is_database_url", "open_for_labels", "open_store", "resolve_store", "settle_labels"]
+__all__ = [
+    "describe_store",
+    "is_database_url",
+    "is_owned",
+    "open_for_labels",
+    "open_store",
+    "resolve_store",
+    "settle_labels",
+]
 
 _SCHEMES = ("postgresql://", "postgres://")
 
@@ -23,6 +31,11 @@ _SCHEMES = ("postgresql://", "postgres://")
 def is_database_url(store: str | os.PathLike[str]) -> bool:
     """Return whether a store is a database on a server, which several hosts may share, and not a file."""
     return os.fspath(store).startswith(_SCHEMES)
+
+
+def is_owned(store: str | os.PathLike[str]) -> bool:
+    """Return whether a worker owns a store file now, so that another one cannot score. A database is not owned."""
+    return not is_database_url(store) and is_file_owned(Path(resolve_store(store)))
 
 
 def resolve_store(store: str | os.PathLike[str]) -> str:

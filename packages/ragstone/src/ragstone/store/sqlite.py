@@ -14,7 +14,7 @@ from typing import Final, Literal, Self
 
 from typing_extensions import override
 
-from ragstone._util.filelock import FileLock
+from ragstone._util.filelock import FileLock, try_flock
 from ragstone.errors import (
     ConfigurationError,
     RagstoneError,
@@ -45,7 +45,7 @@ from ragstone.store._traces import SqlTraces
 from ragstone.store._verify import SqlVerify
 from ragstone.store._watch import SqlWatch
 
-__all__ = ["Database", "SqliteStore", "store_errors"]
+__all__ = ["Database", "SqliteStore", "is_file_owned", "store_errors"]
 
 _BUSY_TIMEOUT_S: Final = 30.0
 """Time that SQLite waits for a lock of another process before an operation fails."""
@@ -242,6 +242,19 @@ def _inode(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def is_file_owned(path: Path) -> bool:
+    """Return whether a process owns the store file at a path now."""
+    try:
+        descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        # Shared, and released at once: two processes may look at the same time.
+        return not try_flock(descriptor, shared=True)
+    finally:
+        os.close(descriptor)
 
 
 def _take_lock(path: Path) -> FileLock:

@@ -20,9 +20,13 @@ from ragstone.worker._retention import parse_age as parse_age
 from ragstone.worker._retention import retention_from_table as retention_from_table
 from ragstone.worker._setup import ScoringSetup
 from ragstone.worker._spec import ScorerSpec
+from ragstone.worker._spec import open_setup as open_setup
 from ragstone.worker._status import pending_message as pending_message
 from ragstone.worker._status import read_ledger as read_ledger
 from ragstone.worker._watching import requests_folder as requests_folder
 from ragstone.worker._worker import Worker as Worker
+from ragstone.worker._worker_process import WorkerProcess as WorkerProcess
+from ragstone.worker._worker_process import WorkerProcessError as WorkerProcessError
+from ragstone.worker._worker_process import WorkerSettings as WorkerSettings
 
 __all__ = ["ScorerSpec", "ScoringSetup"]

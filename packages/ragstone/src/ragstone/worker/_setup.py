@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges import (
     Embedder,
+    EmbedderSpec,
     EndpointOptions,
     Judge,
+    JudgeSpec,
     Reader,
+    ReaderSpec,
     embedder_from,
     judge_from,
     read_endpoint,
@@ -23,6 +26,7 @@ from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import Scorer, WorstAnswers, explain_lowest
 from ragstone.sinks import Sink, sink_from
 from ragstone.store import PlannedMetric
+from ragstone.worker._processes import ProcessScorer, ScoringProcesses
 
 __all__ = ["ScoringSetup"]
 
@@ -43,6 +47,7 @@ class ScoringSetup:
         deadline_s: Seconds after which a sample's unfinished metrics fail with kind "timeout".
         reasons: Number of the worst answers whose lowest judged score gets a reason from the judge.
         closes_models: Also close models that were passed as objects.
+        processes: Processes that score the samples. `ScorerSpec.open` makes them. None scores in this process.
 
     Raises:
         ConfigurationError: If a metric, model or sink does not exist, a limit is out of range, or reasons are
@@ -60,14 +65,15 @@ class ScoringSetup:
         self,
         metrics: str | Metric | Sequence[str | Metric],
         *,
-        judge: str | Mapping[str, Any] | EndpointOptions | Judge | None = None,
-        reader: str | Mapping[str, Any] | EndpointOptions | Reader | None = None,
-        embedder: str | Mapping[str, Any] | EndpointOptions | Embedder | None = None,
+        judge: JudgeSpec = None,
+        reader: ReaderSpec = None,
+        embedder: EmbedderSpec = None,
         sinks: Sequence[str | Sink] = (),
         concurrency: int = 16,
         deadline_s: float = 120.0,
         reasons: int = 0,
         closes_models: bool = False,
+        processes: ScoringProcesses | None = None,
     ) -> None:
         self._arguments = (metrics, judge, reader, embedder, tuple(sinks))
         resolved = resolve_metrics(metrics)
@@ -75,6 +81,8 @@ class ScoringSetup:
         self.judge = _build_judge(judge)
         bound, self.reader = bind_reader(resolved, lambda: _build_reader(reader, self.judge, judge))
         self.metrics, self.embedder = bind_embedder(bound, lambda: _build_embedder(embedder))
+        self.processes = processes
+        """Processes that score the samples, or None if this process does."""
         self.concurrency = concurrency
         self.deadline_s = deadline_s
         self.reasons = self._check_reasons(reasons)
@@ -91,7 +99,15 @@ class ScoringSetup:
 
     def scorer_of(self, metrics: Sequence[Metric]) -> Scorer:
         """Create a scorer for some of the metrics, with the same judge and limits."""
-        return Scorer(metrics, self.judge, concurrency=self.concurrency, deadline_s=self.deadline_s)
+        if self.processes is None:
+            return Scorer(metrics, self.judge, concurrency=self.concurrency, deadline_s=self.deadline_s)
+        return ProcessScorer(
+            metrics,
+            self.judge,
+            processes=self.processes,
+            concurrency=self.concurrency,
+            deadline_s=self.deadline_s,
+        )
 
     def planned_metrics(self) -> list[PlannedMetric]:
         """Return the metrics with the identity of their judge, which is final after the scorer's `prepare`."""
@@ -146,9 +162,11 @@ class ScoringSetup:
         ]
 
     async def aclose(self) -> None:
-        """Close all sinks and models, even if closing one fails. Can be called twice."""
+        """Close all sinks, processes and models, even if closing one fails. Can be called twice."""
         async with AsyncExitStack() as closing:
             closing.push_async_callback(self.aclose_models)
+            if self.processes is not None:
+                closing.push_async_callback(self.processes.aclose)
             for sink in self.sinks:
                 closing.push_async_callback(sink.aclose)
 
@@ -167,16 +185,16 @@ class ScoringSetup:
         await self.aclose()
 
 
-def _build_judge(spec: str | Mapping[str, Any] | EndpointOptions | Judge | None) -> Judge:
+def _build_judge(spec: JudgeSpec) -> Judge:
     if isinstance(spec, Mapping | EndpointOptions):
         return read_endpoint("judge", spec, source="judge=...").build_judge()
     return judge_from(spec)
 
 
 def _build_reader(
-    spec: str | Mapping[str, Any] | EndpointOptions | Reader | None,
+    spec: ReaderSpec,
     judge: Judge,
-    of_judge: str | Mapping[str, Any] | EndpointOptions | Judge | None,
+    of_judge: JudgeSpec,
 ) -> Reader:
     if not isinstance(spec, Mapping | EndpointOptions):
         return reader_from(spec, judge=judge)
@@ -186,7 +204,7 @@ def _build_reader(
     return reader_from(None, judge=judge) if reader is None else reader
 
 
-def _build_embedder(spec: str | Mapping[str, Any] | EndpointOptions | Embedder | None) -> Embedder:
+def _build_embedder(spec: EmbedderSpec) -> Embedder:
     if not isinstance(spec, Mapping | EndpointOptions):
         return embedder_from(spec)
     embedder = read_endpoint("embedder", spec, source="embedder=...").build_embedder()

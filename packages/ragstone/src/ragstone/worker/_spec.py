@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from ragstone.errors import ConfigurationError
-from ragstone.judges import ROLES, Budget, Embedder, EndpointOptions, Judge, Reader, read_endpoint
+from ragstone.judges import ROLES, Budget, EmbedderSpec, EndpointOptions, JudgeSpec, ReaderSpec, read_endpoint
 from ragstone.metrics import Metric
 from ragstone.sinks import Sink
+from ragstone.worker._processes import ScoringProcesses
 from ragstone.worker._setup import ScoringSetup
 
-__all__ = ["ScorerSpec"]
+__all__ = ["ScorerSpec", "open_setup"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +49,9 @@ class ScorerSpec:
     """
 
     metrics: str | Metric | Sequence[str | Metric] = ("ccrs",)
-    judge: str | Mapping[str, Any] | EndpointOptions | Judge | None = field(default=None, kw_only=True, repr=False)
-    reader: str | Mapping[str, Any] | EndpointOptions | Reader | None = field(default=None, kw_only=True, repr=False)
-    embedder: str | Mapping[str, Any] | EndpointOptions | Embedder | None = field(
-        default=None, kw_only=True, repr=False
-    )
+    judge: JudgeSpec = field(default=None, kw_only=True, repr=False)
+    reader: ReaderSpec = field(default=None, kw_only=True, repr=False)
+    embedder: EmbedderSpec = field(default=None, kw_only=True, repr=False)
     concurrency: int = field(default=16, kw_only=True)
     deadline_s: float = field(default=120.0, kw_only=True)
     reasons: int = field(default=0, kw_only=True)
@@ -71,11 +70,15 @@ class ScorerSpec:
             except Exception as error:
                 raise ConfigurationError(_describe_unpicklable(name, value, error)) from error
 
-    def open(self, *, sinks: Sequence[str | Sink] = (), budget: Budget | None = None) -> ScoringSetup:
+    def open(
+        self, *, sinks: Sequence[str | Sink] = (), processes: int = 1, budget: Budget | None = None
+    ) -> ScoringSetup:
         """Build the scorer in this process.
 
         Args:
             sinks: The forms of `sink_from`.
+            processes: Number of processes that score. With 1, this process does. Otherwise it only distributes samples, and
+                starts as many others, which share the limits and the budget.
             budget: Replaces the budget of the spec.
 
         Returns:
@@ -83,10 +86,13 @@ class ScorerSpec:
             its `Scorer`.
 
         Raises:
-            ConfigurationError: If a metric or a model does not exist, or a variable of the environment is not set.
+            ConfigurationError: If a metric or a model does not exist, a variable of the environment is not set, or
+                `processes` is not at least 1, or more than the requests that may be in flight.
             MissingExtraError: If a model needs a package that is not installed.
         """
-        budget = self.budget if budget is None else budget
+        _check_processes(processes)
+        budget = self.find_budget() if budget is None else budget
+        pool = None if processes == 1 else ScoringProcesses(self.split(processes), budget=budget)
         judge, reader, embedder = (self._endpoint(role, budget) for role in ROLES)
         return ScoringSetup(
             self.metrics,
@@ -98,7 +104,14 @@ class ScorerSpec:
             deadline_s=self.deadline_s,
             reasons=self.reasons,
             closes_models=True,
+            processes=pool,
         )
+
+    def find_budget(self) -> Budget | None:
+        """Return the budget of the spec, or of the options of a model, or None."""
+        options = [spec for role in ROLES if isinstance(spec := getattr(self, role), EndpointOptions)]
+        of_models = (spec.connection.get("budget") for spec in options)
+        return self.budget or next((budget for budget in of_models if budget is not None), None)
 
     def split(self, n: int) -> tuple[Self, ...]:
         """Divide the limits among several processes: requests in flight, rates, and samples scored concurrently.
@@ -133,6 +146,66 @@ class ScorerSpec:
         named = not isinstance(self.metrics, str | Metric) and isinstance(self.metrics, Sequence)
         metrics: Sequence[object] = self.metrics if named else (self.metrics,)  # type: ignore[assignment]
         return [*(("metrics", metric) for metric in metrics), *((role, getattr(self, role)) for role in ROLES)]
+
+
+def open_setup(
+    metrics: str | Metric | Sequence[str | Metric],
+    *,
+    judge: JudgeSpec = None,
+    reader: ReaderSpec = None,
+    embedder: EmbedderSpec = None,
+    sinks: Sequence[str | Sink] = (),
+    concurrency: int = 16,
+    deadline_s: float = 120.0,
+    reasons: int = 0,
+    closes_models: bool = False,
+    processes: int = 1,
+) -> ScoringSetup:
+    """Build a `ScoringSetup` that scores in this process or, with more than 1, in other processes.
+
+    Args:
+        metrics: As for `ScoringSetup`.
+        judge: As for `ScoringSetup`. With other processes, an object has to be picklable, as in a `ScorerSpec`.
+        reader: As for the judge.
+        embedder: As for the judge.
+        sinks: As for `ScoringSetup`.
+        concurrency: As for `ScoringSetup`, over all processes together.
+        deadline_s: As for `ScoringSetup`.
+        reasons: As for `ScoringSetup`.
+        closes_models: As for `ScoringSetup`.
+        processes: Number of processes that score.
+
+    Raises:
+        ConfigurationError: As `ScoringSetup` and `ScorerSpec`.
+    """
+    _check_processes(processes)
+    if processes == 1:
+        return ScoringSetup(
+            metrics,
+            judge=judge,
+            reader=reader,
+            embedder=embedder,
+            sinks=sinks,
+            concurrency=concurrency,
+            deadline_s=deadline_s,
+            reasons=reasons,
+            closes_models=closes_models,
+        )
+    spec = ScorerSpec(
+        metrics,
+        judge=judge,
+        reader=reader,
+        embedder=embedder,
+        concurrency=concurrency,
+        deadline_s=deadline_s,
+        reasons=reasons,
+    )
+    return spec.open(sinks=sinks, processes=processes)
+
+
+def _check_processes(n: object) -> None:
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ConfigurationError(f"processes must be a whole number of at least 1 (scoring in this process), got {n!r}")
 
 
 def _describe_unpicklable(name: str, value: object, error: Exception) -> str:

@@ -23,7 +23,15 @@ from ragstone.judges._cache.file import ReplyCache
 from ragstone.judges._model import Capabilities, record_usage
 from ragstone.schema import Usage
 
-__all__ = ["CachedReplies", "cache_bypassed", "cached_replies", "is_repeatable", "repeat_replies"]
+__all__ = [
+    "CachedReplies",
+    "cache_bypassed",
+    "cached_replies",
+    "current_repeat",
+    "is_cache_bypassed",
+    "is_repeatable",
+    "repeat_replies",
+]
 
 _logger = logging.getLogger("ragstone")
 
@@ -62,6 +70,16 @@ def repeat_replies(number: int) -> Iterator[None]:
         yield
     finally:
         _repeat.reset(token)
+
+
+def is_cache_bypassed() -> bool:
+    """Return whether the caller is inside a block of `cache_bypassed`."""
+    return _bypassed.get()
+
+
+def current_repeat() -> int:
+    """Return the number of the repeat whose block of `repeat_replies` the caller is inside of, otherwise 0."""
+    return _repeat.get()
 
 
 def is_repeatable(body: Mapping[str, Any]) -> bool:

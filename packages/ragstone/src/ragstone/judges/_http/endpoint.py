@@ -341,8 +341,8 @@ class Endpoint:
             if sending.counted:
                 if self._budget is not None:
                     try:
-                        self._budget.begin()
-                    except JudgeError:
+                        await self._budget.acquire()
+                    except (JudgeError, asyncio.CancelledError):
                         capacity.cancel(permit)
                         raise
                 record_usage(Usage(calls=1))

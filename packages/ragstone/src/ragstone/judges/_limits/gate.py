@@ -31,8 +31,11 @@ __all__ = [
     "Permit",
     "Waiter",
     "capacity_of",
+    "current_patience_s",
     "find_outage",
+    "forget_outage",
     "is_any_endpoint_down",
+    "report_outage",
     "wait_for_outages",
 ]
 
@@ -549,6 +552,12 @@ def wait_for_outages(max_outage_s: float) -> Iterator[None]:
         _patience.reset(token)
 
 
+def current_patience_s() -> float | None:
+    """Return the limit of the block of `wait_for_outages` that the caller is inside of, in seconds, otherwise None."""
+    patience = _patience.get()
+    return None if patience is None else patience.max_outage_s
+
+
 class OutageTimer:
     """Seconds since its creation in which requests of this process waited for an unavailable endpoint."""
 
@@ -560,16 +569,34 @@ class OutageTimer:
         return max((limiter.outage_s() - self._before.get(limiter, 0.0) for limiter in _registry.all()), default=0.0)
 
 
+def report_outage(process: object, *, is_down: bool, outage: tuple[float, float] | None) -> None:
+    """Record the state of the endpoints that another process uses, until `forget_outage`.
+
+    Args:
+        process: An object that stands for the process.
+        is_down: What `is_any_endpoint_down` returned there.
+        outage: What `find_outage` returned there.
+    """
+    _elsewhere[process] = (is_down, outage)
+
+
+def forget_outage(process: object) -> None:
+    """Forget the state of the endpoints that another process used."""
+    _elsewhere.pop(process, None)
+
+
 def find_outage() -> tuple[float, float] | None:
     """Return the duration of the longest current outage and its limit in seconds, or None if no request waits for one."""
-    return max(
-        (outage for limiter in _registry.all() if (outage := limiter.current_outage()) is not None), default=None
-    )
+    here = (limiter.current_outage() for limiter in _registry.all())
+    elsewhere = (outage for _, outage in list(_elsewhere.values()))
+    return max((outage for outage in (*here, *elsewhere) if outage is not None), default=None)
 
 
 def is_any_endpoint_down() -> bool:
     """Return whether an endpoint that is in use did not answer the latest requests."""
-    return any(limiter.breaker.open for limiter in _registry.all())
+    return any(limiter.breaker.open for limiter in _registry.all()) or any(
+        down for down, _ in list(_elsewhere.values())
+    )
 
 
 def _deliver(future: asyncio.Future[Permit | Exception], result: Permit | Exception) -> None:
@@ -608,6 +635,8 @@ class _Registry:
 
 
 _registry: Final = _Registry()
+_elsewhere: Final[dict[object, tuple[bool, tuple[float, float] | None]]] = {}
+"""State of the endpoints in other processes that score for this one: whether one is down, and the longest outage."""
 
 
 def capacity_of(base_url: str, api_key: str | None) -> EndpointLimiter:

@@ -62,6 +62,11 @@ class Budget:
         return f"Budget({', '.join(f'{name}={limit!r}' for name, limit in self._limits.items())})"
 
     @property
+    def limits(self) -> Mapping[str, Any]:
+        """The limits that were given: `calls`, `tokens`, `usd`."""
+        return self._limits
+
+    @property
     def spent(self) -> Usage:
         """Usage counted against this budget so far."""
         return self._spent
@@ -107,6 +112,14 @@ class Budget:
         with self._lock:
             self.check()
             self._spent += Usage(calls=1)
+
+    async def acquire(self) -> None:
+        """Count a call before it is sent, as `begin`. In another process, this waits for the one that has the budget.
+
+        Raises:
+            JudgeError: If the budget is reached, with kind "budget".
+        """
+        self.begin()
 
     def record(self, usage: Usage) -> None:
         """Count the tokens and the cost of a reply."""
