@@ -153,7 +153,7 @@ def test_a_query_without_a_valid_check_is_dropped(folder):
         bad = prompt.construct == "answerability" and "lighthouse" in prompt.fields["evidence"]
         return JudgeError("no number", kind="unparseable") if bad else None
 
-    queries = ["Is the lighthouse of chess old?", "Do bread bakers play opera and fish?"]
+    queries = ["How tall are chess kings in metres?", "Do bread bakers play opera and fish?"]
     built = build_negatives("docs", "out", judge=Writer(queries, fail=fail).judge, queries=1)
     assert [row["query"] for row in built.rows] == ["Do bread bakers play opera and fish?"]
     assert built.failures == {"unparseable": 1}
