@@ -68,6 +68,16 @@ class BrokerContract:
         broker.acknowledge(first[:1])
         assert [m.key for m in broker.receive(10, again=True)] == [first[1].key]
 
+    def test_an_entry_may_be_acknowledged_twice(self, connect):
+        """A worker repeats an acknowledgment whose reply was lost."""
+        broker = connect()
+        broker.publish("a.seg", 0, 9, [line(captured("t1")), line(captured("t2"))])
+        broker.join("store")
+        found = broker.receive(10, again=False)
+        broker.acknowledge(found[:1])
+        broker.acknowledge(found)
+        assert broker.receive(10, again=True) == []
+
     def test_positions(self, connect):
         """A segment's position changes with its lines, and a step that is repeated publishes nothing."""
         broker = connect()

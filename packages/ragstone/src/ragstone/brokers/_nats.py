@@ -315,10 +315,15 @@ class NatsBroker:
         self._call(self._acknowledge([message.key for message in messages]))
 
     async def _acknowledge(self, keys: Sequence[str]) -> None:
-        held = [self._held[key] for key in keys if key in self._held]
-        await asyncio.gather(*(message.ack_sync(timeout=_ANSWER_S) for message in held))
-        for key in keys:
-            self._held.pop(key, None)
+        async def acknowledge(key: str) -> None:
+            held = self._held.get(key)
+            if held is not None:
+                with contextlib.suppress(nats.errors.MsgAlreadyAckdError):
+                    await held.ack_sync(timeout=_ANSWER_S)
+                # Each on its own: if another one fails, only that one is acknowledged again.
+                self._held.pop(key, None)
+
+        await asyncio.gather(*map(acknowledge, keys))
 
     def set_aside(self, message: Message, reason: SetAside) -> bool:
         """See `Broker`. At most 10,000 entries are kept."""
