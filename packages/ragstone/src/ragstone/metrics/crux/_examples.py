@@ -62,10 +62,10 @@ def _marks(*marks: int) -> dict[str, int]:
 def _row(*retrieved: str, **more: Any) -> dict[str, Any]:
     contexts = [{"id": passage, "text": _TEXTS[passage]} for passage in retrieved]
     return {
-        "query": "Tell me about the graduation.",
+        "query": "Tell me about the graduation.",  # codespell:ignore tell
         "contexts": contexts,
         "sub_questions": _QUESTIONS,
-    } | {  # codespell:ignore tell
+    } | {
         "ratings": _RATINGS,
         **more,
     }
