@@ -148,14 +148,18 @@ def browser(session: nox.Session) -> None:
 def pages(session: nox.Session) -> None:
     """Run every block of the documentation, page by page in empty directories, and the examples."""
     session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"), *group("pages"))
-    session.run("pytest", junit(session), *PARALLEL, "--timeout=300", "tests/pages", *session.posargs)
+    session.run("pytest", junit(session), *PARALLEL, "--timeout=900", "tests/pages", *session.posargs)
 
 
 @nox.session
 def pictures(session: nox.Session) -> None:
-    """Take the pictures of the documentation (docs/pictures) from the demo's report and live page, in Chromium."""
-    session.install(*CORE, *LANGCHAIN, *group("test"), *group("browser"))
-    session.run("python", ".ci/pictures.py", *session.posargs)
+    """Take the pictures of the documentation (docs/pictures) in Chromium: report, live page, notebook, Phoenix and MLflow.
+
+    `-- report notebook` takes only these.
+    """
+    session.install(*CORE, *LANGCHAIN, *group("test"), *group("browser"), *group("pages"), "nbconvert>=7.16")
+    tools = install_tracing_tools(session) if not session.posargs or "tools" in session.posargs else {}
+    session.run("python", ".ci/pictures.py", *session.posargs, env=tools)
 
 
 @nox.session
@@ -217,12 +221,9 @@ def install_vllm(session: nox.Session) -> None:
     session.install("-q", "--no-deps", "tests/vllm/metadata")
 
 
-@nox.session
-def servers(session: nox.Session) -> None:
-    """Test sinks, stores and message brokers against real servers. Debian's (PostgreSQL, Redis, NATS) are used if installed."""
-    required = bool(os.environ.get("RAGSTONE_REQUIRE_SERVERS"))
-    # Playwright for the pictures of what Phoenix and MLflow show. Without Chromium they are skipped.
-    session.install("uv", *CORE, *group("test"), *group("deploy"), *group("browser"))
+def install_tracing_tools(session: nox.Session, *, required: bool = False) -> dict[str, str]:
+    """Install Phoenix and MLflow, and return the variables that name their programs."""
+    session.install("uv")
     programs = {}
     for name, requirement in SERVERS.items():
         # Each in an environment of its own: they pin what others pin otherwise.
@@ -233,9 +234,19 @@ def servers(session: nox.Session) -> None:
         except nox.command.CommandFailed:
             if required:
                 raise
-            session.warn(f"{requirement} cannot be installed here; its tests are skipped")
+            session.warn(f"{requirement} cannot be installed here; what needs it is skipped")
         else:
             programs[f"RAGSTONE_{name.upper()}"] = str(folder / "bin" / name)
+    return programs
+
+
+@nox.session
+def servers(session: nox.Session) -> None:
+    """Test sinks, stores and message brokers against real servers. Debian's (PostgreSQL, Redis, NATS) are used if installed."""
+    required = bool(os.environ.get("RAGSTONE_REQUIRE_SERVERS"))
+    # Playwright for the pictures of what Phoenix and MLflow show. Without Chromium they are skipped.
+    session.install("uv", *CORE, *group("test"), *group("deploy"), *group("browser"))
+    programs = install_tracing_tools(session, required=required)
     session.run(
         "pytest", junit(session), "-m", "servers", "--timeout=600", "tests/servers", *session.posargs, env=programs
     )

@@ -24,3 +24,10 @@ def on_config(config: Any) -> Any:
         ]
         config["edit_uri_template"] = f"{repository}/edit/main/docs/{{path}}"
     return config
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Give the dialog of the search a name, which the theme forgets: screen readers read it."""
+    return output.replace(
+        'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
+    )

@@ -58,8 +58,8 @@ def main() -> int:
         done = nbclient.NotebookClient(
             notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": directory}}
         ).execute()
-    if "--html" in sys.argv:
-        nbformat.write(done, sys.argv[sys.argv.index("--html") + 1])
+    if "--keep" in sys.argv:
+        nbformat.write(done, sys.argv[sys.argv.index("--keep") + 1])
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from importlib.metadata import entry_points
 
 import pytest
 
@@ -48,6 +49,14 @@ def test_the_name_of_a_file_stands_in_the_text(page, block):
     """The comment is invisible, and the reader must know where to write the block."""
     text = re.sub(r"<!--.*?-->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     assert block.value in text
+
+
+def test_the_first_page_names_every_kind_of_sink():
+    """A list in words is easily forgotten when a sink is added."""
+    page = (ROOT / "docs" / "index.md").read_text(encoding="utf-8").lower()
+    kinds = {entry.name for entry in entry_points(group="ragstone.sinks")} - {"postgres"}  # another name of postgresql
+    assert [] == [kind for kind in kinds if {"otlp": "opentelemetry"}.get(kind, kind) not in page]
+    assert f"{len(kinds)} kinds".replace("10", "ten") in page
 
 
 def test_the_diagram_shows_the_layers_of_the_code():

@@ -177,7 +177,7 @@ def run_page(
     environment = {key: os.environ[key] for key in ("LANG", "LC_ALL", "TZ") if key in os.environ} | {
         "PATH": os.pathsep.join((str(programs), str(Path(sys.executable).parent), os.environ["PATH"])),
         "HOME": str(aside),
-        "COLUMNS": "100",
+        "COLUMNS": "80",
         "OPENAI_API_KEY": "none",
         "OPENAI_BASE_URL": models.url,
         "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.address,

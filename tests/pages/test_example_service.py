@@ -35,11 +35,13 @@ def service(tmp_path):
     environment = os.environ | {"RAGSTONE_STORE": str(tmp_path / "ragstone.db")}
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE) as process:
         address = f"http://127.0.0.1:{port}"
-        wait_until(lambda: process.poll() is not None or _answers(address), limit_s=120)
-        assert process.poll() is None, process.stderr.read().decode()
-        yield address
-        process.terminate()
-        process.wait(60)
+        try:
+            wait_until(lambda: process.poll() is not None or _answers(address), limit_s=200)
+            assert process.poll() is None, process.stderr.read().decode()
+            yield address
+        finally:
+            process.terminate()
+            process.wait(60)
 
 
 def _answers(address: str) -> bool:

@@ -21,7 +21,7 @@ from typing import Any
 
 from docs_pages import GIVEN, Block, blocks_of
 
-_TIMEOUT_S = 150
+_TIMEOUT_S = 300
 _SHELL = "set -eo pipefail\n[ ! -f {state} ] || . {state}\n{block}\nexport -p > {state}\n"
 
 
