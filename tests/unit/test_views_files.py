@@ -444,3 +444,15 @@ def test_bars_and_outlines_have_one_scale(tmp_path: Path) -> None:
     }
     assert 278 == max(widths["before"]) > max(widths["wrong"]) > 0
     assert "The outline is baseline." in causes
+
+
+def test_scores_that_do_not_apply_are_counted_in_the_table(tmp_path: Path) -> None:
+    """Next to the number of scores."""
+    made = experiment()
+    outcomes = tuple(
+        NotApplicable(sample_id=o.sample_id, metric=o.metric, metric_version="1", reason="no reference")
+        if o.metric == "ccrs.ac" and int(o.sample_id[1:]) % 4 == 1
+        else o
+        for o in made.outcomes
+    )
+    assert "30 scored, 10 n.a." in page_of(replace(made, outcomes=outcomes), tmp_path).text
