@@ -111,9 +111,11 @@ def test_at_most_the_planned_calls_are_made(folder):
     """A judge that repeats itself ends after the planned rounds, with a file of what there is."""
     plan = plan_negatives("docs", queries=20, max_passages=3)
     assert f"at most {plan.calls} judge calls" in str(plan)
-    judge = Writer([about("comets")], size=1).judge
+    judge = FakeJudge(
+        json=lambda prompt: {"1": 0} if prompt.construct == "answerability" else {"items": [about("comets")]}
+    )
     built = build_negatives("docs", "out", judge=judge, queries=20)
-    assert len(built.rows) == 1
+    assert (len(built.rows), built.n_repeated) == (1, 3)
     assert len(judge.prompts) <= plan.calls == 4 * (1 + 2)
 
 
@@ -138,6 +140,7 @@ def test_an_outage_ends_the_run_and_the_next_one_resumes(folder):
 
     built = build_negatives("docs", "out", judge=Writer(queries, fail=fail).judge, queries=8)
     assert built.unfinished
+    assert built.failures == {"unavailable": 1}
     assert len(built.rows) == 4
     second = Writer(queries)
     finished = build_negatives("docs", "out", judge=second.judge, queries=8)
