@@ -232,11 +232,11 @@ def test_a_large_document_with_an_endless_span_is_refused(tmp_path, monkeypatch)
     """What expands to more than one span may have does not fill the memory."""
     pytest.importorskip("ijson")
     monkeypatch.setattr(files, "_LARGE", 100)
-    monkeypatch.setattr(files, "MAX_RECORD_BYTES", 2**20)
+    monkeypatch.setattr("ragstone._util.row_limits.MAX_ROW_BYTES", 2**20)
     content = b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"name": "' + b"x" * 30_000_000
     (tmp_path / "bomb").write_bytes(gzip.compress(content))
 
-    with pytest.raises(DataError, match="no span ends within 1048576 bytes"):
+    with pytest.raises(DataError, match="has an item of more than 1048576 bytes"):
         list(OtlpFormat().read(InputFile(tmp_path / "bomb", "bomb")))
 
 

@@ -117,8 +117,12 @@ def test_a_large_document_is_read_piece_by_piece(tmp_path, monkeypatch, indent, 
     items = [{"n": n, "text": "x" * 10_000, "half": 0.5, "nan": None} for n in range(1000)]
     path = tmp_path / "large.json"
     path.write_text(json.dumps({"meta": 1, name: items} if name else items, indent=indent), encoding="utf-8")
-    monkeypatch.setattr(room, "MAX_RECORD_BYTES", 2**20)
-    monkeypatch.setattr("ragstone.replay._source.MAX_RECORD_BYTES", 2**20)
+    for limit in (
+        "_util.row_limits.MAX_ROW_BYTES",
+        "replay._records.MAX_RECORD_BYTES",
+        "replay._source.MAX_RECORD_BYTES",
+    ):
+        monkeypatch.setattr(f"ragstone.{limit}", 2**20)
 
     tracemalloc.start()
     found = list(islice(records(InputFile(path, "large")), 3))
@@ -133,13 +137,12 @@ def test_a_large_document_is_read_piece_by_piece(tmp_path, monkeypatch, indent, 
 def test_a_record_without_end_in_a_large_document_is_a_data_error(tmp_path, monkeypatch):
     """One value of a large document cannot fill the memory."""
     pytest.importorskip("ijson")
-    for name in ("ragstone.replay._source.MAX_RECORD_BYTES", "ragstone.replay._records.MAX_RECORD_BYTES"):
-        monkeypatch.setattr(name, 2**16)
+    monkeypatch.setattr("ragstone._util.row_limits.MAX_ROW_BYTES", 2**16)
     monkeypatch.setattr(room, "_LARGE", 1000)
     path = tmp_path / "large.json"
     path.write_text(json.dumps([{"n": 1}, {"text": "x" * 4 * 2**20}]), encoding="utf-8")
 
-    with pytest.raises(DataError, match="holds a record of more than 65536 bytes"):
+    with pytest.raises(DataError, match="has an item of more than 65536 bytes"):
         list(records(InputFile(path, "large")))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shlex
 from collections.abc import Iterator, Sequence
@@ -50,13 +49,13 @@ from ragstone.cli._panels import OUTPUT
 from ragstone.cli._progress import Progress, show_progress
 from ragstone.cli._reasons import ReasonsOption, reason_lines
 from ragstone.cli._stdin import stdin_as_file
-from ragstone.data import read_samples
+from ragstone.data import RejectedRow, iter_samples, read_samples
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments import Experiment, count_kept, evaluate
 from ragstone.judges import find_outage
 from ragstone.metrics import resolve_metrics
-from ragstone.schema import Failure, Sample
-from ragstone.scoring import JudgedCounts, estimate_run
+from ragstone.schema import Failure
+from ragstone.scoring import JudgedCounts, StrideSampler, estimate_run
 
 __all__ = ["evaluate_command"]
 
@@ -140,11 +139,13 @@ def evaluate_command(
             os.environ["RAGSTONE_CACHE"] = f"{traces.absolute()}.cache"
     with stdin_as_file([file]) as (data,):
         if dry_run:
-            samples, rejected = read_samples(
-                data, fields=fields, references=_references(references), qrels=qrels, on_bad_row=on_bad_row
-            )
+            spread, rejected = StrideSampler(_MAX_ESTIMATED), list[RejectedRow]()
+            for sample in iter_samples(
+                data, rejected, fields=fields, references=_references(references), qrels=qrels, on_bad_row=on_bad_row
+            ):
+                spread.add(sample)
             _print_dry_run(
-                samples,
+                spread,
                 [row.reason for row in rejected],
                 names,
                 models,
@@ -261,7 +262,7 @@ def _print_rejected(reasons: Sequence[str]) -> None:
 
 
 def _print_dry_run(
-    samples: Sequence[Sample],
+    spread: StrideSampler,
     rejected: Sequence[str],
     metrics: Sequence[str],
     models: ScoringModelOptions,
@@ -271,17 +272,19 @@ def _print_dry_run(
     json_output: bool,
 ) -> None:
     _print_rejected(rejected)
-    part = samples[:: math.ceil(len(samples) / _MAX_ESTIMATED) or 1]
-    estimate = run_async(estimate_run(part, resolve_metrics(metrics), calls_per_reading=models.calls_per_reading))
+    n_samples = spread.n_seen
+    estimate = run_async(
+        estimate_run(spread.samples, resolve_metrics(metrics), calls_per_reading=models.calls_per_reading)
+    )
     print_estimate(
         estimate,
-        len(samples),
+        n_samples,
         models,
         call_latency_s=call_latency_s,
         json_output=json_output,
-        heading=f"{count(len(samples), 'sample')} would be scored",
-        facts={"n_samples": len(samples), "n_rejected": len(rejected)},
-        reason_calls=min(reasons, len(samples)),
+        heading=f"{count(n_samples, 'sample')} would be scored",
+        facts={"n_samples": n_samples, "n_rejected": len(rejected)},
+        reason_calls=min(reasons, n_samples),
     )
 
 

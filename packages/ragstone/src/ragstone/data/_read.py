@@ -8,16 +8,23 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, BinaryIO, Final, Literal
 
 from ragstone._util.id_table import IdTable
+from ragstone._util.parquet_rows import parquet_rows
 from ragstone._util.plural import count
+from ragstone._util.row_limits import MAX_ROW_BYTES, BoundedStream, CsvLines, bounded_lines, check_json_row
 from ragstone.data._trec.samples import RUN_SUFFIXES, QrelsSource, qrels_from, run_rows, with_qrels, without_passages
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError
 from ragstone.schema import FIELD_ALIASES, Sample, sample_from_row
 
 __all__ = ["RejectedRow", "SampleSource", "build_rows_error", "iter_rows", "iter_samples", "read_samples"]
 
+_CSV_COLUMNS: Final = 10_000
+_SMALL_JSON: Final = 2**20
+"""Bytes of a document that cannot have too many values."""
+_MAX_REJECTED: Final = 100_000
+"""Invalid rows after which a file is not read on."""
 _FRAME_ROWS: Final = 1000
 """Rows of a data frame that are converted at once."""
 
@@ -103,6 +110,8 @@ def iter_samples(
             sample = _sample(row, position, fields, seen)
         except DataError as error:
             rejected.append(RejectedRow(position=position, reason=str(error)))
+            if len(rejected) >= _MAX_REJECTED:
+                raise build_rows_error(rejected, len(seen), "Is this a file of samples? It was not read on") from None
             continue
         seen.add(sample.id, position)
         first = first or sample.id
@@ -186,26 +195,35 @@ def _file_rows(path: Path) -> Iterator[Any]:
 
 def _jsonl_rows(path: Path) -> Iterator[Any]:
     with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(bounded_lines(file), start=1):
             if not line.strip():
                 continue
             try:
+                check_json_row(line)
                 yield json.loads(line.decode("utf-8-sig"))
+            except DataError as error:
+                yield DataError(f"line {number}: {error}")
             except (ValueError, RecursionError) as error:
                 yield DataError(f"line {number} is not valid JSON: {error}")
 
 
 def _csv_rows(path: Path) -> Iterator[Any]:
     # One cell may contain all passages of a sample. The default limit of the csv module is 128 KiB.
-    csv.field_size_limit(64 * 1024 * 1024)
+    csv.field_size_limit(MAX_ROW_BYTES)
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            for row in reader:
+        with path.open("rb") as file:
+            lines = CsvLines(file, str(path))
+            reader = csv.DictReader(lines)
+            for number, row in enumerate(reader, start=1):
+                lines.next_row()
                 unnamed: Any = row.pop(None, ())  # a list of the cells beyond the header
                 if any(unnamed):
                     # Otherwise a part of a response would be scored as the whole response.
                     yield DataError(f"the row that ends in line {reader.line_num} has more cells than the header")
+                elif len(row) > _CSV_COLUMNS:
+                    raise DataError(
+                        f"{str(path)!r} has {len(row):,} columns in row {number}, more than {_CSV_COLUMNS:,}"
+                    )
                 else:
                     # An empty cell is an empty text: an empty response is scored, not ignored.
                     yield row
@@ -214,32 +232,84 @@ def _csv_rows(path: Path) -> Iterator[Any]:
 
 
 def _json_rows(path: Path) -> Iterator[Any]:
+    if path.stat().st_size > MAX_ROW_BYTES:
+        yield from _large_json_rows(path)
+        return
+    text = path.read_bytes()
     try:
-        value = json.loads(path.read_text(encoding="utf-8-sig"))
+        # Many rows may have many values together, and a small file cannot.
+        if len(text) > _SMALL_JSON:
+            check_json_row(text)
+        value = json.loads(text.decode("utf-8-sig"))
+    except DataError:
+        yield from _large_json_rows(path)
+        return
     except (ValueError, RecursionError) as error:
         raise DataError(f"{str(path)!r} is not valid JSON: {error}") from error
+    del text
     if isinstance(value, Mapping):
         # {"results": [...]}, as RAGChecker writes: the only list in the object holds the rows.
         lists = [v for v in value.values() if isinstance(v, list)]
         if len(lists) != 1:
-            raise DataError(
-                f"{str(path)!r} must contain a list of rows, or an object with exactly one list, got {len(lists)} lists"
-            )
+            raise _not_one_list(path, len(lists))
         value = lists[0]
     if not isinstance(value, list):
         raise DataError(f"{str(path)!r} must contain a list of rows, got {type(value).__name__}")
     yield from value
 
 
-def _parquet_rows(path: Path) -> Iterator[Any]:
+def _large_json_rows(path: Path) -> Iterator[Any]:
+    """Yield the rows of a document that is too large to be parsed as a whole."""
     try:
-        import pyarrow.parquet as pq
+        import ijson
     except ImportError as error:
-        raise MissingExtraError(feature="Reading Parquet", package="pyarrow", extra="ragstone[parquet]") from error
-    from pyarrow import ArrowInvalid
-
+        feature = f"A JSON document of more than {MAX_ROW_BYTES} bytes"
+        raise MissingExtraError(feature=feature, package="ijson", extra="ragstone[replay]") from error
     try:
-        for batch in pq.ParquetFile(path).iter_batches():
-            yield from batch.to_pylist()
-    except ArrowInvalid as error:
-        raise DataError(f"{str(path)!r} is not a valid Parquet file: {error}") from error
+        with path.open("rb") as file:
+            # The events of the first pass are not kept, so that only texts must be bounded.
+            prefix = _list_prefix(path, ijson.basic_parse(_after_mark(file, path, is_whole=True)))
+            bounded = _after_mark(file, path)
+            for row in ijson.items(bounded, prefix, use_float=True):
+                bounded.next_item()
+                yield row
+    except DataError:
+        raise
+    except (ijson.JSONError, ValueError, RecursionError) as error:
+        raise DataError(f"{str(path)!r} is not valid JSON: {error}") from error
+
+
+def _list_prefix(path: Path, events: Iterator[tuple[str, Any]]) -> str:
+    """Return where ijson finds the rows: in the document, or in the only list of its object."""
+    start, _ = next(events, ("", None))
+    if start == "start_array":
+        return "item"
+    if start != "start_map":
+        raise DataError(f"{str(path)!r} must contain a list of rows")
+    lists: list[str] = []
+    depth, name = 1, ""
+    for event, value in events:
+        if depth == 1 and event == "map_key":
+            name = value
+        elif depth == 1 and event == "start_array":
+            lists.append(name)
+        depth += event.startswith("start_") - event.startswith("end_")
+    if len(lists) != 1:
+        raise _not_one_list(path, len(lists))
+    return f"{lists[0]}.item"
+
+
+def _after_mark(file: BinaryIO, path: Path, *, is_whole: bool = False) -> Any:
+    file.seek(0)
+    if file.read(3) != b"\xef\xbb\xbf":
+        file.seek(0)
+    return file if is_whole else BoundedStream(file, str(path))
+
+
+def _not_one_list(path: Path, n: int) -> DataError:
+    return DataError(f"{str(path)!r} must contain a list of rows, or an object with exactly one list, got {n} lists")
+
+
+def _parquet_rows(path: Path) -> Iterator[Any]:
+    for _, row in parquet_rows(path, extra="ragstone[parquet]"):
+        yield row

@@ -6,8 +6,10 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
+from ragstone._util.parquet_rows import parquet_rows
+from ragstone._util.row_limits import BoundedStream, check_json_row
 from ragstone.errors import DataError, MissingExtraError
 from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._json import clean, parse_json
@@ -18,8 +20,8 @@ __all__ = ["PARQUET", "Record", "records"]
 PARQUET: Final = b"PAR1"
 _LARGE: Final = 8 * 2**20
 """Bytes of a document above which it is read incrementally, because its Python objects take ten times as much."""
-_BATCH: Final = 64
-"""Parquet rows per batch in memory."""
+_SMALL: Final = 2**20
+"""Bytes of a document that cannot have too many values."""
 _SPACE: Final = b" \t\r\n"
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -98,6 +100,7 @@ def _of_line(line: Line, within: Sequence[str]) -> Iterator[Record | RejectedRec
         yield RejectedRecord(place=place, reason=f"longer than {MAX_RECORD_BYTES} bytes")
         return
     try:
+        check_json_row(line.text)
         value = parse_json(line.text)
     except DataError as error:
         torn = "the file ends inside it: " if line.is_torn else ""
@@ -125,6 +128,7 @@ def _of_document(source: InputFile, within: Sequence[str]) -> Iterator[Record | 
         yield from _of_large_document(source, start, within, found)
     elif len(text) <= MAX_RECORD_BYTES:
         try:
+            _check_document(text)
             value = parse_json(text)
         except DataError as error:
             raise DataError(f"{source.name!r} is {error}") from error
@@ -136,6 +140,12 @@ def _of_document(source: InputFile, within: Sequence[str]) -> Iterator[Record | 
     else:
         feature = f"A JSON document of more than {MAX_RECORD_BYTES} bytes"
         raise MissingExtraError(feature=feature, package="ijson", extra="ragstone[replay]")
+
+
+def _check_document(text: bytes) -> None:
+    """Check a document that is parsed as a whole, which may hold many records if it is small."""
+    if len(text) > _SMALL:
+        check_json_row(text)
 
 
 def _parser() -> Any:
@@ -161,58 +171,34 @@ def _of_large_document(
     with source.open() as stream:
         if stream.read(3) != _BOM:
             stream.seek(0)
-        bounded = _Bounded(stream, source.name)
+        bounded = BoundedStream(stream, source.name)
         items = ijson.items(bounded, f"{name}.item" if name else "item", use_float=True)
         number = 0
         while True:
             number += 1
             try:
                 value = next(items, bounded)
+            except DataError:
+                raise
             except (ijson.JSONError, ValueError, RecursionError) as error:
                 raise DataError(f"{source.name!r} cannot be read on from item {number}: {error}") from error
             if value is bounded:
                 return
-            bounded.n_bytes = 0
+            bounded.next_item()
             try:
                 yield Record(f"item {number}", clean(value))
             except DataError as error:
                 yield RejectedRecord(place=f"item {number}", reason=str(error))
 
 
-class _Bounded:
-    """A stream that raises an error if a record is longer than `MAX_RECORD_BYTES`."""
-
-    def __init__(self, stream: BinaryIO, name: str) -> None:
-        self._stream = stream
-        self._name = name
-        self.n_bytes = 0
-
-    def read(self, n: int = -1) -> bytes:
-        self.n_bytes += n
-        if self.n_bytes > MAX_RECORD_BYTES + 2**20:
-            raise DataError(f"{self._name!r} holds a record of more than {MAX_RECORD_BYTES} bytes")
-        return self._stream.read(n)
-
-
 def _parquet(source: InputFile) -> Iterator[Record | RejectedRecord]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise MissingExtraError(feature="Reading Parquet", package="pyarrow", extra="ragstone[replay]") from error
-    number = 0
-    try:
-        with pq.ParquetFile(source.path) as file:
-            for batch in file.iter_batches(batch_size=_BATCH):
-                for row in batch.to_pylist():
-                    number += 1
-                    try:
-                        yield Record(f"row {number}", clean(row))
-                    except DataError as error:
-                        yield RejectedRecord(place=f"row {number}", reason=str(error))
-    except (pa.ArrowException, OSError, ValueError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(
-            f"{source.name!r} cannot be read as Parquet from row {number + 1}: {str(error)[:300]}"
-        ) from error
+    for number, row in parquet_rows(source.path, extra="ragstone[replay]", name=source.name):
+        place = f"row {number}"
+        try:
+            yield (
+                RejectedRecord(place=place, reason=str(row))
+                if isinstance(row, DataError)
+                else Record(place, clean(row))
+            )
+        except DataError as error:
+            yield RejectedRecord(place=place, reason=str(error))

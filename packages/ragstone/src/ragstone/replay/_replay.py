@@ -9,7 +9,7 @@ from typing import Final
 
 from ragstone._util.run_async import run_async
 from ragstone.capture import IdHasher, Ids, Redactor, hash_trace_ids, redact_secrets, redact_trace
-from ragstone.errors import ConfigurationError, DataError
+from ragstone.errors import DataError
 from ragstone.judges import EmbedderSpec, JudgeSpec, ReaderSpec
 from ragstone.metrics import Metric, resolve_metrics
 from ragstone.replay._formats import DetectedFormat, RejectedRecord
@@ -18,8 +18,8 @@ from ragstone.replay._read import find_formats
 from ragstone.replay._shard import Shard, parse_shard
 from ragstone.replay._source import InputFile, open_inputs
 from ragstone.requests import RetrieverTools, read_retriever_tools
-from ragstone.schema import Sample, Trace, sample_from_trace
-from ragstone.scoring import RunEstimate, estimate_run
+from ragstone.schema import Trace, sample_from_trace
+from ragstone.scoring import RunEstimate, StrideSampler, estimate_run
 from ragstone.sinks import Sink
 from ragstone.worker import Worker, get_skip_reason, id_hasher, open_setup
 
@@ -112,7 +112,7 @@ def plan_replay(
     with open_inputs(sources) as found:
         files, skipped = find_formats([replace(source, retriever_tools=tools) for source in found], format)
         counts = [FileReport(name=s.name, format=d.format.name, detected_by=d.detected_by) for s, d in files]
-        spread = _StrideSampler(max_rehearsed)
+        spread = StrideSampler(max_rehearsed)
         n_traces = 0
         for trace in _read(files, counts, part):
             n_traces += 1
@@ -307,24 +307,3 @@ def _read(
                     yield record
         except DataError as error:
             count.damaged = str(error)
-
-
-class _StrideSampler:
-    """An evenly spread sample of a stream of unknown length: every k-th item, with k doubled whenever the sample is full."""
-
-    def __init__(self, most: int) -> None:
-        if most < 1:
-            raise ConfigurationError(f"max_rehearsed must be at least 1, got {most!r}")
-        self.samples: list[Sample] = []
-        self.n_seen = 0
-        self._most = most
-        self._every = 1
-
-    def add(self, sample: Sample) -> None:
-        if self.n_seen % self._every == 0:
-            if len(self.samples) >= self._most:
-                self.samples = self.samples[::2]
-                self._every *= 2
-            if self.n_seen % self._every == 0:
-                self.samples.append(sample)
-        self.n_seen += 1

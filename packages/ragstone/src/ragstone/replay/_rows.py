@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
 import json
 import re
 import shutil
@@ -13,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from ragstone._util.row_limits import CsvLines
 from ragstone.data import iter_rows, read_beir, read_qrels, read_trec_run
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.replay._fields import parse_names, unix_time
@@ -168,11 +168,12 @@ def _csv(source: InputFile) -> Iterator[Record | RejectedRecord]:
     # One cell may hold all passages of a row; the csv module's own limit is 128 KiB.
     csv.field_size_limit(MAX_RECORD_BYTES)
     with source.open() as stream:
-        # A line, as csv sees it, cannot be longer than a cell may be.
-        reader = csv.DictReader(io.TextIOWrapper(stream, encoding="utf-8-sig", newline=""))
+        lines = CsvLines(stream, source.name)
+        reader = csv.DictReader(lines)
         number = 0
         try:
             for number, row in enumerate(reader, start=1):
+                lines.next_row()
                 unnamed: Any = row.pop(None, ())  # a list, of all that are too many
                 if any(unnamed):
                     # A truncated response would be scored as if it were complete.

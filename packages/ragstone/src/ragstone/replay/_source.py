@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 from urllib.parse import urljoin, urlsplit
 
+from ragstone._util.row_limits import MAX_ROW_BYTES
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError
 from ragstone.requests import RetrieverTools
 from ragstone.store import describe_store, is_database_url
 
 __all__ = ["MAX_RECORD_BYTES", "InputFile", "Line", "open_inputs"]
 
-MAX_RECORD_BYTES: Final = 64 * 2**20
+MAX_RECORD_BYTES: Final = MAX_ROW_BYTES
 """Longest line, or JSON value, that is read as one: a request with its passages is far smaller."""
 
 _HEAD_BYTES: Final = 256 * 2**10

@@ -24,5 +24,6 @@ from ragstone.scoring._reasons import explain_lowest as explain_lowest
 from ragstone.scoring._reasons import explain_lowest_scores as explain_lowest_scores
 from ragstone.scoring._reasons import explain_worst as explain_worst
 from ragstone.scoring._scorer import Scorer
+from ragstone.scoring._spread import StrideSampler as StrideSampler
 
 __all__ = ["Scorer", "run_async"]

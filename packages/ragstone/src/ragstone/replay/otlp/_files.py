@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import BinaryIO, Final
+from typing import Final
 
+from ragstone._util.row_limits import BoundedStream
 from ragstone.errors import DataError, MissingExtraError
 from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._json import clean
 from ragstone.replay._records import records
-from ragstone.replay._source import MAX_RECORD_BYTES, InputFile
+from ragstone.replay._source import InputFile
 from ragstone.replay.otlp._json_messages import is_request, span_of, spans_of
 from ragstone.replay.otlp._protobuf import looks_like_protobuf, spans_in_stream
 from ragstone.replay.otlp._span import OtelSpan
@@ -81,33 +82,21 @@ def _large(source: InputFile, head: bytes) -> Iterator[OtelSpan | RejectedRecord
     with source.open() as stream:
         if stream.read(3) != b"\xef\xbb\xbf":
             stream.seek(0)
-        bounded = _Bounded(stream)
+        bounded = BoundedStream(stream, source.name)
         items = ijson.items(bounded, path, use_float=True, multiple_values=True)
         while True:
             number += 1
             try:
-                value = clean(next(items, None))
+                item = next(items, None)
+            except (ijson.JSONError, ValueError, RecursionError, DataError) as error:
+                raise DataError(f"{source.name!r} cannot be read on from span {number}: {str(error)[:200]}") from error
+            if item is None:
+                return
+            bounded.next_item()
+            try:
+                value = clean(item)
             except DataError as error:
                 yield RejectedRecord(place=f"span {number}", reason=str(error))
                 continue
-            except (ijson.JSONError, ValueError, RecursionError) as error:
-                raise DataError(f"{source.name!r} cannot be read on from span {number}: {str(error)[:200]}") from error
-            if value is None:
-                return
-            bounded.n_bytes = 0
             span = span_of(value)
             yield span if isinstance(span, OtelSpan) else RejectedRecord(place=f"span {number}", reason=span)
-
-
-class _Bounded:
-    """A stream that raises an error if a span is longer than `MAX_RECORD_BYTES`."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self.n_bytes = 0
-
-    def read(self, n: int = -1) -> bytes:
-        self.n_bytes += n
-        if self.n_bytes > MAX_RECORD_BYTES + 2**20:
-            raise ValueError(f"no span ends within {MAX_RECORD_BYTES} bytes")
-        return self._stream.read(n)
