@@ -56,6 +56,21 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 SERVERS = {"phoenix": "arize-phoenix==20.26.1", "mlflow": "mlflow==3.17.2"}
 """Servers that outcomes are delivered to, by the name of their program."""
 
+PEERS = {
+    "ragstone": CORE,
+    # Newer versions of langchain-community do not have a module that ragas 0.4.3 imports.
+    "ragas": ["ragas==0.4.3", "langchain-community<0.4.2", "langchain-openai>=1"],
+    "deepeval": ["deepeval==4.3.1"],
+    "tracing": [
+        *CORE,
+        *LANGCHAIN,
+        *nox.project.dependency_groups(PROJECT, "langchain", "beside"),
+        "opentelemetry-exporter-otlp-proto-http",
+    ],
+    "retrieval": [*CORE, "ir-measures>=0.4", "ranx>=0.3.20", "rouge-score>=0.1.2"],
+}
+"""Requirements of the environments of `compare-peers`."""
+
 
 def group(name: str) -> list[str]:
     """Return the requirements of a dependency group of the root `pyproject.toml`."""
@@ -282,6 +297,20 @@ def bench(session: nox.Session) -> None:
     """Speed and memory against their budgets; numbers only mean something on a quiet machine."""
     session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"))
     session.run("pytest", junit(session), "-m", "bench", "-s", "--timeout=600", "tests/bench", *session.posargs)
+
+
+@nox.session(name="compare-peers")
+def compare_peers(session: nox.Session) -> None:
+    """Measure Ragstone beside other libraries, each in an environment of its own, and print docs/reference/benchmarks.md's tables."""
+    session.install("uv")
+    pythons = []
+    for name, requirements in PEERS.items():
+        environment = Path(session.create_tmp()) / name
+        session.run("uv", "venv", "-q", "--clear", "--python", "3.11", str(environment))
+        python = environment / ("Scripts" if os.name == "nt" else "bin") / "python"
+        session.run("uv", "pip", "install", "-q", "--python", str(python), *requirements)
+        pythons.append(f"{name}={python.absolute()}")
+    session.run("python", "tests/peers/compare.py", *pythons)
 
 
 @nox.session
