@@ -1,10 +1,13 @@
 """`ScorerSpec`: pickled, opened in another process, divided, and refused if it cannot be pickled."""
 
+import ast
 import asyncio
-import multiprocessing
 import pickle
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +24,7 @@ SAMPLE = Sample(
     response="Chlorophyll is green.",
 )
 URL = "http://127.0.0.1:9/v1"
+ROOT = Path(__file__).parents[2]
 
 
 class Length(MetricBase):
@@ -53,8 +57,18 @@ def open_and_score(pickled: bytes) -> dict[str, float]:
 def test_a_spawned_process_opens_a_spec_and_computes_the_same_scores() -> None:
     """A spawned process opens a pickled spec and computes the same scores."""
     spec = ScorerSpec(("ccrs.qr", "rouge_l", Length()), judge="lexical", embedder={"url": "lexical"})
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        scores = pool.apply(open_and_score, (pickle.dumps(spec),))
+    # In the root of the repository, so that the new process can import this module.
+    program = f"import pickle, sys; print(pickle.load(sys.stdin.buffer)({pickle.dumps(spec)!r}))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input=pickle.dumps(open_and_score),
+        capture_output=True,
+        check=False,
+        cwd=ROOT,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    scores = ast.literal_eval(done.stdout.decode())
     assert scores == values(spec.open())
     assert scores["length"] == len("Chlorophyll is green.")
     assert scores["ccrs.qr"] > 0
