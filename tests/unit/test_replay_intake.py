@@ -406,10 +406,10 @@ def test_a_plan_asks_nobody_and_says_what_it_would_take(known, tmp_path):
 )
 def test_a_plan_tries_metrics_on_an_even_spread(known, tmp_path, n, most, kept):
     """Not on the first ones: files are ordered by time."""
-    from ragstone.replay._replay import _StrideSampler
     from ragstone.schema import Sample
+    from ragstone.scoring import StrideSampler
 
-    spread = _StrideSampler(most)
+    spread = StrideSampler(most)
     for i in range(n):
         spread.add(Sample(id=str(i)))
 

@@ -14,7 +14,7 @@ from ragstone.schema import Captured, Feedback, SampledOut, Score
 from ragstone.spool import SpoolReader, SpoolWriter
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.worker import StepErrors
-from ragstone.worker._retention import Retention
+from ragstone.worker._retention import Retention, RetentionAges
 
 T0 = 1_790_000_000.0
 OTEL = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -232,7 +232,7 @@ def test_late_feedback_changes_nothing(tmp_path, store, clock):
     total = store.ledger().total
     assert (len(kept), len(skipped)) == (total.pending, total.sampled_out)
     assert {0.1} == set(store.inclusion_probabilities().values())
-    retention = Retention(None, errors=StepErrors(), clock=clock)
+    retention = Retention(RetentionAges(), errors=StepErrors(), clock=clock)
     while retention.update(store):
         pass
     assert [(0,)] == rows(store, "SELECT count(*) FROM feedback_rates")

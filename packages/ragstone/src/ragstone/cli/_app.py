@@ -97,7 +97,7 @@ _COMMANDS: Final = {
     "labels": ("_labels.labels_app", "Compare the metrics with people: draw requests to label, and add labels."),
     "store": (
         "_store.store_app",
-        "Look after a store: verify, back up, export, score old requests with new metrics, remove texts, check counters.",
+        "Look after a store: verify, back up, export, merge, backfill metrics, remove texts, erase users, check counters.",
     ),
     "udcg": (
         "_udcg.udcg_app",

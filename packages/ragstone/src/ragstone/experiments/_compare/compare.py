@@ -417,7 +417,7 @@ def compare(
         >>> dry = [row | {"response": "The sun."} for row in rows]
         >>> old, new = (ragstone.evaluate(r, ["ccrs.cc"], judge="lexical") for r in (dry, rows))
         >>> ragstone.compare({"old": old, "new": new}).verdict
-        ('new beats old on ccrs.cc by 100 points [44.4, 100]',)
+        ('new beats old on ccrs.cc by 100.0 points [44.4, 100.0]',)
     """
     if min_effect is not None and not (math.isfinite(min_effect) and min_effect > 0):
         raise ConfigurationError(
