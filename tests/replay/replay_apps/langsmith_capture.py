@@ -12,12 +12,13 @@ from typing import Any
 from langchain_core.tracers.langchain import LangChainTracer
 from langsmith import Client
 
-# Plain JSON instead of compressed multipart: the runs are the same.
+# Plain JSON instead of compressed multipart: the runs are the same. Few runs in a message, so that most runs end in another
+# message than they started in.
 _INFO = {
     "version": "0.12.0",
     "batch_ingest_config": {
         "use_multipart_endpoint": False,
-        "size_limit": 100,
+        "size_limit": 7,
         "size_limit_bytes": 20_000_000,
         "scale_up_nthreads_limit": 4,
         "scale_up_qsize_trigger": 1000,
@@ -26,10 +27,15 @@ _INFO = {
 }
 
 
+def _said(part: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in part.items() if value is not None}
+
+
 @contextmanager
 def captured(project: str) -> Iterator[tuple[LangChainTracer, dict[str, dict[str, Any]]]]:
     """LangSmith's tracer, and the runs by id that have been sent when the block is left."""
     runs: dict[str, dict[str, Any]] = {}
+    patches: dict[str, dict[str, Any]] = {}
     lock = threading.Lock()
 
     class Server(BaseHTTPRequestHandler):
@@ -39,10 +45,12 @@ def captured(project: str) -> Iterator[tuple[LangChainTracer, dict[str, dict[str
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             with lock:
-                for part in [*body.get("post", ()), *body.get("patch", ())]:
-                    # What a patch does not say stays as it was posted.
-                    said = {name: value for name, value in part.items() if value is not None}
-                    runs.setdefault(part["id"], {}).update(said)
+                # The SDK's queue sends the end of a run before its start if both wait in it: the end wins in any order.
+                for part in body.get("post", ()):
+                    runs.setdefault(part["id"], {}).update(_said(part) | patches.get(part["id"], {}))
+                for part in body.get("patch", ()):
+                    patches.setdefault(part["id"], {}).update(_said(part))
+                    runs.setdefault(part["id"], {}).update(_said(part))
             self._answer({})
 
         def _answer(self, value: Any) -> None:
