@@ -19,8 +19,8 @@ class Slow(MetricBase):
     group = "test"
     description = "Length of the response."
     needs = ("response",)
-    minimum = 0.0
-    maximum = 1000.0
+    low = 0.0
+    high = 1000.0
 
     def __init__(self, pids: str, pause_s: float) -> None:
         self.pids = pids

@@ -23,6 +23,8 @@ from ragstone.replay import merge_outcomes  # noqa: E402
 from ragstone.store import open_store  # noqa: E402
 from ragstone.worker import ScorerSpec  # noqa: E402
 
+# Of Ray's own settings, when its data module is imported.
+pytestmark = pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning")
 HERE = Path(__file__).parent
 N = 300
 DRIVER = """
@@ -79,24 +81,26 @@ def start(cluster: str, output: Path, pids: Path, pause_s: float) -> subprocess.
     return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def wait_for_parts(output: Path, n: int, driver: subprocess.Popen[str]) -> None:
-    """Wait until an output has so many files."""
+def wait_for_files(folder: Path, pattern: str, n: int, driver: subprocess.Popen[str]) -> None:
+    """Wait until a folder has so many files."""
     deadline = time.monotonic() + 600
-    while len(list(output.glob("*.parquet"))) < n:
+    while len(list(folder.glob(pattern))) < n:
         assert driver.poll() is None, driver.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
 
 def test_killed_actors_and_drivers_leave_each_outcome_once(cluster, tmp_path):
-    """An actor is killed after the first block, the driver after another one, and a second driver scores the rest."""
+    """An actor is killed after the first block and replaced, then the driver is killed, and a second one scores the rest."""
     output = tmp_path / "scores"
-    first = start(cluster, output, tmp_path / "pids-1", 1.0)
-    wait_for_parts(output, 1, first)
-    victim = int(next((tmp_path / "pids-1").iterdir()).name)
-    os.kill(victim, signal.SIGKILL)
+    pids = tmp_path / "pids-1"
+    first = start(cluster, output, pids, 3.0)
+    wait_for_files(output, "*.parquet", 1, first)
+    started = {path.name for path in pids.iterdir()}
+    os.kill(int(min(started)), signal.SIGKILL)
     before = len(list(output.glob("*.parquet")))
-    wait_for_parts(output, before + 2, first)
+    wait_for_files(pids, "*", len(started) + 1, first)
+    wait_for_files(output, "*.parquet", before + 1, first)
     first.kill()
     first.communicate()
     n_parts = len(list(output.glob("*.parquet")))
@@ -106,14 +110,12 @@ def test_killed_actors_and_drivers_leave_each_outcome_once(cluster, tmp_path):
     assert second.returncode == 0, errors
     n_scored, n_known, n_rejected = map(int, text.split()[-3:])
 
-    assert n_scored + n_known == N
+    assert (n_scored + n_known, n_rejected) == (N, 0), text + errors
     assert n_known >= 25 * before
-    assert n_rejected == 0
     rows = pq.read_table(output).to_pylist()
     assert Counter(row["metric"] for row in rows) == {"ccrs.qr": N, "slow": N}
     assert len({row["outcome_id"] for row in rows}) == 2 * N
     assert {row["trace_id"] for row in rows} == {f"t{i}" for i in range(N)}
-    assert len({int(p.name) for p in (tmp_path / "pids-1").iterdir()}) > 2, "the killed actor was not replaced"
     report = merge_outcomes(tmp_path / "s.db", [str(output)])
     assert (report.n_traces, report.n_outcomes) == (N, 2 * N)
     with open_store(tmp_path / "s.db", mode="read") as store:

@@ -77,6 +77,7 @@ def score(
     """
     try:
         import ray
+        from ray.data import ActorPoolStrategy
     except ImportError as error:
         raise MissingExtraError(feature="Scoring on a cluster", package="ray[data]", extra="ragstone[ray]") from error
     _check_arguments(spec, actors, cpus_per_actor, gpus_per_actor, rows_per_block)
@@ -91,7 +92,7 @@ def score(
         batch_size=rows_per_block,
         batch_format="pyarrow",
         num_cpus=cpus_per_actor,
-        concurrency=n_actors,
+        compute=ActorPoolStrategy(size=n_actors),
         fn_constructor_args=(min(spec.split(n_actors), key=lambda part: part.concurrency), output, done, redact),
         **arguments,
     )

@@ -330,7 +330,9 @@ def _checked(metric: Metric, outcome: object) -> AnyOutcome:
         low, high = metric.card.low - _RANGE_TOLERANCE, metric.card.high + _RANGE_TOLERANCE
         allowed = f"{metric.card.low:g} to {metric.card.high:g}"
         if not math.isfinite(outcome.value) or not low <= outcome.value <= high:
-            raise ValueError(f"the value {outcome.value!r} is outside {allowed}")
+            raise ValueError(
+                f"the value {outcome.value!r} is outside {allowed}: `low` and `high` of the metric give its range"
+            )
         interval = outcome.interval
         if interval is not None and not low <= interval.low <= interval.high <= high:
             raise ValueError(
