@@ -243,6 +243,8 @@ class _Trees:
         if kind in ("retrieval", "transform", "tool") or pick.random() < 0.05:
             step.query = pick.choice((None, *self._texts))
             step.passages = pick.choice((None, (), self._passages()))
+        if pick.random() < 0.2:
+            step.input_texts = frozenset(pick.choices(self._texts, k=3))
         if kind == "model" or pick.random() < 0.05:
             step.prompt = pick.choice((None, (), self._messages(), self._messages()))
             step.reply = pick.choice((None, *self._texts))
@@ -250,7 +252,15 @@ class _Trees:
         return step
 
     def _passages(self) -> tuple[PassageDraft, ...]:
-        return tuple(passages(*self._random.choices(self._texts, k=self._random.randint(1, 6))))
+        pick = self._random
+        found = passages(*pick.choices(self._texts, k=pick.randint(1, 6)))
+        for passage in found:
+            if pick.random() < 0.2:
+                passage.metadata = {
+                    "n": 1,
+                    "window": f"{pick.choice(self._texts)} {passage.text} {pick.choice(self._texts)}",
+                }
+        return tuple(found)
 
     def _messages(self) -> tuple[Message, ...]:
         pick = self._random

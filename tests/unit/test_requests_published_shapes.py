@@ -609,9 +609,9 @@ def list_of_names() -> Request:
     return _one(prompt("- Paris\n- Lyon\n- Nice"), "Paris", "Lyon", "Nice", "Marseille")
 
 
-@case(Expected(None, doubts=("not_in_prompt",)))
+@case(Expected((A,)))
 def frequent_question_whose_answer_is_metadata() -> Request:
-    """The index holds questions; the prompt has the answer from the metadata, which is not a text of a passage."""
+    """The index holds questions; the prompt has the answer, which is a text of the passage's metadata."""
     steps, root = _start()
     found = PassageDraft(text=QUESTION, id="faq-1", metadata={"answer": A})
     steps.add("retrieval", within=root, query=QUESTION, passages=[found])
@@ -782,6 +782,82 @@ def passages_in_upper_case() -> Request:
 def line_ends_of_windows_and_tabs() -> Request:
     """Line ends, tabs and no-break spaces are whitespace."""
     return _one(prompt(f"{A}\n\t{B}".replace(" pump", "\u00a0pump")), f"{A}\r\n{B}", C)
+
+
+def _kept(shown: str, text: str, **metadata: object) -> Request:
+    """One passage with texts in its metadata, and a prompt."""
+    steps, root = _start()
+    steps.add("retrieval", within=root, query=QUESTION, passages=[PassageDraft(text=text, id="p", metadata=metadata)])
+    steps.model(root, shown, ANSWER)
+    return steps.request()
+
+
+@case(Expected((f"{B} {A} {C}",)))
+def window_around_a_sentence_is_metadata() -> Request:
+    """A sentence is indexed, and the prompt has the sentences around it too."""
+    return _kept(prompt(f"{B} {A} {C}"), A, window=f"{B} {A} {C}", page=4)
+
+
+@case(Expected((A,)))
+def window_that_the_prompt_does_not_have() -> Request:
+    """The metadata has a window, and the prompt has the sentence alone."""
+    return _kept(prompt(A), A, window=f"{B} {A} {C}")
+
+
+@case(Expected((A,)))
+def summary_beside_the_passage() -> Request:
+    """The prompt has the passage, and its summary from the metadata as a heading: the passage was found, the summary not."""
+    return _kept(prompt(C, A), A, summary=C)
+
+
+@case(Expected((A,)))
+def text_of_the_metadata_that_was_cut() -> Request:
+    """A summary is indexed, and the prompt has the beginning of the text from the metadata."""
+    return _kept(prompt(A), "Warranty of pumps, parts and labor.", body=f"{A} {B}")
+
+
+@case(Expected(None, doubts=("not_in_prompt",)))
+def title_of_a_passage_that_is_not_shown() -> Request:
+    """A short text of the metadata stands in a prompt by coincidence."""
+    return _kept(prompt("See the manual of the pump."), A, title="the manual of the pump", source="pump.md")
+
+
+@case(Expected((A, B)))
+def documents_of_an_earlier_turn_in_the_state() -> Request:
+    """A step is given documents that this request did not find, and the prompt has one of them."""
+    steps, root = _start()
+    steps.retrieval(root, A)
+    steps.chain(root, input_texts=frozenset((A, B, C)))
+    steps.model(root, prompt(A, B), ANSWER)
+    return steps.request()
+
+
+@case(Expected((A,)))
+def document_that_was_split_and_searched() -> Request:
+    """A step is given a whole document, of which the prompt has one piece, which was found."""
+    steps, root = _start()
+    steps.chain(root, input_texts=frozenset((f"{A} {B} {C} {D}",)))
+    steps.retrieval(root, A, D)
+    steps.model(root, prompt(f"{A} {B}"), ANSWER)
+    return steps.request()
+
+
+@case(Expected((A, C)))
+def blocks_of_a_remote_tool() -> Request:
+    """A tool returns a list of blocks with a text each."""
+    steps, root = _start()
+    steps.add("tool", within=root, name="search", outputs=[{"type": "text", "text": text} for text in (A, C)])
+    steps.model(root, [Message("user", QUESTION), Message("tool", f"{A}\n{C}", tool="search")], ANSWER)
+    return steps.request()
+
+
+@case(Expected(None, doubts=("text_tool:search",)))
+def one_block_of_a_remote_tool() -> Request:
+    """The text of one block is a plain text, which is never guessed to be a passage."""
+    steps, root = _start()
+    steps.add("tool", within=root, name="search", outputs=[{"type": "text", "text": f"{A}\n{C}"}])
+    steps.model(root, [Message("user", QUESTION), Message("tool", f"{A}\n{C}", tool="search")], ANSWER)
+    return steps.request()
 
 
 @pytest.mark.parametrize("name", CASES)

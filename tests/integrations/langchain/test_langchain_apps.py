@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from langchain_apps import APPS, agents, chains, classic, graphs, hard, published
+from langchain_apps import APPS, agents, chains, classic, graphs, hard, products, published
 
-assert all((agents, chains, classic, graphs, hard, published))
+assert all((agents, chains, classic, graphs, hard, products, published))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:The apply_and_parse:UserWarning")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from llama_index_apps import APPS, engines, flows, hard, published
+from llama_index_apps import APPS, engines, flows, hard, products, published
 
-assert all((engines, flows, hard, published))
+assert all((engines, flows, hard, products, published))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:Skipping serialization")

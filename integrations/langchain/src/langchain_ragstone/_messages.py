@@ -13,6 +13,7 @@ from langchain_ragstone._documents import Passages
 from ragstone.requests import Message, Role, Step
 
 __all__ = [
+    "block_texts",
     "fill_reply",
     "message_from",
     "model_class_from",
@@ -102,6 +103,17 @@ def _prompt_text(content: object) -> str:
         parts = (content.get(key) for key in ("title", "text", "content", "data", "source"))
         return "\n".join(text for part in parts if (text := _prompt_text(part)))
     return ""
+
+
+def block_texts(message: BaseMessage) -> list[str]:
+    """Return the texts of the blocks of a tool's message, if it has several, or blocks that are search results."""
+    blocks = message.content
+    if not isinstance(blocks, list):
+        return []
+    results = [block for block in blocks if isinstance(block, Mapping) and block.get("type") == "search_result"]
+    if results:
+        return [_prompt_text(block.get("content")) for block in results]
+    return [_prompt_text(block) for block in blocks] if len(blocks) > 1 else []
 
 
 def text_in_stream_event(event: Mapping[str, Any]) -> str | None:

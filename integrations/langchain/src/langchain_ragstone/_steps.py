@@ -11,7 +11,7 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.prompt_values import PromptValue
 
 from langchain_ragstone._documents import Passages
-from langchain_ragstone._messages import message_from, prompt_from, text_of
+from langchain_ragstone._messages import block_texts, message_from, prompt_from, text_of
 from ragstone.requests import Step, StepKind, TraceDraft, Value, harvest
 from ragstone.schema import field_names
 
@@ -87,6 +87,8 @@ def fill_tool_result(step: Step, output: object, passages: Passages) -> None:
     found = output.artifact if isinstance(output, ToolMessage) else output
     step.passages = passages.in_list(found)
     step.outputs = values_in(output, passages)
+    if isinstance(output, ToolMessage):
+        step.outputs += tuple(Value((str(place),), text=text) for place, text in enumerate(block_texts(output)))
 
 
 def fill_identity(draft: TraceDraft, metadata: Mapping[str, Any], tags: Sequence[str]) -> None:

@@ -68,7 +68,7 @@ def _in_prompts(facts: Facts, answer: Answer, *, question: str | None) -> Contex
     if not all(call.is_visible for call in answer.calls):
         return None
     calls = _with_predecessors(facts, answer.calls, question)
-    matches = _matches(facts, list(_not_repeated(facts, calls)), question)
+    matches = facts.find_passages([facts.finder(call, question=question) for call in _not_repeated(facts, calls)])
     doubts = list(_tool_doubts(facts, calls, matches))
     if any(match.is_doubtful for match in matches):
         doubts.append("short_passage")
@@ -82,17 +82,6 @@ def _in_prompts(facts: Facts, answer: Answer, *, question: str | None) -> Contex
     if facts.searches:
         return dataclasses.replace(_fallback(facts, answer), doubts=doubts)
     return Contexts(None, "unknown", doubts)
-
-
-def _matches(facts: Facts, calls: Sequence[Call], question: str | None) -> list[Match]:
-    """Return the passages in the prompts of calls. Pieces count only of passages that no prompt contains as a whole."""
-    finders = [facts.finder(call, question=question) for call in calls]
-    missing = set(facts.candidates)
-    for finder in finders:
-        missing &= set(finder.find_whole(facts.candidates))
-    for finder in finders:
-        finder.find_pieces(candidate for candidate in facts.candidates if candidate in missing)
-    return [match for finder in finders for match in finder.matches]
 
 
 def _passages(matches: Iterable[Match]) -> list[PassageDraft]:

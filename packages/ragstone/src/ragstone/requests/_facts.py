@@ -31,6 +31,8 @@ _INDEX_PAIRS: Final = 400
 _MAX_STAGES: Final = 8
 _MIN_SENTENCE: Final = 32
 _MAX_JSON_CHARS: Final = 1_000_000
+_MIN_KEPT_TEXT: Final = 80
+"""Characters of a text in a document's metadata from which on a prompt does not contain it by coincidence."""
 
 
 class Call:
@@ -214,6 +216,8 @@ class Facts:
             if value.passages and (declared or self._is_shown(step, [passage.text for passage in value.passages])):
                 return value.passages
         listed = [value.text for value in values if value.text and value.path and value.path[-1].isdigit()]
+        blocks = [value.text for value in values if value.text and _is_block(value.path)]
+        listed += blocks if len(blocks) > 1 else []  # the text of one block is a plain text
         sentences = [text for text in listed if len(text) >= _MIN_SENTENCE and " " in text.strip()]
         if sentences and (declared or self._is_shown(step, sentences)):
             return [PassageDraft(text=text) for text in sentences]
@@ -277,21 +281,73 @@ class Facts:
             ]
         youngest: dict[str, PassageDraft] = {}
         for passage in found:
-            text = self.canonical(passage.text)
-            before = youngest.get(text)
-            loses_id = before is not None and passage.id is None and before.id is not None
-            youngest[text] = dataclasses.replace(passage, id=before.id) if before and loses_id else passage
+            for one in (passage, *self._larger_texts(passage)):
+                text = self.canonical(one.text)
+                before = youngest.get(text)
+                loses_id = before is not None and one.id is None and before.id is not None
+                youngest[text] = dataclasses.replace(one, id=before.id) if before and loses_id else one
         return [Candidate(passage, text) for text, passage in youngest.items() if text]
+
+    def _larger_texts(self, passage: PassageDraft) -> Iterator[PassageDraft]:
+        """Yield the texts in a document's metadata that contain its text: a sentence is indexed, and its window is shown."""
+        size = len(passage.text)
+        for value in passage.metadata.values() if size else ():
+            if type(value) is str and size < len(value) <= self.budget.left:
+                self.budget.spend(len(value))
+                if passage.text in value:
+                    yield dataclasses.replace(passage, text=value)
 
     def matches(self, call: Call, *, question: str | None) -> list[Match]:
         """Return the passages in the prompt of a call, in its order, without those that the question quotes."""
-        finder = self.finder(call, question=question)
-        finder.find_pieces(finder.find_whole(self.candidates))
-        return finder.matches
+        return self.find_passages([self.finder(call, question=question)])
+
+    def find_passages(self, finders: Sequence[Finder]) -> list[Match]:
+        """Return the passages in prompts, in their order.
+
+        A passage that no prompt contains as a whole is looked for as a text of its metadata, then in pieces. Documents
+        that a step was given, and this request did not find, count as a whole only.
+
+        Raises:
+            TooLargeError: If the budget of compared characters is used up.
+        """
+        missing = _missing(finders, self.candidates)
+        known = {candidate.text for candidate in self.candidates}
+        kept = self._new((one for candidate in missing for one in _kept_texts(candidate.passage)), known)
+        given = {text for step in self.tree.steps if self.counts(step) for text in step.input_texts or ()}
+        missing += _missing(finders, kept)
+        _missing(finders, self._new((PassageDraft(text=text) for text in sorted(given)), known))
+        for finder in finders:
+            finder.find_pieces(missing)
+        return [match for finder in finders for match in finder.matches]
+
+    def _new(self, passages: Iterable[PassageDraft], known: set[str]) -> list[Candidate]:
+        """Return passages as candidates, each text that is not known once, and add it to those that are known."""
+        candidates = []
+        for passage in passages:
+            text = self.canonical(passage.text)
+            if text and text not in known:
+                known.add(text)
+                candidates.append(Candidate(passage, text))
+        return candidates
 
     def finder(self, call: Call, *, question: str | None) -> Finder:
         """Return what finds passages in the prompt of a call, without those that the question quotes."""
         return Finder(call.prompt, blanked=[self.canonical(question)] if question else ())
+
+
+def _missing(finders: Sequence[Finder], candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Find passages as a whole, and return those that stand in no prompt."""
+    missing = set(candidates)
+    for finder in finders:
+        missing &= set(finder.find_whole(candidates))
+    return [candidate for candidate in candidates if candidate in missing]
+
+
+def _kept_texts(passage: PassageDraft) -> Iterator[PassageDraft]:
+    """Yield the long texts in a document's metadata: a question or a summary is indexed, and what it is about is shown."""
+    for value in passage.metadata.values():
+        if type(value) is str and len(value) >= _MIN_KEPT_TEXT and value != passage.text:
+            yield dataclasses.replace(passage, text=value)
 
 
 def _values_in_json(step: Step) -> Sequence[Value]:
@@ -303,6 +359,11 @@ def _values_in_json(step: Step) -> Sequence[Value]:
         return harvest(json.loads(text))
     except (ValueError, RecursionError):
         return ()
+
+
+def _is_block(path: tuple[str, ...]) -> bool:
+    """Whether a text is that of an item in a list: `{"type": "text", "text": "…"}`, as remote tools return."""
+    return path[-1:] == ("text",) and len(path) > 1 and path[-2].isdigit()
 
 
 def _split(text: str, separator: str | None) -> list[str]:
