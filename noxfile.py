@@ -112,9 +112,16 @@ def coverage(session: nox.Session) -> None:
 def slow(session: nox.Session) -> None:
     """Many kills of processes, long simulations, the cost of imports, and every law on more examples."""
     session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"))
-    marks = "(slow or hypothesis) and not (bench or vllm or models or servers)"
+    marks = "(slow or hypothesis) and not (long or bench or vllm or models or servers)"
     selected = ("-m", marks, "--hypothesis-profile=thorough", "--timeout=600")
     session.run("pytest", junit(session), *PARALLEL, *selected, *OTHER_SESSIONS, *session.posargs)
+
+
+@nox.session(name="long")
+def long_runs(session: nox.Session) -> None:
+    """Hundreds of kills and 100,000 examples: what `slow` does less often (half an hour)."""
+    session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"))
+    session.run("pytest", junit(session), *PARALLEL, "-m", "long", "--timeout=600", *OTHER_SESSIONS, *session.posargs)
 
 
 @nox.session

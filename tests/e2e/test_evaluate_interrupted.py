@@ -119,7 +119,7 @@ def test_killed_runs_resume(folder: Path) -> None:
     kill_and_resume(folder, 3, seed=random.randrange(2**32))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_thirty_killed_runs_resume(folder: Path) -> None:
     """Kills at 30 points."""
     kill_and_resume(folder, 30, seed=random.randrange(2**32))

@@ -31,7 +31,7 @@ def start(path, mode="work"):
     return process
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(3000)])])
+@pytest.mark.parametrize("kills", [4, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(3000)])])
 def test_states_equal_an_uninterrupted_run(tmp_path, kills):
     """Killed at random points and started again: equal streams, budget and alarms, and each event is queued once."""
     whole, killed = tmp_path / "whole.db", tmp_path / "killed.db"
@@ -55,7 +55,7 @@ def test_states_equal_an_uninterrupted_run(tmp_path, kills):
         assert ids[0] == ids[1] != []
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(3000)])])
+@pytest.mark.parametrize("kills", [4, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(3000)])])
 def test_large_queue_keeps_its_place(tmp_path, kills):
     """Killed while it folds what was queued during a stop: what is folded stays, and nothing is folded twice."""
     whole, killed = tmp_path / "whole.db", tmp_path / "killed.db"

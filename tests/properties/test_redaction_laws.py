@@ -93,7 +93,7 @@ def hostile_text(rng: random.Random) -> str:
     "n_texts",
     [
         pytest.param(5_000, id="few"),
-        pytest.param(300_000, id="many", marks=[pytest.mark.slow, pytest.mark.timeout(600)]),
+        pytest.param(300_000, id="many", marks=[pytest.mark.long, pytest.mark.timeout(600)]),
     ],
 )
 def test_cheap_tests_change_no_text(n_texts):

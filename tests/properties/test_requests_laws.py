@@ -319,8 +319,13 @@ def test_no_tree_of_steps_raises(monkeypatch: pytest.MonkeyPatch) -> None:
         _check(seed, monkeypatch)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(1_000, 101_000, 10_000))
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(n, marks=pytest.mark.slow if n == 1_000 else pytest.mark.long)
+        for n in range(1_000, 101_000, 10_000)
+    ],
+)
 def test_no_tree_of_steps_raises_in_a_long_run(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """100,000 random trees that the other test does not have."""
     for seed in range(first, first + 10_000):
