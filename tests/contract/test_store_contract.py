@@ -1312,3 +1312,55 @@ class TestMerge:
         assert store.trace("t") is None
         assert list(store.outcomes()) == []
         assert store.recount(correct=False) == []
+
+
+class TestErasedRequests:
+    """A store keeps hashes of the ids of erased requests."""
+
+    def test_an_erased_request_does_not_come_back(self, store: Store):
+        """Neither from another spool nor with a merge. It is a duplicate, and the others come in."""
+        ingest(store, "t1", "t2")
+        store.complete("t1", [score("t1")])
+        store.erase(["t1", "never-came"])
+        assert {"t1"} == store.find_erased(["t1", "t2", "never-came", "other"])
+        before = store.ledger().total
+
+        store.ingest("other host", 1, [captured("t1"), captured("t3")])
+        counts = store.merge([MergedRequest(trace_id="t4", trace=captured("t4").trace, outcomes=[score("t4")])])
+
+        assert 1 == counts.traces
+        assert 1 == store.duplicates()
+        assert {"t2", "t3", "t4"} == {trace.trace_id for trace in store.traces()}
+        assert before.captured + 2 == store.ledger().total.captured
+        assert store.recount(correct=False) == []
+        with pytest.raises(DataError, match="'t1'"):
+            store.merge([MergedRequest(trace_id="t1", trace=captured("t1").trace, outcomes=[score("t1")])])
+
+    def test_an_erased_request_can_be_let_in_again(self, store: Store):
+        """Its new arrival is counted as a new request."""
+        ingest(store, "t1")
+        store.erase(["t1"])
+        store.forget_erased(["t1", "other"])
+        assert set() == store.find_erased(["t1"])
+        ingest(store, "t1")
+        assert ["t1"] == [trace.trace_id for trace in store.traces()]
+        assert (2, 1) == (store.ledger().total.captured, store.ledger().total.dropped)
+
+    def test_ids_are_hashed_with_the_id_of_the_store(self, store: Store):
+        """Many ids at once, and no id in the tables."""
+        ids = [f"trace-{n}" for n in range(1_100)]
+        store.ingest("many", 1, [captured(trace_id) for trace_id in ids])
+        store.erase(ids)
+        assert set(ids) == store.find_erased(ids)
+        with store._database.read() as db:
+            keys = [key for (key,) in db.execute("SELECT key FROM meta WHERE key >= 'erased:' AND key < 'erased;'")]
+        assert (1_100, []) == (len(keys), [key for key in keys if "trace-" in key])
+
+    def test_requests_that_expired_may_come_back(self, store: Store, clock: Clock):
+        """Retention removes them because of their age. Who merges an archive wants them."""
+        ingest(store, "t1")
+        store.complete("t1", [score("t1"), not_applicable("t1")])
+        store.set_plan([GROUNDED, RECALL], [])
+        clock.now += 1e6
+        assert 1 == store.remove_requests(before=clock.now)
+        assert set() == store.find_erased(["t1"])

@@ -65,6 +65,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.came_in = 0
         self.duplicates = 0
         self.erased = 0
+        self.gone: set[str] = set()
         self.finished: dict[str, set[tuple[str, str, str]]] = {}
         self.traces: dict[str, str] = {}
         self.held: dict[str, list[str]] = {"ann": [], "bob": []}
@@ -102,7 +103,7 @@ class StoreMachine(RuleBasedStateMachine):
                 self.came_in += entry.n
                 continue
             trace_id = entry.trace.trace_id if isinstance(entry, Captured) else entry.trace_id
-            if trace_id in self.traces:
+            if trace_id in self.traces or trace_id in self.gone:
                 self.duplicates += 1
                 continue
             self.traces[trace_id] = entry.entry
@@ -215,6 +216,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert before == list(self.store.outcomes())
             return
         self.erased += len(there)
+        self.gone.update(there)
         for trace_id in there:
             del self.traces[trace_id]
             self.finished.pop(trace_id, None)

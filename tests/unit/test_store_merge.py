@@ -296,7 +296,7 @@ def test_the_command_prints_what_it_added(scored, tmp_path):
     assert (first.returncode, second.returncode) == (0, 0)
     assert "450 requests and 1,350 outcomes added, 0 outcomes were known." in first.stdout
     assert json.loads(second.stdout) == {
-        "n_rows": 1350, "n_traces": 0, "n_outcomes": 0, "n_known": 1350, "n_conflicts": 0, "n_pending": 0
+        "n_rows": 1350, "n_traces": 0, "n_outcomes": 0, "n_known": 1350, "n_conflicts": 0, "n_erased": 0, "n_pending": 0
     }  # fmt: skip
 
 
@@ -343,3 +343,26 @@ def test_merged_outcomes_are_no_evidence_for_an_alarm(tmp_path):
     merge_outcomes(tmp_path / "s.db", [write(tmp_path / "a.jsonl", [record_row(score(at=time.time()), trace())])])
     with open_store(tmp_path / "s.db", mode="read") as store:
         assert store.explain("t1").backfilled == ("m",)
+
+
+def test_erased_requests_are_skipped_and_counted(scored, tmp_path):
+    """A file still has them. An option adds them, once more with all of their outcomes."""
+    file = export(scored, tmp_path / "records.jsonl")
+    new = tmp_path / "new.db"
+    merge_outcomes(new, [file])
+    done = run_command("store", "erase", new, "--trace", "t1", "--trace", "t2")
+    assert done.returncode == 0, done.stderr
+
+    done = run_command("store", "merge", new, file)
+    assert done.returncode == 0, done.stderr
+    assert "2 requests skipped, because `ragstone store erase` removed them" in done.stdout
+    with open_store(new, mode="read") as store:
+        assert not {"t1", "t2"} & {trace.trace_id for trace in store.traces()}
+    check(new)
+
+    report = merge_outcomes(new, [file], restore_erased=True)
+    assert (report.n_traces, report.n_outcomes, report.n_erased) == (2, 6, 0)
+    with open_store(scored, mode="read") as before, open_store(new, mode="read") as after:
+        assert contents(before)[:2] == contents(after)[:2]
+    check(new)
+    assert merge_outcomes(new, [file]).n_erased == 0

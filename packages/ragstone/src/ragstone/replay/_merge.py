@@ -43,6 +43,8 @@ class MergeReport:
     """Outcomes that the store had, or that occur several times in the files."""
     n_conflicts: int
     """Requests and outcomes that differ from those of the same id in the store. They stay as they are stored."""
+    n_erased: int
+    """Requests of the files that were erased from the store. They were skipped with their outcomes."""
     n_pending: int
     """Requests of the store that wait to be scored, for example because they lack planned metrics."""
 
@@ -55,11 +57,13 @@ class _Row(NamedTuple):
     is_finished: bool
 
 
-def merge_outcomes(store: str | os.PathLike[str], sources: Sequence[str], *, keep_stored: bool = False) -> MergeReport:
+def merge_outcomes(
+    store: str | os.PathLike[str], sources: Sequence[str], *, keep_stored: bool = False, restore_erased: bool = False
+) -> MergeReport:
     """Add outcomes with their requests to a store, from files that `ragstone store export --records` or `ragstone.ray` wrote.
 
-    Everything is checked before anything is stored. A repeated or interrupted merge adds each outcome once. Memory is about
-    100 bytes for each outcome of the files.
+    Everything is checked before anything is stored. A repeated or interrupted merge adds each outcome once. Requests that
+    `store erase` removed from the store are skipped. Memory is about 100 bytes for each outcome of the files.
 
     Args:
         store: Path of the store, which is created if it does not exist, or URL of a database. A new store plans the metrics
@@ -67,6 +71,7 @@ def merge_outcomes(store: str | os.PathLike[str], sources: Sequence[str], *, kee
         sources: Files or directories, JSON lines or Parquet.
         keep_stored: If the store and the files, or two files, have different requests or outcomes with one id, keep the one
             that is stored or comes first. By default, nothing is merged then.
+        restore_erased: Also add requests that were erased from the store.
 
     Raises:
         ConfigurationError: If a source does not exist.
@@ -76,8 +81,9 @@ def merge_outcomes(store: str | os.PathLike[str], sources: Sequence[str], *, kee
     with open_inputs(sources) as files:
         if is_database_url(os.fspath(store)) or Path(store).exists():
             with open_store(store, mode="own") as opened:
-                return _merge(files, opened, _check(files, opened, keep_stored=keep_stored))
-        checked = _check(files, None, keep_stored=keep_stored)
+                checked = _check(files, opened, keep_stored=keep_stored, restore_erased=restore_erased)
+                return _merge(files, opened, checked)
+        checked = _check(files, None, keep_stored=keep_stored, restore_erased=restore_erased)
         with open_store(store, mode="own") as opened:
             return _merge(files, opened, checked)
 
@@ -91,10 +97,18 @@ class _Checked:
     is_late: bool = False
     """Whether an outcome comes before its request."""
     requests: IdTable = field(default_factory=IdTable)
+    erased: set[str] = field(default_factory=set)
+    """Ids of requests that were erased from the store."""
+    is_restored: bool = False
+    """Whether they are added nevertheless."""
     n_left: array[int] = field(default_factory=lambda: array("I"))
     """Rows of each request that are not merged yet. A request is finished with its last one, so that its state is right."""
     metrics: dict[str, tuple[float, PlannedMetric]] = field(default_factory=dict)
     """The newest version and judge of each metric, with the time of its last outcome."""
+
+    def skips(self, trace_id: str) -> bool:
+        """Return whether a request is skipped, because it was erased."""
+        return trace_id in self.erased and not self.is_restored
 
     def count(self, trace_id: str) -> None:
         """Count a row of a request."""
@@ -114,20 +128,25 @@ class _Checked:
         return self.n_left[index] == 0
 
 
-def _check(files: Sequence[InputFile], store: Store | None, *, keep_stored: bool) -> _Checked:
+def _check(files: Sequence[InputFile], store: Store | None, *, keep_stored: bool, restore_erased: bool) -> _Checked:
     """Read all rows, and find everything that prevents a merge.
 
     Raises:
         DataError: If something does.
     """
-    found = _Checked()
+    found = _Checked(is_restored=restore_erased)
     conflicts: list[str] = []
     traces, outcomes = IdTable(), IdTable()
     missing: dict[str, str] = {}
     for batch in _batches(_rows(files)):
-        stored = {} if store is None else store.answers(list({row.trace_id for row in batch}))
+        ids = {row.trace_id for row in batch}
+        stored = {} if store is None else store.answers(list(ids))
+        if store is not None:
+            found.erased |= store.find_erased(ids)
         for row in batch:
             found.n_rows += 1
+            if found.skips(row.trace_id):
+                continue
             found.count(row.trace_id)
             _plan(found, row.outcome)
             answer = stored.get(row.trace_id)
@@ -225,11 +244,13 @@ def _merge(files: Sequence[InputFile], store: Store, checked: _Checked) -> Merge
     if not store.planned_metrics():
         store.set_plan([metric for _, metric in checked.metrics.values()], [])
     counts = MergeCounts()
+    if checked.is_restored and checked.erased:
+        store.forget_erased(checked.erased)
     if checked.is_late:
-        for batch in _batches(_rows(files)):
+        for batch in _batches(_kept(files, checked)):
             counts = _add(counts, store.merge([MergedRequest(trace_id=t.trace_id, trace=t, outcomes=(), is_finished=False)
                                                for t in _traces(batch)]))  # fmt: skip
-    for batch in _batches(_rows(files)):
+    for batch in _batches(_kept(files, checked)):
         traces = {trace.trace_id: trace for trace in _traces(batch)}
         requests = [
             MergedRequest(
@@ -247,6 +268,7 @@ def _merge(files: Sequence[InputFile], store: Store, checked: _Checked) -> Merge
         n_outcomes=counts.outcomes,
         n_known=counts.known_outcomes,
         n_conflicts=checked.n_conflicts,
+        n_erased=0 if checked.is_restored else len(checked.erased),
         n_pending=store.ledger().total.pending,
     )
 
@@ -270,6 +292,11 @@ def _batches(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
     rows = iter(rows)
     while batch := list(islice(rows, _BATCH)):
         yield batch
+
+
+def _kept(files: Sequence[InputFile], checked: _Checked) -> Iterator[_Row]:
+    """Yield the rows of requests that are merged."""
+    return (row for row in _rows(files) if not checked.skips(row.trace_id))
 
 
 def _rows(files: Sequence[InputFile]) -> Iterator[_Row]:

@@ -13,6 +13,7 @@ from typing_extensions import override
 from ragstone.store._body import DamagedRowError, to_trace
 from ragstone.store._completion import IDS_PER_QUERY, marks, read_plan
 from ragstone.store._counts import add_to_counters, add_to_outcome_counts, state_counter
+from ragstone.store._erased import find_erased, forget_erased, remember_erased
 from ragstone.store._ranges import read_ranges, save_range, shorten_ranges
 from ragstone.store._records import ErasedRequests
 from ragstone.store._sql import PAGE, Sql, SqlStore
@@ -80,8 +81,18 @@ class SqlErase(SqlStore):
                     total += _find(db, group)[0]
             else:
                 with self._database.write() as db:
-                    total += erase_group(db, group, lock=self._lock_completed)
+                    total += erase_group(db, group, lock=self._lock_completed, now=self._clock())
         return total
+
+    @override
+    def find_erased(self, trace_ids: Collection[str]) -> set[str]:
+        with self._database.read() as db:
+            return find_erased(db, trace_ids)
+
+    @override
+    def forget_erased(self, trace_ids: Collection[str]) -> None:
+        with self._database.write() as db:
+            forget_erased(db, trace_ids)
 
 
 class _Outcome(NamedTuple):
@@ -159,13 +170,16 @@ def _deliveries(db: Sql, outcome_ids: Sequence[str]) -> Iterator[tuple[tuple[str
             yield (item_id, sink), state
 
 
-def erase_group(db: Sql, ids: Sequence[str], *, lock: str, reason: str = _REASON) -> ErasedRequests:
+def erase_group(
+    db: Sql, ids: Sequence[str], *, lock: str, now: float | None = None, reason: str = _REASON
+) -> ErasedRequests:
     """Remove some requests with all that is stored about them.
 
     Args:
         db: The transaction.
         ids: At most 100 trace ids.
         lock: End of the query for the requests.
+        now: Unix seconds, if the requests must not be stored again when they arrive once more. None: they may.
         reason: Why the ledger counts them as dropped.
     """
     # Traces are locked first, as by workers that store outcomes, then the ranges, as by workers that deliver.
@@ -194,6 +208,8 @@ def erase_group(db: Sql, ids: Sequence[str], *, lock: str, reason: str = _REASON
     changes = Counter({f"{ERASED}{state}": n for state, n in states.items()})
     changes.update({state_counter(state): -n for state, n in states.items()})
     add_to_counters(db, changes)
+    if now is not None:
+        remember_erased(db, [trace_id for _, trace_id, *_ in traces], now=now)
     if traces:
         db.execute(
             "INSERT INTO drops VALUES (?, ?) ON CONFLICT (reason) DO UPDATE SET n = drops.n + excluded.n",

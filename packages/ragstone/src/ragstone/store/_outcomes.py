@@ -382,7 +382,9 @@ def _declared_tools(db: Sql) -> dict[str, DeclaredTool]:
 
 
 def _ignored(db: Sql) -> dict[str, IgnoredTraces]:
-    examples: dict[str, str] = dict(db.execute("SELECT key, value FROM meta"))
+    examples: dict[str, str] = dict(
+        db.execute("SELECT key, value FROM meta WHERE key >= ? AND key < ?", (IGNORED, IGNORED[:-1] + ";"))
+    )
     return {
         reason: IgnoredTraces(n=n, example=examples.get(f"{IGNORED}{reason}"))
         for reason, n in _counts_of(db, IGNORED).items()

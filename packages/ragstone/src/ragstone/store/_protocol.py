@@ -376,12 +376,21 @@ class Store(Protocol):
         """Remove requests with all that is stored about them: texts, outcomes, deliveries, labels, feedback and canaries.
 
         Up to 100 requests are removed in one transaction. The ledger counts them as dropped, with the reason "erased". Values
-        of closed sessions stay in streams, without what identifies them. What sinks have received stays there.
+        of closed sessions stay in streams, without what identifies them. What sinks have received stays there. Hashes of the ids
+        are kept: a request that arrives again is a duplicate.
 
         Args:
             trace_ids: The requests. Ids that are not stored are ignored.
             dry_run: Only count.
         """
+        ...
+
+    def find_erased(self, trace_ids: Collection[str]) -> set[str]:
+        """Return those of some ids whose requests were erased. Such a request is not stored again."""
+        ...
+
+    def forget_erased(self, trace_ids: Collection[str]) -> None:
+        """Let requests that were erased be stored again."""
         ...
 
     def exported(

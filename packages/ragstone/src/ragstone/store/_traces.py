@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from typing_extensions import override
 
@@ -15,6 +13,7 @@ from ragstone.schema import Captured, Dropped, Failure, Feedback, Ignored, Sampl
 from ragstone.store._body import DamagedRowError, checksum_of, to_body, to_trace
 from ragstone.store._completion import IDS_PER_QUERY, PreparedCompletion, marks, prepare, read_plan, store_completions
 from ragstone.store._counts import add_to_counters, state_counter
+from ragstone.store._erased import find_erased, store_id
 from ragstone.store._feedback import add_feedback, match_feedback
 from ragstone.store._outcomes import IGNORED, evidence_counters, read_counter
 from ragstone.store._records import Completion, RequestLabel, StorePosition, TraceState
@@ -25,9 +24,6 @@ from ragstone.store._tables import CHECKED_COLUMNS
 __all__ = ["SqlTraces", "checked_columns", "insert_entries"]
 
 _logger = logging.getLogger("ragstone")
-
-_IDENTITY: Final = "store_id"
-"""Key in the table `meta`."""
 
 
 class SqlTraces(SqlStore):
@@ -56,8 +52,7 @@ class SqlTraces(SqlStore):
     @override
     def identity(self) -> str:
         with self._database.write() as db:
-            db.execute("INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO NOTHING", (_IDENTITY, uuid.uuid4().hex))
-            return str(db.execute("SELECT value FROM meta WHERE key = ?", (_IDENTITY,)).fetchone()[0])
+            return store_id(db)
 
     @override
     def forget_segment(self, name: str) -> None:
@@ -242,7 +237,10 @@ class SqlTraces(SqlStore):
 def insert_entries(
     db: Sql, entries: Sequence[Captured | SampledOut | Feedback | Dropped | Ignored], *, now: float
 ) -> int:
-    """Insert the new entries within a transaction, count all of them, and return the number of new traces."""
+    """Insert the new entries within a transaction, count all of them, and return the number of new traces.
+
+    A request that was erased before is counted as a duplicate: the ledger has counted it when it came first.
+    """
     drops, ignored = Counter[str](), Counter[str]()
     examples: dict[str, str] = {}
     traces: dict[str, Captured | SampledOut] = {}
@@ -259,7 +257,7 @@ def insert_entries(
         else:
             came += 1
             traces.setdefault(entry.trace.trace_id if isinstance(entry, Captured) else entry.trace_id, entry)
-    for known in _known(db, list(traces)):
+    for known in (*_known(db, list(traces)), *find_erased(db, traces)):
         traces.pop(known, None)
     states = _insert(db, list(traces.values()), now=now)
     new = states.total()

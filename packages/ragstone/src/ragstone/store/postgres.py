@@ -418,7 +418,7 @@ def _check_privileges(db: Sql, place: str, needed: Sequence[str]) -> None:
 
 
 def _version(db: Sql, place: str) -> int:
-    meta: dict[str, str] = dict(db.execute("SELECT key, value FROM meta"))
+    meta: dict[str, str] = dict(db.execute("SELECT key, value FROM meta WHERE key IN ('version', 'schema_version')"))
     try:
         version, records = int(meta["version"]), int(meta.get("schema_version", SCHEMA_VERSION))
     except (KeyError, ValueError):
