@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ragstone.schema import Captured, Dropped, SampledOut, Trace, spool_entry_adapter
 from ragstone.spool import SpoolReader, SpoolWriter
-from ragstone.spool._format import END, LAST, MORE, SEAL, frame, unframe
+from ragstone.spool._format import END, LAST, MORE, SEAL, count_field, frame, unframe
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=30)
 ENTRIES = st.one_of(
@@ -54,6 +54,12 @@ def drain(directory: str, name: str, max_entries: int = 3):
     return found
 
 
+def missing(appends, whole) -> list[Dropped]:
+    """What the reader says about entries that are not there."""
+    n = sum(map(len, appends)) - len(whole)
+    return [Dropped(reason="corrupt_segment", n=n, at=1e9)] if n else []
+
+
 @given(APPENDS)
 def test_hostile_text_comes_back_as_it_was(appends):
     """Newlines, control characters, quotes, other scripts."""
@@ -64,7 +70,7 @@ def test_hostile_text_comes_back_as_it_was(appends):
 
 @given(APPENDS, st.data())
 def test_a_tail_cut_anywhere_costs_only_appends_that_were_not_complete(appends, data):
-    """Every append whose last byte is there is read, and of the one that was cut nothing is."""
+    """Every append whose last byte is there is read, and of the one that was cut nothing is. The others are counted."""
     with tempfile.TemporaryDirectory() as directory:
         path, sizes = write(directory, appends)
         text = path.read_bytes()
@@ -72,6 +78,9 @@ def test_a_tail_cut_anywhere_costs_only_appends_that_were_not_complete(appends, 
         cut = data.draw(st.integers(header, len(text)))
         path.write_bytes(text[:cut])
         whole = [entry for append, size in zip(appends, sizes, strict=True) if size <= cut for entry in append]
+        assert [*whole, *missing(appends, whole)] == drain(directory, path.name)
+        # The number is written after the entries: if the process is killed in between, it is smaller.
+        path.write_bytes(text[: header - len(count_field(0))] + count_field(0) + text[header:cut])
         assert whole == drain(directory, path.name)
 
 
@@ -82,7 +91,8 @@ def test_a_torn_append_with_garbage_behind_hides_nothing_before_it(appends, garb
         path, sizes = write(directory, appends)
         last = data.draw(st.integers(1, len(appends)))
         path.write_bytes(path.read_bytes()[: sizes[last - 1]] + garbage.replace(b"\n", b""))
-        assert [entry for append in appends[:last] for entry in append] == drain(directory, path.name)
+        whole = [entry for append in appends[:last] for entry in append]
+        assert [*whole, *missing(appends, whole)] == drain(directory, path.name)
 
 
 @given(st.lists(st.lists(TEXT, min_size=1, max_size=4), min_size=1, max_size=5), st.data())

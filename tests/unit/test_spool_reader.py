@@ -252,3 +252,58 @@ def test_unreadable_segment_is_an_error(tmp_path):
     (tmp_path / "20260101T000000.000000Z-1-0123abcd.seg").mkdir()
     with pytest.raises(SpoolError, match=r"cannot read segment '20260101T.*seg' in the spool"):
         SpoolReader(tmp_path).read("20260101T000000.000000Z-1-0123abcd.seg")
+
+
+def test_what_a_cut_segment_lost_is_counted_once(tmp_path):
+    """Its header knows how many entries it had. The offset is then behind its end, also for a reader that starts again."""
+    path = segment_with(tmp_path, [1], [2, 3], [4])
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:3]))  # the header, 1 and 2, which is not the end of its append
+    batch = SpoolReader(tmp_path).read(path.name)
+    assert [("test", 1), ("corrupt_segment", 3)] == [(entry.reason, entry.n) for entry in batch.entries]
+    assert batch.at_end
+    assert 3 == batch.corrupt
+    again = SpoolReader(tmp_path).read(path.name, batch.next_offset)
+    assert ((), True, batch.next_offset) == (again.entries, again.at_end, again.next_offset)
+    assert 2 == len(SpoolReader(tmp_path).read_lines(path.name).lines)
+
+
+def test_zeros_over_several_lines_are_counted_as_many(tmp_path):
+    """They are one line now, because the line ends are gone too."""
+    path = segment_with(tmp_path, *([n] for n in range(1, 9)))
+    content = path.read_bytes()
+    lines = content.splitlines(keepends=True)
+    start, end = sum(map(len, lines[:3])), sum(map(len, lines[:6]))
+    path.write_bytes(content[:start] + bytes(end - start) + content[end:])
+    found = drain_all(tmp_path, path.name)
+    assert [1, 2, 7, 8] == [entry.n for entry in found if entry.reason == "test"]
+    assert 4 == sum(entry.n for entry in found if entry.reason == "corrupt_segment")
+
+
+def test_a_segment_with_a_damaged_header_is_read(tmp_path):
+    """Its name and the line after the header say that it is one."""
+    path = segment_with(tmp_path, [1], [2])
+    for damaged in (b"x", b'{"created_at": NaN}', b'{"magic": "ragstone-spool", "format": 1, "created_at": 1e300}'):
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(damaged + b"\n" + b"".join(lines[1:]))
+        assert [path.name] == [state.name for state in SpoolReader(tmp_path).segments()]
+        assert [1, 2] == [entry.n for entry in drain_all(tmp_path, path.name)]
+
+
+def test_segments_of_older_versions_have_no_count(tmp_path):
+    """A cut one ends where it ends, as one whose writer was killed."""
+    path = segment_with(tmp_path, [1], [2])
+    lines = path.read_bytes().splitlines(keepends=True)
+    old = json.dumps({"magic": "ragstone-spool", "format": 1, "pid": 1, "created_at": 1.0}).encode() + b"\n"
+    path.write_bytes(old + b"".join(lines[1:2]))
+    assert [1] == [entry.n for entry in drain_all(tmp_path, path.name)]
+
+
+def drain_all(directory, name):
+    """Everything in a segment, as a worker reads it."""
+    found, offset, at_end = [], 0, False
+    while not at_end:
+        batch = SpoolReader(directory).read(name, offset, 3)
+        found += batch.entries
+        offset, at_end = batch.next_offset, batch.at_end
+    return found

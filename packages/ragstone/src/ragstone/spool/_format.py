@@ -3,7 +3,7 @@ r"""File format of a spool.
 A segment is a text file with one line per entry, so that it can be inspected with `less`:
 
 ```
-{"magic": "ragstone-spool", "format": 1, "pid": 4711, "created_at": 1767225600.0}
+{"magic": "ragstone-spool", "format": 1, "pid": 4711, "created_at": 1767225600.0, "lines": 2           }
 89d0b4ea 0000018f + {"schema_version":1,"entry":"captured","trace":{...}}
 5b1c7c5f 0000012a . {"schema_version":1,"entry":"captured","trace":{...}}
 2d3c1a90 00000000 $
@@ -13,16 +13,21 @@ CRC-32 and length are hexadecimal. The CRC covers the mark, the space and the pa
 The mark is `+` if more lines of the same append follow, `.` on its last line and `$` on the last line of a sealed
 segment. An append is complete if its `.` line is present. Readers ignore an incomplete append (disk full, `kill -9`),
 even if some of its lines are complete.
+
+`lines` is the number of entries. The writer replaces it after each append, so its field has a fixed width. A reader compares it
+with the entries that it finds, because a file that was cut looks like one whose writer was killed.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import zlib
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from ragstone.errors import SpoolError
 
@@ -32,6 +37,9 @@ __all__ = [
     "MORE",
     "NAME",
     "SEAL",
+    "Header",
+    "count_field",
+    "created_at_of",
     "frame",
     "frame_line",
     "header",
@@ -49,35 +57,61 @@ SEAL: Final = b"$"
 
 _MAGIC: Final = "ragstone-spool"
 _FORMAT: Final = 1
+_YEAR_10000: Final = 253_402_300_800
 _PREFIX: Final = len(b"89d0b4ea 0000018f + ")
 
 
+class Header(NamedTuple):
+    """What the first line of a segment says."""
+
+    created_at: float
+    """Unix seconds."""
+    n_lines: int | None
+    """Number of entries of the last append whose number was written and all before it, or None for an older version."""
+
+
 def header(*, pid: int, created_at: float) -> bytes:
-    """Return the first line of a segment."""
-    return json.dumps({"magic": _MAGIC, "format": _FORMAT, "pid": pid, "created_at": created_at}).encode() + b"\n"
+    """Return the first line of a segment. It ends with `count_field(0)`."""
+    fields = json.dumps({"magic": _MAGIC, "format": _FORMAT, "pid": pid, "created_at": created_at})
+    return fields[:-1].encode() + b', "lines": ' + count_field(0)
 
 
-def read_header(line: bytes, *, name: str) -> float | None:
-    """Read the creation time (Unix seconds) from the first line of a segment, or None if it is not one.
+def count_field(n_lines: int) -> bytes:
+    """Return the end of a header, which always has the same length."""
+    return b"%-12d}\n" % n_lines
+
+
+def read_header(line: bytes, *, name: str) -> Header | None:
+    """Read the first line of a segment. Return None if it is not one, or is damaged.
 
     Raises:
         SpoolError: If a newer version of Ragstone wrote the segment.
     """
     try:
         fields = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not line.endswith(b"\n") or not isinstance(fields, dict) or fields.get("magic") != _MAGIC:
         return None
-    version, created_at = fields.get("format"), fields.get("created_at")
+    version, created_at, n_lines = fields.get("format"), fields.get("created_at"), fields.get("lines")
     if not isinstance(version, int) or not isinstance(created_at, int | float):
+        return None
+    if not 0 <= created_at < _YEAR_10000 or not math.isfinite(created_at):
         return None
     if version > _FORMAT:
         raise SpoolError(
             f"segment {name!r} has spool format {version}, and this version of Ragstone reads up to {_FORMAT}. "
             "Upgrade the reading side with: pip install -U ragstone"
         )
-    return float(created_at)
+    return Header(float(created_at), n_lines if isinstance(n_lines, int) and n_lines >= 0 else None)
+
+
+def created_at_of(name: str) -> float | None:
+    """Return the creation time in the name of a segment (Unix seconds), or None if it is not a date."""
+    try:
+        return datetime.strptime(name[:22], "%Y%m%dT%H%M%S.%f").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
 
 
 def frame(payload: bytes, mark: bytes) -> bytes:

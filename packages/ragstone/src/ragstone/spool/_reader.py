@@ -6,23 +6,38 @@ import contextlib
 import json
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final, Generic, NamedTuple, TypeVar
+from typing import Any, BinaryIO, Final, Generic, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
 from ragstone._util.filelock import try_flock
 from ragstone.errors import DataError, SpoolError, StoreVersionError
 from ragstone.schema import SCHEMA_VERSION, Captured, Dropped, SpoolEntry, migrate, spool_entry_adapter
-from ragstone.spool._format import END, LAST, MORE, NAME, SEAL, frame, read_header, sync_directory, unframe
+from ragstone.spool._format import (
+    END,
+    LAST,
+    MORE,
+    NAME,
+    SEAL,
+    Header,
+    created_at_of,
+    frame,
+    read_header,
+    sync_directory,
+    unframe,
+)
 
 __all__ = ["Batch", "LineBatch", "SegmentState", "SpoolReader", "parse_entry", "parse_line"]
 
 _logger = logging.getLogger("ragstone")
 
 _UNREADABLE: Final = "corrupt_segment"
+_LONGEST_HEADER: Final = 200
+"""Bytes."""
 
 T = TypeVar("T")
 
@@ -110,16 +125,20 @@ class SpoolReader:
         with self._open(name, offset) as opened:
             if opened is None:
                 return Batch(entries=(), next_offset=offset, at_end=True, corrupt=0)
-            file, final, created_at = opened
+            file, final, header = opened
             found: _Found[SpoolEntry] = _read(
                 file, parse=lambda payload: _entry(payload, name=name), final=final, limit=max_entries, max_bytes=None
             )
-            damaged: SpoolEntry = Dropped(reason=_UNREADABLE, n=1, at=created_at)
+            damaged: SpoolEntry = Dropped(reason=_UNREADABLE, n=1, at=header.created_at)
+            entries = [damaged if entry is None else entry for entry, _ in found.items]
+            next_offset, n_missing = _find_missing(file, header, found)
+            if n_missing:
+                entries.append(Dropped(reason=_UNREADABLE, n=n_missing, at=header.created_at))
             return Batch(
-                entries=tuple(damaged if entry is None else entry for entry, _ in found.items),
-                next_offset=found.next_offset,
+                entries=tuple(entries),
+                next_offset=next_offset,
                 at_end=found.at_end,
-                corrupt=sum(entry is None for entry, _ in found.items),
+                corrupt=sum(entry is None for entry, _ in found.items) + n_missing,
             )
 
     def read_lines(
@@ -139,18 +158,22 @@ class SpoolReader:
         with self._open(name, offset) as opened:
             if opened is None:
                 return LineBatch(lines=(), next_offset=offset, at_end=True)
-            file, final, created_at = opened
+            file, final, header = opened
             found = _read(file, parse=lambda payload: payload, final=final, limit=max_entries, max_bytes=max_bytes)
-        damaged = spool_entry_adapter.dump_json(Dropped(reason=_UNREADABLE, n=1, at=created_at))
+            next_offset, n_missing = _find_missing(file, header, found)
+        damaged = spool_entry_adapter.dump_json(Dropped(reason=_UNREADABLE, n=1, at=header.created_at))
+        payloads = [damaged if payload is None else payload for payload, _ in found.items]
+        if n_missing:
+            payloads.append(
+                spool_entry_adapter.dump_json(Dropped(reason=_UNREADABLE, n=n_missing, at=header.created_at))
+            )
         return LineBatch(
-            lines=tuple(frame(damaged if payload is None else payload, LAST) for payload, _ in found.items),
-            next_offset=found.next_offset,
-            at_end=found.at_end,
+            lines=tuple(frame(payload, LAST) for payload in payloads), next_offset=next_offset, at_end=found.at_end
         )
 
     @contextlib.contextmanager
-    def _open(self, name: str, offset: int) -> Iterator[tuple[BinaryIO, bool, float] | None]:
-        """Open a segment at an offset. Yields the file, whether it is final, and its creation time. None: it is gone."""
+    def _open(self, name: str, offset: int) -> Iterator[tuple[BinaryIO, bool, Header] | None]:
+        """Open a segment at an offset. Yields the file, whether it is final, and its header. None: it is gone."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._os_errors(f"read segment {name!r}"))
             try:
@@ -161,14 +184,13 @@ class SpoolReader:
             # Check first whether the segment is final, then read it. In the reverse order, lines that a writer appends
             # just before it ends would be missed.
             final = _is_final(file)
-            first = file.readline()
-            created_at = read_header(first, name=name)
-            if created_at is None:
+            header, start = _read_start(file, name)
+            if header is None:
                 raise SpoolError(
                     f"{str(self._directory / name)!r} is not a segment of a Ragstone spool. Move it out of the spool"
                 )
-            file.seek(max(offset, len(first)))
-            yield file, final, created_at
+            file.seek(max(offset, start))
+            yield file, final, header
 
     def remove(self, name: str) -> None:
         """Remove a segment after `Batch.at_end` was reached. Do nothing if it no longer exists.
@@ -196,14 +218,13 @@ class SpoolReader:
             try:
                 with (self._directory / name).open("rb") as file:
                     final = _is_final(file)
-                    first = file.readline()
                     size = os.fstat(file.fileno()).st_size
+                    try:
+                        is_segment = _read_start(file, name)[0] is not None
+                    except SpoolError:  # written by a newer version: `read` raises the error
+                        is_segment = True
             except FileNotFoundError:  # another process has processed and removed it
                 return None
-        try:
-            is_segment = read_header(first, name=name) is not None
-        except SpoolError:  # written by a newer version: `read` raises the error
-            is_segment = True
         if not is_segment:
             if name not in self._foreign:
                 self._foreign.add(name)
@@ -231,6 +252,38 @@ class _Found(NamedTuple, Generic[T]):
     """Parsed payload, or None for a damaged line, and the offset after it."""
     next_offset: int
     at_end: bool
+
+
+def _read_start(file: BinaryIO, name: str) -> tuple[Header | None, int]:
+    """Return the header of a segment, or None if it is another file, and the offset of its first entry.
+
+    A segment whose header is damaged is recognized by its name and a valid line.
+    """
+    first = file.readline()
+    header = read_header(first, name=name)
+    created_at = created_at_of(name)
+    if header is not None or created_at is None:
+        return header, len(first)
+    second = file.readline()
+    if unframe(second) is not None and len(first) <= _LONGEST_HEADER:
+        return Header(created_at, None), len(first)
+    # Otherwise what comes before the first valid line may have been entries. It counts as damaged lines.
+    return (Header(created_at, None), 0) if any(unframe(line) is not None for line in file) else (None, 0)
+
+
+def _find_missing(file: BinaryIO, header: Header, found: _Found[Any]) -> tuple[int, int]:
+    """Return the next offset, and how many entries of a complete segment are missing, because the file was cut or a line end damaged.
+
+    They are reported once: the offset is then behind the end of the file.
+    """
+    size = os.fstat(file.fileno()).st_size
+    if not found.at_end or header.n_lines is None or found.next_offset > size:
+        return found.next_offset, 0
+    file.seek(0)
+    file.readline()
+    present = _read(file, parse=lambda payload: payload, final=True, limit=sys.maxsize, max_bytes=None)
+    n_missing = max(0, header.n_lines - len(present.items))
+    return (size + 1, n_missing) if n_missing else (found.next_offset, 0)
 
 
 def _read(

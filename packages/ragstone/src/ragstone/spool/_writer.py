@@ -15,7 +15,7 @@ from typing import Final
 from ragstone._util.filelock import try_flock
 from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import ConfigurationError, SpoolError
-from ragstone.spool._format import END, LAST, MORE, NAME, frame, header, sync_directory
+from ragstone.spool._format import END, LAST, MORE, NAME, count_field, frame, header, sync_directory
 
 __all__ = ["SpoolWriter"]
 
@@ -58,6 +58,7 @@ class SpoolWriter:
         self._name: str | None = None
         self._fd = -1
         self._size = 0
+        self._n_lines = self._count_at = 0
         after_fork_in_child(self._abandon)
 
     @property
@@ -89,6 +90,9 @@ class SpoolWriter:
             if self._fd < 0:
                 self._begin()
             self._write(data)
+            self._n_lines += len(lines)
+            # After the entries: one whose process is killed in between is there and not counted, and never the reverse.
+            self._write_count()
 
     def sync(self) -> None:
         """Wait until everything appended so far survives a loss of power.
@@ -140,7 +144,8 @@ class SpoolWriter:
             os.close(fd)
             hidden.unlink(missing_ok=True)
             raise
-        self._fd, self._name, self._size = fd, name, len(first)
+        self._fd, self._name, self._size, self._n_lines = fd, name, len(first), 0
+        self._count_at = len(first) - len(count_field(0))
 
     def _write(self, data: bytes) -> None:
         try:
@@ -168,6 +173,16 @@ class SpoolWriter:
                 _fdatasync(self._fd)
         finally:
             self._abandon()
+
+    def _write_count(self) -> None:
+        """Write the number of entries into the header, so that a reader sees whether the file was cut."""
+        # Linux appends to a file that was opened for appending, whatever the offset is.
+        with contextlib.suppress(OSError):
+            fd = os.open(self._directory / str(self._name), os.O_WRONLY | getattr(os, "O_CLOEXEC", 0))
+            try:
+                os.pwrite(fd, count_field(self._n_lines), self._count_at)
+            finally:
+                os.close(fd)
 
     def _abandon(self) -> None:
         """Close the segment without a seal: after an error, and in a forked child (the parent keeps its lock)."""
