@@ -235,3 +235,11 @@ def test_a_closed_sink_takes_nothing(tmp_path):
     asyncio.run(sink.aclose())
     with pytest.raises(SinkUnavailableError, match="closed"):
         _deliver(sink, _score())
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_a_device_or_a_pipe_is_refused(tmp_path, make):
+    """The end of the file is read, to find repeated deliveries, and these have none."""
+    make(tmp_path / "out")
+    with pytest.raises(ConfigurationError, match="a device or a pipe"):
+        JsonlSink(tmp_path / "out")

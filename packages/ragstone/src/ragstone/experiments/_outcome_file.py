@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from ragstone._util.row_limits import MAX_ROW_BYTES, bounded_lines, check_json_row
 from ragstone.errors import DataError
 from ragstone.experiments._clusters import SampleFields
 from ragstone.schema import Failure, NotApplicable, Score, outcome_adapter
@@ -37,10 +38,13 @@ class OutcomeLines:
         self._starts.clear()
         start = 0
         with self._path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
+            for number, line in enumerate(bounded_lines(file), start=1):
                 if line.strip():
                     try:
+                        check_json_row(line)
                         outcome = _parse(line)
+                    except DataError as error:
+                        raise DataError(f"line {number} of {str(self._path)!r}: {error}") from None
                     except ValidationError as error:
                         raise self._refusal(f"line {number}", error) from None
                     self._about.add(
@@ -63,7 +67,7 @@ class OutcomeLines:
             for start in sorted(start for id_ in sample_ids for start in self._starts.get(id_, ())):
                 file.seek(start)
                 try:
-                    outcome = _parse(file.readline())
+                    outcome = _parse(file.readline(MAX_ROW_BYTES + 1))
                 except ValidationError as error:
                     raise self._refusal(f"byte {start}", error) from None
                 if outcome.sample_id not in sample_ids:

@@ -13,6 +13,8 @@ from ragstone.judges import ROLES, EndpointOptions, OptionNames, Role
 
 __all__ = ["CONFIGURABLE", "read_config", "read_models"]
 
+_MAX_BYTES: Final = 2**20
+"""Largest file. A device does not have an end."""
 _TEXT: Final = "a text"
 _TEXTS: Final = "a text or a list of texts"
 _NUMBER: Final = "a number"
@@ -66,13 +68,18 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     name = os.fspath(path)
     try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        with Path(path).open("rb") as file:
+            text = file.read(_MAX_BYTES + 1)
+        values = {} if len(text) > _MAX_BYTES else tomllib.loads(text.decode("utf-8"))
     except FileNotFoundError:
         raise ConfigurationError(f"the configuration {name!r} was not found. Check the path.") from None
     except OSError as error:
         raise ConfigurationError(f"the configuration {name!r} cannot be read: {error.strerror or error}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (ValueError, RecursionError) as error:
+        # Besides errors of TOML and UTF-8: an integer with thousands of digits, arrays in arrays in arrays.
         raise ConfigurationError(f"the configuration {name!r} cannot be read: {error}") from None
+    if len(text) > _MAX_BYTES:
+        raise ConfigurationError(f"the configuration {name!r} has more than {_MAX_BYTES:,} bytes. Check the path.")
     for role in ROLES:
         if isinstance(urls := values.get(role), list):
             values[role] = ",".join(map(str, urls))

@@ -36,7 +36,7 @@ class JsonlSink:
         include_text: Also write explanations, details and the judge's raw replies, which may contain captured text.
 
     Raises:
-        ConfigurationError: If the directory does not exist or `path` is a directory.
+        ConfigurationError: If the directory does not exist, or `path` is a directory, a device or a pipe.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, include_text: bool = True) -> None:
@@ -49,6 +49,12 @@ class JsonlSink:
         if self._path.is_dir():
             raise ConfigurationError(
                 f"cannot write {os.fspath(path)!r}: it is a directory. Give the path of a file in it."
+            )
+        if self._path.exists() and not self._path.is_file():
+            # Its end is read, so that a repeated delivery is not written twice. A device may not have one.
+            raise ConfigurationError(
+                f"cannot write {os.fspath(path)!r}: it is a device or a pipe, whose lines cannot be read again. Give the path of "
+                "a file."
             )
         self._include_text = include_text
         self._seen: dict[str, None] | None = None

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ragstone._util.row_limits import bounded_lines, check_json_row
 from ragstone.errors import ConfigurationError, DataError
 
 __all__ = ["finite", "numbered", "refuse", "token"]
@@ -16,15 +17,20 @@ def numbered(path: Path, what: str) -> Iterator[tuple[int, str]]:
 
     Raises:
         ConfigurationError: If the file does not exist.
-        DataError: If the file is not valid UTF-8.
+        DataError: If the file is not valid UTF-8, or a line is too long or contains too many values.
     """
     if not path.is_file():
         raise ConfigurationError(f"file not found: {str(path)!r} (expected {what})")
     try:
-        with path.open(encoding="utf-8-sig") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield number, line
+        with path.open("rb") as file:
+            for number, line in enumerate(bounded_lines(file), start=1):
+                if not line.strip():
+                    continue
+                try:
+                    check_json_row(line)
+                except DataError as error:
+                    raise DataError(f"line {number} of {str(path)!r}: {error}") from None
+                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise DataError(f"{str(path)!r} is not valid UTF-8: {error}") from error
 

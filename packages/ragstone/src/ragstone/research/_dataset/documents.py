@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from ragstone._util.row_limits import check_json_row
 from ragstone.errors import ConfigurationError, DataError
 
 __all__ = ["MAX_BYTES", "Document", "LoadedDocuments", "read_documents"]
@@ -145,7 +146,10 @@ def _text(path: Path, max_bytes: int) -> str:
 
 def _row(name: str, number: int, line: str) -> Document:
     try:
+        check_json_row(line.encode())
         row: Any = json.loads(line)
+    except DataError as error:
+        raise DataError(f"line {number} of {name!r}: {error}") from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"line {number} of {name!r} is not valid JSON: {error}") from error
     if not isinstance(row, dict) or not isinstance(row.get("text"), str) or not isinstance(row.get("id"), str | int):
