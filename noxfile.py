@@ -132,6 +132,13 @@ def simulate(session: nox.Session) -> None:
 
 
 @nox.session
+def fuzz(session: nox.Session) -> None:
+    """Mutate inputs of all readers for 30 seconds each; `-- --seconds 600 --seed N --target NAME` changes that."""
+    session.install(*CORE, *group("test"))
+    session.run("python", "tests/fuzz/run.py", *session.posargs)
+
+
+@nox.session
 def golden(session: nox.Session) -> None:
     """Metrics and statistics against other libraries, and against figures that can be recomputed."""
     session.install(*CORE, *group("golden"))

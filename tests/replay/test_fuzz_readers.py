@@ -6,16 +6,15 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import json
 import os
 import random
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from mutations import MUTATIONS
 from ragstone.errors import DataError
 from ragstone.replay import InputFile, RejectedRecord, TraceFormat, all_formats
 from ragstone.replay.otlp import OtlpFormat, spans_of_request
@@ -43,12 +42,6 @@ FORMATS: dict[str, TraceFormat] = {
     "traceloop_llama_index.otlp.jsonl": OtlpFormat(),
 }
 
-HOSTILE = [
-    b"null", b"true", b"-1", b"1e999", b"NaN", b"-Infinity", b"9" * 5000, b'""', b"[]", b"{}", b"[[[[[[", b'{"a":',
-    b'"\\ud800"', b'"\\u0000"', b"\xff\xfe", b"\x00", b"[" * 2000, b'{"lc":1,"type":"constructor","id":[],"kwargs":7}',
-    b'{"role":null,"content":[1,{"type":"text"}]}', b'"0000000000000000"', b'"-1"', b'"' + b"A" * 3000 + b'"',
-]  # fmt: skip
-
 
 def smaller(content: bytes, name: str, rng: random.Random) -> bytes:
     """Some of a recording's records: a mutation of few is tried faster."""
@@ -58,84 +51,6 @@ def smaller(content: bytes, name: str, rng: random.Random) -> bytes:
     if name == "phoenix_spans.json":
         return json.dumps({"data": rng.sample(json.loads(content)["data"], 12)}).encode()
     return content
-
-
-def cut(content: bytes, rng: random.Random) -> bytes:
-    """The end is missing."""
-    return content[: rng.randrange(len(content) + 1)]
-
-
-def flip(content: bytes, rng: random.Random) -> bytes:
-    """Some bits are others."""
-    changed = bytearray(content)
-    for _ in range(rng.choice([1, 2, 8, 64])):
-        changed[rng.randrange(len(changed))] = rng.randrange(256)
-    return bytes(changed)
-
-
-def paste(content: bytes, rng: random.Random) -> bytes:
-    """Something hostile stands in the middle, in place of some bytes."""
-    at = rng.randrange(len(content))
-    return content[:at] + rng.choice(HOSTILE) + content[at + rng.choice([0, 0, 1, 10, 500]) :]
-
-
-def swap_value(content: bytes, rng: random.Random) -> bytes:
-    """A value of JSON is another one: what comes is still JSON."""
-    lines = content.splitlines()
-    try:
-        values = [json.loads(line) for line in lines]
-    except ValueError:
-        values = []
-    if not values:
-        return paste(content, rng)
-    for _ in range(rng.choice([1, 1, 3, 10])):
-        holder, key = place_in(values, rng)
-        holder[key] = rng.choice(
-            [
-                None,
-                True,
-                -1,
-                2**70,
-                1e308,
-                "",
-                "x",
-                [],
-                {},
-                [[]],
-                {"a": {"b": [1]}},
-                [None, "x", {}],
-                "{",
-                "[1,",
-                "\ud800",
-            ]
-        )
-    return b"\n".join(json.dumps(value).encode() for value in values)
-
-
-def place_in(values: list, rng: random.Random):
-    """A place deep in some values."""
-    holder, key = values, rng.randrange(len(values))
-    for _ in range(rng.randrange(1, 14)):
-        inner = holder[key]
-        if isinstance(inner, dict) and inner:
-            holder, key = inner, rng.choice(list(inner))
-        elif isinstance(inner, list) and inner:
-            holder, key = inner, rng.randrange(len(inner))
-    return holder, key
-
-
-def double(content: bytes, rng: random.Random) -> bytes:
-    """A part comes twice."""
-    start, end = sorted(rng.randrange(len(content) + 1) for _ in range(2))
-    return content[:end] + content[start:end] + content[end:]
-
-
-def squeeze(content: bytes, rng: random.Random) -> bytes:
-    """Compressed, and then damaged."""
-    return flip(gzip.compress(content, 1), rng)
-
-
-MUTATIONS: list[Callable[[bytes, random.Random], bytes]] = [cut, flip, paste, swap_value, swap_value, double, squeeze]
 
 
 @pytest.mark.timeout(3600)

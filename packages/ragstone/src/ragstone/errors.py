@@ -30,6 +30,10 @@ RagstoneError
 
 from __future__ import annotations
 
+from typing import Final
+
+from typing_extensions import override
+
 __all__ = [
     "ApplicationError",
     "BrokerError",
@@ -58,8 +62,25 @@ __all__ = [
 ]
 
 
+_LONGEST: Final = 3_000
+"""Characters of a message. Longer ones quote a large value of a file or a reply."""
+_END: Final = 800
+"""Characters of the end of a long message, which says what to do."""
+
+
 class RagstoneError(Exception):
-    """Base class of all exceptions that Ragstone raises deliberately."""
+    """Base class of all exceptions that Ragstone raises deliberately.
+
+    The middle of a message of more than 3,000 characters is replaced by its length.
+    """
+
+    @override
+    def __str__(self) -> str:
+        text = super().__str__()
+        if len(text) <= _LONGEST:
+            return text
+        start, end = text[: _LONGEST - _END], text[-_END:]
+        return f"{start} ... ({len(text) - _LONGEST:,} characters) ... {end}"
 
 
 class ConfigurationError(RagstoneError, ValueError):

@@ -42,10 +42,11 @@ def _to_version_2(record: dict[str, Any]) -> dict[str, Any]:
     The name of a metric is part of the id of its outcomes, so stored outcomes keep their metric name.
     """
     upgraded = _renamed(record, "searches", "retrievals")
-    if "truncated_fields" in upgraded:
+    names = upgraded.get("truncated_fields")
+    # Fields of another type stay as they are. The validation that follows rejects them.
+    if isinstance(names, list) and all(isinstance(name, str) for name in names):
         upgraded["truncated_fields"] = [
-            "retrievals" + name.removeprefix("searches") if name.split(".")[0] == "searches" else name
-            for name in upgraded["truncated_fields"]
+            "retrievals" + name.removeprefix("searches") if name.split(".")[0] == "searches" else name for name in names
         ]
     for field, old, new in (("interval", "level", "confidence_level"), ("details", "borne_out", "supported")):
         if isinstance(upgraded.get(field), dict):

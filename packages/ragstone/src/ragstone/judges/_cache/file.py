@@ -212,7 +212,8 @@ class ReplyCache:
             finally:
                 # This rolls back an unfinished transaction.
                 db.close()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            # Python decodes SQLite's message, which quotes the damaged file.
             raise self._storage_error(error) from error
         except OSError as error:
             raise StoreError(f"the reply cache {str(self.path)!r} cannot be used: {error.strerror or error}") from error
@@ -262,9 +263,10 @@ class ReplyCache:
             f"{str(self.path)!r} is a SQLite file of another program, not a reply cache. Use another directory"
         )
 
-    def _storage_error(self, error: sqlite3.Error) -> StoreError:
+    def _storage_error(self, error: sqlite3.Error | UnicodeDecodeError) -> StoreError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        damage = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+        if code in damage or isinstance(error, UnicodeDecodeError) or "no such " in str(error):
             return StoreCorruptError(
                 f"the reply cache {str(self.path)!r} is damaged ({error}). Delete the file, and it is created again"
             )
