@@ -44,7 +44,9 @@ class SqlCounts(SqlStore):
             stored, counted = _read(db), _count(db)
             for queue, n in count_sent(db):
                 name = f"sent to {queue.sink!r} after outcome {queue.start}"
-                stored[name], counted[name] = queue.sent, n
+                # A damaged row may lack the number, which is counted here anyway.
+                sent: object = queue.sent
+                stored[name], counted[name] = sent if isinstance(sent, int) else 0, n
                 if correct:
                     save_range(db, queue._replace(sent=n))
             if correct:
