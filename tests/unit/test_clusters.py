@@ -14,6 +14,7 @@ from clustered_scores import Setting, miss_rates
 from ragstone.cli import main
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import TimeRange
+from ragstone.experiments._outcomes import stream_outcomes
 from ragstone.research import validate_metrics
 from ragstone.schema import Captured, Score, Trace
 from ragstone.stats import (
@@ -383,6 +384,55 @@ def test_a_file_of_outcomes_has_the_key_that_evaluate_named(tmp_path, capsys):
     _printed([*evaluate, "-o", named, "--cluster", "document"], capsys)
     found = _printed(["validate-metrics", named, "--cluster", "document", "--json"], capsys)
     assert any("40 rows in 8 clusters of document" in note for note in found["notes"])
+
+
+def test_columns_that_outcomes_do_not_have_come_from_the_evaluated_file(tmp_path, capsys):
+    """`--data ROWS --cluster COLUMN` of report and compare, with the interval of an experiment over this column."""
+    files = {}
+    for name, wrong in (("old", 3), ("new", 4)):
+        told = [
+            row
+            | {"document": f"d{row['id'].partition('-')[0]}", "session_id": None}
+            | {"response": "Rain." if int(row["id"].partition("-")[0]) % wrong else "The sun."}
+            for row in rows()
+        ]
+        files[name] = (str(tmp_path / f"{name}.jsonl"), str(tmp_path / f"{name}-outcomes.jsonl"))
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in told))
+        _printed(["evaluate", files[name][0], "--metrics", "ccrs.cc", "-o", files[name][1], "--json"], capsys)
+    (data, old), (new_data, new) = files["old"], files["new"]
+    (wanted,) = ragstone.evaluate(data, ["ccrs.cc"], judge="lexical", cluster="document").summary()
+
+    report = ["report", old, "--cluster", "document", "--json"]
+    error = " ".join(_printed(report, capsys, 2).split())
+    assert "cluster 'document': no sample has this key" in error
+    assert "Other columns are read from the evaluated file: --data ROWS" in error
+    gated = _printed([*report, "--data", data, "--fail-under", "ccrs.cc=0.3"], capsys)
+    estimate = gated["metrics"][0]["estimate"]
+    assert (estimate["method"], estimate["low"]) == ("cluster", pytest.approx(wanted.estimate.low))
+    assert gated["gate"]["notes"] == ["limits treat whole clusters (document) as independent"]
+
+    compare = ["compare", f"old={old}", f"new={new}", "--cluster", "document", "--json"]
+    assert "--data ROWS" in _printed(compare, capsys, 2)
+    both = ["--data", data, "--data", new_data]
+    found = _printed([*compare, *both], capsys)
+    assert found["metrics"][0]["systems"][0]["estimate"]["low"] == pytest.approx(wanted.estimate.low)
+    assert any("100 rows in 20 clusters of document" in note for note in found["notes"])
+    off = _printed(["compare", f"old={old}", f"new={new}", "--json"], capsys)
+    assert found["metrics"][0]["pairs"][0]["p_value"] > 4 * off["metrics"][0]["pairs"][0]["p_value"]
+    change = _printed(["report", f"old={old}", f"new={new}", "--cluster", "document", *both, "--json"], capsys)
+    pair = found["metrics"][0]["pairs"][0]
+    assert change["metrics"][0]["change"]["low"] == pytest.approx(pair["low"])
+
+
+def test_a_label_of_a_file_of_outcomes_wins_over_the_one_of_the_evaluated_file(tmp_path):
+    """Outcomes were scored with their own labels, and rows that changed since then do not replace them."""
+    scored = ragstone.evaluate(rows(), ["ccrs.cc"], judge="lexical")
+    scored.to_jsonl(tmp_path / "outcomes.jsonl")
+    others = [s.model_copy(update={"metadata": {"session_id": s.id, "lot": s.id[0]}}) for s in scored.samples]
+    opened = stream_outcomes(tmp_path / "outcomes.jsonl", cluster="lot", samples=others)
+    list(opened.outcomes)
+    assert opened.labels["session_id"]["3-1"] == "s3"
+    assert opened.labels["lot"]["3-1"] == "3"
 
 
 def test_rows_without_a_label_are_counted():

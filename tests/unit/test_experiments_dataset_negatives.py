@@ -149,6 +149,35 @@ def test_an_outage_ends_the_run_and_the_next_one_resumes(folder):
     assert len(second.judge.prompts) + 4 == finished.n_asked + finished.n_known
 
 
+@pytest.mark.parametrize("construct", ["unrelated_questions", "answerability"])
+def test_an_outage_of_one_call_ends_the_rounds_and_the_same_round_is_repeated(construct, folder):
+    """Later rounds would be written without the queries of the missing one. The next run asks for that round as it was."""
+    queries = [about(subject) for subject in SUBJECTS]
+    failed = []
+
+    def fail(prompt):
+        # Words of the second round only: its check, or the request that already has the queries of the first.
+        in_second = queries[4] in prompt.fields.get("sub_questions", ()) or "earlier_questions" in prompt.fields
+        if prompt.construct != construct or not in_second or failed:
+            return None
+        failed.append(prompt)
+        return JudgeError("no reply", kind="unavailable")
+
+    first = Writer(queries, fail=fail)
+    built = build_negatives("docs", "out", judge=first.judge, queries=12)
+    assert (len(failed), len(built.rows), built.failures) == (1, 4, {"unavailable": 1})
+    assert [
+        p.fields.get("earlier_questions", ()) for p in first.judge.prompts if p.construct == "unrelated_questions"
+    ] == [
+        (),
+        tuple(queries[:4]),
+    ]
+    second = Writer(queries)
+    finished = build_negatives("docs", "out", judge=second.judge, queries=12)
+    assert [row["query"] for row in finished.rows] == queries
+    assert failed[0] in second.judge.prompts
+
+
 def test_a_query_without_a_valid_check_is_dropped(folder):
     """An invalid rating of one passage drops the queries of that passage, counts, and does not end the run."""
 

@@ -437,7 +437,7 @@ def test_default_conditions_fit_the_metrics():
         ({"metrics": "udcg"}, ConfigurationError, "'udcg' needs a reader"),
         ({"metrics": "cosine"}, ConfigurationError, "'vera.answer_relevance_cosine' needs an embedder"),
         ({"metrics": "crux.density"}, ConfigurationError, "'crux.density' does not have two finite bounds"),
-        ({"confidence_level": 95}, ConfigurationError, "confidence_level must be in .0, 1., .* got 95"),
+        ({"confidence_level": 95}, ConfigurationError, "confidence_level must be between 0 and 1, got 95. For 95% write 0.95"),
         ({"rows": [{"id": f"s{i}", "query": "?"} for i in range(20)]}, DataError, "ccrs.cc does not apply to any labeled sample"),
         ({"system": True}, DataError, "the labels belong to 2 systems .a, b."),
     ],

@@ -11,6 +11,7 @@ from ragstone.judges import LexicalJudge
 from ragstone.metrics import RAGAS
 from ragstone.metrics._claims import EXTRACTION_EXAMPLES
 from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.stats import mean_interval
 from ragstone.testing import FakeJudge, make_sample
 
 FAITHFULNESS, RELEVANCY, PRECISION, RECALL = RAGAS
@@ -67,6 +68,18 @@ def test_answer_relevancy_is_a_mean():
         assert pytest.approx(expected) == outcome.value
         assert questions == [row["question"] for row in outcome.details["questions"]]
         assert marks == tuple(round(100 * row["equivalence"]) for row in outcome.details["questions"])
+        if len(marks) == 1:
+            assert outcome.interval is None
+        else:
+            wanted = mean_interval([mark / 100 for mark in marks])
+            assert (outcome.interval.low, outcome.interval.high) == pytest.approx((wanted.low, wanted.high))
+            assert (outcome.interval.method, outcome.interval.confidence_level) == (wanted.method, 0.95)
+
+
+def test_a_share_of_all_claims_does_not_have_an_interval():
+    """It is counted, not estimated from some of the claims."""
+    for metric in (FAITHFULNESS, RECALL):
+        assert score(metric, verdicts(1, 1, 1, 0)).interval is None
 
 
 def test_questions_are_written_without_the_query():

@@ -62,7 +62,16 @@ ONLY_HERE = {
         "listen",
         "from",
     ),
-    *("cluster", "budget-calls", "budget-tokens", "budget-usd", "no-across-metrics", "criterion", "no-retriever-tool"),
+    *(
+        "cluster",
+        "confidence-level",
+        "budget-calls",
+        "budget-tokens",
+        "budget-usd",
+        "no-across-metrics",
+        "criterion",
+        "no-retriever-tool",
+    ),
 }
 """Options that have no parameter of their name: they print, write, or stand for an object or its opposite."""
 

@@ -200,3 +200,21 @@ def test_impossible_counts_and_means_do_not_have_bounds(arguments, match):
     mean, n, n_failed, low, high = arguments
     with pytest.raises(ValueError, match=match):
         failure_bounds(mean, n, n_failed, low=low, high=high)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [((0.5, 3, 1, 0, 1), (0.375, 0.625)), ((0.5, 3, 0, 0, 1), (0.5, 0.5)), ((None, 0, 2, 0, 1), (0.0, 1.0))],
+)
+def test_failure_bounds_have_named_limits(arguments, found):
+    """With failures, without any, and with nothing else: a caller reads `low` and `high`, as of an estimate."""
+    mean, n, n_failed, low, high = arguments
+    bounds = failure_bounds(mean, n, n_failed, low=low, high=high)
+    assert (bounds.low, bounds.high) == found
+
+
+def test_wilson_reports_its_sample():
+    """Count, share, level and method belong to the result, not only its limits."""
+    found = wilson_interval(3, 12, confidence_level=0.9)
+    assert (found.n, found.value, found.confidence_level, found.method) == (12, 0.25, 0.9, "wilson")
+    assert mean_interval([1.0] * 3 + [0.0] * 9, confidence_level=0.9) == found

@@ -39,6 +39,19 @@ def test_nothing_seen_says_nothing(make):
     assert 0 == sequence.n
 
 
+@pytest.mark.parametrize("make", [*SEQUENCES, ManskiSequence, ProportionSequence, DifferenceSequence])
+@pytest.mark.parametrize("n", [0, 5])
+def test_limits_have_names(make, n):
+    """Of every sequence, before and after its first item: a caller reads `low` and `high`, as of an estimate."""
+    pair = (0, 1) if make is DifferenceSequence else (1,)
+    sequence = make()
+    for _ in range(n):
+        sequence.update(*pair)
+    found = sequence.interval()
+    assert (found.low, found.high) == tuple(found)
+    assert found.low < found.high
+
+
 @pytest.mark.parametrize("make", SEQUENCES)
 @given(values=st.lists(unit, max_size=60))
 def test_interval_lies_in_the_range_and_mirrors(make, values):

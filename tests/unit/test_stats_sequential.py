@@ -102,3 +102,10 @@ def test_what_cannot_be(arguments, options, message):
     """Arguments outside their ranges are named."""
     with pytest.raises(ValueError, match=message):
         beta_mixture_interval(*arguments, **options)
+
+
+@pytest.mark.parametrize(("successes", "n"), [(0, 0), (0, 5), (5, 5), (2, 5)])
+def test_limits_have_names(successes, n):
+    """Also without a draw: a caller reads `low` and `high`, as of an estimate."""
+    found = beta_mixture_interval(successes, n)
+    assert (found.low, found.high) == tuple(found)

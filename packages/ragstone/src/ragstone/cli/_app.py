@@ -25,7 +25,7 @@ _COMMANDS: Final = {
     ),
     "evaluate": (
         "_evaluate.evaluate_command",
-        "Score a file of samples, and print each metric's mean, 95% confidence interval and counts.",
+        "Score a file of samples, and print each metric's mean, confidence interval and counts.",
     ),
     "ingest": (
         "_ingest.ingest_command",

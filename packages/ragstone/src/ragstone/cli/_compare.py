@@ -14,6 +14,7 @@ from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._gate import JunitOption, check_junit
 from ragstone.cli._options import (
     ClusterOption,
+    ConfidenceLevelOption,
     JsonOption,
     OnlyMetricsOption,
     SystemsArgument,
@@ -104,10 +105,7 @@ def compare_command(
             help="Exit with 1 unless the data exclude a loss and a gain of this size, such as 0.02 (two one-sided tests).",
         ),
     ] = None,
-    confidence_level: Annotated[
-        float,
-        typer.Option("--confidence-level", rich_help_panel=STATISTICS, help="Confidence level."),
-    ] = 0.95,
+    confidence_level: ConfidenceLevelOption = 0.95,
     test: Annotated[
         Literal["permutation", "bootstrap"],
         typer.Option(
@@ -160,8 +158,8 @@ def compare_command(
         typer.Option(
             "--data",
             rich_help_panel=OUTPUT,
-            help="The evaluated file of each system, in the same order, for the texts of --changed and the causes of wrong "
-            "answers. Repeat it for each system.",
+            help="The evaluated file of each system, in the same order, for the texts of --changed, the causes of wrong "
+            "answers, and columns that --cluster names. Repeat it for each system.",
         ),
     ] = None,
     junit: JunitOption = None,
@@ -189,8 +187,10 @@ def compare_command(
     if output is not None:
         check_gate_file(output, ".md")
     with stdin_as_file(systems) as named:
+        sources = read_sources(named)
+        samples = {} if data is None else dict(zip(sources, map(read_texts, data), strict=True))
         result = compare(
-            read_sources(named),
+            sources,
             metrics=None if metrics is None else parse_names(metrics),
             baseline=baseline,
             hypotheses=hypothesis or (),
@@ -204,6 +204,7 @@ def compare_command(
             seed=seed,
             allow_different_judges=allow_different_judges,
             paired=paired,
+            data=samples,
         )
         chosen = None if gate_metrics is None else parse_names(gate_metrics)
         check = None
@@ -211,7 +212,6 @@ def compare_command(
             check = result.check_equivalence(equivalent_within, chosen)
         elif gated:
             check = result.check_regression(chosen, margin=margin)
-        samples = {} if data is None else dict(zip(result.systems, map(read_texts, data), strict=True))
         causes = result.causes(samples)
         listing = result.describe_changed(changed, samples) if changed and not json_output else None
         if check is not None and junit is not None:

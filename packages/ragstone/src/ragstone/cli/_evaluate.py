@@ -33,6 +33,7 @@ from ragstone.cli._models import ScoringModelOptions, takes_models
 from ragstone.cli._options import (
     ClusterOption,
     ConcurrencyOption,
+    ConfidenceLevelOption,
     DeadlineOption,
     JsonOption,
     MaxOutageOption,
@@ -117,6 +118,7 @@ def evaluate_command(
     max_outage_s: MaxOutageOption = 300.0,
     max_failed_share: FailedShareOption = MAX_FAILED_SHARE,
     cluster: ClusterOption = "auto",
+    confidence_level: ConfidenceLevelOption = 0.95,
     fail_under: FailUnderOption = None,
     undecided: UndecidedOption = "fail",
     junit: JunitOption = None,
@@ -124,9 +126,9 @@ def evaluate_command(
     *,
     models: ScoringModelOptions,
 ) -> None:
-    """Score a file of samples, and print each metric's mean, 95% confidence interval and counts."""
+    """Score a file of samples, and print each metric's mean, confidence interval and counts."""
     names, fields = parse_metrics(metrics, criterion), _fields(field or [])
-    thresholds = parse_thresholds(fail_under, undecided, names, junit=junit)
+    thresholds = parse_thresholds(fail_under, undecided, names, junit=junit, confidence_level=confidence_level)
     application: Any = None
     if app is not None:
         if dry_run:
@@ -181,6 +183,7 @@ def evaluate_command(
                 max_outage_s=max_outage_s,
                 reasons=reasons,
                 cluster=cluster,
+                confidence_level=confidence_level,
                 output=output,
                 progress=progress.update,
                 on_outcomes=progress.count,

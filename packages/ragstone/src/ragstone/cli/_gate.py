@@ -12,7 +12,14 @@ from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._output import print_text
 from ragstone.cli._panels import OUTPUT, STATISTICS
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import ScoreCheck, Undecided, check_gate_file, check_thresholds
+from ragstone.experiments import (
+    CONFIDENCE_LEVEL,
+    ScoreCheck,
+    Undecided,
+    check_gate_file,
+    check_level,
+    check_thresholds,
+)
 from ragstone.metrics import Metric, resolve_metrics
 
 __all__ = [
@@ -93,6 +100,7 @@ def parse_thresholds(
     metrics: Sequence[str | Metric] | None = None,
     *,
     junit: Path | None = None,
+    confidence_level: float = CONFIDENCE_LEVEL,
 ) -> dict[str, float]:
     """Parse `--fail-under`, and check it before anything is scored.
 
@@ -101,6 +109,7 @@ def parse_thresholds(
         undecided: Value of `--undecided`.
         metrics: Metrics or groups that will be scored. None: known only after the scores are read.
         junit: Value of `--junit`.
+        confidence_level: Value of `--confidence-level`.
 
     Raises:
         ConfigurationError: If a value is invalid, not inside the metric's range, or its metric is not scored.
@@ -109,6 +118,7 @@ def parse_thresholds(
         raise ConfigurationError(f"--undecided {undecided} belongs to a gate. Add --fail-under METRIC=MEAN")
     check_junit(junit, has_gate=bool(texts), gates="--fail-under METRIC=MEAN")
     thresholds = parse_metric_values("--fail-under", texts or ())
+    check_level(confidence_level, decides_gate=bool(thresholds))
     if thresholds and metrics is not None:
         check_thresholds(thresholds, [metric.card for metric in resolve_metrics(metrics)])
     return thresholds

@@ -15,6 +15,7 @@ from ragstone.cli._failed_share import MAX_FAILED_SHARE, FailedShareOption, desc
 from ragstone.cli._models import RatingOptions, takes_models
 from ragstone.cli._options import (
     ConcurrencyOption,
+    ConfidenceLevelOption,
     DeadlineOption,
     JsonOption,
     MaxOutageOption,
@@ -28,7 +29,6 @@ from ragstone.cli._validate_metrics import (
     FlipThresholdOption,
     LabelColumnOption,
     LabelRangeOption,
-    LevelOption,
     ResamplesOption,
     SeedOption,
     ThresholdOption,
@@ -118,7 +118,7 @@ def judge_card_command(
     max_outage_s: MaxOutageOption = 300.0,
     stop_early: StopEarlyOption = True,
     max_failed_share: FailedShareOption = MAX_FAILED_SHARE,
-    confidence_level: LevelOption = 0.95,
+    confidence_level: ConfidenceLevelOption = 0.95,
     resamples: ResamplesOption = 2000,
     seed: SeedOption = 0,
     json_output: JsonOption = False,

@@ -13,12 +13,13 @@ import typer
 
 from ragstone.cli._panels import LIMITS, OUTPUT, STATISTICS
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import OutcomeSource, TimeRange
+from ragstone.experiments import OutcomeSource, TimeRange, names_of
 from ragstone.requests import RetrieverTools, read_retriever_tools
 
 __all__ = [
     "ClusterOption",
     "ConcurrencyOption",
+    "ConfidenceLevelOption",
     "DeadlineOption",
     "FromOption",
     "IdsOption",
@@ -61,6 +62,14 @@ ClusterOption = Annotated[
         rich_help_panel=STATISTICS,
         help="Key whose equal values make a cluster, such as session_id: intervals and tests treat whole clusters as "
         "independent. auto: session_id if at least 5% of the rows share one. none: rows are independent.",
+    ),
+]
+ConfidenceLevelOption = Annotated[
+    float,
+    typer.Option(
+        "--confidence-level",
+        rich_help_panel=STATISTICS,
+        help="Confidence level of intervals, tests and gates, above 0 and below 1.",
     ),
 ]
 SinkOption = Annotated[
@@ -227,15 +236,16 @@ def parse_named_file(text: str) -> tuple[str | None, str]:
     return None, text
 
 
-def read_sources(systems: Sequence[str]) -> dict[str, OutcomeSource] | list[OutcomeSource]:
-    """Read NAME=SOURCE arguments: sources by name, or a list if none has a name.
+def read_sources(systems: Sequence[str]) -> dict[str, OutcomeSource]:
+    """Read NAME=SOURCE arguments: sources by name. If none has a name, the names come from the sources.
 
     Raises:
         ConfigurationError: If two systems have the same name, or a period is invalid.
     """
     named = [parse_named_file(text) for text in systems]
     if not any(name for name, _ in named):
-        return [parse_time_range(path) for _, path in named]
+        nameless = [parse_time_range(path) for _, path in named]
+        return dict(zip(names_of(nameless), nameless, strict=True))
     sources: dict[str, OutcomeSource] = {}
     for name, path in named:
         source = parse_time_range(path)

@@ -24,6 +24,7 @@ from ragstone.cli._models import ScoringModelOptions, takes_models
 from ragstone.cli._options import (
     ClusterOption,
     ConcurrencyOption,
+    ConfidenceLevelOption,
     DeadlineOption,
     IdsOption,
     JsonOption,
@@ -103,6 +104,7 @@ def replay_command(
     undecided: UndecidedOption = "fail",
     junit: JunitOption = None,
     cluster: ClusterOption = "auto",
+    confidence_level: ConfidenceLevelOption = 0.95,
     json_output: JsonOption = False,
     *,
     models: ScoringModelOptions,
@@ -110,7 +112,7 @@ def replay_command(
     """Score exported traces of other tools, and deliver the scores. The same command resumes an interrupted run."""
     tools = parse_retriever_tools(retriever_tool, no_retriever_tool)
     names = parse_metrics(metrics, criterion)
-    thresholds = parse_thresholds(fail_under, undecided, names, junit=junit)
+    thresholds = parse_thresholds(fail_under, undecided, names, junit=junit, confidence_level=confidence_level)
     if dry_run:
         plan = plan_replay(
             sources,
@@ -154,7 +156,7 @@ def replay_command(
     stopped = stop.requested
     counts = JudgedCounts()
     try:
-        summaries, notes = _summaries(store, names, counts, cluster)
+        summaries, notes = _summaries(store, names, counts, cluster, confidence_level)
         ledger = read_ledger(store)
     except StoreError:
         if not stopped:
@@ -165,7 +167,14 @@ def replay_command(
     check = None
     if thresholds and not stopped:
         cards = [metric.card for metric in resolve_metrics(names)]
-        check = check_source(store, thresholds, undecided=undecided, cards=cards, cluster=cluster)
+        check = check_source(
+            store,
+            thresholds,
+            undecided=undecided,
+            confidence_level=confidence_level,
+            cards=cards,
+            cluster=cluster,
+        )
         if junit is not None:
             check.write_junit(junit)
     if json_output:
@@ -295,7 +304,7 @@ def _interruptible(progress: Progress, *, n_pending: int) -> Iterator[_Stop]:
 
 
 def _summaries(
-    store: str, metrics: list[str], counts: JudgedCounts, cluster: str
+    store: str, metrics: list[str], counts: JudgedCounts, cluster: str, confidence_level: float
 ) -> tuple[tuple[MetricSummary, ...], tuple[str, ...]]:
     """Summarize the outcomes of the planned metrics, with notes about clusters, and count the judged ones."""
 
@@ -314,6 +323,7 @@ def _summaries(
             [metric.card for metric in resolve_metrics(metrics)],
             clusters=clusters,
             probabilities=opened.inclusion_probabilities(),
+            confidence_level=confidence_level,
         )
         return summaries, notes
 

@@ -18,13 +18,20 @@ from ragstone.cli._gate import (
     parse_thresholds,
 )
 from ragstone.cli._models import JudgeOptions, takes_models
-from ragstone.cli._options import ClusterOption, JsonOption, parse_named_file, parse_time_range, read_sources
+from ragstone.cli._options import (
+    ClusterOption,
+    ConfidenceLevelOption,
+    JsonOption,
+    parse_named_file,
+    parse_time_range,
+    read_sources,
+)
 from ragstone.cli._output import print_json, print_lines, print_text, terminal_options
 from ragstone.cli._panels import OUTPUT
 from ragstone.cli._reasons import ReasonsOption
 from ragstone.data import read_samples
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import OutcomeSource, ScoreCheck, build_report, check_source, names_of, write_report
+from ragstone.experiments import CONFIDENCE_LEVEL, OutcomeSource, ScoreCheck, build_report, check_source, write_report
 from ragstone.schema import Sample
 from ragstone.store import describe_store, is_database_url
 from ragstone.views import ReportText, ReportView
@@ -87,8 +94,8 @@ def report_command(
         list[str] | None,
         typer.Option(
             "--data",
-            help="The evaluated file, for the texts of a file of outcomes, which has only their ids. Of several sources, once for "
-            "each in the same order, or once for the reported one.",
+            help="The evaluated file, for the texts of a file of outcomes, which has only their ids, and for columns that "
+            "--cluster names. Of several sources, once for each in the same order, or once for the reported one.",
         ),
     ] = None,
     target: TargetOption = None,
@@ -117,14 +124,16 @@ def report_command(
     ] = True,
     reasons: ReasonsOption = 0,
     cluster: ClusterOption = "auto",
+    confidence_level: ConfidenceLevelOption = 0.95,
     json_output: JsonOption = False,
 ) -> None:
     """Print a verdict, each metric with its interval, the causes of wrong answers, and the worst answers."""
     systems = _read_systems(sources, baseline)
     files = _data_of(systems, data or [])
+    samples = read_texts(files.get(systems.name))
     options: dict[str, Any] = {
         "name": systems.name,
-        "samples": read_texts(files.get(systems.name)),
+        "samples": samples,
         "targets": parse_targets(target or []),
         "n_worst": worst,
         "by": by or (),
@@ -132,16 +141,26 @@ def report_command(
         "baseline": systems.baseline,
         "reasons": reasons,
         "cluster": cluster,
+        "confidence_level": confidence_level,
         "judge": models.build_judge() if reasons else None,
         "baseline_samples": read_texts(files.get(systems.baseline)) if systems.others else (),
     }
-    thresholds = parse_thresholds(fail_under, undecided, junit=junit)
-    check = check_source(systems.reported, thresholds, undecided=undecided, cluster=cluster) if thresholds else None
+    thresholds = parse_thresholds(fail_under, undecided, junit=junit, confidence_level=confidence_level)
+    check = None
+    if thresholds:
+        check = check_source(
+            systems.reported,
+            thresholds,
+            undecided=undecided,
+            confidence_level=confidence_level,
+            cluster=cluster,
+            samples=samples,
+        )
     if check is not None and junit is not None:
         check.write_junit(junit)
     gate = {"gate": check.to_dict()} if check is not None else {}
     if output is not None:
-        command = _command(sources, baseline, data or [], target or [], worst, cluster)
+        command = _command(sources, baseline, data or [], target or [], worst, cluster, confidence_level)
         view = write_report(systems.reported, output, max_mb=max_mb, texts=texts, command=command, **options)
         if check is not None and output.suffix.lower() == ".md":
             with output.open("a", encoding="utf-8") as file:
@@ -186,7 +205,7 @@ def _read_systems(sources: Sequence[str], baseline: str | None) -> _Systems:
     if len(sources) == 1 and baseline is None:
         named = parse_named_file(sources[0])
         return _Systems(parse_time_range(named[1]), named[0], {}, None, (named[0],))
-    by_name = _by_name(sources)
+    by_name = read_sources(sources)
     if baseline is None:
         baseline = next(iter(by_name))
     elif baseline not in by_name:
@@ -200,7 +219,7 @@ def _read_systems(sources: Sequence[str], baseline: str | None) -> _Systems:
             raise ConfigurationError(
                 f"two systems have the name {name!r}. Write NAME=SOURCE with a unique name for each"
             )
-        by_name = _by_name([baseline, *sources])
+        by_name = read_sources([baseline, *sources])
         baseline = next(iter(by_name))
     others = dict(by_name)
     candidates = [name for name in by_name if name != baseline]
@@ -222,11 +241,6 @@ def _data_of(systems: _Systems, data: Sequence[str]) -> dict[str | None, str]:
     return dict(zip(systems.order, data, strict=True))
 
 
-def _by_name(sources: Sequence[str]) -> dict[str, OutcomeSource]:
-    read = read_sources(sources)
-    return read if isinstance(read, dict) else dict(zip(names_of(read), read, strict=True))
-
-
 def _command(
     sources: Sequence[str],
     baseline: str | None,
@@ -234,6 +248,7 @@ def _command(
     targets: list[str],
     worst: int,
     cluster: str,
+    confidence_level: float,
 ) -> str:
     """Return the command for the page, without the password of a database."""
     parts = ["ragstone report", *map(_describe, sources)]
@@ -241,6 +256,7 @@ def _command(
     parts += [f"--data {each}" for each in data]
     parts += [f"--target {target}" for target in targets]
     parts += [f"--cluster {cluster}"] if cluster != "auto" else []
+    parts += [f"--confidence-level {confidence_level:g}"] if confidence_level != CONFIDENCE_LEVEL else []
     return " ".join([*parts, f"--worst {worst}"])
 
 

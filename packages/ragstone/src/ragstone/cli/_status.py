@@ -9,7 +9,7 @@ import typer
 
 from ragstone.brokers import is_broker_url, make_relay, read_broker_status
 from ragstone.cli._backfill import backfill_lines
-from ragstone.cli._options import ClusterOption, FromOption, JsonOption, NoRetrieverToolOption
+from ragstone.cli._options import ClusterOption, ConfidenceLevelOption, FromOption, JsonOption, NoRetrieverToolOption
 from ragstone.cli._output import broker_line, ledger_lines, print_json, print_text
 from ragstone.cli._watch import watch_lines
 from ragstone.errors import RagstoneError, StoreNotReadyError
@@ -27,6 +27,7 @@ def status_command(
         str, typer.Argument(help="The store, as passed to Monitor(store=...): a file, postgresql://... or redis://...")
     ],
     cluster: ClusterOption = "auto",
+    confidence_level: ConfidenceLevelOption = 0.95,
     no_retriever_tool: NoRetrieverToolOption = None,
     from_url: FromOption = None,
     json_output: JsonOption = False,
@@ -43,7 +44,7 @@ def status_command(
         update={"doubts": {code: n for code, n in ledger.doubts.items() if code not in declared}}
     )
     cards = _cards([*ledger.metrics])
-    scores, notes = _scores(store, cards, cluster)
+    scores, notes = _scores(store, cards, cluster, confidence_level)
     if json_output:
         print_json(
             ledger.model_dump(mode="json")
@@ -64,7 +65,7 @@ def status_command(
     if message := pending_message(store, ledger):
         print_text(message)
     if any(s.n_scored for s in scores):
-        for statement in _labels(store, cluster):
+        for statement in _labels(store, cluster, confidence_level):
             print_text(statement)
         print_text(f"where it fails: ragstone report {'STORE' if is_database_url(store) else store}")
 
@@ -81,12 +82,12 @@ def _print_broker(url: str, *, as_json: bool) -> None:
     print_text(f"scores: ragstone status STORE, with the store of: ragstone worker STORE --from {name}")
 
 
-def _labels(store: str, cluster: str) -> list[str]:
+def _labels(store: str, cluster: str, confidence_level: float) -> list[str]:
     """Say what labels of people say. The scores are read only if there are labels."""
     with open_store(store, mode="read") as opened:
         if not opened.labels():
             return []
-    labels = build_report(store, n_worst=0, cluster=cluster).labels
+    labels = build_report(store, n_worst=0, cluster=cluster, confidence_level=confidence_level).labels
     return [] if labels is None else [statement.text for statement in labels.statements]
 
 
@@ -98,14 +99,14 @@ def _score_dict(summary: MetricSummary, card: MetricCard | None) -> dict[str, An
 
 
 def _scores(
-    store: str, cards: dict[str, MetricCard], cluster: str
+    store: str, cards: dict[str, MetricCard], cluster: str, confidence_level: float
 ) -> tuple[tuple[MetricSummary, ...], tuple[str, ...]]:
     """Summarize the planned metrics, with notes. Returns empty tuples if only a spool exists."""
     if not is_database_url(store) and not Path(store).exists():
         return (), ()
     try:
         with open_store(store, mode="read") as opened:
-            return summarize_store(opened, cards, cluster=cluster)
+            return summarize_store(opened, cards, cluster=cluster, confidence_level=confidence_level)
     except StoreNotReadyError:
         return (), ()
 

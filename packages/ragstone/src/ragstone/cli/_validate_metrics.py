@@ -9,6 +9,7 @@ import typer
 
 from ragstone.cli._options import (
     ClusterOption,
+    ConfidenceLevelOption,
     JsonOption,
     OnlyMetricsOption,
     SystemsArgument,
@@ -24,7 +25,6 @@ __all__ = [
     "FlipThresholdOption",
     "LabelColumnOption",
     "LabelRangeOption",
-    "LevelOption",
     "ResamplesOption",
     "SeedOption",
     "ThresholdOption",
@@ -33,9 +33,6 @@ __all__ = [
     "validate_metrics_command",
 ]
 
-LevelOption = Annotated[
-    float, typer.Option("--confidence-level", rich_help_panel=STATISTICS, help="Confidence level of the intervals.")
-]
 SeedOption = Annotated[
     int, typer.Option("--seed", min=0, rich_help_panel=STATISTICS, help="Seed of all random numbers.")
 ]
@@ -107,7 +104,7 @@ def validate_metrics_command(
     ] = None,
     metrics: OnlyMetricsOption = None,
     cluster: ClusterOption = "auto",
-    confidence_level: LevelOption = 0.95,
+    confidence_level: ConfidenceLevelOption = 0.95,
     resamples: ResamplesOption = 2000,
     permutations: Annotated[
         int,
@@ -162,7 +159,7 @@ def topicality_command(
     in_domain: Annotated[Path, typer.Argument(help="Outcomes of in-domain queries, from `evaluate --output`.")],
     out_of_domain: Annotated[Path, typer.Argument(help="Outcomes of out-of-domain queries on the same repository.")],
     metrics: OnlyMetricsOption = None,
-    confidence_level: LevelOption = 0.95,
+    confidence_level: ConfidenceLevelOption = 0.95,
     resamples: Annotated[
         int, typer.Option("--resamples", min=2, rich_help_panel=STATISTICS, help="Number of bootstrap resamples.")
     ] = 10_000,

@@ -18,6 +18,8 @@ from ragstone.experiments._kept import count_kept as count_kept
 from ragstone.experiments._labels import add_labels as add_labels
 from ragstone.experiments._labels import draw_to_label as draw_to_label
 from ragstone.experiments._labels import drawn_rows as drawn_rows
+from ragstone.experiments._levels import CONFIDENCE_LEVEL as CONFIDENCE_LEVEL
+from ragstone.experiments._levels import check_level as check_level
 from ragstone.experiments._outcomes import OutcomeSource as OutcomeSource
 from ragstone.experiments._outcomes import SystemOutcomes as SystemOutcomes
 from ragstone.experiments._outcomes import TimeRange

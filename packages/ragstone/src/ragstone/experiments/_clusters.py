@@ -104,6 +104,12 @@ class SampleFields:
         self.sample_ids: Collection[str] = self._collected if sample_ids is None else sample_ids
         self._names: set[str] = set()
 
+    def add_labels(self, samples: Iterable[Sample]) -> None:
+        """Add the labels of samples whose own fields are read later. Labels that are read later replace them."""
+        for sample in samples:
+            for key, label in labels_in(sample.metadata, self._keys).items():
+                self.labels[key][sample.id] = self._known.setdefault(label, label)
+
     def choose(self, cluster: str | None) -> Clusters | None:
         """Choose the clusters of the samples, as `choose_clusters` does."""
         return choose_clusters(cluster, self.labels, self.sample_ids, known=self._names)
@@ -207,7 +213,8 @@ def choose_clusters(
         raise ConfigurationError(
             f"cluster {cluster!r}: no sample has this key. Keys of these samples: {_listed(others)}. A key is a column of "
             "the rows, session_id or user_id. A file of outcomes has session_id, user_id, document_id and the key that "
-            "`evaluate --cluster KEY` named when it was written. Without clusters, set cluster='none' (--cluster none)."
+            "`evaluate --cluster KEY` named when it was written. Other columns are read from the evaluated file: --data ROWS. "
+            "Without clusters, set cluster='none' (--cluster none)."
         )
     if len(own) == len(sample_ids) > 1 and len(set(own)) == 1:
         raise DataError(

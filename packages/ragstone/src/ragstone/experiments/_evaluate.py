@@ -20,6 +20,7 @@ from ragstone.experiments._clusters import AUTO_CLUSTER, cluster_keys, read_fiel
 from ragstone.experiments._deliver import deliver
 from ragstone.experiments._experiment import Experiment
 from ragstone.experiments._kept import KeptOutcomes, RunIdentity, digest_samples
+from ragstone.experiments._levels import CONFIDENCE_LEVEL, check_level
 from ragstone.experiments._spill import OutcomeRows, SampleRows, SamplesOnDisk, count_failures, replace_outcomes
 from ragstone.judges import EmbedderSpec, JudgeSpec, ReaderSpec, is_any_endpoint_down, wait_for_outages
 from ragstone.metrics import Metric
@@ -62,6 +63,7 @@ async def aevaluate(
     reasons: int = 0,
     processes: int = 1,
     cluster: str | None = AUTO_CLUSTER,
+    confidence_level: float = CONFIDENCE_LEVEL,
     output: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
     on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None = None,
@@ -105,6 +107,7 @@ async def aevaluate(
         cluster: Column of the rows whose equal values make a cluster, such as "session_id": samples of one cluster resemble
             each other, so intervals treat whole clusters as independent. "auto" uses `session_id` if at least 5% of the rows
             share one. None or "none" treats rows as independent.
+        confidence_level: Confidence level of the intervals in the experiment's summary and report, and of its gates, in (0, 1).
         output: JSONL file for the outcomes, as `Experiment.to_jsonl` writes it. Until the run ends, complete samples are in
             `OUTPUT.partial`. If the run is interrupted, the same call scores only the others.
         progress: Called with (finished samples, all samples) after each sample. Each repeat counts.
@@ -126,6 +129,7 @@ async def aevaluate(
         >>> ragstone.evaluate(rows, ["ccrs.qr"], judge="lexical").summary()[0].n_scored
         1
     """
+    check_level(confidence_level)
     kept = KeptOutcomes(output)
     rejected: list[RejectedRow] = []
     rows = SampleRows()
@@ -208,6 +212,7 @@ async def aevaluate(
                 traces=scored.traces,
                 n_repeats=repeats,
                 cluster=cluster,
+                confidence_level=confidence_level,
                 judge_unavailable=judge_unavailable,
                 n_resumed=report.n_resumed,
                 n_cut=kept.n_cut,
@@ -335,6 +340,7 @@ def evaluate(
     reasons: int = 0,
     processes: int = 1,
     cluster: str | None = AUTO_CLUSTER,
+    confidence_level: float = CONFIDENCE_LEVEL,
     output: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
     on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None = None,
@@ -368,6 +374,7 @@ def evaluate(
             reasons=reasons,
             processes=processes,
             cluster=cluster,
+            confidence_level=confidence_level,
             output=output,
             progress=progress,
             on_outcomes=on_outcomes,

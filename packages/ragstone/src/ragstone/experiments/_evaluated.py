@@ -21,6 +21,7 @@ class Evaluated(ABC):
     outcomes: Sequence[Score | NotApplicable | Failure]
     cards: tuple[MetricCard, ...]
     cluster: str | None
+    confidence_level: float
 
     @abstractmethod
     def report_source(self, name: str | None = None) -> ReportSource:

@@ -18,6 +18,7 @@ from ragstone.experiments._app.repeats import repeat_deviations
 from ragstone.experiments._app.summary import summarize_app
 from ragstone.experiments._clusters import AUTO_CLUSTER, cluster_keys, cluster_notes, read_fields
 from ragstone.experiments._evaluated import Evaluated
+from ragstone.experiments._levels import CONFIDENCE_LEVEL
 from ragstone.experiments._outcomes import OutcomeSource
 from ragstone.experiments._report import compare_with_baseline
 from ragstone.experiments._score_gate import ScoreCheck, Undecided, check_scores
@@ -79,6 +80,8 @@ class Experiment(Evaluated):
     """Number of lines of the interrupted run that were cut or damaged. Their samples were scored again."""
     cluster: str | None = AUTO_CLUSTER
     """Key of the clusters of samples, "auto", or None for independent samples. See `evaluate`."""
+    confidence_level: float = CONFIDENCE_LEVEL
+    """Confidence level of the intervals in summaries, reports and gates."""
 
     def summary(self) -> tuple[MetricSummary, ...]:
         """Summarize each metric: mean, confidence interval and counts.
@@ -93,9 +96,16 @@ class Experiment(Evaluated):
         clusters, probabilities = fields.choose(self.cluster), fields.inclusion_probabilities
         if isinstance(self.outcomes, OutcomesOnDisk):
             return tuple(
-                column.summary(fields.sample_ids, clusters, probabilities) for column in self.outcomes.columns.values()
+                column.summary(fields.sample_ids, clusters, probabilities, self.confidence_level)
+                for column in self.outcomes.columns.values()
             )
-        return summarize(self.outcomes, self.cards, clusters=clusters, probabilities=probabilities)
+        return summarize(
+            self.outcomes,
+            self.cards,
+            clusters=clusters,
+            probabilities=probabilities,
+            confidence_level=self.confidence_level,
+        )
 
     def close(self) -> None:
         """Remove the temporary files of a large experiment. Then only its summary can be read. Safe to call twice."""
@@ -209,7 +219,11 @@ class Experiment(Evaluated):
         )
 
     def check(
-        self, thresholds: Mapping[str, float], *, undecided: Undecided = "fail", confidence_level: float = 0.95
+        self,
+        thresholds: Mapping[str, float],
+        *,
+        undecided: Undecided = "fail",
+        confidence_level: float | None = None,
     ) -> ScoreCheck:
         """Check if the mean of each metric reaches a threshold: `check = result.check(...)`, then `assert check.ok, check`.
 
@@ -222,7 +236,8 @@ class Experiment(Evaluated):
                 the largest if lower values are better.
             undecided: Whether a metric fails or passes if the data show neither that its mean reaches the threshold nor that
                 it misses it. With "pass", a metric fails only if it is shown to be worse.
-            confidence_level: One minus the probability of a wrong decision, above 0.5 and below 1.
+            confidence_level: One minus the probability of a wrong decision, above 0.5 and below 1. None: the level of this
+                experiment (0.95).
 
         Raises:
             ConfigurationError: If a threshold or an option is invalid, or a metric is not scored.
@@ -233,7 +248,8 @@ class Experiment(Evaluated):
             >>> ragstone.evaluate(rows, ["ccrs.cc"], judge="lexical").check({"ccrs.cc": 0.8}).ok
             True
         """
-        return check_scores(self.report_source(), thresholds, undecided=undecided, confidence_level=confidence_level)
+        level = self.confidence_level if confidence_level is None else confidence_level
+        return check_scores(self.report_source(), thresholds, undecided=undecided, confidence_level=level)
 
     def plot(self, metric: str) -> Chart:
         """Return mean, interval and distribution of a metric as a chart for notebooks, with its data in `.data`.
@@ -261,6 +277,7 @@ class Experiment(Evaluated):
             cards={card.name: card for card in self.cards},
             dependence=lambda: Dependence(fields.inclusion_probabilities, fields.labels),
             cluster=self.cluster,
+            confidence_level=self.confidence_level,
             times={trace.trace_id: trace.started_at for trace in self.traces},
             notes=[rejected] if self.rejected else [],
         )

@@ -18,7 +18,7 @@ from ragstone.experiments._evaluated import Evaluated
 from ragstone.experiments._outcome_file import OutcomeLines
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard
-from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.store import Store, StorePosition, describe_store, is_database_url, open_store
 
 __all__ = [
@@ -122,13 +122,16 @@ class OutcomeStream:
     """Reads the outcomes of some samples of a file again, without reading the others, after all have been read once."""
 
 
-def stream_outcomes(source: OutcomeSource, *, name: str | None = None, cluster: str | None = None) -> OutcomeStream:
+def stream_outcomes(
+    source: OutcomeSource, *, name: str | None = None, cluster: str | None = None, samples: Iterable[Sample] = ()
+) -> OutcomeStream:
     """Open the outcomes of one system as a stream.
 
     Args:
         source: The source.
         name: Name of the system. Default: the file's name, or "experiment".
         cluster: A key of clusters to read in addition to `CLUSTER_KEYS`.
+        samples: The samples of a file of outcomes, for labels of clusters that the file does not have.
 
     Raises:
         ConfigurationError: If the file does not exist.
@@ -153,6 +156,7 @@ def stream_outcomes(source: OutcomeSource, *, name: str | None = None, cluster: 
         return _of_store(TimeRange(store), name or _name_of_store(store), keys)
     path = Path(source)
     about = SampleFields(keys)
+    about.add_labels(samples)
     lines = OutcomeLines(path, about)
     return OutcomeStream(
         name=name or path.stem,

@@ -6,10 +6,11 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from ragstone.errors import ConfigurationError
-from ragstone.experiments._clusters import AUTO_CLUSTER
+from ragstone.experiments._clusters import AUTO_CLUSTER, NO_CLUSTER
 from ragstone.experiments._compare.compare import compare
 from ragstone.experiments._compare.names import names_of
 from ragstone.experiments._evaluated import Evaluated
+from ragstone.experiments._levels import CONFIDENCE_LEVEL
 from ragstone.experiments._outcomes import OutcomeSource
 from ragstone.experiments._score_gate import ScoreCheck, Undecided, check_scores
 from ragstone.experiments._views import build, write
@@ -38,13 +39,14 @@ def build_report(
     reasons: int = 0,
     judge: Judge | None = None,
     cluster: str = AUTO_CLUSTER,
+    confidence_level: float = CONFIDENCE_LEVEL,
 ) -> ReportView:
     """Build the report of one system: a verdict, each metric with its interval, causes, and the worst answers.
 
     Args:
         source: An `Experiment`, a file of outcomes, a store, or a `TimeRange` of one.
         name: Name of the system. Default: the name of the source.
-        samples: The samples of a file of outcomes, which does not contain texts.
+        samples: The samples of a file of outcomes, for texts and labels of clusters that it does not contain.
         targets: The mean that each metric should reach, by metric.
         n_worst: Maximum number of answers that are shown.
         by: Labels whose values are compared. Empty: those with 2 to 12 values of at least 20 answers each.
@@ -56,18 +58,29 @@ def build_report(
         cluster: Key whose equal values make a cluster of samples, such as "session_id": intervals and tests treat whole
             clusters as independent. "auto" uses `session_id` if at least 5% of the samples share one, "none" no clusters.
             An experiment has its own.
+        confidence_level: Confidence level of all intervals and tests, in (0, 1). An experiment has its own.
 
     Raises:
         ConfigurationError: If the file does not exist, no sample has a label of `by` or `cluster`, or a target is not a value of a scored metric.
         DataError: If the source does not contain outcomes.
         StoreError: If a store cannot be read.
     """
+    rows = tuple(samples)
     return build.build_report(
-        open_source(source, name=name, samples=samples, cluster=cluster),
+        open_source(source, name=name, samples=rows, cluster=cluster, confidence_level=confidence_level),
         targets=dict(targets or {}),
         n_worst=n_worst,
         by=by,
-        compared=_compared(source, name, others, baseline, baseline_samples, cluster),
+        compared=_compared(
+            source,
+            name,
+            others,
+            baseline=baseline,
+            samples=rows,
+            baseline_samples=tuple(baseline_samples),
+            cluster=cluster,
+            confidence_level=confidence_level,
+        ),
         reasons=None if judge is None or not reasons else AskReasons(reasons, judge),
     )
 
@@ -90,13 +103,14 @@ def write_report(
     reasons: int = 0,
     judge: Judge | None = None,
     cluster: str = AUTO_CLUSTER,
+    confidence_level: float = CONFIDENCE_LEVEL,
 ) -> ReportView:
     """Write the report of any source to a file: a page (`.html`) or a summary (`.md`). See `Experiment.report`.
 
     Args:
         source: An `Experiment`, a file of outcomes, a store, or a `TimeRange` of one.
         path: Path of the file.
-        samples: The samples of a file of outcomes, which does not contain texts.
+        samples: The samples of a file of outcomes, for texts and labels of clusters that it does not contain.
         targets: The mean that each metric should reach, by metric.
         n_worst: Maximum number of answers that are shown.
         by: Labels whose values are compared. Empty: those with 2 to 12 values of at least 20 answers each.
@@ -112,6 +126,7 @@ def write_report(
         cluster: Key whose equal values make a cluster of samples, such as "session_id": intervals and tests treat whole
             clusters as independent. "auto" uses `session_id` if at least 5% of the samples share one, "none" no clusters.
             An experiment has its own.
+        confidence_level: Confidence level of all intervals and tests, in (0, 1). An experiment has its own.
 
     Raises:
         ConfigurationError: If the path, a target, `cluster` or the size limit is invalid.
@@ -119,8 +134,9 @@ def write_report(
         StoreError: If a store cannot be read.
     """
     write.check_output(path)
+    rows = tuple(samples)
     return write.write_report(
-        open_source(source, name=name, samples=samples, cluster=cluster),
+        open_source(source, name=name, samples=rows, cluster=cluster, confidence_level=confidence_level),
         path,
         targets=dict(targets or {}),
         n_worst=n_worst,
@@ -128,7 +144,16 @@ def write_report(
         max_mb=max_mb,
         texts=texts,
         command=command,
-        compared=_compared(source, name, others, baseline, baseline_samples, cluster),
+        compared=_compared(
+            source,
+            name,
+            others,
+            baseline=baseline,
+            samples=rows,
+            baseline_samples=tuple(baseline_samples),
+            cluster=cluster,
+            confidence_level=confidence_level,
+        ),
         reasons=None if judge is None or not reasons else AskReasons(reasons, judge),
     )
 
@@ -137,9 +162,12 @@ def _compared(
     source: OutcomeSource,
     name: str | None,
     others: Mapping[str, OutcomeSource] | None,
-    baseline: str | None,
-    samples: Iterable[Sample],
+    *,
+    baseline: str | None = None,
+    samples: Sequence[Sample] = (),
+    baseline_samples: Sequence[Sample] = (),
     cluster: str = AUTO_CLUSTER,
+    confidence_level: float = CONFIDENCE_LEVEL,
 ) -> Compared | None:
     """Compare a system with others, if there are any."""
     if not others:
@@ -147,9 +175,21 @@ def _compared(
     if name is None or name in others:
         raise ConfigurationError(f"the reported system needs a name other than {', '.join(map(repr, others))}")
     before = baseline or next(iter(others))
-    own = source.cluster if isinstance(source, Evaluated) else cluster
-    comparison = compare({**others, name: source}, baseline=before, cluster=own)
-    return comparison.compared(name, before, open_source(others[before], name=before, samples=samples, cluster=cluster))
+    own, level = cluster, confidence_level
+    if isinstance(source, Evaluated):
+        own, level = source.cluster or NO_CLUSTER, source.confidence_level
+    comparison = compare(
+        {**others, name: source},
+        baseline=before,
+        cluster=own,
+        confidence_level=level,
+        data={before: baseline_samples, name: samples},
+    )
+    return comparison.compared(
+        name,
+        before,
+        open_source(others[before], name=before, samples=baseline_samples, cluster=cluster, confidence_level=level),
+    )
 
 
 def compare_with_baseline(result: Evaluated, name: str, baseline: OutcomeSource) -> Compared:
@@ -166,7 +206,7 @@ def compare_with_baseline(result: Evaluated, name: str, baseline: OutcomeSource)
         StoreError: If a store cannot be read.
     """
     before = "baseline" if isinstance(baseline, Evaluated) else names_of([baseline])[0]
-    compared = _compared(result, name, {"baseline" if before == name else before: baseline}, None, ())
+    compared = _compared(result, name, {"baseline" if before == name else before: baseline})
     assert compared is not None  # noqa: S101  there is another system
     return compared
 
@@ -220,6 +260,7 @@ def check_source(
     confidence_level: float = 0.95,
     cards: Iterable[MetricCard] = (),
     cluster: str = AUTO_CLUSTER,
+    samples: Iterable[Sample] = (),
 ) -> ScoreCheck:
     """Check if the mean of each metric of a source reaches a threshold. See `Experiment.check`.
 
@@ -232,6 +273,7 @@ def check_source(
         cluster: Key whose equal values make a cluster of samples, such as "session_id": intervals and tests treat whole
             clusters as independent. "auto" uses `session_id` if at least 5% of the samples share one, "none" no clusters.
             An experiment has its own.
+        samples: The samples of a file of outcomes, for labels of clusters that it does not contain.
 
     Raises:
         ConfigurationError: If the file does not exist, a threshold or an option is invalid, or a metric is not scored.
@@ -239,7 +281,7 @@ def check_source(
         StoreError: If a store cannot be read.
     """
     return check_scores(
-        open_source(source, cluster=cluster),
+        open_source(source, cluster=cluster, samples=samples),
         thresholds,
         undecided=undecided,
         confidence_level=confidence_level,

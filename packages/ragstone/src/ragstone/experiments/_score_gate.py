@@ -14,6 +14,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.experiments._cards import card_of, titles_of
 from ragstone.experiments._clusters import Clusters, choose_clusters
 from ragstone.experiments._gate_files import GateCase, gate_table, write_junit
+from ragstone.experiments._levels import check_level
 from ragstone.experiments._summary import bounds_of
 from ragstone.experiments._views.reading import unknown_card
 from ragstone.experiments._views.source import ReportSource
@@ -26,7 +27,6 @@ __all__ = ["ScoreCheck", "ScoreGate", "Undecided", "check_scores", "check_thresh
 Undecided = Literal["fail", "pass"]
 State = Literal["reached", "missed", "undecided", "no score"]
 
-_LEAST_LEVEL: Final = 0.5
 _UNITS: Final = 2
 """Digits of an estimated number of samples."""
 
@@ -222,10 +222,7 @@ def check_scores(
     """
     if undecided not in get_args(Undecided):
         raise ConfigurationError(f'undecided must be "fail" or "pass", got {undecided!r}')
-    if not _LEAST_LEVEL < confidence_level < 1:
-        raise ConfigurationError(
-            f"the confidence_level of a one-sided gate must be above 0.5 and below 1, got {confidence_level!r}"
-        )
+    check_level(confidence_level, decides_gate=True)
     columns: dict[str, _Column] = {}
     ids: dict[str, None] = {}
     for outcome in source.outcomes():

@@ -20,6 +20,7 @@ from ragstone.experiments._clusters import (
     cluster_keys,
     cluster_notes,
 )
+from ragstone.experiments._levels import CONFIDENCE_LEVEL, check_level, ci_heading
 from ragstone.experiments._outcomes import store_labels
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import MetricCard
@@ -126,7 +127,11 @@ def stored_clusters(
 
 
 def summarize_store(
-    store: Store, cards: Mapping[str, MetricCard], *, cluster: str | None = AUTO_CLUSTER
+    store: Store,
+    cards: Mapping[str, MetricCard],
+    *,
+    cluster: str | None = AUTO_CLUSTER,
+    confidence_level: float = CONFIDENCE_LEVEL,
 ) -> tuple[tuple[MetricSummary, ...], tuple[str, ...]]:
     """Summarize the outcomes of a store's planned metrics, without reading them one by one.
 
@@ -137,15 +142,18 @@ def summarize_store(
         store: The store.
         cards: Cards by metric, for the ranges of values. A metric without a card is unbounded.
         cluster: Key whose equal values make a cluster of requests. See `choose_clusters`.
+        confidence_level: Confidence level of the intervals, in (0, 1).
 
     Returns:
         The summaries, and notes about clusters.
 
     Raises:
-        ConfigurationError: If no scored request has the key of `cluster`.
+        ConfigurationError: If no scored request has the key of `cluster`, or the confidence level is invalid.
         DataError: If all scored requests are in one cluster.
     """
     import numpy as np
+
+    check_level(confidence_level)
 
     clusters, notes, counted = stored_clusters(store, cluster)
     summaries = []
@@ -162,6 +170,7 @@ def summarize_store(
                 high=high,
                 probabilities=np.repeat(counts.probabilities, counts.repeats),
                 clusters=None if clusters is None else clusters.of(counts.trace_ids),
+                confidence_level=confidence_level,
             )
         n_scored = 0 if estimate is None else estimate.n
         if counts.n_failed and not counts.is_sampled:
@@ -190,6 +199,7 @@ def summarize(
     *,
     clusters: Clusters | None = None,
     probabilities: Mapping[str, float] | None = None,
+    confidence_level: float = CONFIDENCE_LEVEL,
 ) -> tuple[MetricSummary, ...]:
     """Summarize outcomes, one summary per card in the order of the cards.
 
@@ -200,13 +210,18 @@ def summarize(
         cards: Cards of the metrics.
         clusters: Clusters of the samples. None: independent samples.
         probabilities: Sampling probabilities below 1, by sample id.
+        confidence_level: Confidence level of the intervals, in (0, 1).
+
+    Raises:
+        ConfigurationError: If the confidence level is invalid.
     """
+    check_level(confidence_level)
     tallies = {card.name: OutcomeTally(card, clusters, probabilities) for card in cards}
     for outcome in outcomes:
         tally = tallies.get(outcome.metric)
         if tally is not None:
             tally.add(outcome)
-    return tuple(tally.summary() for tally in tallies.values())
+    return tuple(tally.summary(confidence_level) for tally in tallies.values())
 
 
 class _Counts:
@@ -247,6 +262,7 @@ class _Counts:
         *,
         labels: Sequence[str | None],
         probabilities: Sequence[float],
+        confidence_level: float,
     ) -> MetricSummary:
         """Return the summary.
 
@@ -254,6 +270,7 @@ class _Counts:
             values: Values of the scores.
             labels: Label of the cluster of each score. Empty for independent samples.
             probabilities: Sampling probability of each score. Empty if all are 1.
+            confidence_level: Confidence level of the interval.
         """
         card, n_failed = self.card, self.kinds.total()
         bounds = None
@@ -273,6 +290,7 @@ class _Counts:
                 high=card.high,
                 probabilities=probabilities or None,
                 clusters=labels or None,
+                confidence_level=confidence_level,
             ),
             n_scored=len(values),
             n_failed=n_failed,
@@ -311,9 +329,11 @@ class OutcomeTally:
             if self._by_sample:
                 self._probabilities.append(self._by_sample.get(outcome.sample_id, 1.0))
 
-    def summary(self) -> MetricSummary:
-        """Return the summary."""
-        return self._counts.summarize(self._values, labels=self._labels, probabilities=self._probabilities)
+    def summary(self, confidence_level: float = CONFIDENCE_LEVEL) -> MetricSummary:
+        """Return the summary, with an interval of this confidence level."""
+        return self._counts.summarize(
+            self._values, labels=self._labels, probabilities=self._probabilities, confidence_level=confidence_level
+        )
 
 
 class MetricColumn:
@@ -341,7 +361,11 @@ class MetricColumn:
         return self._counts.kinds
 
     def summary(
-        self, sample_ids: Iterable[str], clusters: Clusters | None, probabilities: Mapping[str, float]
+        self,
+        sample_ids: Iterable[str],
+        clusters: Clusters | None,
+        probabilities: Mapping[str, float],
+        confidence_level: float = CONFIDENCE_LEVEL,
     ) -> MetricSummary:
         """Return the summary.
 
@@ -349,6 +373,7 @@ class MetricColumn:
             sample_ids: Ids of all samples in order. Read only if there are clusters or probabilities.
             clusters: Clusters of the samples. None: independent samples.
             probabilities: Sampling probabilities below 1, by sample id.
+            confidence_level: Confidence level of the interval.
         """
         values = array("d", (value for value in self._values if not math.isnan(value)))
         scored: list[str] = []
@@ -358,6 +383,7 @@ class MetricColumn:
             values,
             labels=[] if clusters is None else clusters.of(scored),
             probabilities=[probabilities.get(id_, 1.0) for id_ in scored] if probabilities else [],
+            confidence_level=confidence_level,
         )
 
 
@@ -398,7 +424,7 @@ def format_table(summaries: Sequence[MetricSummary], *, titles: Mapping[str, str
         summaries: Summaries of `summarize` or `summarize_store`.
         titles: Display names by metric, which are printed before the metric's name if the width allows.
     """
-    rows = [("metric", "mean [95% CI]", "n scored / failed / n.a.")]
+    rows = [("metric", ci_heading(s.estimate for s in summaries), "n scored / failed / n.a.")]
     notes = []
     missing_fields: dict[tuple[str, ...], list[str]] = {}
     for s in summaries:

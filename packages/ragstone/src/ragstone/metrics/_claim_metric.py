@@ -12,7 +12,7 @@ from ragstone.metrics._base import MetricBase
 from ragstone.metrics._claim_reason import EMPTY_RESPONSE, describe_evidence
 from ragstone.metrics._claims import ClaimCheck
 from ragstone.metrics._shares import Mark, ShareBounds
-from ragstone.schema import Failure, NotApplicable, Sample, Score
+from ragstone.schema import Failure, Interval, NotApplicable, Sample, Score
 
 __all__ = ["ClaimMetric", "ClaimShare", "describe_claims"]
 
@@ -25,6 +25,9 @@ class ClaimShare:
 
     share: ShareBounds
     details: Mapping[str, Any] = field(default_factory=dict)
+    interval: Interval | None = None
+    """Interval of an estimated share: a mean over parts that stand for others, such as written questions. A share of all claims
+    of a text is counted, not estimated, and does not have one."""
     method: str | None = None
     """The method if the judge was not called. Otherwise the judge's replies determine it."""
 
@@ -58,6 +61,7 @@ class ClaimMetric(MetricBase):
             low,
             method=result.method or (methods[0] if len(methods) == 1 else "mixed" if methods else _NO_REPLIES),
             n=max(1, check.replies),
+            interval=result.interval,
             details=details,
             explanation=EMPTY_RESPONSE
             if result.method == "empty_response"

@@ -11,6 +11,8 @@ from ragstone.metrics._claim_metric import ClaimShare
 from ragstone.metrics._claims import ClaimCheck
 from ragstone.metrics._history import question_fields
 from ragstone.metrics._shares import ShareBounds
+from ragstone.schema import Interval
+from ragstone.stats import mean_interval
 
 __all__ = ["EQUIVALENCE", "asked_equivalence"]
 
@@ -26,6 +28,8 @@ EQUIVALENCE: Final = (
 async def asked_equivalence(check: ClaimCheck, questions: Sequence[str]) -> ClaimShare:
     """Ask for the mean equivalence of questions with the query, between 0 and 1.
 
+    Several questions are some of those that the response answers, so their mean has an interval.
+
     Raises:
         JudgeError: If the judge does not return a usable reply.
     """
@@ -33,7 +37,16 @@ async def asked_equivalence(check: ClaimCheck, questions: Sequence[str]) -> Clai
     prompt = Prompt(construct="question_equivalence", task=EQUIVALENCE, fields=fields)
     reply = await check.ask_marks_once(prompt, len(questions), high=100)
     mean = math.fsum(reply.marks) / (100 * len(questions))
+    interval = None
+    if len(questions) > 1:
+        found = mean_interval([mark / 100 for mark in reply.marks])
+        interval = Interval(
+            low=min(found.low, mean),
+            high=max(found.high, mean),
+            confidence_level=found.confidence_level,
+            method=found.method,
+        )
     listed = [
         {"question": question, "equivalence": mark / 100} for question, mark in zip(questions, reply.marks, strict=True)
     ]
-    return ClaimShare(share=ShareBounds(mean, mean), details={"questions": listed})
+    return ClaimShare(share=ShareBounds(mean, mean), interval=interval, details={"questions": listed})

@@ -16,6 +16,7 @@ from ragstone.experiments import (
     Clusters,
     OutcomeSource,
     SystemOutcomes,
+    check_level,
     choose_clusters,
     cluster_notes,
     read_outcomes,
@@ -226,10 +227,9 @@ def topicality(
         print(topicality("sales.jsonl", "random.jsonl", metrics=["vera"]))
         ```
     """
-    if not 0 < confidence_level < 1 or n_resamples < 2:
-        raise ConfigurationError(
-            f"confidence_level must be between 0 and 1 and n_resamples must be at least 2, got {confidence_level!r} and {n_resamples!r}"
-        )
+    check_level(confidence_level)
+    if n_resamples < 2:
+        raise ConfigurationError(f"n_resamples must be at least 2, got {n_resamples!r}")
     inside, outside = (read_outcomes(source, cluster=cluster) for source in (in_domain, out_of_domain))
     for system in (inside, outside):
         if is_unevenly_sampled(system, system.sample_ids):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +18,7 @@ from ragstone.experiments._evaluated import Evaluated
 from ragstone.experiments._outcomes import OutcomeSource, OutcomeStream, TimeRange, stream_outcomes
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import MetricCard
-from ragstone.schema import Failure, Score
+from ragstone.schema import Failure, Sample, Score
 from ragstone.schema import NotApplicable as _NotApplicable
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ def align(
     allow_different_judges: bool = False,
     paired: bool | None = True,
     cluster: str | None = AUTO_CLUSTER,
+    data: Mapping[str, Iterable[Sample]] | None = None,
 ) -> AlignedScores:
     """Read systems and align their outcomes by sample id.
 
@@ -114,6 +115,7 @@ def align(
         allow_different_judges: Accept scores of different judges or metric versions, with a warning.
         paired: Whether the systems have the same samples. None detects it: stores without a common request are unpaired.
         cluster: Key of the clusters of samples, "auto", or None or "none" for independent samples.
+        data: Samples of files of outcomes by system, for labels of clusters that the files do not have.
 
     Raises:
         ConfigurationError: If there are fewer than two systems, a metric is missing in all systems, scores are from
@@ -121,7 +123,7 @@ def align(
         DataError: If all samples are in one cluster, systems do not share samples, or the same ids belong to different queries.
     """
     selected = [metrics] if isinstance(metrics, str) else metrics
-    opened = _open_all(sources, cluster)
+    opened = _open_all(sources, cluster, data or {})
     rows: dict[str, int] = {}
     systems = [_read(system, rows, selected) for system in opened]
     for system in systems:
@@ -219,11 +221,11 @@ class _System:
     is_baseline: bool = False
 
 
-def _open_all(sources: Sources, cluster: str | None) -> list[OutcomeStream]:
+def _open_all(sources: Sources, cluster: str | None, data: Mapping[str, Iterable[Sample]]) -> list[OutcomeStream]:
     if isinstance(sources, (str, os.PathLike, Evaluated, TimeRange)):
         sources = [sources]
     named = sources.items() if isinstance(sources, Mapping) else zip(names_of(sources), sources, strict=True)
-    opened = [stream_outcomes(source, name=name, cluster=cluster) for name, source in named]
+    opened = [stream_outcomes(source, name=name, cluster=cluster, samples=data.get(name, ())) for name, source in named]
     if len(opened) < 2:
         raise ConfigurationError(
             f"a comparison needs at least two systems, got {len(opened)}. For one system, use `ragstone evaluate`."

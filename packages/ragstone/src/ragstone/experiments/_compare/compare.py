@@ -19,6 +19,7 @@ from ragstone.experiments._compare.pairs import Family, MetricComparison, Test, 
 from ragstone.experiments._compare.regression import RegressionCheck, check_regression
 from ragstone.experiments._compare.text import format_p_value, format_verdicts, means_table, pairs_table
 from ragstone.experiments._compare.unpaired import compare_unpaired
+from ragstone.experiments._levels import check_level
 from ragstone.experiments._outcomes import OutcomeSource
 from ragstone.experiments._views.build import build_report, count_causes
 from ragstone.experiments._views.changes import Compared
@@ -230,9 +231,9 @@ class Comparison:
         if system is None:
             system = [name for name in self.systems if name != baseline][-1]
         samples = data or {}
-        before = open_source(self.sources[baseline], name=baseline, samples=samples.get(baseline, ()))
+        before = self._open(baseline, samples)
         compared = self.compared(system, baseline, before)
-        source = open_source(self.sources[system], name=system, samples=samples.get(system, ()))
+        source = self._open(system, samples)
         wanted = dict(targets or {})
         if path is None:
             return build_report(source, targets=wanted, n_worst=n_worst, by=by, compared=compared)
@@ -251,10 +252,16 @@ class Comparison:
             StoreError: If a store cannot be read.
         """
         samples = data or {}
-        return {
-            name: count_causes(open_source(source, name=name, samples=samples.get(name, ())))
-            for name, source in self.sources.items()
-        }
+        return {name: count_causes(self._open(name, samples)) for name in self.sources}
+
+    def _open(self, system: str, samples: Mapping[str, Iterable[Sample]]) -> ReportSource:
+        """Open a system for views, whose intervals have the level of this comparison."""
+        return open_source(
+            self.sources[system],
+            name=system,
+            samples=samples.get(system, ()),
+            confidence_level=self.confidence_level,
+        )
 
     def compared(self, system: str, baseline: str, before: ReportSource) -> Compared:
         """Return what a report of `system` shows of this comparison.
@@ -361,6 +368,7 @@ def compare(
     seed: int = 0,
     allow_different_judges: bool = False,
     paired: bool | None = None,
+    data: Mapping[str, Iterable[Sample]] | None = None,
 ) -> Comparison:
     """Compare systems that were evaluated on the same samples, or traffic of different periods.
 
@@ -400,6 +408,7 @@ def compare(
         allow_different_judges: Compare scores of different judges or metric versions, with a warning.
         paired: Whether samples are compared in pairs. Default: paired, unless all systems are stores without a common
             request.
+        data: The evaluated samples of files of outcomes, by system, for labels of `cluster` that the files do not have.
 
     Raises:
         ConfigurationError: If there are fewer than two systems, a system, metric, hypothesis, test or cluster is unknown,
@@ -423,14 +432,18 @@ def compare(
         raise ConfigurationError(
             f"min_effect must be a finite number above 0, in the metric's own units, got {min_effect!r}"
         )
-    if not 0 < confidence_level < 1:
-        raise ConfigurationError(f"confidence_level must be between 0 and 1, got {confidence_level!r}")
+    check_level(confidence_level)
     if test not in get_args(Test):
         raise ConfigurationError(f'test must be "permutation" or "bootstrap", got {test!r}')
     if test == "bootstrap" and hypotheses:
         raise ConfigurationError("hypotheses are tested by permutation. Give them without the bootstrap (--test)")
     scores = align(
-        systems, metrics=metrics, allow_different_judges=allow_different_judges, paired=paired, cluster=cluster
+        systems,
+        metrics=metrics,
+        allow_different_judges=allow_different_judges,
+        paired=paired,
+        cluster=cluster,
+        data=data,
     )
     if hypotheses:
         _require_paired(scores, "a hypothesis")

@@ -229,7 +229,10 @@ def compare_metrics(
                 higher_is_better=metric.higher_is_better,
                 low=metric.low,
                 high=metric.high,
-                systems=tuple(system_mean(metric, i, scores) for i in range(len(scores.systems))),
+                systems=tuple(
+                    system_mean(metric, i, scores, confidence_level=family.confidence_level)
+                    for i in range(len(scores.systems))
+                ),
                 pairs=pairs,
                 confidence_level=family.confidence_level,
                 discriminative_power=power_of(pairs, family.confidence_level) if family.complete else None,
@@ -294,7 +297,7 @@ def possible_differences(
     return int(failed.any(axis=1).sum()), rows, low[:, 0] - high[:, 1], high[:, 0] - low[:, 1]
 
 
-def system_mean(metric: AlignedMetric, column: int, scores: AlignedScores) -> SystemMean:
+def system_mean(metric: AlignedMetric, column: int, scores: AlignedScores, *, confidence_level: float) -> SystemMean:
     """Return the mean of one system on one metric, weighted and over clusters if the scores have these."""
     import numpy as np
 
@@ -308,6 +311,7 @@ def system_mean(metric: AlignedMetric, column: int, scores: AlignedScores) -> Sy
             high=metric.high,
             probabilities=scores.inclusion_probabilities[scored],
             clusters=None if scores.clusters is None else [scores.clusters[row] for row in scored],
+            confidence_level=confidence_level,
         ),
         n_scored=int(scored.size),
         n_failed=int((states == FAILED).sum()),

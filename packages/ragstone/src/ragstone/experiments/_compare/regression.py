@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ragstone._util.table import text_table
 from ragstone.errors import ConfigurationError, DataError
@@ -24,6 +24,7 @@ from ragstone.experiments._compare.align import (
 from ragstone.experiments._compare.pairs import possible_differences
 from ragstone.experiments._compare.text import format_difference, format_p_value
 from ragstone.experiments._gate_files import GateCase, gate_table, write_junit
+from ragstone.experiments._levels import check_level
 from ragstone.experiments._outcomes import OutcomeSource
 from ragstone.stats import cluster_codes, estimate_mean, holm, simultaneous_tukey
 from ragstone.views import escape_markdown
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MetricGate", "RegressionCheck", "assert_no_regression", "check_regression"]
 
-_LEAST_LEVEL: Final = 0.5
 """Lower limit of the confidence level: at 0.5 a one-sided bound is the mean itself."""
 
 
@@ -210,10 +210,7 @@ def check_regression(
     """
     if baseline not in scores.systems:
         raise ConfigurationError(f"unknown baseline {baseline!r}. Systems: {', '.join(map(repr, scores.systems))}.")
-    if not _LEAST_LEVEL < confidence_level < 1:
-        raise ConfigurationError(
-            f"the confidence_level of a one-sided gate must be above 0.5 and below 1, got {confidence_level!r}"
-        )
+    check_level(confidence_level, decides_gate=True)
     at = scores.systems.index(baseline)
     chosen, notes = _chosen(scores, at, [metrics] if isinstance(metrics, str) else metrics)
     if isinstance(margin, Mapping) and (missing := sorted({m.name for m in chosen} - margin.keys())):

@@ -10,6 +10,7 @@ from typing import Final, Literal
 from ragstone._util.table import text_table
 from ragstone.experiments._cards import titles_of
 from ragstone.experiments._compare.pairs import MetricComparison, PairDifference
+from ragstone.experiments._levels import ci_heading
 
 __all__ = [
     "KINDS",
@@ -164,7 +165,8 @@ def _size_with_ci(metric: MetricComparison, pair: PairDifference) -> str:
 
 def means_table(metrics: Sequence[MetricComparison]) -> str:
     """Format the means of all metrics and systems as a table, with intervals and counts."""
-    rows = [("metric", "system", "mean [95% CI]", "n scored / failed / n.a.")]
+    estimates = (s.estimate for metric in metrics for s in metric.systems)
+    rows = [("metric", "system", ci_heading(estimates), "n scored / failed / n.a.")]
     for metric in metrics:
         for s in metric.systems:
             e = s.estimate

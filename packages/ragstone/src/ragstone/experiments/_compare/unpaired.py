@@ -81,7 +81,9 @@ def compare_unpaired(
                 higher_is_better=metric.higher_is_better,
                 low=metric.low,
                 high=metric.high,
-                systems=tuple(system_mean(metric, i, scores) for i in range(n_systems)),
+                systems=tuple(
+                    system_mean(metric, i, scores, confidence_level=family.confidence_level) for i in range(n_systems)
+                ),
                 pairs=pairs,
                 confidence_level=family.confidence_level,
                 discriminative_power=power_of(pairs, family.confidence_level) if family.complete else None,

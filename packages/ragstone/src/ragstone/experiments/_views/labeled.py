@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from ragstone.experiments._levels import CONFIDENCE_LEVEL
 from ragstone.stats import Agreement, PredictionPoweredMean, drawn_kappa, drawn_prediction_powered_mean
 from ragstone.store import DrawnRequest, StoredLabel
 from ragstone.views import (
@@ -62,6 +63,8 @@ class Labeled:
     """Sampling probabilities below 1, by request."""
     clusters: Callable[[Sequence[str]], Sequence[str | None]] | None = None
     """Returns the clusters of requests."""
+    confidence_level: float = CONFIDENCE_LEVEL
+    """Confidence level of intervals."""
 
 
 def build_labels(human: HumanLabels, of: Labeled, rows: Sequence[MetricRow]) -> LabelsView | None:
@@ -122,6 +125,7 @@ def _corrected(
         [drawn.get(each, 1.0) for each in ids],
         probabilities=[of.probabilities.get(each, 1.0) for each in ids] if of.probabilities else None,
         clusters=None if of.clusters is None else of.clusters(ids),
+        confidence_level=of.confidence_level,
     )
 
 
@@ -141,6 +145,7 @@ def _agreement(values: Mapping[str, float], drawn: Mapping[str, float], of: Labe
             [values[each] < WRONG_BELOW for each in ids],
             [drawn[each] * of.probabilities.get(each, 1.0) for each in ids],
             clusters=None if of.clusters is None else of.clusters(ids),
+            confidence_level=of.confidence_level,
         )
     if found is not None and found.coefficient is not None and found.observed is not None:
         kappa = found.coefficient

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from ragstone.experiments._clusters import AUTO_CLUSTER
 from ragstone.experiments._evaluated import Evaluated
+from ragstone.experiments._levels import CONFIDENCE_LEVEL, check_level
 from ragstone.experiments._outcomes import OutcomeSource, TimeRange, store_of, stored_outcomes, stream_outcomes
 from ragstone.experiments._views.labeled import HumanLabels
 from ragstone.experiments._views.source import AnswerRecord, Dependence, ReportSource, Rows, metadata_labels
@@ -26,6 +27,7 @@ class StoredRequests:
         period: The requests.
         name: Name of the system. None: the name of the store.
         cluster: Key of the clusters of requests, "auto", or "none" for independent requests.
+        confidence_level: Confidence level of intervals.
     """
 
     after: StorePosition | None = None
@@ -33,13 +35,21 @@ class StoredRequests:
     upto: StorePosition | None = None
     """Only what was stored up to this position is read."""
 
-    def __init__(self, period: TimeRange, name: str | None, *, cluster: str = AUTO_CLUSTER) -> None:
+    def __init__(
+        self,
+        period: TimeRange,
+        name: str | None,
+        *,
+        cluster: str = AUTO_CLUSTER,
+        confidence_level: float = CONFIDENCE_LEVEL,
+    ) -> None:
         self._period = period
         self._n_without_text = 0
         whole = period.since is None and period.until is None
         self.name = name or (describe_store(os.fspath(period.store)) if whole else period.name)
         self.cards: Mapping[str, MetricCard] = {}
         self.cluster: str | None = cluster
+        self.confidence_level = confidence_level
         with open_store(period.store, mode="read") as opened:
             self._plan: dict[str, PlannedMetric] = {planned.name: planned for planned in opened.planned_metrics()}
 
@@ -122,31 +132,40 @@ def _record(trace: Trace) -> AnswerRecord:
 
 
 def open_source(
-    source: OutcomeSource, *, name: str | None = None, samples: Iterable[Sample] = (), cluster: str = AUTO_CLUSTER
+    source: OutcomeSource,
+    *,
+    name: str | None = None,
+    samples: Iterable[Sample] = (),
+    cluster: str = AUTO_CLUSTER,
+    confidence_level: float = CONFIDENCE_LEVEL,
 ) -> ReportSource:
     """Open what a report is built from.
 
     Args:
         source: An `Experiment`, a file of outcomes, a store, or a `TimeRange` of one.
         name: Name of the system. Default: the name of the source.
-        samples: The samples of a file of outcomes, which does not contain texts.
+        samples: The samples of a file of outcomes, for texts and labels that it does not contain.
         cluster: Key of the clusters of samples, "auto", or "none" for independent samples. An experiment has its own.
+        confidence_level: Confidence level of intervals, in (0, 1). An experiment has its own.
 
     Raises:
-        ConfigurationError: If the file does not exist.
+        ConfigurationError: If the file does not exist, or the confidence level is invalid.
         StoreError: If a store cannot be read.
     """
+    check_level(confidence_level)
     store = store_of(source)
     if store is not None:
-        return StoredRequests(source if isinstance(source, TimeRange) else TimeRange(store), name, cluster=cluster)
+        period = source if isinstance(source, TimeRange) else TimeRange(store)
+        return StoredRequests(period, name, cluster=cluster, confidence_level=confidence_level)
     if isinstance(source, Evaluated):
         return source.report_source(name)
-    opened = stream_outcomes(source, name=name, cluster=cluster)
+    samples = tuple(samples)
+    opened = stream_outcomes(source, name=name, cluster=cluster, samples=samples)
     is_read = False
 
     def outcomes() -> Iterator[AnyOutcome]:
         nonlocal opened, is_read
-        opened, is_read = stream_outcomes(source, name=name, cluster=cluster), False
+        opened, is_read = stream_outcomes(source, name=name, cluster=cluster, samples=samples), False
         yield from opened.outcomes
         is_read = True
 
@@ -163,4 +182,5 @@ def open_source(
         cards=opened.cards,
         dependence=lambda: Dependence(opened.inclusion_probabilities, opened.labels),
         cluster=cluster,
+        confidence_level=confidence_level,
     )

@@ -56,7 +56,6 @@ _HISTOGRAM_FROM: Final = 10
 """Smallest number of scores for a histogram."""
 _CAUSES_FROM: Final = 5
 """Smallest number of answers for causes."""
-_LEVEL: Final = 0.95
 _LISTED_IDS: Final = 200
 _QUERY_CHARS: Final = 300
 _WORST_DETAILS: Final = 100
@@ -245,7 +244,13 @@ class Reading:
             return None
         scores = {m: dict(zip(self._value_ids[m], values, strict=True)) for m, values in self._values.items()}
         clusters = None if self._clusters is None else self._clusters.of
-        of = Labeled(wrong=wrong, scores=scores, probabilities=self._probabilities, clusters=clusters)
+        of = Labeled(
+            wrong=wrong,
+            scores=scores,
+            probabilities=self._probabilities,
+            clusters=clusters,
+            confidence_level=self._source.confidence_level,
+        )
         return build_labels(human, of, rows)
 
     def _changes(self, compared: Compared, before: Reading, causes: Mapping[str, str | None]) -> ChangesView:
@@ -351,12 +356,18 @@ class Reading:
         rating = self._signals[sample_id].rating
         return (1.0 if rating is None else rating, sample_id)
 
-    def _share(self, ids: Sequence[str], flags: Sequence[bool], confidence_level: float = _LEVEL) -> Estimate | None:
-        """Estimate a share of all requests."""
+    def _share(self, ids: Sequence[str], flags: Sequence[bool], n_simultaneous: int = 1) -> Estimate | None:
+        """Estimate a share of all requests. The intervals of `n_simultaneous` shares hold together (Bonferroni)."""
+        confidence_level = 1 - (1 - self._source.confidence_level) / n_simultaneous
         return self._estimate([float(flag) for flag in flags], ids, 0.0, 1.0, confidence_level)
 
     def _estimate(
-        self, values: Sequence[float], ids: Sequence[str], low: float, high: float, confidence_level: float = _LEVEL
+        self,
+        values: Sequence[float],
+        ids: Sequence[str],
+        low: float,
+        high: float,
+        confidence_level: float | None = None,
     ) -> Estimate | None:
         """Estimate a mean: weighted if requests were sampled with different probabilities, over clusters if they share one."""
         return estimate_mean(
@@ -365,7 +376,7 @@ class Reading:
             high=high,
             probabilities=[self._probabilities.get(id_, 1.0) for id_ in ids] if self._probabilities else None,
             clusters=None if self._clusters is None else self._clusters.of(ids),
-            confidence_level=confidence_level,
+            confidence_level=self._source.confidence_level if confidence_level is None else confidence_level,
         )
 
     def _rows(self, targets: Mapping[str, float], compared: Compared | None) -> tuple[MetricRow, ...]:
@@ -477,7 +488,7 @@ class Reading:
             judges=tuple(judges),
             is_baseline=is_baseline(*judges),
             metric_versions={metric: tuple(sorted(found)) for metric, found in self._versions.items()},
-            confidence_level=next((s.estimate.confidence_level for s in summaries if s.estimate), 0.95),
+            confidence_level=self._source.confidence_level,
             n_calls=self._n_calls,
             input_tokens=self._input_tokens,
             output_tokens=self._output_tokens,

@@ -19,12 +19,11 @@ _MIN_ANSWERS: Final = 20
 _MAX_NAMED_VALUES: Final = 50
 """Most rows of a label that is asked for."""
 _MAX_TABLES: Final = 4
-_LEVEL: Final = 0.95
 _NOT_SLICED: Final = frozenset({"user_id", "session_id", "status", "source"})
 """Labels that are shown only if they are asked for."""
 
-EstimateShare = Callable[[Sequence[str], Sequence[bool], float], Estimate | None]
-"""Estimates a share from sample ids, flags and a confidence level."""
+EstimateShare = Callable[[Sequence[str], Sequence[bool], int], Estimate | None]
+"""Estimates a share from sample ids, flags and the number of shares whose intervals hold together."""
 
 
 class SliceLabels:
@@ -96,12 +95,10 @@ class SliceLabels:
             shown = {value: ids[value] for value in largest}
         elif not (len(ids) >= _MIN_VALUES and all(len(own) >= _MIN_ANSWERS for own in ids.values())):
             return None
-        # Bonferroni: with this level for each, all intervals of the label hold together with 95%.
-        level = 1 - (1 - _LEVEL) / max(len(shown), 1)
         rows = []
         for value, own in shown.items():
             flags = [wrong[sample_id] for sample_id in own]
-            estimate = share(own, flags, level)
+            estimate = share(own, flags, len(shown))
             if estimate is not None:
                 rows.append(SliceRow(value=value, n=len(own), n_wrong=sum(flags), share=estimate))
         covered = {sample_id for own in shown.values() for sample_id in own}

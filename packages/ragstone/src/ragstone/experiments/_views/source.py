@@ -60,6 +60,8 @@ class ReportSource(Protocol):
 
     cluster: str | None
     """Key of the clusters of samples, "auto", or None for independent samples. See `evaluate`."""
+    confidence_level: float
+    """Confidence level of intervals, in (0, 1)."""
 
     def dependence(self) -> Dependence:
         """Return sampling probabilities and labels of clusters. They are complete when the outcomes have been read."""
@@ -85,6 +87,7 @@ class Rows:
         find: Returns the outcomes of some samples. None: they are searched in `outcomes`.
         dependence: Returns sampling probabilities and labels, after the outcomes were read.
         cluster: Key of the clusters of samples, "auto" or None.
+        confidence_level: Confidence level of intervals.
         times: Starts of requests by sample id, Unix seconds.
         notes: What limits the numbers, in sentences.
     """
@@ -99,12 +102,14 @@ class Rows:
         find: Callable[[Collection[str]], Iterable[AnyOutcome]] | None = None,
         dependence: Callable[[], Dependence],
         cluster: str | None,
+        confidence_level: float,
         times: Mapping[str, float] | None = None,
         notes: Iterable[str] = (),
     ) -> None:
         self.name = name
         self.cards = cards
         self.cluster = cluster
+        self.confidence_level = confidence_level
         self._dependence = dependence
         self._outcomes = outcomes
         self._find = find

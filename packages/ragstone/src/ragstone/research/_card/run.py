@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from ragstone._util.run_async import run_async
 from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError, JudgeError
-from ragstone.experiments import Experiment, aevaluate
+from ragstone.experiments import Experiment, aevaluate, check_level
 from ragstone.judges import Judge, judge_from, repeat_replies
 from ragstone.metrics import Metric
 from ragstone.research._card.build import build_card
@@ -93,10 +93,10 @@ def judge_card(
         print(card)
         ```
     """
-    if not (0 < confidence_level < 1 and n_resamples >= 1 and 0 <= flip_threshold < 1):
+    check_level(confidence_level)
+    if n_resamples < 1 or not 0 <= flip_threshold < 1:
         raise ConfigurationError(
-            "confidence_level must be in (0, 1), n_resamples at least 1 and flip_threshold in [0, 1), got "
-            f"{confidence_level!r}, {n_resamples!r} and {flip_threshold!r}"
+            f"n_resamples must be at least 1 and flip_threshold in [0, 1), got {n_resamples!r} and {flip_threshold!r}"
         )
     given = [judge] if isinstance(judge, str | Judge) else list(judge)
     judges = _read_judges(given)

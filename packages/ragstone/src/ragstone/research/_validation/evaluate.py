@@ -8,7 +8,14 @@ from pathlib import Path
 
 from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import AUTO_CLUSTER, OutcomeSource, SystemOutcomes, choose_clusters, cluster_notes
+from ragstone.experiments import (
+    AUTO_CLUSTER,
+    OutcomeSource,
+    SystemOutcomes,
+    check_level,
+    choose_clusters,
+    cluster_notes,
+)
 from ragstone.judges import BASELINE_NOTE
 from ragstone.research._validation.describe import correlations, distributions, powers
 from ragstone.research._validation.labels import Label, LabelOptions, agreements, read_labels, read_stored_labels
@@ -89,8 +96,7 @@ def validate_metrics(
         >>> report.distributions[0].population.n
         2
     """
-    if not 0 < confidence_level < 1:
-        raise ConfigurationError(f"confidence_level must be between 0 and 1, got {confidence_level!r}")
+    check_level(confidence_level)
     if n_resamples < 1 or n_permutations < 1 or flip_threshold < 0:
         raise ConfigurationError(
             "n_resamples and n_permutations must be at least 1 and flip_threshold at least 0, got "
