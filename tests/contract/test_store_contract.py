@@ -320,6 +320,18 @@ class TestLeases:
         with pytest.raises(ConfigurationError, match="lease_s must be positive"):
             store.renew("me", [], lease_s=lease_s)
 
+    def test_a_trace_that_waits_for_a_model_is_not_given_up(self, store: Store, clock: Clock):
+        """Workers that are killed while it waits did not crash because of it. Other renewals prove nothing."""
+        ingest(store, "waits", "runs")
+        for _ in range(5):
+            assert ["waits", "runs"] == [t.trace_id for t in store.claim("me", 2, lease_s=60)]
+            assert 1 == store.renew("me", ["waits"], 60, waiting=True)
+            assert 1 == store.renew("me", ["runs"], 60)
+            clock.now += 61
+
+        assert ["waits"] == [t.trace_id for t in store.claim("me", 2, lease_s=60)]
+        assert "failed" == store.explain("runs").state
+
 
 class TestCompletion:
     """Outcomes, state and outbox change together, once."""

@@ -262,19 +262,22 @@ def test_a_request_the_judge_cannot_take_does_not_stop_the_others(tmp_path: Path
     assert (3, 1, 0) == (total.scored, total.failed, total.pending)
 
 
-def test_patience_with_a_dead_judge_ends_loudly_and_countably(tmp_path: Path) -> None:
-    """Nothing is scored 0 because of an outage; the kind of failure is in the outcome."""
+def test_an_outage_beyond_the_limit_keeps_requests_pending(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing fails because of an outage, however short `max_outage_s` is: the log reports it, and the next owner scores."""
     store = tmp_path / "r.db"
-    with (
-        FakeJudgeServer(error_rate=1.0) as server,
-        Monitor(
-            judge=OpenAICompatibleJudge(server.url, backoff_s=0.01), metrics="ccrs.qr", store=store, max_outage_s=0
-        ) as monitor,
-    ):
-        monitor.record(draft("t"))
-        assert monitor.drain(60)
+    with FakeJudgeServer(error_rate=1.0) as server:
+        judge = OpenAICompatibleJudge(server.url, backoff_s=0.01)
+        with Monitor(judge=judge, metrics="ccrs.qr", store=store, max_outage_s=0) as monitor:
+            monitor.record(draft("t"))
+            wait_until(lambda: "all requests stay pending" in caplog.text)
+            assert not monitor.drain(1)
+    total = read_ledger(store).total
+    assert (1, 0, 0) == (total.pending, total.failed, total.scored)
 
-    assert (1, 0) == (read_ledger(store).total.failed, read_ledger(store).total.scored)
+    with FakeJudgeServer() as server, Monitor(judge=server.url, metrics="ccrs.qr", store=store) as monitor:
+        monitor.start()
+        assert monitor.drain(60)
+    assert 1 == read_ledger(store).total.scored
 
 
 def test_close_is_quick_idempotent_and_leaves_the_rest_pending(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""A judge that is killed in the middle of a run, and restarted: nothing is lost. Longer outages end a run, which resumes."""
+"""A judge that is killed in the middle of a run, and restarted: nothing is lost. Longer outages end a run, which resumes,
+and not a worker.
+"""
 
 from __future__ import annotations
 
@@ -149,6 +151,36 @@ def test_an_outage_beyond_the_limit_keeps_traces_pending(rows, command, monkeypa
         done = run_command(*command, *options(server))
     assert 0 == done.returncode, done.stderr
     assert N == read_ledger("r.db").total.scored
+
+
+@pytest.mark.parametrize("max_outage_s", [0.0, 90.0])
+@pytest.mark.parametrize("after_calls", [0, 30])
+def test_a_running_worker_keeps_traces_pending_for_as_long_as_the_judge_is_down(
+    tmp_path, caplog, monkeypatch, after_calls, max_outage_s
+):
+    """An hour without a judge, from the start or later: no metric fails, the log says that it is long, all are scored."""
+    monkeypatch.setattr("ragstone.worker._worker._POLL_MAX_S", 30.0)
+    with SqliteStore.open(tmp_path / "r.db", mode="own") as store:
+        store.ingest("app", N, [Captured(trace=make_trace(f"t{i}")) for i in range(N)])
+    with KilledServer(after_calls=after_calls, down_s=3600) as server:
+        setup = ScoringSetup(["ccrs.qr", "ccrs.id"], judge=server.url, deadline_s=20)
+        worker = Worker(tmp_path / "r.db", setup, max_outage_s=max_outage_s)
+        last = []
+
+        def on_outcomes(trace, outcomes, is_last) -> None:
+            last.extend([trace.trace_id] * is_last)
+            if len(last) == N:
+                worker.stop()
+
+        worker.on_outcomes = on_outcomes
+        asyncio.run(worker.run())
+    total = read_ledger(tmp_path / "r.db").total
+    assert (N, 0, 0) == (total.scored, total.failed, total.pending)
+    assert server.n_broken > 10
+    assert None is worker.stopped_early
+    pending = [r.getMessage() for r in caplog.records if "stay pending" in r.getMessage()]
+    assert 1 <= len(pending) <= 4
+    assert ("all requests stay pending" in pending[-1]) == (after_calls > 0)
 
 
 class Arriving:

@@ -107,8 +107,8 @@ class Monitor(RequestBlocks):
         queue_size: Maximum requests in memory for the writer. Further requests are dropped and counted.
         concurrency: Number of traces scored concurrently.
         deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
-        max_outage_s: Seconds for which a request stays pending and is retried while the judge is unavailable. Then its
-            metrics fail.
+        max_outage_s: Seconds of an outage of the judge after which an error is logged. Requests stay pending until the judge
+            answers, however long that takes.
         watch: Keys of the table `[watch]` of a configuration: how scores are watched, and where alarms are sent.
         daily_budget: Keys of the table `[daily_budget]`: `{"calls": 10_000}` keeps requests pending until the next day of UTC when
             their model calls (`calls`), tokens (`tokens`) or dollars (`usd`) are used up.
@@ -161,7 +161,7 @@ class Monitor(RequestBlocks):
         if scoring not in ("thread", "process", "none"):
             raise ConfigurationError(f"scoring must be 'thread', 'process' or 'none', got {scoring!r}")
         if max_outage_s < 0:
-            raise ConfigurationError(f"max_outage_s must be 0 (never wait) or more, got {max_outage_s!r}")
+            raise ConfigurationError(f"max_outage_s must be 0 or more, got {max_outage_s!r}")
         relay = make_relay(os.fspath(store)) if is_broker_url(store) else None
         self._relay = relay
         """Publishes captures if the store is a message broker."""

@@ -114,8 +114,8 @@ class Store(Protocol):
     def claim(self, owner: str, limit: int, *, lease_s: float) -> list[Trace]:
         """Lease up to `limit` pending traces to a worker, in order of arrival.
 
-        Expired leases become available again. A trace that was claimed `max_attempts` times without being completed or
-        released gets `Failure(kind="bug")` for every planned metric, because it probably makes the workers crash.
+        Expired leases become available again. A trace that was claimed `max_attempts` times without being completed, released
+        or renewed with `waiting` gets `Failure(kind="bug")` for every planned metric, because it probably makes the workers crash.
 
         Args:
             owner: Name of the worker.
@@ -127,8 +127,19 @@ class Store(Protocol):
         """
         ...
 
-    def renew(self, owner: str, trace_ids: Sequence[str], lease_s: float) -> int:
-        """Extend leases to `lease_s` seconds from now, and return the number of leases that the owner still had."""
+    def renew(self, owner: str, trace_ids: Sequence[str], lease_s: float, *, waiting: bool = False) -> int:
+        """Extend leases to `lease_s` seconds from now, and return the number of leases that the owner still had.
+
+        Args:
+            owner: Name of the worker.
+            trace_ids: Ids of traces.
+            lease_s: Lease duration in seconds.
+            waiting: Whether an attempt to score the traces has ended, and the next one waits for a model. Then they do not make
+                workers crash, and earlier claims do not count toward `max_attempts`.
+
+        Raises:
+            ConfigurationError: If `lease_s` is not positive.
+        """
         ...
 
     def release(self, owner: str) -> int:

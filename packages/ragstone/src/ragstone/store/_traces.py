@@ -106,15 +106,18 @@ class SqlTraces(SqlStore):
         return claimed
 
     @override
-    def renew(self, owner: str, trace_ids: Sequence[str], lease_s: float) -> int:
+    def renew(self, owner: str, trace_ids: Sequence[str], lease_s: float, *, waiting: bool = False) -> int:
         _check_lease(lease_s)
         with self._database.write() as db:
             if not trace_ids:
                 return 0
             until = self._clock() + lease_s
             return db.executemany(
-                "UPDATE traces SET lease_until = ? WHERE trace_id = ? AND state = 'pending' AND lease_owner = ?",
-                [(until, trace_id, owner) for trace_id in trace_ids],
+                """
+                UPDATE traces SET lease_until = ?, attempts = attempts * ?
+                WHERE trace_id = ? AND state = 'pending' AND lease_owner = ?
+                """,
+                [(until, 0 if waiting else 1, trace_id, owner) for trace_id in trace_ids],
             ).rowcount
 
     @override

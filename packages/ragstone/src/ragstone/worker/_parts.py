@@ -49,11 +49,11 @@ class MetricGroups:
 
     Args:
         setup: Prepared metrics, models and limits. `concurrency` and `deadline_s` apply to each group.
-        patience_s: Seconds for which a group waits for unavailable models.
+        patience_s: Seconds of an outage after which it is reported: to `on_blocked`, or in the log. Requests stay pending.
         metrics: Metrics of the setup to score. Default: all.
         holds: Pause a group whose models fail systematically, instead of failing all its metrics.
-        on_blocked: Called with the cause when a group is paused, or unavailable for longer than the patience. Then its
-            requests stay pending. None lets the patience make failures final.
+        on_blocked: Called with the cause when a group is paused, or unavailable for longer than the patience. None: a
+            group that is unavailable for longer is logged once more.
     """
 
     def __init__(
@@ -88,7 +88,8 @@ class MetricGroups:
         for outage in self._judged:
             # Groups may share a model, or the machine it runs on.
             outage.on_end = self._retry_now
-            outage.on_given_up = on_blocked
+            if on_blocked is not None:
+                outage.on_long_outage = on_blocked
 
     def _retry_now(self) -> None:
         for outage in self._judged:
@@ -186,11 +187,12 @@ class JudgeOutage:
     """Delays scoring while the judge is unavailable, so that an outage does not lose scores.
 
     A request whose judged metrics were all unanswered is retried after any other request was answered, and otherwise with
-    exponential backoff. If a retry fails although the judge has meanwhile answered another request, the failure is final.
-    A request that times out twice with some metrics answered also fails: the model is too slow, not unavailable.
+    exponential backoff, for as long as the outage lasts. If a retry fails although the judge has meanwhile answered another
+    request, the failure is final. A request that times out twice with some metrics answered also fails: the model is too
+    slow, not unavailable.
 
     Args:
-        patience_s: Seconds after which a request's failure is final. 0 never waits.
+        patience_s: Seconds after which an outage is reported as a long one.
         role: The model's role, for the log.
         clock: A monotonic clock, in seconds.
     """
@@ -204,12 +206,13 @@ class JudgeOutage:
         self._answered = asyncio.Event()
         self._since: float | None = None
         """When the current outage began, or None without one."""
+        self._is_reported = False
+        """Whether the current outage was reported as a long one."""
         self._role = role
         self.on_end: Callable[[], object] = lambda: None
         """Called when an outage ends."""
-        self.on_given_up: Callable[[str], object] | None = None
-        """Called with the cause if an outage lasts longer than the patience. Requests then stay pending until they are
-        canceled. None lets them fail."""
+        self.on_long_outage: Callable[[str], object] = self._log_long_outage
+        """Called once with the cause if an outage lasts longer than the patience. Requests continue to wait."""
         self.waiting = 0
         """Number of requests that wait for their next attempt."""
 
@@ -249,22 +252,16 @@ class JudgeOutage:
                 return outcomes
             if failed_at is None:
                 failed_at = self._clock()
-            remaining_s = failed_at + self._patience_s - self._clock()
             slow = any(_was_partly_answered(o) and o.kind == "timeout" for o in outcomes if isinstance(o, Failure))
             if is_final or (slow and was_slow):
                 return outcomes
-            if remaining_s <= 0:
-                if self.on_given_up is None or self._answered_at > failed_at:
-                    return outcomes
-                self.on_given_up(f"{self._role} is unavailable: {_first_reason(outcomes)}")
-                await asyncio.Event().wait()
             was_slow = was_slow or slow
             if any(map(_was_partly_answered, outcomes)):
                 pause_s = max(pause_s, _PAUSE_PAID_S)
             extend_lease()
             if self._answered_at > failed_at:
                 continue
-            self._log_outage(outcomes)
+            remaining_s = self._note_outage(outcomes)
             self._answered.clear()
             self.waiting += 1
             try:
@@ -287,11 +284,20 @@ class JudgeOutage:
         """Retry all waiting requests immediately."""
         self._answered.set()
 
-    def _log_outage(self, outcomes: Sequence[AnyOutcome]) -> None:
+    def _note_outage(self, outcomes: Sequence[AnyOutcome]) -> float:
+        """Report an outage when it begins and when it exceeds the patience. Return the seconds until the next report."""
+        reason = _first_reason(outcomes)
         if self._since is None:
-            self._since = self._clock()
-            reason = _first_reason(outcomes)
+            self._since, self._is_reported = self._clock(), False
             logger.error("%s is unavailable, requests stay pending until it answers: %s", self._role, reason)
+        remaining_s = self._since + self._patience_s - self._clock()
+        if remaining_s <= 0 and not self._is_reported:
+            self._is_reported = True
+            self.on_long_outage(f"{self._role} is unavailable: {reason}")
+        return math.inf if self._is_reported else remaining_s
+
+    def _log_long_outage(self, cause: str) -> None:
+        logger.error("an outage of more than %.0f s, all requests stay pending: %s", self._patience_s, cause)
 
 
 def _first_reason(outcomes: Sequence[AnyOutcome]) -> str:

@@ -66,8 +66,8 @@ class Worker:
         store: Path of a store file, or URL of a database.
         setup: Metrics, judge, sinks and limits. The caller closes it.
         intakes: Trace sources in addition to the store's spool.
-        max_outage_s: Seconds for which a trace stays pending while the judge is unavailable. Then its metrics fail. A worker
-            that runs until it is idle returns instead, and the traces stay pending.
+        max_outage_s: Seconds of an outage of the judge after which a worker that runs until it is idle returns. Another worker
+            logs an error. In both cases all traces stay pending.
         ends_at_cap: Return when the budget is reached, and keep unscored traces pending for the next worker. Otherwise
             their metrics fail.
         stop_early: Pause a group of metrics if its models fail systematically: no score, and 20 failures over 10 traces with
@@ -505,7 +505,7 @@ class Worker:
             self._errors.run_step("renew leases", lambda: store.renew(self._name, trace_ids, self._lease_s), 0)
 
     def _extend_lease(self, trace: Trace, committer: Committer) -> None:
-        renew = partial(committer.store.renew, self._name, [trace.trace_id], self._lease_s)
+        renew = partial(committer.store.renew, self._name, [trace.trace_id], self._lease_s, waiting=True)
         committer.start_step("renew a lease", renew)
 
     async def _score(self, trace: Trace, committer: Committer, parts: MetricGroups) -> None:
