@@ -55,6 +55,7 @@ def test_json_and_the_gate(store):
     found = json.loads(done.stdout)
     assert (1, 0) == (done.returncode, watch(store).returncode)
     assert {("score", "alarm"), ("failures", "learning")} == {(s["kind"], s["phase"]) for s in found["streams"]}
+    assert {"score": None, "failures": 0} == {s["kind"]: s["sessions_needed"] for s in found["streams"]}
     (alarm,) = [a for a in found["alarms"] if a["number"] == 1]
     assert ("qa-bot", "open", False) == (alarm["key"]["app"], alarm["state"], alarm["muted"])
     assert json.loads(watch(store, "--alarm", "1", "--json").stdout)["number"] == 1
@@ -65,7 +66,7 @@ def test_traces_and_status_show_the_alarm(store):
     traces = json.loads(run_command("traces", store, "--alarm", "1", "--json").stdout)
     assert 10 == len(traces)
     listed = run_command("status", store).stdout
-    assert "watched streams: 1 alarm, 1 learning" in listed
+    assert "watched streams: 1 alarm, 1 learning   ragstone watch" in listed
     assert "ALARM 1 · qa-bot" in listed
 
 
@@ -74,7 +75,8 @@ def test_accept(store):
     assert "alarm 1: accept done" in watch(store, "--accept", "1").stdout
     text = watch(store).stdout
     assert "no open alarm" in text
-    assert re.search(r"ccrs\.qr +day \d of 7", text)
+    needed = re.search(r"ccrs\.qr +day \d of 7, ([\d,]+) more sessions +0\.", text)[1]
+    assert f"watched streams: 2 learning (up to {needed} more sessions)" in run_command("status", store).stdout
     refused = watch(store, "--accept", "1")
     assert (2, True) == (refused.returncode, "is not open: it was accepted" in refused.stderr)
 

@@ -81,6 +81,36 @@ def test_noisy_stream_learns_longer_but_not_more_than_28_days():
     assert feed.stream.baseline.margin > 0.015
 
 
+def test_needed_units_are_the_rest_of_200_then_those_of_the_tolerance():
+    """With them the baseline is learned at the end of its week, and not with one less."""
+    feed = Feed().days(5, 0.8, per_day=20)
+    assert 100 == feed.stream.units_needed(feed.units, feed.options)
+    feed.days(1.99, 0.8, per_day=49)
+    needed = feed.stream.units_needed(feed.units, feed.options)
+    assert 200 == len(feed.units) + needed
+    for _ in range(needed - 1):
+        feed.add(0.8, days=1e-6)
+    feed.add(0.8, days=0.1)
+    assert 7 * DAY_S < feed.units[-1].closed_at
+    # The last one is in the second week, so one is missing in the first.
+    assert ("learning", 14) == (feed.stream.phase, feed.stream.learn_days)
+    feed = Feed().days(6.99, 0.8, per_day=90)
+    assert 0 == feed.stream.units_needed(feed.units, feed.options)
+    feed.add(0.8, days=0.02)
+    assert ("watching", None) == (feed.stream.phase, feed.stream.units_needed(feed.units, feed.options))
+
+
+def test_needed_units_of_a_noisy_stream():
+    """The error is inversely proportional to the root of the number; after the longest time only 200 are needed."""
+    feed = Feed().days(14.5, 0.5, sd=0.2, per_day=30)
+    sd = np.std([unit.value for unit in feed.units])
+    assert feed.stream.units_needed(feed.units, feed.options) == pytest.approx((2.576 * sd / 0.015) ** 2 - 435, abs=5)
+    wide = dataclasses.replace(feed.options, min_drop=0.1)
+    assert 0 <= feed.stream.units_needed(feed.units, wide) < 200
+    feed = Feed().days(27, 0.5, sd=0.35, per_day=4)
+    assert (28, 92) == (feed.stream.learn_days, feed.stream.units_needed(feed.units, feed.options))
+
+
 def test_drop_alarms_once_and_recovery_closes_it():
     """One alarm for one drop, also if it lasts; the return to the reference is reported."""
     feed = Feed().days(8, 0.8)

@@ -21,7 +21,7 @@ from ragstone.errors import ConfigurationError, DataError, StoreError, StoreOwne
 from ragstone.experiments import card_of
 from ragstone.schema import AlarmDelivery
 from ragstone.sinks import alarm_sink_from
-from ragstone.store import Unit, WatchTables, describe_store, is_database_url, open_store
+from ragstone.store import WatchTables, describe_store, is_database_url, open_store
 from ragstone.watch import (
     Alarm,
     AlarmRequest,
@@ -116,24 +116,55 @@ def watch_lines(store: str) -> list[str]:
     try:
         with open_store(store, mode="read") as opened, opened.watched() as tables:
             streams, alarms = read_streams(tables), open_alarms(tables)
+            needed = max((_units_needed(tables, stream) or 0 for stream in streams), default=0)
     except StoreError:
         return []  # only a spool exists
     if not streams:
         return []
     phases = Counter(stream.phase for stream in streams)
-    counts = ", ".join(f"{n} {phase}" for phase, n in phases.items())
+    more = {"learning": f" (up to {needed:,} more sessions)"} if needed else {}
+    counts = ", ".join(f"{n} {phase}{more.get(phase, '')}" for phase, n in phases.items())
     name = "STORE" if is_database_url(store) else store
     return [f"watched streams: {counts}   ragstone watch {name}"] + [
         text.partition("\n")[0] for text in _alarm_lines(alarms, store)
     ]
 
 
+def _units_needed(tables: WatchTables, stream: Stream) -> int | None:
+    """Return how many more units a stream needs before its baseline is known, or None if it does not learn."""
+    if stream.phase != "learning":
+        return None
+    units = tables.units(stream.key, since=stream.learns_from, until=stream.last_at)
+    return stream.units_needed(units, watch_options())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ShownStream:
+    stream: Stream
+    mean: float | None
+    """Mean of the last seven days, in [0, 1]."""
+    delays: dict[float, float]
+    """Days that it needs to find drops."""
+    units_needed: int | None
+    """Units that it needs before its baseline is known, or None if it does not learn."""
+
+    @classmethod
+    def read(cls, tables: WatchTables, stream: Stream, *, per_quarter: float, n_active: int) -> _ShownStream:
+        units = tables.units(stream.key, since=stream.last_at - _BASIS_S, until=stream.last_at)
+        units = [unit for unit in units if stream.watches(unit)]
+        return cls(
+            stream=stream,
+            mean=stream.mean_of([u for u in units if u.closed_at > stream.last_at - _RECENT_S]),
+            delays=describe_delay(stream, units, per_quarter=per_quarter, n_active=n_active),
+            units_needed=_units_needed(tables, stream),
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
     """What the command shows."""
 
-    streams: list[tuple[Stream, list[Unit], dict[float, float]]]
-    """Streams with their units of the last four weeks, and the days that they need to find drops."""
+    streams: list[_ShownStream]
     alarms: list[Alarm]
     per_quarter: float
     canaries: Mapping[str, Any] | None
@@ -155,15 +186,9 @@ class _Shown:
         budget = tables.budget()
         per_quarter = 1.0 if budget is None else float(budget["per_quarter"])
         n_active = max(sum(s.is_active(end) for s in streams), 1)
-        shown = []
-        for stream in current:
-            units = tables.units(stream.key, since=stream.last_at - _BASIS_S, until=stream.last_at)
-            units = [unit for unit in units if stream.watches(unit)]
-            shown.append((stream, units, describe_delay(stream, units, per_quarter=per_quarter, n_active=n_active)))
-        alarms = open_alarms(tables)
         return cls(
-            streams=shown,
-            alarms=alarms,
+            streams=[_ShownStream.read(tables, s, per_quarter=per_quarter, n_active=n_active) for s in current],
+            alarms=open_alarms(tables),
             per_quarter=per_quarter,
             canaries=tables.canary_status() if tables.canaries() else None,
             n_earlier=len(streams) - len(current),
@@ -172,15 +197,15 @@ class _Shown:
     def to_dict(self, now: float) -> dict[str, Any]:
         return {
             "false_alarms_per_quarter": self.per_quarter,
-            "streams": [_stream_dict(*row) for row in self.streams],
+            "streams": [_stream_dict(shown) for shown in self.streams],
             "n_earlier_streams": self.n_earlier,
             "canaries": self.canaries,
             "alarms": [a.to_dict() | {"muted": a.is_muted(now)} for a in self.alarms],
         }
 
 
-def _stream_dict(stream: Stream, units: Sequence[Unit], delays: dict[float, float]) -> dict[str, Any]:
-    mean = _recent_mean(stream, units)
+def _stream_dict(shown: _ShownStream) -> dict[str, Any]:
+    stream, mean = shown.stream, shown.mean
     return {
         **stream.key._asdict(),
         "kind": stream.kind,
@@ -190,10 +215,11 @@ def _stream_dict(stream: Stream, units: Sequence[Unit], delays: dict[float, floa
         "target": stream.target is not None,
         "evidence": 0.0 if stream.detector is None else stream.detector.evidence,
         "n_units": stream.n_units,
+        "sessions_needed": shown.units_needed,
         "n_repeated": stream.n_repeated,
         "covered": stream.is_covered,
         "last_at": stream.last_at,
-        "days_to_find": {f"{drop:g}": days if days < float("inf") else None for drop, days in delays.items()},
+        "days_to_find": {f"{drop:g}": days if days < float("inf") else None for drop, days in shown.delays.items()},
     }
 
 
@@ -202,14 +228,14 @@ def _print(shown: _Shown, store: str, now: float) -> None:
         print_text("no closed sessions so far. A session is closed 30 minutes after its last request.")
         return
     table: list[tuple[str, ...]] = [("stream", "state", "mean 7 d", "reference", "finds points: days")]
-    table += [_row(*row) for row in shown.streams]
+    table += [_row(row) for row in shown.streams]
     print_text(text_table(table, align="llrrl"))
     notes = [f"expected false alarms per quarter, over all streams together: at most {shown.per_quarter:g}"]
     if shown.n_earlier:
         notes.append(f"{shown.n_earlier} streams of earlier versions and judges are not shown")
     if shown.canaries is not None:
         notes.append(_canaries(shown.canaries))
-    late = [s for s, _, _ in shown.streams if not s.is_covered]
+    late = [row.stream for row in shown.streams if not row.stream.is_covered]
     if late:
         names = ", ".join(stream_name(s.key.app, "", s.key.metric, s.kind) for s in late)
         notes.append(
@@ -237,20 +263,22 @@ def _canaries(status: Mapping[str, Any]) -> str:
     return f"canaries: {status['n']} scored at {at:%a %d %b %H:%M} with {usage.get('calls', 0)} calls, {tokens:,} tokens{cost}"
 
 
-def _row(stream: Stream, units: Sequence[Unit], delays: dict[float, float]) -> tuple[str, ...]:
-    mean = _recent_mean(stream, units)
+def _row(shown: _ShownStream) -> tuple[str, ...]:
+    stream = shown.stream
     name = stream_name(stream.key.app, "", stream.key.metric, "score") if stream.kind == "score" else "  its failures"
     state: str = stream.phase
     if state == "learning":
         days = min(max((stream.last_at - stream.learns_from) / _DAY_S, 0.0), stream.learn_days)
         state = f"day {days:.0f} of {stream.learn_days}"
+        if shown.units_needed:
+            state += f", {shown.units_needed:,} more sessions"
     elif stream.target is not None:
         state = f"{state}, target"
-    finds = ", ".join(f"{100 * drop:.0f}: {_days(days)}" for drop, days in delays.items())
+    finds = ", ".join(f"{100 * drop:.0f}: {_days(days)}" for drop, days in shown.delays.items())
     return (
         sanitize_for_terminal(name) if stream.kind == "score" else name,
         state,
-        _show(stream, mean),
+        _show(stream, shown.mean),
         _show(stream, stream.reference),
         finds,
     )
@@ -266,11 +294,6 @@ def _show(stream: Stream, unit: float | None) -> str:
     if unit is None:
         return ""
     return f"{unit:.1%}" if stream.kind == "failures" else f"{stream.scale.to_value(unit):.3g}"
-
-
-def _recent_mean(stream: Stream, units: Sequence[Unit]) -> float | None:
-    """Return the mean of the last seven days of a stream, in [0, 1]."""
-    return stream.mean_of([u for u in units if u.closed_at > stream.last_at - _RECENT_S])
 
 
 def _title(metric: str) -> str:

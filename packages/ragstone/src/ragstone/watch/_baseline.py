@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["LEARNING_DAYS", "MAX_DAYS", "MIN_SESSIONS", "Baseline", "learn"]
+__all__ = ["LEARNING_DAYS", "MAX_DAYS", "MIN_SESSIONS", "Baseline", "learn", "units_needed"]
 
 DAY_S: Final = 86_400.0
 LEARNING_DAYS: Final = 7
@@ -82,12 +82,70 @@ def learn(
     Returns:
         The baseline, or None if more time is needed: fewer than 200 units, or an error above the tolerance.
     """
+    if len(values) < MIN_SESSIONS:
+        return None
+    found = _estimate(values, totals, days, p_floor)
+    if found is None:
+        return None
+    half, tolerance = max(found.over_sessions, found.over_days), _TOLERANCE * min_drop
+    if half > tolerance and not is_last:
+        return None
+    return Baseline(
+        mean=found.mean,
+        margin=max(half, tolerance),
+        n=len(values),
+        days=found.n_days,
+        cap=found.cap,
+        p_floor=p_floor,
+    )
+
+
+def units_needed(
+    values: Sequence[float] | NDArray[np.float64],
+    totals: Sequence[float] | NDArray[np.float64],
+    days: Sequence[int] | NDArray[np.int_],
+    *,
+    p_floor: float = 1.0,
+    min_drop: float = 0.05,
+    is_last: bool = False,
+) -> int:
+    """Return how many more units `learn` needs, with the same arguments.
+
+    That is at least the rest of 200 units. From the second day on, it is also the number of units after which the error between
+    sessions is within the tolerance, if they vary as those so far do. The error between days depends on time alone.
+    """
+    n = len(values)
+    least = max(MIN_SESSIONS - n, 0)
+    found = None if is_last else _estimate(values, totals, days, p_floor)
+    if found is None:
+        return least
+    return max(least, math.ceil(n * (found.over_sessions / (_TOLERANCE * min_drop)) ** 2) - n)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Estimate:
+    """Mean and half widths of its 99% confidence intervals, in [0, 1]."""
+
+    mean: float
+    over_sessions: float
+    over_days: float
+    n_days: int
+    cap: float
+
+
+def _estimate(
+    values: Sequence[float] | NDArray[np.float64],
+    totals: Sequence[float] | NDArray[np.float64],
+    days: Sequence[int] | NDArray[np.int_],
+    p_floor: float,
+) -> _Estimate | None:
+    """Estimate the mean and its errors, or return None for units of one day."""
     import numpy as np
     from scipy.special import stdtrit
 
     x, total, day = np.asarray(values, float), np.asarray(totals, float), np.asarray(days, int)
     n_days = int(np.unique(day).size)
-    if x.size < MIN_SESSIONS or n_days < 2:
+    if n_days < 2:
         return None
     # A single request with the smallest probability is never cut: with a smaller cap, the mean would be biased.
     cap = max(1.0, float(np.quantile(total * p_floor, 0.9)))
@@ -98,7 +156,4 @@ def learn(
     over_sessions = _NORMAL * math.sqrt(float((part**2).sum()) * x.size / (x.size - 1))
     t = float(stdtrit(n_days - 1, (1 + _CONFIDENCE_LEVEL) / 2))
     over_days = t * math.sqrt(float((by_day**2).sum()) * n_days / (n_days - 1))
-    half, tolerance = max(over_sessions, over_days), _TOLERANCE * min_drop
-    if half > tolerance and not is_last:
-        return None
-    return Baseline(mean=mean, margin=max(half, tolerance), n=int(x.size), days=n_days, cap=cap, p_floor=p_floor)
+    return _Estimate(mean=mean, over_sessions=over_sessions, over_days=over_days, n_days=n_days, cap=cap)
