@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from command_line import run_command
 from ragstone.errors import (
     ConfigurationError,
     StoreCorruptError,
@@ -773,7 +774,7 @@ class TestWorkers:
         for i in range(150):
             monitors[i % 3].record(TraceDraft(trace_id=f"t{i}", query="q", response="r"))
 
-        assert all(monitor.drain(60) for monitor in monitors)
+        assert all(monitor.drain(DEADLINE_S) for monitor in monitors)
         eventually(lambda: monitors[0].ledger().total.pending == 0)
         ledger = monitors[0].ledger()
         for monitor in monitors:
@@ -787,13 +788,10 @@ class TestWorkers:
         """`ragstone status` takes the URL."""
         with Monitor(store=database, judge="lexical") as monitor:
             monitor.record(TraceDraft(trace_id="t", query="q", response="r"))
-            assert monitor.drain(60)
+            assert monitor.drain(DEADLINE_S)
 
         def command(name, *arguments):
-            return subprocess.run(
-                [sys.executable, "-c", WORKER, name, database, *arguments],
-                capture_output=True, text=True, check=False,
-            )  # fmt: skip
+            return run_command(name, database, *arguments, RAGSTONE_SPOOL=str(spool))
 
         assert 1 == json.loads(command("status", "--json").stdout)["total"]["scored"]
         assert "The scores, and why" in command("traces", "t").stdout
