@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import gc
 import inspect
+import itertools
 import logging
 import threading
 import tracemalloc
@@ -557,6 +558,9 @@ def test_a_reply_that_calls_a_tool_is_not_the_answer(recorder):
         (lambda r: r.found([{"Inhalt": ALPHA, "id": 1}]), "found.without_text", 'text="FIELD"'),
         (lambda r: r.found([(1, ALPHA)]), "found.unreadable", "columns="),
         (lambda r: r.found(3), "found.unreadable", "pass its list of hits"),
+        (lambda r: r.found(HITS, ids=5), "found.unreadable", "ids must be a list, got int"),
+        (lambda r: r.found([1], texts="alpha"), "found.unreadable", "texts must be a list, got str"),
+        (lambda r: r.found([(1, ALPHA)], columns="id"), "found.unreadable", "columns must be a list, got str"),
         (lambda r: r.used("alpha"), "used.unreadable", "pass its list of hits"),
         (lambda r: r.prompt(3), "prompt.unreadable", "a text or a list of messages"),
         (lambda r: r.answer(3), "answer.unreadable", "pass the text"),
@@ -661,7 +665,68 @@ def test_objects_that_raise_do_not_harm():
         assert r.prompt([broken]) == [broken]
         assert r.used([broken]) == [broken]
         assert r.answer(broken) is broken
+        assert r.returned(broken) is broken
     assert recorder.errors
+    assert 1 == len(recorder.drafts)
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ({"tags": 3}, "request.tags"),
+        ({"reference": 3.5}, "request.reference"),
+        ({"metadata": ["a"]}, "request.metadata"),
+        ({"name": 7}, "request.name"),
+        ({"history": 5}, "request.history"),
+    ],
+)
+def test_an_argument_of_the_wrong_type_is_left_out(caplog, given, place):
+    """The request is captured without it, and the log says which argument it was."""
+    recorder = MemoryRecorder()
+    with recorder.request(Q, **given) as r:
+        r.answer(A)
+    draft = only(recorder)
+    assert (Q, A, [], [], {}, None) == (
+        draft.query, draft.response, draft.tags, draft.reference, draft.metadata, draft.name
+    )  # fmt: skip
+    assert {place: 1} == noted(recorder, caplog)
+
+
+def test_arguments_that_never_end(recorder):
+    """An endless iterator is not read to its end."""
+    numbers = itertools.count()
+    with recorder.request(Q, tags=numbers, reference=map(str, numbers)) as r:
+        assert HITS is r.found(HITS, ids=numbers)
+        assert HITS is r.found(HITS, scores=numbers)
+        assert HITS is r.used(HITS, columns=map(str, numbers))
+        endless = type("Endless", (list,), {"__iter__": lambda self: itertools.repeat({"role": "user", "content": Q})})
+        r.prompt(endless([1]))
+        r.answer(A)
+    assert (1_000, 1_000) == (len(only(recorder).tags), len(only(recorder).reference))
+    assert {"found.unreadable": 2} == dict(recorder.errors)
+
+
+def test_what_a_search_was_asked_must_be_a_text(caplog):
+    """A vector as the query leaves the rest of the request as it is."""
+    recorder = MemoryRecorder()
+    with recorder.request(Q) as r:
+        r.found(HITS, query=[0.5, 0.25])
+        with recorder.request([0.5]) as inner:
+            inner.found(HITS)
+        r.answer(A)
+    draft = only(recorder)
+    assert [None, None] == [search.query for search in draft.retrievals]
+    assert "internal_error" not in draft.evidence.doubts
+    assert {"found.query": 1, "request.question": 1} == noted(recorder, caplog)
+    assert "found(): query must be a text or None, got list" in caplog.text
+
+
+def test_texts_that_are_missing(recorder):
+    """The text of a position can be missing: the hit is kept by its id."""
+    with recorder.request(Q) as r:
+        r.found([4, 7], texts=[ALPHA, None])
+        r.answer(A)
+    assert [("4", ALPHA), ("7", "")] == [(one.id, one.text) for one in only(recorder).retrievals[0].passages]
 
 
 def test_a_recorder_that_raises_does_not_harm(monkeypatch):

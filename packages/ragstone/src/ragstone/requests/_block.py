@@ -6,6 +6,7 @@ import os
 import time
 import weakref
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -32,6 +33,9 @@ from ragstone.schema import TraceStatus, Turn
 __all__ = ["RequestBlock"]
 
 _T = TypeVar("_T")
+
+_MAX_TEXTS: Final = 1_000
+"""Tags, or correct answers, that are read: an iterator of the application may never end."""
 
 
 class _OpenBlocks:
@@ -173,26 +177,48 @@ class RequestBlock:
         self._live = live = outer._live
         if live is not None:
             self._step.id, self._step.parent = live.new_id(), outer._step.id
-            self._step.query = self._given["query"]
+            self._step.query = self._text("question", self._given["query"])
             live.add(self._step)
 
     def _draft(self) -> TraceDraft:
         given = self._given
-        question, reference = given["query"], given["reference"]
-        if question is not None and not isinstance(question, str):
-            self._guard.note("request.question", f"the question must be a text or None, got {type(question).__name__}")
-            question = None
+        metadata = given["metadata"]
+        if metadata is not None and not isinstance(metadata, Mapping):
+            self._guard.note("request.metadata", f"metadata must be a mapping, got {type(metadata).__name__}")
+            metadata = None
         return TraceDraft(
             source="request",
-            name=given["name"],
-            session_id=given["session_id"],
-            user_id=given["user_id"],
-            query=question,
-            reference=[reference] if isinstance(reference, str) else list(reference or ()),
+            name=self._text("name", given["name"]),
+            session_id=self._id("session_id"),
+            user_id=self._id("user_id"),
+            query=self._text("question", given["query"]),
+            reference=self._texts("reference"),
             started_at=self._step.started_at or time.time(),
-            tags=list(given["tags"] or ()),
-            metadata=dict(given["metadata"] or {}),
+            tags=self._texts("tags"),
+            metadata=dict(metadata or {}),
         )
+
+    def _text(self, name: str, value: Any, *, method: str = "request") -> str | None:
+        """Return an argument that is a text or None. Anything else is counted and left out: the request goes on."""
+        if value is None or isinstance(value, str):
+            return value
+        self._guard.note(f"{method}.{name}", f"{method}(): {name} must be a text or None, got {type(value).__name__}")
+        return None
+
+    def _id(self, name: str) -> str | None:
+        given = self._given[name]
+        return given if given is None or isinstance(given, str) else self._guard.attempt(str, given)
+
+    def _texts(self, name: str) -> list[str]:
+        """Return an argument that is a text, or several. Anything else is counted and left out: the request goes on."""
+        given = self._given[name]
+        if given is None or isinstance(given, str):
+            return [given] if given else []
+        try:
+            return list(islice(given, _MAX_TEXTS))
+        except Exception:  # noqa: BLE001 - objects of the application may do anything
+            self._guard.note(f"request.{name}", f"{name} must be a list of texts, got {type(given).__name__}")
+            return []
 
     def _history(self) -> list[Turn] | None:
         given = self._given["history"]
@@ -241,6 +267,9 @@ class RequestBlock:
             reading = {"text": text, "columns": columns}
             self._reading = {key: value for key, value in reading.items() if value is not None} or self._reading
             try:
+                query, name = (
+                    self._text(key, value, method="found") for key, value in (("query", query), ("name", name))
+                )
                 read = self._read("found", hits, **self._reading, texts=texts, ids=ids, scores=scores)
                 for passages in read.lists:
                     live.add(self._new_step("retrieval", query=query, name=name, passages=passages))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from numbers import Integral, Real
 from typing import Any, Final, NamedTuple
 
@@ -35,6 +36,8 @@ _VECTORS: Final = frozenset({"vector", "vectors", "embedding", "embeddings", "$v
 _SCALARS: Final = (str, bytes, Real, type(None))
 _MAX_HITS: Final = 1_000
 _MAX_NAMES: Final = 20
+_MAX_VALUES: Final = 100_000
+"""Values that are read of what may never end."""
 
 
 class Hits(NamedTuple):
@@ -177,7 +180,7 @@ class _Reader:
 
     def __init__(self, text: str | None, columns: Sequence[str] | None) -> None:
         self._text = text
-        self._columns = None if columns is None else list(columns)
+        self._columns = None if columns is None else _listed(columns, "columns")
         self.without_text: str | None = None
         self.left_out = False
 
@@ -320,21 +323,35 @@ def _finite(value: Any) -> float | None:
 
 def _zipped(hits: Any, texts: Sequence[str], ids: Any, scores: Any) -> list[PassageDraft]:
     """Make passages of the texts that belong to an array of positions, as FAISS returns it."""
-    positions = _flat(hits if ids is None else ids)
+    positions = _flat(hits if ids is None else ids, "hits" if ids is None else "ids")
+    texts = _listed(texts, "texts")
     if len(texts) != len(positions):
         raise ConfigurationError(
             f"texts has {len(texts)} texts for {len(positions)} hits; pass the positions as hits "
             "(of FAISS the second array) and the text of each"
         )
-    passages = [PassageDraft(text=text, id=str(name)) for text, name in zip(texts, positions, strict=True)]
+    # A text that is missing is empty, as for a hit without one.
+    passages = [
+        PassageDraft(text=text if isinstance(text, str) else "", id=str(name))
+        for text, name in zip(texts, positions, strict=True)
+    ]
     _set(passages, "scores", scores)
     # FAISS fills a short list with -1.
     return [p for p, name in zip(passages, positions, strict=True) if not (isinstance(name, Integral) and name == -1)]
 
 
-def _flat(values: Any) -> list[Any]:
+def _listed(values: Any, argument: str) -> list[Any]:
+    """Return the values of an argument. An endless iterator, such as a counter of ids, has too many values for any hits."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise ConfigurationError(f"{argument} must be a list, got {type(values).__name__}")
+    return list(islice(values, _MAX_VALUES))
+
+
+def _flat(values: Any, argument: str) -> list[Any]:
     """Return an array of one row, or a list, as a list of plain values."""
-    plain = values.tolist() if hasattr(values, "tolist") else list(values)
+    plain = values.tolist() if hasattr(values, "tolist") else _listed(values, argument)
+    if not isinstance(plain, list):  # an array without dimensions
+        plain = [plain]
     if len(plain) == 1 and isinstance(plain[0], list):
         return plain[0]
     return plain
@@ -343,7 +360,7 @@ def _flat(values: Any) -> list[Any]:
 def _set(passages: list[PassageDraft], argument: str, values: Any) -> None:
     if values is None:
         return
-    plain = _flat(values)
+    plain = _flat(values, argument)
     if len(plain) != len(passages):
         raise ConfigurationError(f"{argument} has {len(plain)} values for {len(passages)} hits; pass one for each hit")
     for passage, value in zip(passages, plain, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from ragstone.requests._shape import get, is_list
@@ -25,6 +26,8 @@ _OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output", 
 """Types of items and blocks that hold the result of a tool."""
 _CALLS: Final = frozenset({"tool_use", "function_call"})
 _SYSTEM: Final = ("system", "instructions", "system_instruction")
+_MAX_ITEMS: Final = 100_000
+"""Messages of a prompt, or blocks of a message, that are read: a sequence of the application may never end."""
 _LISTS: Final = ("messages", "input", "contents", "prompt")
 
 
@@ -37,7 +40,7 @@ def read_prompt(value: Any) -> tuple[Message, ...]:
     if isinstance(value, str):
         return (Message("user", str(value)),)
     if is_list(value):
-        return tuple(message for item in value for message in _messages(item))
+        return tuple(message for item in islice(value, _MAX_ITEMS) for message in _messages(item))
     if get(value, "role") is not None:
         return tuple(_messages(value))
     system = next((found for name in _SYSTEM if (found := get(value, name)) is not None), None)
@@ -61,7 +64,7 @@ def _messages(item: Any) -> Iterator[Message]:
     if role is None:
         return
     content = get(item, "content")
-    blocks = content if is_list(content) else ()
+    blocks = list(islice(content, _MAX_ITEMS)) if is_list(content) else []
     # Anthropic sends the results of tools inside a message of the user.
     for block in blocks:
         if get(block, "type") in _OUTPUTS:
@@ -77,7 +80,7 @@ def _texts(content: Any) -> Iterator[str]:
     if isinstance(content, str):
         yield content
     elif is_list(content):
-        for block in content:
+        for block in islice(content, _MAX_ITEMS):
             if isinstance(block, str):
                 yield block
             elif get(block, "type") not in _OUTPUTS and isinstance(text := get(block, "text"), str):

@@ -10,10 +10,8 @@ __all__ = ["get", "is_list", "whole_number"]
 
 def get(value: object, name: str) -> Any:
     """Return an item of a mapping or an attribute of another object, or None if it is absent or cannot be read."""
-    if isinstance(value, Mapping):
-        return value.get(name)
     try:
-        return getattr(value, name, None)
+        return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
     except Exception:  # noqa: BLE001 - a property of the application's object; it says nothing then
         return None
 

@@ -8,18 +8,19 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from ragstone.requests._current import Block, entered
+from ragstone.requests._shape import get
 
 __all__ = ["AsyncTap", "StreamListener", "Tap", "is_async_stream", "is_stream"]
 
 
 def is_stream(value: object) -> bool:
     """Whether a value is an iterator, such as a generator or a client's stream."""
-    return callable(getattr(value, "__next__", None)) and callable(getattr(value, "__iter__", None))
+    return callable(get(value, "__next__")) and callable(get(value, "__iter__"))
 
 
 def is_async_stream(value: object) -> bool:
     """Whether a value is an asynchronous iterator, or an object that makes one."""
-    return callable(getattr(value, "__aiter__", None))
+    return callable(get(value, "__aiter__"))
 
 
 class StreamListener(Protocol):
