@@ -40,6 +40,7 @@ class DeliveryMachine(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="ragstone-"))
         self.now = 1_000.0
         self.n_traces = 0
+        self.erased = Counter()
         self.plan: list[str] = []
         self.outcomes: dict[str, float] = {}
         self.rows: dict[tuple[str, str], Row] = {}
@@ -144,6 +145,8 @@ class DeliveryMachine(RuleBasedStateMachine):
         numbers = data.draw(st.one_of(newest, st.lists(st.integers(1, self.n_traces), unique=True, max_size=3)))
         gone = {id_ for id_, started_at in self.outcomes.items() if started_at in numbers}
         sent = Counter(sink for (id_, sink), row in self.rows.items() if id_ in gone and row.state == "sent")
+        final = ((sink, row.state) for (id_, sink), row in self.rows.items() if id_ in gone and row.state != "pending")
+        self.erased.update(final)
         assert dict(sent) == self.store.erase([f"t{number}" for number in numbers]).sent
         self.outcomes = {id_: at for id_, at in self.outcomes.items() if id_ not in gone}
         self.rows = {key: row for key, row in self.rows.items() if key[0] not in gone}
@@ -163,6 +166,8 @@ class DeliveryMachine(RuleBasedStateMachine):
         for (_, sink), row in self.rows.items():
             counts[sink][row.state] += 1
         books = self.store.ledger().outbox
+        gone = self.store.ledger().erased_deliveries
+        assert dict(self.erased) == {(sink, state): n for sink, states in gone.items() for state, n in states.items()}
         for sink in SINKS:
             stored = books.get(sink)
             assert {name: counts[sink][name] for name in STATES} == {

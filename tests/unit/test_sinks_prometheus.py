@@ -238,6 +238,28 @@ class TestBooks:
         assert [0, 1] == [value("sink_stopped", sink=sink) for sink in ("jsonl:/x", "otlp:h")]
         assert 0 == value("deliveries_oldest_seconds", sink="otlp:h")
 
+    def test_deliveries_of_erased_requests_stay_in_the_counter(self, sink, registry):
+        """A counter that decreases looks like a restart of the process."""
+        erased = self.LEDGER.model_copy(
+            update={
+                "outbox": {"jsonl:/x": DeliveryCounts(pending=2, sent=4, skipped=3)},
+                "erased_deliveries": {"jsonl:/x": {"sent": 3, "failed": 1}, "a sink that is gone": {"sent": 9}},
+            }
+        )
+
+        def counted():
+            return [
+                registry.value("ragstone_sink_deliveries_total", sink="jsonl:/x", outcome=outcome)
+                for outcome in ("sent", "skipped", "failed")
+            ]
+
+        sink.update_status(self.LEDGER)
+        before = counted()
+        sink.update_status(erased)
+        assert before == counted()
+        # Nothing of it has to arrive anymore.
+        assert 0 == registry.value("ragstone_deliveries_depth", sink="jsonl:/x", state="failed")
+
     def test_what_waits_grows_older_by_itself(self, sink, registry, monkeypatch):
         """A worker that hangs makes up no books, and shows all the same."""
         now = [100.0]

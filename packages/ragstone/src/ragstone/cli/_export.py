@@ -10,7 +10,7 @@ import typer
 
 from ragstone.cli._options import JsonOption, parse_time_range
 from ragstone.cli._output import print_json, print_text
-from ragstone.errors import ConfigurationError, DataError
+from ragstone.errors import ConfigurationError
 from ragstone.experiments import TimeRange
 from ragstone.sinks import check_export_path, export_row, label_trace, record_row, write_export
 from ragstone.store import ExportedOutcome, open_store
@@ -53,10 +53,8 @@ def export_command(
             rows = _records(exported) if records else (export_row(*row[:3], include_text=text) for row in exported)
             n = write_export(output, rows, records=records)
     except OSError as error:
-        raise DataError(
-            f"cannot write {str(output)!r}: {error.strerror or error}. Nothing was left behind. Free space, or choose another "
-            "place."
-        ) from error
+        # Under the name of the output, and not of its draft.
+        raise OSError(error.errno or 0, error.strerror or str(error), str(output)) from error
     if json_output:
         print_json({"rows": n, "output": str(output)})
     else:

@@ -104,6 +104,9 @@ class Ledger(Model):
     dropped_by_reason: dict[str, int] = Field(default_factory=dict)
     erased: dict[str, int] = Field(default_factory=dict)
     """Erased requests by the state that they had. They count as dropped."""
+    erased_deliveries: dict[str, dict[str, int]] = Field(default_factory=dict)
+    """Deliveries of erased and expired requests that were sent, skipped or failed, by sink and state. `outbox` does not contain
+    them."""
     oldest_pending_s: float | None = None
     """Age in seconds of the oldest pending trace."""
     outbox: dict[str, DeliveryCounts] = Field(default_factory=dict)

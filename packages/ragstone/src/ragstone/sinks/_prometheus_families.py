@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version
 from typing import Final
@@ -264,9 +265,15 @@ def _deliveries(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[CounterMetr
     for ledger, at in ledgers:
         for sink, counts in ledger.outbox.items():
             by_sink.setdefault(_clean(sink), []).append((counts, at))
+    # A counter that decreases looks like a restart, so deliveries of erased requests stay in it.
+    erased = Tally[tuple[str, str]]()
+    for ledger, _ in ledgers:
+        for sink, states in ledger.erased_deliveries.items():
+            erased.update({(_clean(sink), state): n for state, n in states.items()})
     for sink, entries in by_sink.items():
         for outcome in ("sent", "skipped", "failed"):
-            deliveries.add_metric([sink, outcome], sum(getattr(counts, outcome) for counts, _ in entries))
+            n = sum(getattr(counts, outcome) for counts, _ in entries) + erased[sink, outcome]
+            deliveries.add_metric([sink, outcome], n)
         for state in ("pending", "failed"):
             depth.add_metric([sink, state], sum(getattr(counts, state) for counts, _ in entries))
         oldest.add_metric([sink], max(_age(counts.oldest_pending_s, at) for counts, at in entries))

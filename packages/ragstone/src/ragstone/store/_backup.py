@@ -89,7 +89,15 @@ def _copy(source: Path, target: Path, *, replace: bool) -> StoreVerification:
             closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as old,
             closing(sqlite3.connect(temporary)) as new,
         ):
-            old.backup(new, pages=_PAGES)
+            try:
+                old.backup(new, pages=_PAGES)
+            except sqlite3.Error as error:
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+                    raise StoreError(
+                        f"{str(target)!r} cannot be written: {error}. Nothing was left behind. Free disk space, or choose another "
+                        "place."
+                    ) from error
+                raise
             # One file without a write-ahead log. Opening it as a store turns the log on again.
             new.execute("PRAGMA journal_mode = DELETE")
         with SqliteStore.open(temporary, mode="read") as copy:

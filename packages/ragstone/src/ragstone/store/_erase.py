@@ -18,10 +18,12 @@ from ragstone.store._ranges import read_ranges, save_range, shorten_ranges
 from ragstone.store._records import ErasedRequests
 from ragstone.store._sql import PAGE, Sql, SqlStore
 
-__all__ = ["ERASED", "SqlErase", "erase_group"]
+__all__ = ["ERASED", "ERASED_DELIVERIES", "SqlErase", "erase_group"]
 
 ERASED: Final = "erased:"
 """Beginning of the names of the counters of erased requests, by the state that they had."""
+ERASED_DELIVERIES: Final = "erased_delivery:"
+"""Beginning of the names of the counters of erased deliveries in a final state. The state and the sink follow."""
 
 _REASON: Final = "erased"
 """Why the ledger counts them as dropped."""
@@ -116,6 +118,8 @@ class _Found(NamedTuple):
     outcomes: Sequence[_Outcome]
     ranges: Sequence[tuple[Any, int]]
     """Ranges of sinks that change, with their new number of sent outcomes."""
+    deliveries: Counter[tuple[str, str]]
+    """Number of deliveries in a final state, by state and sink."""
 
 
 def _find(db: Sql, ids: Sequence[str], *, lock: str = "") -> tuple[ErasedRequests, _Found]:
@@ -138,11 +142,13 @@ def _find(db: Sql, ids: Sequence[str], *, lock: str = "") -> tuple[ErasedRequest
     ]
     sent, ranges = Counter[str](), []
     states = dict(_deliveries(db, [outcome.id for outcome in outcomes]))
-    sent.update(sink for (_, sink), state in states.items() if state == "sent")
+    final = Counter((state, sink) for (_, sink), state in states.items() if state != "pending")
+    sent.update({sink: n for (state, sink), n in final.items() if state == "sent"})
     for each in read_ranges(db, lock=lock):
         n = sum(each.start < o.seq <= each.cursor and (o.id, each.sink) not in states for o in outcomes)
         if n:
             sent[each.sink] += n
+            final["sent", each.sink] += n
             ranges.append((each, each.sent - n))
     requests = [trace_id for _, trace_id, *_ in traces]
     labels, feedback = (
@@ -157,7 +163,7 @@ def _find(db: Sql, ids: Sequence[str], *, lock: str = "") -> tuple[ErasedRequest
         sent=dict(sent),
         since=min((row[5] for row in traces), default=None),
     )
-    return counts, _Found([row[:5] for row in traces], outcomes, ranges)
+    return counts, _Found([row[:5] for row in traces], outcomes, ranges, final)
 
 
 def _deliveries(db: Sql, outcome_ids: Sequence[str]) -> Iterator[tuple[tuple[str, str], str]]:
@@ -183,7 +189,7 @@ def erase_group(
         reason: Why the ledger counts them as dropped.
     """
     # Traces are locked first, as by workers that store outcomes, then the ranges, as by workers that deliver.
-    counts, (traces, outcomes, ranges) = _find(db, ids, lock=lock)
+    counts, (traces, outcomes, ranges, deliveries) = _find(db, ids, lock=lock)
     for each, n in ranges:
         save_range(db, each._replace(sent=n))
     _correct_plan(db, traces, outcomes)
@@ -207,6 +213,7 @@ def erase_group(
     # `+` of counters would drop negative ones.
     changes = Counter({f"{ERASED}{state}": n for state, n in states.items()})
     changes.update({state_counter(state): -n for state, n in states.items()})
+    changes.update({f"{ERASED_DELIVERIES}{state}:{sink}": n for (state, sink), n in deliveries.items()})
     add_to_counters(db, changes)
     if now is not None:
         remember_erased(db, [trace_id for _, trace_id, *_ in traces], now=now)

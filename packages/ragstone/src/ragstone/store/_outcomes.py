@@ -17,7 +17,7 @@ from ragstone.store._body import to_outcome, to_trace
 from ragstone.store._completion import prepare, read_plan, store_completions
 from ragstone.store._counts import OutcomeTotals, count_outcome_kinds, read_states
 from ragstone.store._deliveries import count_deliveries, deliveries
-from ragstone.store._erase import ERASED
+from ragstone.store._erase import ERASED, ERASED_DELIVERIES
 from ragstone.store._feedback import count_feedback, feedback_of
 from ragstone.store._ranges import set_sinks
 from ragstone.store._records import (
@@ -165,6 +165,7 @@ class SqlOutcomes(SqlStore):
                 metrics=_metric_rows(db, total),
                 dropped_by_reason=drops,
                 erased=_counts_of(db, ERASED),
+                erased_deliveries=_erased_deliveries(db),
                 oldest_pending_s=None if oldest is None else max(now - oldest[0], 0.0),
                 outbox=count_deliveries(db, now=now),
                 rules=_rules(db),
@@ -379,6 +380,14 @@ def _declared_tools(db: Sql) -> dict[str, DeclaredTool]:
         called = before.called + (n if use == "called" else 0)
         tools[name] = DeclaredTool(captured=before.captured + n, called=called)
     return dict(sorted(tools.items()))
+
+
+def _erased_deliveries(db: Sql) -> dict[str, dict[str, int]]:
+    by_sink: dict[str, dict[str, int]] = {}
+    for name, n in _counts_of(db, ERASED_DELIVERIES).items():
+        state, _, sink = name.partition(":")
+        by_sink.setdefault(sink, {})[state] = n
+    return by_sink
 
 
 def _ignored(db: Sql) -> dict[str, IgnoredTraces]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import threading
@@ -263,9 +264,15 @@ def _take_lock(path: Path) -> FileLock:
         if lock.acquire():
             return lock
     except OSError as exc:
+        remedy = (
+            "Free disk space."
+            if exc.errno in (errno.ENOSPC, errno.EDQUOT)
+            else "Put the store on a local disk."
+            if exc.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+            else "Check that the directory exists and that this user may write to it."
+        )
         raise StoreError(
-            f"the store {str(path)!r} cannot be locked: {exc.strerror} for {str(lock.path)!r}. Check that the directory "
-            "exists and that this user may write to it."
+            f"the store {str(path)!r} cannot be locked: {exc.strerror} for {str(lock.path)!r}. {remedy}"
         ) from exc
     pid = lock.owner()
     owner = "this process already" if pid == os.getpid() else "another process" if pid is None else f"process {pid}"
@@ -307,7 +314,16 @@ def _open_for_reader(path: Path) -> Database:
     with ExitStack() as undo, store_errors(path):
         db = _connect(path, access="ro")
         undo.callback(db.close)
-        if _is_empty(db):
+        try:
+            is_empty = _is_empty(db)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_CANTOPEN or not _is_complete_and_fixed(path):
+                raise
+            # Without a log, which SQLite would have to open for writing.
+            db = _connect(path, access="ro&immutable=1")
+            undo.callback(db.close)
+            is_empty = _is_empty(db)
+        if is_empty:
             raise StoreNotReadyError(
                 f"the store {str(path)!r} is empty: its owner has not initialized it yet. Try again later."
             )
@@ -321,6 +337,12 @@ def _open_for_reader(path: Path) -> Database:
         _check_tables(db, path)
         undo.pop_all()
         return Database(db, path=path, writable=False)
+
+
+def _is_complete_and_fixed(path: Path) -> bool:
+    """Return whether a store is on a medium that nothing can write to, with all of its content in one file."""
+    log = path.with_name(f"{path.name}-wal")
+    return not os.access(path.parent, os.W_OK) and not (log.exists() and log.stat().st_size)
 
 
 def _create_file(path: Path) -> None:
@@ -550,7 +572,8 @@ def _store_error(exc: sqlite3.Error, *, path: str) -> StoreError:
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         return StoreError(
             f"the store {path!r} cannot be opened ({exc}). Check that the file and its directory exist and that this "
-            "user may write to the directory, where SQLite keeps two small files even for readers. Or copy the file."
+            "user may write to the directory, where SQLite keeps two small files even for readers. Or copy the file, with the "
+            "one that ends in -wal."
         )
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreError(

@@ -67,6 +67,7 @@ def write_report(
         ConfigurationError: If the path, a target or the size limit is invalid.
         DataError: If the source does not contain outcomes.
         StoreError: If a store cannot be read.
+        OSError: If the file cannot be written.
     """
     file = check_output(path)
     if not max_mb > 0:
@@ -80,8 +81,5 @@ def write_report(
         view, answers = build_page(source, targets=targets, n_worst=n_worst, by=by, compared=compared, reasons=reasons)
         limit = round(max_mb * 1_000_000)
         document = HtmlReport(view, answers, max_bytes=limit, has_texts=texts, command=command).text()
-    try:
-        write_output(file, document, errors="replace")
-    except OSError as error:
-        raise ConfigurationError(f"cannot write the report to {str(file)!r}: {error.strerror}") from error
+    write_output(file, document, errors="replace")
     return view
