@@ -105,7 +105,7 @@ def test_request_for_the_worker_that_owns_the_store(store):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--alarm", "9"], 2, "alarm 9 not found. This store has alarms 1 to"),
+        (["--alarm", "9"], 2, "alarm 9 not found. This store has only alarm 1: "),
         (["--accept", "9"], 2, "alarm 9 not found"),
         (["--mute", "1"], 2, "needs --until"),
         (["--mute", "1", "--until", "soon"], 2, "must be a time such as"),

@@ -101,7 +101,8 @@ def read_alarm(tables: WatchTables, number: int) -> Alarm:
     for alarm in alarms:
         if alarm.number == number:
             return alarm
-    known = f"alarms 1 to {len(alarms)}" if alarms else "no alarms so far"
+    counts = {0: "no alarms so far", 1: "only alarm 1"}
+    known = counts.get(len(alarms), f"alarms 1 to {len(alarms)}")
     raise DataError(f"alarm {number} not found. This store has {known}: ragstone watch STORE")
 
 

@@ -117,4 +117,8 @@ def check_alarm_spec(spec: str) -> None:
     has_url = url.startswith(("https://", "http://"))
     if not (has_url if kind in ("slack", "webhook") else kind == "otlp" and (has_url or not colon)):
         # The message shows only the kind, because the URL may contain credentials.
-        raise ConfigurationError(f"alarms can be sent to slack:URL, webhook:URL, otlp or otlp:URL, got {kind!r}")
+        shown = f"{kind}:..." if colon else kind
+        raise ConfigurationError(
+            "alarms can be sent to slack:URL, webhook:URL, otlp or otlp:URL, with a URL that starts with https:// or http://, "
+            f"got {shown!r}"
+        )
