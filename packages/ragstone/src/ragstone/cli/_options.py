@@ -124,7 +124,7 @@ MaxOutageOption = Annotated[
         "--max-outage",
         min=0,
         rich_help_panel=LIMITS,
-        help="Seconds to wait while the judge or reader is unavailable. This time does not use up --deadline.",
+        help="Seconds that an outage of the judge or reader may last. Then a run ends, and a worker logs an error. This time does not use up --deadline.",
     ),
 ]
 StopEarlyOption = Annotated[
