@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -79,3 +81,17 @@ def test_platform_without_flock_is_told_so(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "fcntl", None)
     with pytest.raises(ConfigurationError, match=r"flock\(2\).*WSL"):
         FileLock(tmp_path / "lock").acquire()
+
+
+def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch):
+    """The error has the path, so that a command can print it."""
+
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    lock = FileLock(tmp_path / "store.lock")
+    with pytest.raises(OSError, match="No locks available") as caught:
+        lock.acquire()
+    assert str(tmp_path / "store.lock") == caught.value.filename
+    assert not lock.held

@@ -64,7 +64,7 @@ class FileLock:
 
         Raises:
             ConfigurationError: If `flock` is missing on this platform.
-            OSError: If the lock file cannot be created or opened.
+            OSError: If the lock file cannot be created or opened, or its file system does not have locks.
         """
         if self._fd is not None:
             return True
@@ -75,8 +75,11 @@ class FileLock:
                 return False
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-        except BaseException:
+        except BaseException as error:
             os.close(fd)
+            if isinstance(error, OSError) and error.filename is None and error.errno is not None:
+                # The error of a system call on an open file does not contain its name.
+                raise OSError(error.errno, error.strerror, str(self._path)) from error
             raise
         self._fd = fd
         return True
