@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -421,6 +422,14 @@ def test_columns_that_outcomes_do_not_have_come_from_the_evaluated_file(tmp_path
     assert found["metrics"][0]["pairs"][0]["p_value"] > 4 * off["metrics"][0]["pairs"][0]["p_value"]
     change = _printed(["report", f"old={old}", f"new={new}", "--cluster", "document", *both, "--json"], capsys)
     pair = found["metrics"][0]["pairs"][0]
+    assert change["metrics"][0]["change"]["low"] == pytest.approx(pair["low"])
+    # Labels that one file lacks come from the other, because the samples are the same.
+    partial = tmp_path / "partial.jsonl"
+    lines = [json.loads(line) for line in Path(new_data).read_text(encoding="utf-8").splitlines()]
+    kept = [row if n < 50 else {k: v for k, v in row.items() if k != "document"} for n, row in enumerate(lines)]
+    partial.write_text("".join(json.dumps(row) + "\n" for row in kept))
+    both = ["--data", data, "--data", str(partial)]
+    change = _printed(["report", f"old={old}", f"new={new}", "--cluster", "document", *both, "--json"], capsys)
     assert change["metrics"][0]["change"]["low"] == pytest.approx(pair["low"])
 
 

@@ -55,9 +55,10 @@ def test_the_judge_decides_about_everything_else_in_three_classes():
         "The sources are of no help to me there.": "abstain",
         "It rises to thirty-one meters.": "correct",
         "I'm not sure, but I think it is 40 meters.": "wrong",
+        "It is 31 meters high, but I'm not sure.": "correct",
     }
     judge = FakeJudge(json=lambda prompt: {"grade": replies[prompt.fields["response"]]})
-    assert COUNTED | {"correct": 2, "abstained": 1, "wrong": 1} == grades_of(rows_of(*replies), judge)
+    assert COUNTED | {"correct": 3, "abstained": 1, "wrong": 1} == grades_of(rows_of(*replies), judge)
     assert {("31 meters", "31 m")} == {prompt.fields["reference"] for prompt in judge.prompts}
     assert {"answer_grade"} == {prompt.construct for prompt in judge.prompts}
 
@@ -117,6 +118,10 @@ def test_an_unusable_judge_leaves_the_row_out():
         ("I could not find it in the text. It is 31 meters tall.", True, False),
         ("It is 31 meters tall. I don't know more.", False, False),
         ("I'm not sure, but it is red.", False, False),
+        ("It is 31 meters, but I'm not sure.", True, False),
+        ("31 meters, although I am not certain.", True, False),
+        ("Sorry, but I don't know.", True, True),
+        ("I am not sure, but I could not find it.", True, True),
     ],
 )
 def test_a_refusal_decides_alone_only_if_nothing_else_is_said(answer, first, whole):

@@ -64,6 +64,7 @@ _OTHER_SCRIPTS: Final = (
 _ASCII_ABSTENTIONS: Final = re.compile("|".join(_PATTERNS))
 """For texts in ASCII, in which no phrase of another script can be. They are most texts, and are searched twice as fast."""
 _ABSTENTIONS: Final = re.compile("|".join(_PATTERNS + _OTHER_SCRIPTS))
+_APOLOGY: Final = re.compile(r"(?:(?:i am|i'm|we are|very|so|sorry|apologies|unfortunately|regrettably)\b[\s,.]*)*")
 _CONTRAST: Final = re.compile(
     r"\b(?:but|however|though|although|aber|mais|pero|ma|mas|maar|но|ale)\b|لكن|しかし|が、|但|可是|하지만|지만"
 )
@@ -78,24 +79,31 @@ def answer_abstains(answer: str, *, whole: bool = False) -> bool:
 
     Args:
         answer: The answer.
-        whole: Whether each sentence must decline. Otherwise the first sentence decides, as in a diagnosis.
+        whole: Whether each sentence must decline, and not state something else before it does ("It is Oslo, but I am not
+            sure"). Otherwise the first sentence decides, as in a diagnosis.
 
     Examples:
         >>> answer_abstains("I could not find this in the handbook."), answer_abstains("She carries 24 cars.")
         (True, False)
         >>> answer_abstains("I don't know the year. It was spring.", whole=True)
         False
+        >>> answer_abstains("It was spring, but I am not sure.", whole=True)
+        False
     """
     text = unicodedata.normalize("NFKC", answer).casefold().replace("\u2019", "'").strip()
     if not text or len(text) > _LONGEST:
         return not text
     sentences = split_sentences(text) if whole else [first_sentence(text) or text]
-    return all(_declines(sentence.strip(" \"'*_")) for sentence in sentences or [text])
+    return all(_declines(sentence.strip(" \"'*_"), whole=whole) for sentence in sentences or [text])
 
 
-def _declines(sentence: str) -> bool:
+def _declines(sentence: str, *, whole: bool = False) -> bool:
     found = (_ASCII_ABSTENTIONS if sentence.isascii() else _ABSTENTIONS).search(sentence)
     if found is None:
         return False
+    if whole and (before := _CONTRAST.search(sentence, 0, found.start())) is not None:
+        stated = sentence[: before.start()].strip(" ,;")
+        if not _APOLOGY.fullmatch(stated) and not _declines(stated, whole=True):
+            return False
     contrast = _CONTRAST.search(sentence, found.end())
     return contrast is None or _declines(sentence[contrast.end() :].strip())
