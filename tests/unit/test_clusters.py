@@ -41,6 +41,13 @@ def test_design_effect_by_hand():
     assert (effect.n, effect.n_clusters, effect.n_independent) == (6, 3, pytest.approx(6 / 1.6))
 
 
+def test_design_effect_of_unequal_clusters_by_hand():
+    """Sizes 1, 2, 3: between 5/12, within 1/6, and the size that counts is (6 - 14/6) / 2 = 11/6, so ICC 0.45."""
+    effect = design_effect([0.0, 1.0, 0.0, 1.0, 1.0, 1.0], ["a", "b", "b", "c", "c", "c"])
+    assert effect.icc == pytest.approx((5 / 12 - 1 / 6) / (5 / 12 + 5 / 6 / 6))
+    assert effect.value == pytest.approx(1 + (14 / 6 - 1) * 0.45)
+
+
 def test_design_effect_of_unequal_clusters_counts_the_mean_size_of_an_item():
     """Sizes 1 and 3 with ICC 1: an item is on average in a cluster of 2.5."""
     effect = design_effect([0.0, 1.0, 1.0, 1.0, 2.0], ["a", "b", "b", "b", None])

@@ -42,6 +42,12 @@ def test_population_by_hand():
     assert 2 / 20 == pytest.approx(found.ties)
 
 
+def test_spread_and_shape_by_hand():
+    """Three 0 and one 1: squares of deviations sum to 0.75; m2 = 3/16, m3 = 3/32, m4 = 21/256; the kurtosis is excess."""
+    found = describe([0.0, 1.0, 0.0, 0.0], low=0, high=1)
+    assert (found.sd, found.skewness, found.kurtosis) == pytest.approx((0.5, 2 / math.sqrt(3), -2 / 3))
+
+
 def test_population_of_constants_and_of_one_has_no_shape():
     """Skewness and kurtosis of constants are undefined, and so is the spread of one value."""
     assert (None, None) == ((found := describe([0.3, 0.1 + 0.2, 0.3])).skewness, found.kurtosis)
