@@ -199,7 +199,7 @@ class RequestBlock:
         )
 
     def _text(self, name: str, value: Any, *, method: str = "request") -> str | None:
-        """Return an argument that is a text or None. Anything else is counted and left out: the request goes on."""
+        """Return an argument that is a text or None. Anything else is counted and left out, and the request continues."""
         if value is None or isinstance(value, str):
             return value
         self._guard.note(f"{method}.{name}", f"{method}(): {name} must be a text or None, got {type(value).__name__}")
@@ -210,7 +210,7 @@ class RequestBlock:
         return given if given is None or isinstance(given, str) else self._guard.attempt(str, given)
 
     def _texts(self, name: str) -> list[str]:
-        """Return an argument that is a text, or several. Anything else is counted and left out: the request goes on."""
+        """Return an argument that is a text, or several. Anything else is counted and left out, and the request continues."""
         given = self._given[name]
         if given is None or isinstance(given, str):
             return [given] if given else []
