@@ -110,8 +110,11 @@ def cpu(work: Callable[[], object]) -> float:
     return best
 
 
-def test_assembly_costs_less_than_what_follows_it() -> None:
-    """Milliseconds are printed. Assembling the usual chain costs less than converting and redacting its draft."""
+def test_assembly_costs_a_few_times_what_follows_it() -> None:
+    """Milliseconds are printed. Assembling the usual chain costs about three times as much as converting and redacting its draft.
+
+    Both run on the writer's thread. Redaction takes a twentieth of the time that it took when assembly was written.
+    """
     converter = Converter(sample_rate=1.0, redact=redact_secrets, limits=CaptureLimits(max_passages=1_000))
     ratios = []
     print()
@@ -130,4 +133,4 @@ def test_assembly_costs_less_than_what_follows_it() -> None:
             f"{name:35} assemble {assembled * 1e3:7.2f} ms, convert {converted * 1e3:7.2f} ms, "
             f"size {sized * 1e6:6.0f} µs, {draft.evidence.contexts if draft.evidence else None}"
         )
-    assert statistics.median(ratios[:3]) < 1
+    assert statistics.median(ratios[:3]) < 5
