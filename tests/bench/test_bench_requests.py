@@ -113,7 +113,7 @@ def cpu(work: Callable[[], object]) -> float:
 def test_assembly_costs_a_few_times_what_follows_it() -> None:
     """Milliseconds are printed. Assembling the usual chain costs about three times as much as converting and redacting its draft.
 
-    Both run on the writer's thread. Redaction takes a twentieth of the time that it took when assembly was written.
+    Both run on the writer's thread.
     """
     converter = Converter(sample_rate=1.0, redact=redact_secrets, limits=CaptureLimits(max_passages=1_000))
     ratios = []
