@@ -174,6 +174,20 @@ def test_learned_weights(labeled, tmp_path):
     assert () == tuple(note for note in fit.notes if "significantly" in note)
 
 
+def test_equal_metrics_share_a_weight_in_an_unknown_way(labeled, tmp_path):
+    """Least squares gives one of them all of it, in each resample. That is no evidence for this division."""
+    paths, labels = labeled()
+    for path in paths:
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        kept = [line for line in lines if line["metric"] == "ccrs.cc"]
+        path.write_text(
+            "".join(json.dumps(row) + "\n" for line in kept for row in (line, line | {"metric": "ccrs.qr"}))
+        )
+    first, second = validate_metrics(*paths, labels=labels, fit_weights=tmp_path / "w.json", **FAST).weights.weights
+    assert (1.0, 0.0) == (first.value, second.value)
+    assert (0.0, 1.0, 0.0, 1.0) == (first.low, first.high, second.low, second.high)
+
+
 def test_weights_that_follow_no_label_are_said_to(labeled, tmp_path):
     """Labels by chance: the weights are those of noise, and the report says so."""
     paths, labels = labeled(n=30)

@@ -73,6 +73,21 @@ def test_bootstrap_leaves_undefined_cells_out():
     assert [None, None] == bootstrap_mean(np.empty((0, 2)))
 
 
+@pytest.mark.parametrize("n", [1, 6, 40])
+def test_equal_cells_with_bounds_are_not_certain(n):
+    """The interval of a column without spread is that of the mean of equal scores; other columns are resampled."""
+    x = np.column_stack([np.ones(n), np.linspace(-1.0, 1.0, n), np.zeros(n)])
+    with_bounds = bootstrap_mean(x, bounds=[(-1, 1), (-1, 1), (-2, 2)])
+    without = bootstrap_mean(x)
+    ones, zeros = mean_interval([1.0] * n, low=-1, high=1), mean_interval([0.0] * n, low=-2, high=2)
+    assert [ones, zeros] == [with_bounds[0], with_bounds[2]]
+    assert ones.low < 1.0 == ones.high
+    assert zeros.low < 0.0 < zeros.high
+    assert n == 1 or with_bounds[1] == without[1]
+    with pytest.raises(ValueError, match="one pair per column, got 1 for 3 columns"):
+        bootstrap_mean(x, bounds=[(-1, 1)])
+
+
 def test_columns_share_their_resamples():
     """A difference that is the same in each row has no spread, however the columns vary."""
     rng = np.random.default_rng(1)

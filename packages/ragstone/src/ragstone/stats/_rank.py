@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ragstone.stats._correlation import perfect_interval
-from ragstone.stats._mean import Estimate
+from ragstone.stats._mean import Estimate, mean_interval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,7 +18,7 @@ __all__ = ["average_ranks", "bootstrap_mean", "bootstrap_spearman", "spearman"]
 _CELLS = 1_000_000
 """Resamples times rows per batch (8 MB per table)."""
 _PERFECT: Final = 1e-12
-"""Tolerance within which a correlation equals 1 or -1."""
+"""Tolerance within which a correlation equals 1 or -1, or cells are equal."""
 
 
 def average_ranks(values: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
@@ -73,6 +73,7 @@ def spearman(x: Sequence[float] | NDArray[np.float64], y: Sequence[float] | NDAr
 def bootstrap_mean(
     values: Sequence[Sequence[float]] | NDArray[np.float64],
     *,
+    bounds: Sequence[tuple[float, float]] | None = None,
     n_resamples: int = 2000,
     confidence_level: float = 0.95,
     seed: int = 0,
@@ -84,23 +85,27 @@ def bootstrap_mean(
 
     Args:
         values: Clusters by columns.
+        bounds: Smallest and largest possible cell of each column. The bootstrap cannot estimate the variation of a column
+            whose cells are all equal, such as eight correlations of 1. With bounds, such a column has the interval of
+            `mean_interval`; without, an interval of width 0.
         n_resamples: Number of bootstrap resamples.
         confidence_level: Nominal coverage, in (0, 1).
         seed: Seed of the random numbers. The same seed gives the same intervals.
 
     Returns:
-        One estimate per column, or None for a column without defined cells. The interval of a column with one defined
-        cell has width 0.
+        One estimate per column, or None for a column without defined cells.
 
     Raises:
-        ValueError: If `values` does not have two dimensions, or an option is out of range.
+        ValueError: If `values` does not have two dimensions, the number of bounds is not the number of columns, or an
+            option is out of range.
 
     Source:
         Efron and Tibshirani 1993, chapter 13 (percentile method).
 
     Examples:
-        >>> bootstrap_mean([[0.1, 1.0], [0.3, 1.0]])[1].high
-        1.0
+        >>> estimate = bootstrap_mean([[0.1, 1.0], [0.3, 1.0]], bounds=[(-1, 1), (-1, 1)])[1]
+        >>> estimate.low < estimate.high
+        True
     """
     import numpy as np
 
@@ -110,6 +115,8 @@ def bootstrap_mean(
             "values must have 2 dimensions, n_resamples must be at least 1 and confidence_level in (0, 1), got "
             f"{x.ndim} dimensions, n_resamples={n_resamples}, confidence_level={confidence_level}"
         )
+    if bounds is not None and len(bounds) != x.shape[1]:
+        raise ValueError(f"bounds must have one pair per column, got {len(bounds)} for {x.shape[1]} columns")
     defined = ~np.isnan(x)
     filled = np.where(defined, x, 0.0)
     n = x.shape[0]
@@ -132,6 +139,11 @@ def bootstrap_mean(
         drew_any = counts[:, column] > 0
         means = sums[drew_any, column] / counts[drew_any, column]
         mean = float(filled[:, column].sum() / known)
+        if bounds is not None and np.ptp(x[defined[:, column], column]) <= _PERFECT:
+            least, most = bounds[column]
+            cells = [min(max(mean, least), most)] * known
+            estimates.append(mean_interval(cells, low=least, high=most, confidence_level=confidence_level))
+            continue
         low, high = (
             np.quantile(means, [(1 - confidence_level) / 2, (1 + confidence_level) / 2]) if means.size else (mean, mean)
         )

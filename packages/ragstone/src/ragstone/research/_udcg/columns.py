@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["SAME", "QuestionTable", "correlate_by_question", "metric_columns", "theta_column"]
+__all__ = [
+    "CORRELATIONS",
+    "DIFFERENCES",
+    "SAME",
+    "QuestionTable",
+    "correlate_by_question",
+    "metric_columns",
+    "theta_column",
+]
 
 SAME: Final = 12
 """Decimals to round to, so that sums of the same numbers in another order are ties."""
@@ -38,6 +46,12 @@ class QuestionTable:
     """0 if the metric is constant, NaN if it is missing."""
     n_one_grade: int
     """Number of questions whose answers have one grade. They are not in the table."""
+
+
+CORRELATIONS: Final = (-1.0, 1.0)
+"""Range of a correlation."""
+DIFFERENCES: Final = (-2.0, 2.0)
+"""Range of a difference of correlations."""
 
 
 def correlate_by_question(

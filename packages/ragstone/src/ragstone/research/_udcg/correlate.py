@@ -12,7 +12,14 @@ from ragstone._util.table import text_table
 from ragstone.data import SampleSource
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode, UdcgTheta
-from ragstone.research._udcg.columns import SAME, correlate_by_question, metric_columns, theta_column
+from ragstone.research._udcg.columns import (
+    CORRELATIONS,
+    DIFFERENCES,
+    SAME,
+    correlate_by_question,
+    metric_columns,
+    theta_column,
+)
 from ragstone.research._udcg.complete import RatedContext, complete, warn_small_sample
 from ragstone.research._udcg.rows import Grade
 from ragstone.stats import Estimate, bootstrap_mean, bootstrap_spearman
@@ -188,7 +195,8 @@ def correlate_contexts(
     all_notes += warn_small_sample(len(table.questions))
     n = len(table.names)
     cells = np.concatenate([table.defined, table.all, table.all[:, [0]] - table.all], axis=1)
-    estimates = bootstrap_mean(cells, n_resamples=n_resamples, seed=seed)
+    bounds = [CORRELATIONS] * (2 * n) + [DIFFERENCES] * n
+    estimates = bootstrap_mean(cells, bounds=bounds, n_resamples=n_resamples, seed=seed)
     pooled = _pooled(columns, contexts, n_resamples=n_resamples, seed=seed)
     return UdcgCorrelation(
         metrics=tuple(

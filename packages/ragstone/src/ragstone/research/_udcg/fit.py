@@ -13,6 +13,7 @@ from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode, UdcgTheta
+from ragstone.research._udcg.columns import CORRELATIONS, DIFFERENCES
 from ragstone.research._udcg.complete import complete, warn_small_sample
 from ragstone.research._udcg.svm import (
     C_GRID,
@@ -194,7 +195,9 @@ def fit_udcg(
     for question in informative:
         own, base = design.correlation(question, held_out), design.correlation(question, plain)
         table.append([own, base, own - base])
-    estimates = bootstrap_mean(table, n_resamples=n_resamples, seed=seed)
+    estimates = bootstrap_mean(
+        table, bounds=[CORRELATIONS, CORRELATIONS, DIFFERENCES], n_resamples=n_resamples, seed=seed
+    )
     correlation, untrained, gain = (estimate for estimate in estimates if estimate is not None)
     n_pairs = sum(design.differences[question].shape[0] for question in informative)
     fit = {

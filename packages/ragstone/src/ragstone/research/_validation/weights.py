@@ -35,7 +35,8 @@ class WeightFit:
 
     metrics: tuple[str, ...]
     weights: tuple[Estimate, ...]
-    """Weights that add up to 1, with percentile intervals over samples."""
+    """Weights that add up to 1, with percentile intervals over samples. A weight that is the same in all resamples has the
+    interval from 0 to what the low ends of the others leave: the samples do not show how much it varies."""
     covariance: tuple[tuple[float, ...], ...]
     n_samples: int
     n_labels: int
@@ -130,6 +131,8 @@ def fit_composite(
     table = np.asarray(drawn) if len(drawn) > 1 else np.stack([point, point])
     tail = (1 - confidence_level) / 2
     low, high = np.quantile(table, [tail, 1 - tail], axis=0)
+    same = np.ptp(table, axis=0) < _NO_WEIGHT
+    low[same], high[same] = 0.0, 1.0 - low[~same].sum()
     folds = rng.permutation(n)[groups] % _FOLDS
     predicted = np.full(y.size, np.nan)
     for fold in range(_FOLDS):

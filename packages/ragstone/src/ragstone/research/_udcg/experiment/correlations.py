@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ragstone.errors import MissingExtraError
-from ragstone.research._udcg.columns import correlate_by_question, metric_columns
+from ragstone.research._udcg.columns import CORRELATIONS, DIFFERENCES, correlate_by_question, metric_columns
 from ragstone.research._udcg.complete import RatedContext, warn_small_sample
 from ragstone.research._udcg.correlate import correlate_contexts, count_grades
 from ragstone.research._udcg.experiment.answers import Runner
@@ -148,7 +148,8 @@ def k_table(runner: Runner, by_k: Sequence[ContextSet]) -> ResultTable:
                 cube[i, j] = of_k[question]
     rows: list[tuple[Any, ...]] = []
     for column, name in enumerate(names):
-        means = bootstrap_mean(cube[:, :, column], n_resamples=settings.n_resamples, seed=settings.seed)
+        bounds = [CORRELATIONS] * len(per_k)
+        means = bootstrap_mean(cube[:, :, column], bounds=bounds, n_resamples=settings.n_resamples, seed=settings.seed)
         rows.append((name, *means, _spread(cube[:, :, column], settings.n_resamples, settings.seed)))
     return ResultTable(
         part="k",
@@ -180,7 +181,9 @@ def _spread(values: NDArray[np.float64], n_resamples: int, seed: int) -> Estimat
     everything = np.arange(values.shape[0], dtype=float)
     if math.isnan(deviation(everything)):
         return None
-    return bootstrap_interval(everything, deviation, low=0.0, n_resamples=n_resamples, seed=seed)
+    # Half of the means at each end of their range.
+    highest = math.sqrt(values.shape[1] / (values.shape[1] - 1))
+    return bootstrap_interval(everything, deviation, low=0.0, high=highest, n_resamples=n_resamples, seed=seed)
 
 
 def _compared(
@@ -193,7 +196,8 @@ def _compared(
     order = [table.names.index(base[name]) for name in table.names]
     cells = np.concatenate([table.all, table.all[:, order] - table.all], axis=1)
     settings = runner.settings
-    estimates = bootstrap_mean(cells, n_resamples=settings.n_resamples, seed=settings.seed)
+    bounds = [CORRELATIONS] * (cells.shape[1] // 2) + [DIFFERENCES] * (cells.shape[1] // 2)
+    estimates = bootstrap_mean(cells, bounds=bounds, n_resamples=settings.n_resamples, seed=settings.seed)
     n = len(table.names)
     return [
         (name, own.n if (own := estimates[i]) else 0, own, None if base[name] == name else estimates[n + i])
@@ -259,7 +263,8 @@ def _gamma_table(runner: Runner, collected: ContextSet, values: Mapping[str, NDA
         tuned[list(fold)] = table.all[list(fold), best]
     everything = np.column_stack([table.all, tuned])
     cells = np.concatenate([everything, everything - everything[:, [default]]], axis=1)
-    estimates = bootstrap_mean(cells, n_resamples=settings.n_resamples, seed=settings.seed)
+    bounds = [CORRELATIONS] * (cells.shape[1] // 2) + [DIFFERENCES] * (cells.shape[1] // 2)
+    estimates = bootstrap_mean(cells, bounds=bounds, n_resamples=settings.n_resamples, seed=settings.seed)
     names = [*columns, "tuned"]
     rows = [
         (name, own.n if (own := estimates[i]) else 0, own, None if i == default else estimates[len(names) + i])
