@@ -174,6 +174,10 @@ def test_the_command_removes_old_requests(store):
     with SqliteStore.open(store, mode="read") as opened:
         assert [f"t{k}" for k in range(15, 21)] == [trace.trace_id for trace in opened.traces()]
         assert [] == list(opened.recount(correct=False))
+    last = prune(store, "--requests-older-than", age(21))
+    assert "8 requests removed with their scores\n1 kept: not scored yet\n" in last.stdout
+    kept = {"requests": 0, "requests_kept": {"pending": 1, "undelivered": 0, "labeled": 0}}
+    assert kept == json.loads(prune(store, "--requests-older-than", age(21), "--json").stdout)
     refused = prune(store)
     assert (2, True) == (refused.returncode, "--bodies-older-than, --requests-older-than or both" in refused.stderr)
 

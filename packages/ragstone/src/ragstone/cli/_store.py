@@ -84,7 +84,7 @@ def prune(
         )
     before = _time_of(bodies_older_than, "--bodies-older-than")
     oldest = _time_of(requests_older_than, "--requests-older-than")
-    n, n_requests, kept = 0, 0, None
+    n, n_requests, kept, kept_requests = 0, 0, None, None
     with open_store(store, mode="read") if dry_run else open_owned(store, _OWNED_HINT) as opened:
         if oldest is not None and dry_run:
             n_requests = opened.remove_requests(before=oldest, dry_run=True)
@@ -98,12 +98,17 @@ def prune(
             opened.shrink()
         if before is not None:
             kept = opened.count_texts(before=before)
+        if oldest is not None:
+            kept_requests = opened.count_texts(before=oldest)
     if json_output:
         texts = {} if kept is None else {"removed": n, **kept._asdict()}
-        print_json(texts | ({} if oldest is None else {"requests": n_requests}))
+        requests = {} if kept_requests is None else {"requests": n_requests, "requests_kept": _reasons(kept_requests)}
+        print_json(texts | requests)
         return
     if oldest is not None:
         print_text(f"{count(n_requests, 'request')} {'would be ' if dry_run else ''}removed with their scores")
+    for line in () if kept_requests is None else _kept(kept_requests):
+        print_text(line)
     if kept is not None:
         print_text("\n".join(_lines(n, kept, dry_run=dry_run)))
     if (n or n_requests) and not shrink and not dry_run and not is_database_url(store):
@@ -228,10 +233,17 @@ def _verified(found: StoreVerification, n_corrupt: int, *, repair: bool) -> str:
 
 def _lines(n: int, kept: RetentionCounts, *, dry_run: bool) -> list[str]:
     """Describe how many texts were removed, and why others were kept."""
-    done = f"{kept.removable:,} texts would be removed" if dry_run else f"{n:,} texts removed"
-    reasons = {
-        "not scored yet": kept.pending,
-        "an outcome waits for a sink": kept.undelivered,
-        "labeled, drawn to be labeled, or a canary": kept.labeled,
+    return [f"{kept.removable:,} texts would be removed" if dry_run else f"{n:,} texts removed", *_kept(kept)]
+
+
+def _kept(kept: RetentionCounts) -> list[str]:
+    texts = {
+        "pending": "not scored yet",
+        "undelivered": "an outcome waits for a sink",
+        "labeled": "labeled, drawn to be labeled, or a canary",
     }
-    return [done, *(f"{count:,} kept: {reason}" for reason, count in reasons.items() if count)]
+    return [f"{n:,} kept: {texts[reason]}" for reason, n in _reasons(kept).items() if n]
+
+
+def _reasons(kept: RetentionCounts) -> dict[str, int]:
+    return {"pending": kept.pending, "undelivered": kept.undelivered, "labeled": kept.labeled}
