@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ragstone.store import WatchedOutcome
-from ragstone.watch._baseline import learn
+from ragstone.watch._baseline import LearningUnits
 from ragstone.watch._units import segments, to_unit
 from watch_tables import KEY
 
@@ -71,6 +71,10 @@ def test_unit_of_failures_has_no_value():
 
 def days_of(n, days=7):
     return np.arange(n) * days // n
+
+
+def learn(values, totals, days, **options):
+    return LearningUnits(values=values, totals=totals, days=days, **options).learn()
 
 
 def test_baseline_needs_200_units_and_two_days():

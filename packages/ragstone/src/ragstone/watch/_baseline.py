@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["LEARNING_DAYS", "MAX_DAYS", "MIN_SESSIONS", "Baseline", "learn", "units_needed"]
+__all__ = ["LEARNING_DAYS", "MAX_DAYS", "MIN_SESSIONS", "Baseline", "LearningUnits"]
 
 DAY_S: Final = 86_400.0
 LEARNING_DAYS: Final = 7
@@ -57,69 +57,81 @@ class Baseline:
         return asdict(self)
 
 
-def learn(
-    values: Sequence[float] | NDArray[np.float64],
-    totals: Sequence[float] | NDArray[np.float64],
-    days: Sequence[int] | NDArray[np.int_],
-    *,
-    p_floor: float = 1.0,
-    min_drop: float = 0.05,
-    is_last: bool = False,
-) -> Baseline | None:
-    """Estimate the mean of a stream, with the error between sessions and between days.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearningUnits:
+    """The units of a stream that learns its baseline, with the error of their mean between sessions and between days."""
 
-    The margin is the largest of: 0.3 `min_drop`, 2.58 standard errors over sessions, and the 99.5% quantile of Student's t
-    times the standard error over days.
+    values: Sequence[float] | NDArray[np.float64]
+    """Values in [0, 1]."""
+    totals: Sequence[float] | NDArray[np.float64]
+    """Sum of 1 / probability of each unit."""
+    days: Sequence[int] | NDArray[np.int_]
+    """Number of the day of each unit, from 0."""
+    p_floor: float = 1.0
+    """Smallest sampling probability."""
+    min_drop: float = 0.05
+    """Smallest drop that matters, as a share of the range."""
+    is_last: bool = False
+    """Accept a margin above the tolerance, because the longest time has passed."""
 
-    Args:
-        values: Values of the units, in [0, 1].
-        totals: Sum of 1 / probability of each unit.
-        days: Number of the day of each unit, from 0.
-        p_floor: Smallest sampling probability.
-        min_drop: Smallest drop that matters, as a share of the range.
-        is_last: Accept a margin above the tolerance, because the longest time has passed.
+    def learn(self) -> Baseline | None:
+        """Estimate the mean of the stream.
 
-    Returns:
-        The baseline, or None if more time is needed: fewer than 200 units, or an error above the tolerance.
-    """
-    if len(values) < MIN_SESSIONS:
-        return None
-    found = _estimate(values, totals, days, p_floor)
-    if found is None:
-        return None
-    half, tolerance = max(found.over_sessions, found.over_days), _TOLERANCE * min_drop
-    if half > tolerance and not is_last:
-        return None
-    return Baseline(
-        mean=found.mean,
-        margin=max(half, tolerance),
-        n=len(values),
-        days=found.n_days,
-        cap=found.cap,
-        p_floor=p_floor,
-    )
+        The margin is the largest of: 0.3 `min_drop`, 2.58 standard errors over sessions, and the 99.5% quantile of Student's
+        t times the standard error over days.
 
+        Returns:
+            The baseline, or None if more time is needed: fewer than 200 units, or an error above the tolerance.
+        """
+        if len(self.values) < MIN_SESSIONS:
+            return None
+        found = self._estimate()
+        if found is None:
+            return None
+        half, tolerance = max(found.over_sessions, found.over_days), _TOLERANCE * self.min_drop
+        if half > tolerance and not self.is_last:
+            return None
+        return Baseline(
+            mean=found.mean,
+            margin=max(half, tolerance),
+            n=len(self.values),
+            days=found.n_days,
+            cap=found.cap,
+            p_floor=self.p_floor,
+        )
 
-def units_needed(
-    values: Sequence[float] | NDArray[np.float64],
-    totals: Sequence[float] | NDArray[np.float64],
-    days: Sequence[int] | NDArray[np.int_],
-    *,
-    p_floor: float = 1.0,
-    min_drop: float = 0.05,
-    is_last: bool = False,
-) -> int:
-    """Return how many more units `learn` needs, with the same arguments.
+    def n_missing(self) -> int:
+        """Return how many more units `learn` needs.
 
-    That is at least the rest of 200 units. From the second day on, it is also the number of units after which the error between
-    sessions is within the tolerance, if they vary as those so far do. The error between days depends on time alone.
-    """
-    n = len(values)
-    least = max(MIN_SESSIONS - n, 0)
-    found = None if is_last else _estimate(values, totals, days, p_floor)
-    if found is None:
-        return least
-    return max(least, math.ceil(n * (found.over_sessions / (_TOLERANCE * min_drop)) ** 2) - n)
+        That is at least the rest of 200 units. From the second day on, it is also the number of units after which the error
+        between sessions is within the tolerance, if they vary as those so far do. The error between days depends on time alone.
+        """
+        n = len(self.values)
+        least = max(MIN_SESSIONS - n, 0)
+        found = None if self.is_last else self._estimate()
+        if found is None:
+            return least
+        return max(least, math.ceil(n * (found.over_sessions / (_TOLERANCE * self.min_drop)) ** 2) - n)
+
+    def _estimate(self) -> _Estimate | None:
+        """Estimate the mean and its errors, or return None for units of one day."""
+        import numpy as np
+        from scipy.special import stdtrit
+
+        x, total, day = np.asarray(self.values, float), np.asarray(self.totals, float), np.asarray(self.days, int)
+        n_days = int(np.unique(day).size)
+        if n_days < 2:
+            return None
+        # A single request with the smallest probability is never cut: with a smaller cap, the mean would be biased.
+        cap = max(1.0, float(np.quantile(total * self.p_floor, 0.9)))
+        w = np.minimum(total * self.p_floor, cap) / cap
+        mean = float((w * x).sum() / w.sum())
+        part = w * (x - mean) / w.sum()
+        by_day = np.bincount(day, weights=part)
+        over_sessions = _NORMAL * math.sqrt(float((part**2).sum()) * x.size / (x.size - 1))
+        t = float(stdtrit(n_days - 1, (1 + _CONFIDENCE_LEVEL) / 2))
+        over_days = t * math.sqrt(float((by_day**2).sum()) * n_days / (n_days - 1))
+        return _Estimate(mean=mean, over_sessions=over_sessions, over_days=over_days, n_days=n_days, cap=cap)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,29 +143,3 @@ class _Estimate:
     over_days: float
     n_days: int
     cap: float
-
-
-def _estimate(
-    values: Sequence[float] | NDArray[np.float64],
-    totals: Sequence[float] | NDArray[np.float64],
-    days: Sequence[int] | NDArray[np.int_],
-    p_floor: float,
-) -> _Estimate | None:
-    """Estimate the mean and its errors, or return None for units of one day."""
-    import numpy as np
-    from scipy.special import stdtrit
-
-    x, total, day = np.asarray(values, float), np.asarray(totals, float), np.asarray(days, int)
-    n_days = int(np.unique(day).size)
-    if n_days < 2:
-        return None
-    # A single request with the smallest probability is never cut: with a smaller cap, the mean would be biased.
-    cap = max(1.0, float(np.quantile(total * p_floor, 0.9)))
-    w = np.minimum(total * p_floor, cap) / cap
-    mean = float((w * x).sum() / w.sum())
-    part = w * (x - mean) / w.sum()
-    by_day = np.bincount(day, weights=part)
-    over_sessions = _NORMAL * math.sqrt(float((part**2).sum()) * x.size / (x.size - 1))
-    t = float(stdtrit(n_days - 1, (1 + _CONFIDENCE_LEVEL) / 2))
-    over_days = t * math.sqrt(float((by_day**2).sum()) * n_days / (n_days - 1))
-    return _Estimate(mean=mean, over_sessions=over_sessions, over_days=over_days, n_days=n_days, cap=cap)

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, Self
 
 from ragstone.stats import AlarmBudget, CalendarDetector, hajek_mean
 from ragstone.store import StreamKey, StreamKind, Unit
-from ragstone.watch._baseline import DAY_S, LEARNING_DAYS, MAX_DAYS, Baseline, learn, units_needed
+from ragstone.watch._baseline import DAY_S, LEARNING_DAYS, MAX_DAYS, Baseline, LearningUnits
 from ragstone.watch._options import LATE_SHARE, Scale, WatchOptions
 
 __all__ = ["ACTIVE_S", "FOLLOW_UP_UNITS", "Event", "History", "Stream", "StreamPhase"]
@@ -183,7 +183,7 @@ class Stream:
         if self.phase != "learning":
             return None
         units = [unit for unit in units if self.watches(unit)]
-        return units_needed(*self._sample(units), **self._conditions(units, options))
+        return self._learning(units, options).n_missing()
 
     def watches(self, unit: Unit) -> bool:
         """Return whether a unit belongs to this stream: one without scores belongs to the stream of failures only."""
@@ -255,24 +255,22 @@ class Stream:
             # The first units are so old that they were deleted.
             self.learns_from, self.learn_days = now, LEARNING_DAYS
             return
-        self.baseline = learn(*self._sample(units), **self._conditions(units, options))
+        self.baseline = self._learning(units, options).learn()
         if self.baseline is None:
             self.learn_days += LEARNING_DAYS
         elif self.detector is None and self.reference is not None:
             self._arm(self.reference)
 
-    def _sample(self, units: Sequence[Unit]) -> tuple[list[float], list[float], list[int]]:
-        """Return values, sums of 1 / probability and days of units."""
+    def _learning(self, units: Sequence[Unit], options: WatchOptions) -> LearningUnits:
         values = [self.value_of(unit) for unit in units]
-        days = [int((unit.closed_at - self.learns_from) // DAY_S) for unit in units]
-        return [x for x, _ in values], [total for _, total in values], days
-
-    def _conditions(self, units: Sequence[Unit], options: WatchOptions) -> dict[str, Any]:
-        return {
-            "p_floor": min((unit.p_min for unit in units), default=1.0),
-            "min_drop": options.min_drop,
-            "is_last": self.learn_days >= MAX_DAYS,
-        }
+        return LearningUnits(
+            values=[x for x, _ in values],
+            totals=[total for _, total in values],
+            days=[int((unit.closed_at - self.learns_from) // DAY_S) for unit in units],
+            p_floor=min((unit.p_min for unit in units), default=1.0),
+            min_drop=options.min_drop,
+            is_last=self.learn_days >= MAX_DAYS,
+        )
 
     def state(self) -> dict[str, Any]:
         """Return the state as plain data for a store, less than 1 kB of JSON."""
