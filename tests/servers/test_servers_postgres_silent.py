@@ -18,7 +18,7 @@ from ragstone.errors import StoreError, StoreUnavailableError
 from ragstone.monitor import Monitor
 from ragstone.requests import TraceDraft
 from ragstone.schema import Captured, Score, Trace
-from ragstone.store import PlannedMetric, open_store
+from ragstone.store import PlannedMetric, _postgres_connection, open_store
 from ragstone.worker import read_ledger
 from waiting import wait_until
 
@@ -157,8 +157,8 @@ def _scored(store):
 
 def test_a_call_ends_when_the_server_does_not_answer(postgres, database, monkeypatch):
     """The limit is the client's own, because a frozen server cannot keep one; later the store works again."""
-    monkeypatch.setattr("ragstone.store.postgres._ANSWER_S", 0.5)
-    monkeypatch.setitem(__import__("ragstone.store.postgres").store.postgres._CONNECT, "connect_timeout", 2)
+    monkeypatch.setattr(_postgres_connection, "_ANSWER_S", 0.5)
+    monkeypatch.setitem(_postgres_connection._CONNECT, "connect_timeout", 2)
     store = open_store(database, mode="own")
     store.set_plan([EXACT], [])
     with postgres.frozen():
@@ -174,7 +174,7 @@ def test_a_call_ends_when_the_server_does_not_answer(postgres, database, monkeyp
 
 def test_a_frozen_worker_loses_its_sinks(database, monkeypatch):
     """The server ends the session of a worker that does not look for work anymore, and another one delivers."""
-    monkeypatch.setattr("ragstone.store.postgres._IDLE_S", 1)
+    monkeypatch.setattr(_postgres_connection, "_IDLE_S", 1)
     first, second = (open_store(database, mode="own") for _ in range(2))
     for store in (first, second):
         store.set_plan([EXACT], ["s"])
