@@ -6,7 +6,6 @@ import os
 import time
 import weakref
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -15,9 +14,8 @@ from ragstone._util.guard import Guard
 from ragstone._util.suppress import capture_suppressed
 from ragstone.errors import ConfigurationError
 from ragstone.requests import _current
-from ragstone.requests._draft import TraceDraft
+from ragstone.requests._arguments import RequestArguments, text_or_none
 from ragstone.requests._harvest import harvest
-from ragstone.requests._history import turns_in
 from ragstone.requests._hits import Hits, read_hits
 from ragstone.requests._live import LiveRequest
 from ragstone.requests._otel import link_current_span
@@ -28,14 +26,11 @@ from ragstone.requests._replies import Reply, StreamReader, read_reply
 from ragstone.requests._shape import get
 from ragstone.requests._step import Request, Step
 from ragstone.requests._tap import AsyncTap, Tap, is_async_stream, is_stream
-from ragstone.schema import TraceStatus, Turn
+from ragstone.schema import TraceStatus
 
 __all__ = ["RequestBlock"]
 
 _T = TypeVar("_T")
-
-_MAX_TEXTS: Final = 1_000
-"""Tags, or correct answers, that are read: an iterator of the application may never end."""
 
 
 class _OpenBlocks:
@@ -78,16 +73,17 @@ class RequestBlock:
         self.outer: Any = None
         self._recorder = recorder
         self._guard = guard
-        self._given: dict[str, Any] = {
-            "query": question,
-            "session_id": session_id,
-            "user_id": user_id,
-            "name": name,
-            "tags": tags,
-            "metadata": metadata,
-            "reference": reference,
-            "history": history,
-        }
+        self._arguments = RequestArguments(
+            guard,
+            query=question,
+            session_id=session_id,
+            user_id=user_id,
+            name=name,
+            tags=tags,
+            metadata=metadata,
+            reference=reference,
+            history=history,
+        )
         self._live: LiveRequest | None = None
         self._step = Step(id=None, kind="chain", name=name)
         self._model: Step | None = None
@@ -162,12 +158,12 @@ class RequestBlock:
             return
         self._step.started_at = time.time()
         if outer is None:
-            draft = self._draft()
+            draft = self._arguments.draft(self._step.started_at)
             link_current_span(draft)
             self._step.id = "request"
             self._live = LiveRequest(self._recorder, draft, self._step)
             self._live.statements.query = draft.query
-            self._live.statements.history = self._guard.attempt(self._history)
+            self._live.statements.history = self._guard.attempt(self._arguments.history)
             _open.blocks.add(self)
         else:
             self._nest(outer)
@@ -177,61 +173,8 @@ class RequestBlock:
         self._live = live = outer._live
         if live is not None:
             self._step.id, self._step.parent = live.new_id(), outer._step.id
-            self._step.query = self._text("question", self._given["query"])
+            self._step.query = self._arguments.question
             live.add(self._step)
-
-    def _draft(self) -> TraceDraft:
-        given = self._given
-        metadata = given["metadata"]
-        if metadata is not None and not isinstance(metadata, Mapping):
-            self._guard.note("request.metadata", f"metadata must be a mapping, got {type(metadata).__name__}")
-            metadata = None
-        return TraceDraft(
-            source="request",
-            name=self._text("name", given["name"]),
-            session_id=self._id("session_id"),
-            user_id=self._id("user_id"),
-            query=self._text("question", given["query"]),
-            reference=self._texts("reference"),
-            started_at=self._step.started_at or time.time(),
-            tags=self._texts("tags"),
-            metadata=dict(metadata or {}),
-        )
-
-    def _text(self, name: str, value: Any, *, method: str = "request") -> str | None:
-        """Return an argument that is a text or None. Anything else is counted and left out, and the request continues."""
-        if value is None or isinstance(value, str):
-            return value
-        self._guard.note(f"{method}.{name}", f"{method}(): {name} must be a text or None, got {type(value).__name__}")
-        return None
-
-    def _id(self, name: str) -> str | None:
-        given = self._given[name]
-        return given if given is None or isinstance(given, str) else self._guard.attempt(str, given)
-
-    def _texts(self, name: str) -> list[str]:
-        """Return an argument that is a text, or several. Anything else is counted and left out, and the request continues."""
-        given = self._given[name]
-        if given is None or isinstance(given, str):
-            return [given] if given else []
-        try:
-            return list(islice(given, _MAX_TEXTS))
-        except Exception:  # noqa: BLE001 - objects of the application may do anything
-            self._guard.note(f"request.{name}", f"{name} must be a list of texts, got {type(given).__name__}")
-            return []
-
-    def _history(self) -> list[Turn] | None:
-        given = self._given["history"]
-        if given is None:
-            return None
-        turns = turns_in(read_prompt(given))
-        if given and not turns:
-            self._guard.note(
-                "request.history",
-                f"history must be a list of messages of the user and the assistant, got {type(given).__name__}",
-            )
-            return None
-        return turns
 
     # -- what the application says
 
@@ -268,7 +211,7 @@ class RequestBlock:
             self._reading = {key: value for key, value in reading.items() if value is not None} or self._reading
             try:
                 query, name = (
-                    self._text(key, value, method="found") for key, value in (("query", query), ("name", name))
+                    text_or_none(self._guard, "found", key, value) for key, value in (("query", query), ("name", name))
                 )
                 read = self._read("found", hits, **self._reading, texts=texts, ids=ids, scores=scores)
                 for passages in read.lists:
