@@ -14,7 +14,8 @@ from ragstone.research._card.model import ConditionEffect, JudgeReport, MetricRe
 from ragstone.research._card.plan import FUSED, CardPlan
 from ragstone.research._card.report import JudgeCard
 from ragstone.research._card.wordings import WORDINGS_HASH
-from ragstone.research._validation.labels import Label, LabelAgreement, LabelOptions, agreements, estimate_difference
+from ragstone.research._validation.agreement import LabelAgreement, LabelOptions, agreements, estimate_difference
+from ragstone.research._validation.labels import Label
 from ragstone.schema import Failure, Usage
 from ragstone.stats import (
     VarianceSplit,

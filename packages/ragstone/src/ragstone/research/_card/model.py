@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ragstone.research._card.conditions import Condition
-from ragstone.research._validation.labels import LabelAgreement
+from ragstone.research._validation.agreement import LabelAgreement
 from ragstone.schema import Usage
 from ragstone.stats import Estimate, FlipRate, VarianceSplit
 

@@ -15,7 +15,7 @@ from ragstone.research._card.build import build_card
 from ragstone.research._card.conditions import DEFAULT_CONDITIONS, Run, judge_of
 from ragstone.research._card.plan import CardPlan, plan_judge_card
 from ragstone.research._card.report import JudgeCard
-from ragstone.research._validation.labels import LabelOptions
+from ragstone.research._validation.agreement import LabelOptions
 from ragstone.schema import Failure, NotApplicable, Score
 
 __all__ = ["judge_card"]

@@ -17,8 +17,9 @@ from ragstone.experiments import (
     cluster_notes,
 )
 from ragstone.judges import BASELINE_NOTE
+from ragstone.research._validation.agreement import LabelOptions, agreements
 from ragstone.research._validation.describe import correlations, distributions, powers
-from ragstone.research._validation.labels import Label, LabelOptions, agreements, read_labels, read_stored_labels
+from ragstone.research._validation.labels import Label, read_labels, read_stored_labels
 from ragstone.research._validation.passing import pass_rates
 from ragstone.research._validation.ranking import rankings
 from ragstone.research._validation.repeats import flips, read_repeats

@@ -10,8 +10,8 @@ from typing import Any, Final
 from ragstone._util.table import text_table
 from ragstone.experiments import titles_of
 from ragstone.judges import BASELINE_NOTE
+from ragstone.research._validation.agreement import LabelAgreement
 from ragstone.research._validation.describe import Distribution, MetricPairCorrelation, MetricPower
-from ragstone.research._validation.labels import LabelAgreement
 from ragstone.research._validation.passing import PassRate
 from ragstone.research._validation.ranking import SystemRanking
 from ragstone.research._validation.repeats import MetricRepeatability

@@ -1,0 +1,493 @@
+"""Agreement of metrics with human labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments import WRONG_BELOW, SystemOutcomes, takes_labels
+from ragstone.research._validation.labels import Label
+from ragstone.research._validation.sources import is_unevenly_sampled, probabilities_of, scores_of
+from ragstone.stats import (
+    Agreement,
+    CorrelationKind,
+    Estimate,
+    PredictionPoweredMean,
+    bootstrap_spearman,
+    cluster_codes,
+    cohen_kappa,
+    compare_groups,
+    drawn_kappa,
+    drawn_prediction_powered_mean,
+    estimate_mean,
+    fisher_interval,
+    fleiss_kappa,
+    hajek_mean,
+    kendall,
+    krippendorff_alpha,
+    pearson,
+    percent_agreement,
+    prediction_powered_mean,
+)
+
+__all__ = ["LabelAgreement", "LabelOptions", "agreements", "estimate_difference"]
+
+_MOST_CATEGORIES: Final = 11
+"""Maximum number of distinct labels of a categorical scale (0 to 10). More labels are a continuous scale."""
+_FEW_LABELS: Final = 30
+_SAME: Final = 1e-9
+"""Difference of equal scores by rounding, as a share of the range."""
+_MIN_DIFFERENT: Final = 10
+"""Minimum number of differences other than 0 for Student's t."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelOptions:
+    """Options of the comparison of labels with scores."""
+
+    label_range: tuple[float, float] | None = None
+    """Lowest and highest possible label. None uses the metric's range, or the labels' own if they exceed it."""
+    threshold: float | None = None
+    """Score from which a sample is positive, for yes/no labels. None uses the middle of the range."""
+    n_resamples: int = 2000
+    confidence_level: float = 0.95
+    seed: int = 0
+    draws: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Probabilities with which requests were drawn to be labeled, by system and id. Empty for labels of a file, which are a
+    random sample."""
+    clusters: Callable[[Iterable[str]], Sequence[str | None]] | None = None
+    """Returns the clusters of samples. None: independent samples."""
+
+    def clusters_of(self, ids: Iterable[str]) -> Sequence[str | None] | None:
+        """Return the clusters of samples, or None for independent samples."""
+        return None if self.clusters is None else self.clusters(ids)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelAgreement:
+    """Agreement of one metric's scores of one system with human labels."""
+
+    metric: str
+    system: str
+    n: int
+    """Number of samples with a label and a score."""
+    n_unscored: int
+    """Number of labeled samples that failed or to which the metric is not applicable. No other number includes them."""
+    n_unknown: int
+    """Number of labels of samples without an outcome."""
+    n_unlabeled: int
+    """Number of samples with a score but without a label."""
+    label_range: tuple[float, float]
+    """Lowest and highest label, mapped to the lowest and highest score."""
+    categories: tuple[float, ...]
+    """Labels converted to scores. Each score is assigned to the nearest. Empty for a continuous scale."""
+    exact: Estimate | None
+    """Share of samples on which judge and people agree exactly."""
+    cohen: Agreement | None
+    """Cohen's kappa, with quadratic weights for more than two categories. None on a continuous scale."""
+    krippendorff: Agreement
+    """Krippendorff's alpha of judge and people: nominal for two categories, ordinal for several, interval on a continuous scale."""
+    spearman: Estimate | None
+    kendall: Estimate | None
+    pearson: Estimate | None
+    bias: Estimate | None
+    """Mean difference judge - people, as a score. None without a sample that has both."""
+    people: Agreement | None
+    """Krippendorff's alpha among people, or None if no sample has several labels."""
+    people_fleiss: Agreement | None
+    """Fleiss' kappa among people, or None if samples have different numbers of labels or the scale is continuous."""
+    human_mean: PredictionPoweredMean | None
+    """Estimated human mean of all samples, as a score."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def coefficient(self) -> tuple[str, Estimate | None]:
+        """Name and value of the coefficient that fits the scale of the labels, None if it is undefined.
+
+        Kappa for two categories, kappa with quadratic weights for several, Spearman's correlation on a continuous scale.
+        """
+        if not self.categories:
+            return "Spearman", self.spearman
+        name = "kappa" if len(self.categories) == 2 else "weighted kappa"
+        return name, None if self.cohen is None else self.cohen.coefficient
+
+
+def agreements(
+    systems: Sequence[SystemOutcomes], metrics: Sequence[str], labels: Sequence[Label], options: LabelOptions
+) -> list[LabelAgreement]:
+    """Compare each metric with the labels.
+
+    Raises:
+        DataError: If labels belong to an unknown system or to unknown samples, or lack the system.
+        ConfigurationError: If labels exceed the label range.
+    """
+    names = [system.name for system in systems]
+    if len(systems) > 1 and any(label.system is None for label in labels):
+        raise DataError(f"with several systems ({', '.join(names)}), every label needs a column 'system'")
+    if unknown := {label.system for label in labels} - {None, *names}:
+        raise DataError(f"labels of an unknown system {min(map(str, unknown))!r}. Systems: {', '.join(names)}.")
+    results = []
+    for metric in metrics:
+        of_metric = [label for label in labels if label.metric in (None, metric)]
+        for system in systems:
+            if metric not in system.outcomes or (system.name in options.draws and not _rates_answers(system, metric)):
+                continue
+            own = [label for label in of_metric if label.system in (None, system.name)]
+            if own:
+                results.append(_one(system, metric, own, of_metric, options))
+    if all(one.n == one.n_unscored == 0 for one in results):
+        ids = ", ".join(sorted({label.sample_id for label in labels})[:3])
+        raise DataError(
+            f"no label has the id of a sample with an outcome (labels: {ids}, ...). Use the same ids in both files."
+        )
+    return results
+
+
+def _one(
+    system: SystemOutcomes, metric: str, own: Sequence[Label], all_: Sequence[Label], options: LabelOptions
+) -> LabelAgreement:
+    scale = _Scale.of(system, metric, [label.value for label in all_], options)
+    ratings: dict[str, dict[str, float]] = {}
+    for label in own:
+        ratings.setdefault(label.sample_id, {})[label.rater] = scale.as_score(label.value)
+    scores = scores_of(system, metric)
+    ids = [id_ for id_ in ratings if id_ in scores]
+    people = [math.fsum(ratings[id_].values()) / len(ratings[id_]) for id_ in ids]
+    judge = [scores[id_] for id_ in ids]
+    rest = {id_: value for id_, value in scores.items() if id_ not in ratings}
+    exact, cohen, alpha = _agree(ids, people, judge, scale, options)
+    among_people, fleiss = _agreement_among_people(ratings, scale, options)
+    human_mean: PredictionPoweredMean | None = None
+    draws = options.draws.get(system.name)
+    if draws is not None:
+        exact, cohen, human_mean, notes = _agree_drawn(
+            system, metric, dict(zip(ids, people, strict=True)), draws, options
+        )
+        scale = replace(scale, categories=scale.scores)
+    elif is_unevenly_sampled(system, scores):
+        notes = [
+            "no prediction-powered mean: it is not weighted, but these requests were sampled with different probabilities"
+        ]
+    else:
+        human_mean, notes = _human_mean(dict(zip(ids, people, strict=True)), scores, rest, scale, options)
+    clusters = options.clusters_of(ids)
+    n_units = len(ids) if clusters is None else len({*clusters} - {None}) + clusters.count(None)
+    rank = (
+        bootstrap_spearman(
+            [[value] for value in people],
+            judge,
+            cluster_codes([None] * len(ids) if clusters is None else clusters).tolist(),
+            n_resamples=options.n_resamples,
+            confidence_level=options.confidence_level,
+            seed=options.seed,
+        )[0]
+        if len(ids) > 1
+        else None
+    )
+    return LabelAgreement(
+        metric=metric,
+        system=system.name,
+        n=len(ids),
+        n_unscored=sum(id_ in system.outcomes[metric] for id_ in ratings) - len(ids),
+        n_unknown=sum(id_ not in system.outcomes[metric] for id_ in ratings),
+        n_unlabeled=len(rest),
+        label_range=scale.labels,
+        categories=scale.categories,
+        exact=exact,
+        cohen=cohen,
+        krippendorff=alpha,
+        spearman=rank,
+        kendall=_correlation(kendall(people, judge), n_units, "kendall", options),
+        pearson=_correlation(pearson(people, judge), n_units, "pearson", options),
+        bias=_bias(people, judge, clusters, scale, options),
+        people=among_people,
+        people_fleiss=fleiss,
+        human_mean=human_mean,
+        notes=tuple(notes),
+    )
+
+
+def _rates_answers(system: SystemOutcomes, metric: str) -> bool:
+    card = system.cards.get(metric)
+    low, high = system.range_of(metric)
+    if card is None:
+        return math.isfinite(high - low)
+    return takes_labels(card.stage, low, high, lower_is_better=card.direction == "lower")
+
+
+def _agree_drawn(
+    system: SystemOutcomes, metric: str, people: Mapping[str, float], draws: Mapping[str, float], options: LabelOptions
+) -> tuple[Estimate | None, Agreement | None, PredictionPoweredMean | None, list[str]]:
+    """Compare a metric with labels of requests that were drawn with different probabilities, for all requests.
+
+    Args:
+        system: The system.
+        metric: The metric.
+        people: Mean label of each labeled request, as a score.
+        draws: Probabilities of the drawn requests.
+        options: The options.
+
+    Returns:
+        The share of requests on which both agree about "wrong", the kappa of this, the estimated mean label, and notes.
+    """
+    scores = scores_of(system, metric)
+    low, high = system.range_of(metric)
+    ids = [id_ for id_ in people if id_ in draws]
+    notes = ["labels of drawn requests: agreement is about wrong answers, and weighted as they were drawn"]
+    if others := len(people) - len(ids):
+        notes.append(
+            f"{others} labels of requests that were not drawn count in the correlations and in alpha only, because nothing is "
+            "known about how they were chosen"
+        )
+    if len(ids) < 2:
+        return None, None, None, [*notes, f"{len(ids)} labels of drawn requests: at least two are needed"]
+    middle = low + WRONG_BELOW * (high - low)
+    limit = middle if options.threshold is None else options.threshold
+    sampled = probabilities_of(system, ids) or [1.0] * len(ids)
+    kept = [draws[id_] * sampled[n] for n, id_ in enumerate(ids)]
+    by_judge, by_people = [scores[id_] < limit for id_ in ids], [people[id_] < middle for id_ in ids]
+    clusters = options.clusters_of(ids)
+    level = options.confidence_level
+    exact = hajek_mean(
+        [float(one == other) for one, other in zip(by_judge, by_people, strict=True)],
+        kept,
+        clusters=clusters,
+        confidence_level=level,
+    )
+    kappa = drawn_kappa(by_judge, by_people, kept, clusters=clusters, confidence_level=level)
+    mean = drawn_prediction_powered_mean(
+        [people.get(id_) if id_ in draws else None for id_ in scores],
+        list(scores.values()),
+        [draws.get(id_, 1.0) for id_ in scores],
+        probabilities=probabilities_of(system, scores),
+        clusters=options.clusters_of(scores),
+        low=low,
+        high=high,
+        confidence_level=level,
+    )
+    if len(ids) < _FEW_LABELS:
+        notes.append(f"with {len(ids)} labels (fewer than {_FEW_LABELS}) the intervals are only a rough guide")
+    return exact, kappa, mean, notes
+
+
+def _correlation(r: float | None, n: int, kind: CorrelationKind, options: LabelOptions) -> Estimate | None:
+    """Add the interval of Fisher's z to a correlation."""
+    return None if r is None else fisher_interval(r, n, kind=kind, confidence_level=options.confidence_level)
+
+
+def _bias(
+    people: Sequence[float],
+    judge: Sequence[float],
+    clusters: Sequence[str | None] | None,
+    scale: _Scale,
+    options: LabelOptions,
+) -> Estimate | None:
+    """Estimate the mean difference judge - people."""
+    if not people:
+        return None
+    differences = [j - p for j, p in zip(judge, people, strict=True)]
+    # Scores of a metric without bounds can be outside of the labels' range.
+    bound = max(scale.scores[1] - scale.scores[0], *map(abs, differences))
+    return estimate_difference(differences, bound=bound, clusters=clusters, confidence_level=options.confidence_level)
+
+
+def estimate_difference(
+    differences: Sequence[float],
+    *,
+    bound: float,
+    clusters: Sequence[str | None] | None = None,
+    confidence_level: float,
+) -> Estimate:
+    """Estimate the mean of paired differences in [-bound, bound].
+
+    With enough differences other than 0 the interval is Student's. A few rare ones do not show their variance, so with fewer it
+    is that of a mean in a known range.
+    """
+    n_different = sum(abs(difference) > _SAME * bound for difference in differences)
+    is_bounded = n_different < _MIN_DIFFERENT or max(differences) == min(differences)
+    limit = bound if is_bounded else math.inf
+    found = estimate_mean(differences, low=-limit, high=limit, clusters=clusters, confidence_level=confidence_level)
+    assert found is not None  # noqa: S101  there are differences
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scale:
+    """The mapping of labels to scores of one metric."""
+
+    labels: tuple[float, float]
+    scores: tuple[float, float]
+    categories: tuple[float, ...]
+    """Categories, as scores."""
+    threshold: float | None
+
+    @classmethod
+    def of(cls, system: SystemOutcomes, metric: str, values: Sequence[float], options: LabelOptions) -> _Scale:
+        scores = system.range_of(metric)
+        bounded = math.isfinite(scores[1] - scores[0])
+        if options.label_range is not None:
+            low, high = map(float, options.label_range)
+            if not (math.isfinite(low) and math.isfinite(high) and low < high):
+                raise ConfigurationError(f"label_range must be finite with low < high, got {low!r} and {high!r}")
+            if outside := [value for value in values if not low <= value <= high]:
+                raise ConfigurationError(f"labels of {metric} must be from {low:g} to {high:g}, got {outside[0]:g}")
+        elif bounded and all(scores[0] <= value <= scores[1] for value in values):
+            low, high = scores
+        else:
+            low, high = min(values), max(values)
+            # Yes/no labels, of which maybe only one occurs.
+            low, high = (0.0, 1.0) if low == high or {low, high} <= {0.0, 1.0} else (low, high)
+        distinct = sorted({*values, low, high} if set(values) <= {low, high} else set(values))
+        if high - low < _MOST_CATEGORIES and len(distinct) > 2 and all(v.is_integer() for v in (low, *distinct)):
+            # Integer grades that do not occur are categories too.
+            distinct = [low + step for step in range(int(high - low) + 1)]
+        scale = cls(labels=(low, high), scores=scores if bounded else (low, high), categories=(), threshold=None)
+        if len(distinct) > _MOST_CATEGORIES:
+            return scale
+        return cls(
+            labels=scale.labels,
+            scores=scale.scores,
+            categories=tuple(scale.as_score(value) for value in distinct),
+            threshold=options.threshold if len(distinct) == 2 else None,
+        )
+
+    def as_score(self, label: float) -> float:
+        share = (label - self.labels[0]) / (self.labels[1] - self.labels[0])
+        return self.scores[0] + share * (self.scores[1] - self.scores[0])
+
+    def category(self, score: float, *, threshold: float | None = None) -> float:
+        """Return the nearest category. Ties go to the higher one."""
+        if threshold is not None:
+            return self.categories[score >= threshold]
+        return min(self.categories, key=lambda c: (round(abs(c - score), 12), -c))
+
+    @property
+    def kind(self) -> Literal["nominal", "ordinal", "interval"]:
+        """The scale of Krippendorff's alpha."""
+        return "interval" if not self.categories else "ordinal" if len(self.categories) > 2 else "nominal"
+
+
+def _agree(
+    ids: Sequence[str], people: Sequence[float], judge: Sequence[float], scale: _Scale, options: LabelOptions
+) -> tuple[Estimate | None, Agreement | None, Agreement]:
+    """Compute exact agreement, Cohen's kappa and Krippendorff's alpha of judge and people."""
+    exact = cohen = None
+    clusters = options.clusters_of(ids)
+    human_ratings, judge_ratings = list(people), list(judge)
+    if scale.categories:
+        human_ratings = [scale.category(value) for value in people]
+        judge_ratings = [scale.category(value, threshold=scale.threshold) for value in judge]
+        cohen = cohen_kappa(
+            human_ratings,
+            judge_ratings,
+            weights="quadratic" if len(scale.categories) > 2 else "none",
+            categories=scale.categories,
+            clusters=clusters,
+            n_resamples=options.n_resamples,
+            confidence_level=options.confidence_level,
+            seed=options.seed,
+        )
+        exact = percent_agreement(
+            list(zip(human_ratings, judge_ratings, strict=True)),
+            clusters=clusters,
+            confidence_level=options.confidence_level,
+        )
+    alpha = krippendorff_alpha(
+        list(zip(human_ratings, judge_ratings, strict=True)),
+        scale=scale.kind,
+        clusters=clusters,
+        n_resamples=options.n_resamples,
+        confidence_level=options.confidence_level,
+        seed=options.seed,
+    )
+    return exact, cohen, alpha
+
+
+def _agreement_among_people(
+    by_sample: Mapping[str, Mapping[str, float]], scale: _Scale, options: LabelOptions
+) -> tuple[Agreement | None, Agreement | None]:
+    """Compute Krippendorff's alpha among people, and Fleiss' kappa if all samples have the same number of labels."""
+    ratings = [list(by.values()) for by in by_sample.values()]
+    clusters = options.clusters_of(by_sample)
+    n_raters = max(map(len, ratings))
+    if n_raters < 2:
+        return None, None
+    table = [[*row, *[None] * (n_raters - len(row))] for row in ratings]
+    alpha = krippendorff_alpha(
+        table,
+        scale=scale.kind,
+        clusters=clusters,
+        n_resamples=options.n_resamples,
+        confidence_level=options.confidence_level,
+        seed=options.seed,
+    )
+    if not scale.categories or any(len(row) < n_raters for row in ratings):
+        return alpha, None
+    return alpha, fleiss_kappa(
+        table,
+        clusters=clusters,
+        n_resamples=options.n_resamples,
+        confidence_level=options.confidence_level,
+        seed=options.seed,
+    )
+
+
+def _human_mean(
+    people: Mapping[str, float],
+    scores: Mapping[str, float],
+    rest: Mapping[str, float],
+    scale: _Scale,
+    options: LabelOptions,
+) -> tuple[PredictionPoweredMean | None, list[str]]:
+    """Estimate the human mean over all samples, and return notes about violated assumptions.
+
+    Args:
+        people: Mean label of each labeled sample, as a score.
+        scores: Scores of all samples.
+        rest: Scores of the samples without a label.
+        scale: The scale of the labels.
+        options: The options.
+    """
+    if len(people) < 2 or len(rest) < 2:
+        few = "scored samples with a label" if len(people) < 2 else "scored samples without a label"
+        return None, [f"no prediction-powered mean: it needs at least two {few}"]
+    low, high = scale.scores
+    judge = [scores[id_] for id_ in people]
+    level = options.confidence_level
+    clusters = None
+    if options.clusters is None:
+        mean = prediction_powered_mean(
+            list(people.values()), judge, list(rest.values()), low=low, high=high, confidence_level=level
+        )
+    else:
+        clusters = options.clusters(people), options.clusters(rest)
+        # Labels of a file are a random sample, so all have the same probability.
+        mean = drawn_prediction_powered_mean(
+            [people.get(id_) for id_ in scores],
+            list(scores.values()),
+            [1.0] * len(scores),
+            clusters=options.clusters(scores),
+            low=low,
+            high=high,
+            confidence_level=level,
+        )
+    notes = []
+    difference = compare_groups(
+        judge,
+        list(rest.values()),
+        clusters=clusters,
+        n_resamples=options.n_resamples,
+        confidence_level=level,
+        seed=options.seed,
+    ).difference
+    if not difference.low <= 0 <= difference.high:
+        notes.append(
+            f"the labeled samples are probably not a random sample, which the prediction-powered mean assumes: their scores "
+            f"differ from the others' by {difference.value:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]"
+        )
+    if len(people) < _FEW_LABELS:
+        notes.append(f"with {len(people)} labels (fewer than {_FEW_LABELS}) the intervals are only a rough guide")
+    return mean, notes
