@@ -99,7 +99,7 @@ def outcomes_in(store: Path) -> Counter[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("n_traces", "n_kills"), [(40, 1), pytest.param(MANY_TRACES, MANY_KILLS, marks=pytest.mark.slow)]
+    ("n_traces", "n_kills"), [(40, 1), pytest.param(MANY_TRACES, MANY_KILLS, marks=pytest.mark.long)]
 )
 def test_a_replay_is_killed_again_and_again(tmp_path, n_traces, n_kills):
     """Every trace has one outcome a metric, and a question is asked twice at most if it was unanswered at a kill."""

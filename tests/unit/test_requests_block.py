@@ -1027,7 +1027,7 @@ def test_an_empty_answer_is_called_one(recorder):
     assert ("empty_answer",) == recorder.drafts[0].evidence.doubts
 
 
-@pytest.mark.parametrize("n", [4_000, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [4_000, pytest.param(20_000, marks=pytest.mark.long)])
 def test_requests_of_many_sessions_leave_nothing(n):
     """No session is remembered: many requests in as many sessions need no more memory than the first thousand."""
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -306,8 +307,14 @@ def test_a_mean_at_the_threshold_rarely_passes_and_a_clear_one_does() -> None:
     assert 0.95 - 3 * 0.0155 <= share_passed(0.7125, 120, 200)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("n", [11, 20, 59, 100, 300])
+def sized(slow: Sequence[float], long: Sequence[float]) -> list[Any]:
+    """Parameters of a test: some in the session `slow`, some in `long`."""
+    return [
+        pytest.param(n, marks=mark) for mark, each in ((pytest.mark.slow, slow), (pytest.mark.long, long)) for n in each
+    ]
+
+
+@pytest.mark.parametrize("n", sized([20, 59], [11, 100, 300]))
 def test_a_mean_at_the_threshold_passes_in_at_most_5_percent(n: int) -> None:
     """Ceiling scores, and scores of 0 and 1 with sizes at which the mid-p rule would pass in 8%."""
     assert 0.05 + 3 * 0.005 >= share_passed(0.8125, n, 2000)
@@ -316,8 +323,7 @@ def test_a_mean_at_the_threshold_passes_in_at_most_5_percent(n: int) -> None:
     assert 0.05 + 3 * 0.005 >= share
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("icc", [0.3, 0.5])
+@pytest.mark.parametrize("icc", sized([0.5], [0.3]))
 def test_sessions_at_the_threshold_pass_in_at_most_6_percent(icc: float) -> None:
     """Sixty sessions of five rows."""
     assert 0.06 + 3 * 0.007 >= share_passed(0.8125, 300, 1000, size=5, icc=icc)
