@@ -304,13 +304,16 @@ def find_exact_route(
     return model, route
 
 
+_NO_USAGE: Final = Usage()
+
+
 class UsageMeter:
     """Sum of the usage inside one `metered()` block."""
 
     __slots__ = ("total",)
 
     def __init__(self) -> None:
-        self.total = Usage()
+        self.total = _NO_USAGE
 
 
 _meters: ContextVar[tuple[UsageMeter, ...]] = ContextVar("ragstone_usage_meters", default=())

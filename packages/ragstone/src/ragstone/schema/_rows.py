@@ -71,6 +71,12 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
     if not isinstance(row, Mapping):
         raise DataError(f"row {position} must be an object with named fields, got {shorten(row)}")
     flat = _flatten(row)
+    present = {name for name, value in flat.items() if not is_missing(value)}
+    # deepeval keeps the retrieved passages under `retrieval_context`, and the ideal ones as `context`.
+    others = {"context"} if "retrieval_context" in flat else set()
+    # Several contexts of one question: each row has its own id and that of the question.
+    if not present.isdisjoint(("id", "sample_id", "_id")):
+        others.add("question_id")
     used: set[str] = set()
     found: dict[str, Any] = {}
     for field, aliases in FIELD_ALIASES.items():
@@ -79,13 +85,7 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
             raise DataError(
                 f"row {position} does not have the field {wanted!r}, which was named for {field!r}; it has {sorted(flat)}"
             )
-        # deepeval keeps the retrieved passages under `retrieval_context`, and the ideal ones as `context`.
-        others = {"context"} if "retrieval_context" in flat else set()
-        # Several contexts of one question: each row has its own id and that of the question.
-        if not all(is_missing(flat.get(a)) for a in ("id", "sample_id", "_id")):
-            others.add("question_id")
-        known = (a for a in aliases if a not in others and not is_missing(flat.get(a)))
-        names = (wanted,) if wanted is not None else tuple(known)
+        names = (wanted,) if wanted is not None else tuple(a for a in aliases if a in present and a not in others)
         values = [(name, flat[name]) for name in names]
         if not values:
             continue

@@ -27,6 +27,11 @@ class Usage(Model):
     """Cost in US dollars, or None if prices are unknown."""
 
     def __add__(self, other: Usage) -> Usage:
+        # Each scored metric adds the usage of several blocks, most of which made no call.
+        if other._is_zero:
+            return self
+        if self._is_zero:
+            return other
         costs = [c for c in (self.cost_usd, other.cost_usd) if c is not None]
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
@@ -35,6 +40,10 @@ class Usage(Model):
             cached=self.cached + other.cached,
             cost_usd=sum(costs) if costs else None,
         )
+
+    @property
+    def _is_zero(self) -> bool:
+        return self.cost_usd is None and not (self.calls or self.cached or self.input_tokens or self.output_tokens)
 
 
 class Passage(Model):

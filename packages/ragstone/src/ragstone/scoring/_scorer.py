@@ -152,8 +152,11 @@ class Scorer:
         with suppress_capture(), metered() as meter:
             deadline = SampleDeadline(self._deadline_s)
             try:
-                async with share_work(), asyncio.TaskGroup() as group:
-                    tasks = [group.create_task(self._outcome(metric, sample, deadline)) for metric in self.metrics]
+                async with share_work():
+                    if len(self.metrics) == 1:
+                        return (await self._outcome(self.metrics[0], sample, deadline),)
+                    async with asyncio.TaskGroup() as group:
+                        tasks = [group.create_task(self._outcome(metric, sample, deadline)) for metric in self.metrics]
             finally:
                 deadline.close()
                 # Also after a cancellation: sent requests count, and shared work may end after the metrics that use it.
@@ -249,15 +252,16 @@ class Scorer:
         if not (usage.calls or usage.cached) and outcome.usage is not None:
             usage = outcome.usage
             self._spent.total += usage
+        judged_by = self._judged_by(metric)
         return outcome.model_copy(
             update={
                 "sample_id": sample.id,
                 "metric": metric.card.name,
                 "metric_version": metric.card.version,
-                "usage": usage if self.judged_by(metric) else None,
+                "usage": usage if judged_by else None,
                 "created_at": self._clock(),
                 "duration_s": time.perf_counter() - started,
-                **self._judged_by(metric),
+                **judged_by,
             }
         )
 
@@ -271,7 +275,7 @@ class Scorer:
             if unmet := check_sample(metric, sample):
                 return unmet
             async with deadline.timeout() as limit:
-                if self.judged_by(metric):
+                if metric.card.asks_judge or self._others[metric.card.name]:
                     await self._prepare()
                 outcome = await metric.score(sample, self.judge)
             return _checked(metric, outcome)

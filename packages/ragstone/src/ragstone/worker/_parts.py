@@ -162,6 +162,9 @@ class MetricGroups:
             n_unfinished -= 1
             await store_outcomes(outcomes, n_unfinished == 0)
 
+        if len(self._parts) == 1:
+            await one(self._parts[0])
+            return
         async with asyncio.TaskGroup() as group:
             for part in self._parts:
                 group.create_task(one(part))
