@@ -79,6 +79,7 @@ def run_stream(
     stream = Stream(KEY, kind, Scale(low=0.0, high=1.0), start=0.0)
     budget, units, alarms, events = AlarmBudget(1.0, start=0.0), [], [], []
     history = lambda since, until: [u for u in units if since <= u.closed_at <= until]  # noqa: E731
+    amounts = lambda since, until: [u.amounts for u in history(since, until)]  # noqa: E731
     learned, i, seen = None, 0, {}
 
     def change(learned):
@@ -114,7 +115,7 @@ def run_stream(
             if failed and kind == "score":
                 continue
             units.append(unit)
-            event = stream.update(unit, budget=budget, n_active=n_active, options=options, history=history)
+            event = stream.update(unit, budget=budget, n_active=n_active, options=options, amounts=amounts)
             if learned is None and stream.phase == "watching":
                 learned = float(day[j])
                 since = day - change(learned)

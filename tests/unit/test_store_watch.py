@@ -144,7 +144,10 @@ def test_old_units_are_deleted(store):
     fold_at(store, T0 + 152 * DAY_S)
     with store.watched() as tables:
         (key,) = {row.key for row in tables.streams()}
-        assert 12 == len(tables.units(key, since=0.0, until=1e12))
+        units = tables.units(key, since=0.0, until=1e12)
+        assert 12 == len(units)
+        assert [unit.amounts for unit in units] == tables.unit_amounts(key, 0.0, 1e12)
+        assert [units[3].amounts] == tables.unit_amounts(key, units[3].closed_at, units[3].closed_at)
 
 
 def test_ten_thousand_outcomes_are_folded_in_reasonable_time(store):

@@ -46,7 +46,7 @@ class Feed:
             budget=self.budget,
             n_active=1,
             options=self.options,
-            history=lambda a, b: [u for u in self.units if a <= u.closed_at <= b],
+            amounts=lambda a, b: [u.amounts for u in self.units if a <= u.closed_at <= b],
         )
         if event == "alarm":
             # What a fold does with the estimates of the alarm.
@@ -59,6 +59,38 @@ class Feed:
         for _ in range(int(n * per_day)):
             self.add(float(np.clip(self.rng.normal(mean, sd), 0, 1)), days=1 / per_day, **kw)
         return self
+
+
+def needed(feed, options):
+    return feed.stream.units_needed([unit.amounts for unit in feed.units], options)
+
+
+@pytest.mark.parametrize("kind", ["score", "failures"])
+@pytest.mark.parametrize("higher_is_better", [True, False])
+def test_baseline_is_that_of_the_values_of_its_units(kind, higher_is_better):
+    """Learning reads only numbers of units. Mean and weights are those of `value_of` and `watches` of whole units."""
+    rng = np.random.default_rng(8)
+    stream = Stream(KEY, kind, Scale(low=-5.0, high=15.0, higher_is_better=higher_is_better), start=0.0)
+    units = [
+        Unit(
+            session=str(i),
+            closed_at=i * 7 * DAY_S / 400,
+            # Some scores are outside the range by an error of a metric, and some units only have failures.
+            value=None if i % 9 == 0 else float(rng.normal(5, 8)),
+            weight=0.0 if i % 9 == 0 else float(rng.integers(1, 4)),
+            failed_weight=1.0 if i % 9 == 0 else float(rng.integers(0, 2)),
+            p_min=0.5,
+        )
+        for i in range(400)
+    ]
+    mine = [unit for unit in units if stream.watches(unit)]
+    assert len(mine) == (400 if kind == "failures" else 355)
+    stream.learn_from(0.0, 28 * DAY_S, WatchOptions(), lambda a, b: [u.amounts for u in units if a <= u.closed_at <= b])
+    pairs = [stream.value_of(unit) for unit in mine]
+    weights = [stream.baseline.weight(total) for _, total in pairs]
+    expected = np.average([x for x, _ in pairs], weights=weights)
+    assert (len(mine), 7, 0.5) == (stream.baseline.n, stream.baseline.days, stream.baseline.p_floor)
+    assert stream.baseline.mean == pytest.approx(expected)
 
 
 def test_learns_seven_days_then_watches():
@@ -84,31 +116,31 @@ def test_noisy_stream_learns_longer_but_not_more_than_28_days():
 def test_needed_units_are_the_rest_of_200_then_those_of_the_tolerance():
     """With them the baseline is learned at the end of its week, and not with one less."""
     feed = Feed().days(5, 0.8, per_day=20)
-    assert 100 == feed.stream.units_needed(feed.units, feed.options)
+    assert 100 == needed(feed, feed.options)
     feed.days(1.99, 0.8, per_day=49)
-    needed = feed.stream.units_needed(feed.units, feed.options)
-    assert 200 == len(feed.units) + needed
-    for _ in range(needed - 1):
+    more = needed(feed, feed.options)
+    assert 200 == len(feed.units) + more
+    for _ in range(more - 1):
         feed.add(0.8, days=1e-6)
     feed.add(0.8, days=0.1)
     assert 7 * DAY_S < feed.units[-1].closed_at
     # The last one is in the second week, so one is missing in the first.
     assert ("learning", 14) == (feed.stream.phase, feed.stream.learn_days)
     feed = Feed().days(6.99, 0.8, per_day=90)
-    assert 0 == feed.stream.units_needed(feed.units, feed.options)
+    assert 0 == needed(feed, feed.options)
     feed.add(0.8, days=0.02)
-    assert ("watching", None) == (feed.stream.phase, feed.stream.units_needed(feed.units, feed.options))
+    assert ("watching", None) == (feed.stream.phase, needed(feed, feed.options))
 
 
 def test_needed_units_of_a_noisy_stream():
     """The error is inversely proportional to the root of the number; after the longest time only 200 are needed."""
     feed = Feed().days(14.5, 0.5, sd=0.2, per_day=30)
     sd = np.std([unit.value for unit in feed.units])
-    assert feed.stream.units_needed(feed.units, feed.options) == pytest.approx((2.576 * sd / 0.015) ** 2 - 435, abs=5)
+    assert needed(feed, feed.options) == pytest.approx((2.576 * sd / 0.015) ** 2 - 435, abs=5)
     wide = dataclasses.replace(feed.options, min_drop=0.1)
-    assert 0 <= feed.stream.units_needed(feed.units, wide) < 200
+    assert 0 <= needed(feed, wide) < 200
     feed = Feed().days(27, 0.5, sd=0.35, per_day=4)
-    assert (28, 92) == (feed.stream.learn_days, feed.stream.units_needed(feed.units, feed.options))
+    assert (28, 92) == (feed.stream.learn_days, needed(feed, feed.options))
 
 
 def test_drop_alarms_once_and_recovery_closes_it():

@@ -135,8 +135,7 @@ def _units_needed(tables: WatchTables, stream: Stream) -> int | None:
     """Return how many more units a stream needs before its baseline is known, or None if it does not learn."""
     if stream.phase != "learning":
         return None
-    units = tables.units(stream.key, since=stream.learns_from, until=stream.last_at)
-    return stream.units_needed(units, watch_options())
+    return stream.units_needed(tables.unit_amounts(stream.key, stream.learns_from, stream.last_at), watch_options())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ from ragstone.store._watched import StreamKey as StreamKey
 from ragstone.store._watched import StreamKind as StreamKind
 from ragstone.store._watched import StreamRow as StreamRow
 from ragstone.store._watched import Unit as Unit
+from ragstone.store._watched import UnitAmounts as UnitAmounts
 from ragstone.store._watched import WatchedOutcome as WatchedOutcome
 from ragstone.store._watched import WatchTables as WatchTables
 from ragstone.store.sqlite import SqliteStore

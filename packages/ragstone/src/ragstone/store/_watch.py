@@ -10,7 +10,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from ragstone.schema import AlarmDelivery
-from ragstone.store._sql import LAST_SEQ, Sql, SqlStore
+from ragstone.store._sql import LAST_SEQ, Rows, Sql, SqlStore
 from ragstone.store._watched import (
     AlarmRow,
     CanaryScore,
@@ -18,6 +18,7 @@ from ragstone.store._watched import (
     StreamKey,
     StreamRow,
     Unit,
+    UnitAmounts,
     WatchedOutcome,
     WatchTables,
 )
@@ -263,17 +264,11 @@ class _Tables(WatchTables):
 
     @override
     def units(self, key: StreamKey, *, since: float, until: float) -> list[Unit]:
-        rows = self._db.execute(
-            """
-            SELECT u.session, u.closed_at, u.value, u.weight, u.failed_weight, u.p_min, u.gap_s, u.worst_trace,
-                   u.worst_value, u.labels
-            FROM watch_units AS u JOIN streams AS s ON s.id = u.stream
-            WHERE s.app = ? AND s.metric = ? AND s.metric_version = ? AND s.judge_hash = ? AND s.kind = 'score'
-                  AND u.closed_at >= ? AND u.closed_at <= ?
-            ORDER BY u.closed_at, u.session
-            """,
-            (*key, since, until),
+        columns = (
+            "session, u.closed_at, u.value, u.weight, u.failed_weight, u.p_min, u.gap_s, u.worst_trace, u.worst_value, "
+            "u.labels"
         )
+        rows = self._units(columns, key, since=since, until=until)
         return [
             Unit(
                 session=session,
@@ -300,6 +295,22 @@ class _Tables(WatchTables):
                 labels,
             ) in rows
         ]
+
+    @override
+    def unit_amounts(self, key: StreamKey, since: float, until: float) -> list[UnitAmounts]:
+        rows = self._units("closed_at, u.value, u.weight, u.failed_weight, u.p_min", key, since=since, until=until)
+        return list(map(UnitAmounts._make, rows))
+
+    def _units(self, columns: str, key: StreamKey, *, since: float, until: float) -> Rows:
+        return self._db.execute(
+            f"""
+            SELECT u.{columns} FROM watch_units AS u JOIN streams AS s ON s.id = u.stream
+            WHERE s.app = ? AND s.metric = ? AND s.metric_version = ? AND s.judge_hash = ? AND s.kind = 'score'
+                  AND u.closed_at >= ? AND u.closed_at <= ?
+            ORDER BY u.closed_at, u.session
+            """,  # noqa: S608 - constant columns
+            (*key, since, until),
+        )
 
     @override
     def streams(self) -> list[StreamRow]:

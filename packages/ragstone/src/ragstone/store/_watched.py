@@ -15,6 +15,7 @@ __all__ = [
     "StreamKind",
     "StreamRow",
     "Unit",
+    "UnitAmounts",
     "WatchTables",
     "WatchedOutcome",
 ]
@@ -62,6 +63,16 @@ class WatchedOutcome:
     """Number of the row in the queue."""
 
 
+class UnitAmounts(NamedTuple):
+    """What a baseline is learned from: the numbers of a `Unit`."""
+
+    closed_at: float
+    value: float | None
+    weight: float
+    failed_weight: float
+    p_min: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
     """One closed session in one stream."""
@@ -93,6 +104,11 @@ class Unit:
     def failed_share(self) -> float:
         """Weighted share of failures."""
         return self.failed_weight / (self.weight + self.failed_weight)
+
+    @property
+    def amounts(self) -> UnitAmounts:
+        """The numbers from which a baseline is learned."""
+        return UnitAmounts(self.closed_at, self.value, self.weight, self.failed_weight, self.p_min)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +204,10 @@ class WatchTables(Protocol):
 
     def units(self, key: StreamKey, *, since: float, until: float) -> list[Unit]:
         """Return the units of a stream that closed from one time up to and including another, in that order."""
+        ...
+
+    def unit_amounts(self, key: StreamKey, since: float, until: float) -> list[UnitAmounts]:
+        """Return the numbers of the same units: a fifth of the time for the hundred thousands that a baseline may have."""
         ...
 
     def streams(self) -> list[StreamRow]:

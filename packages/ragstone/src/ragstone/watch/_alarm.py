@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
@@ -10,13 +10,16 @@ from ragstone.store import StreamKey, StreamKind, Unit
 from ragstone.watch._baseline import DAY_S, MAX_DAYS
 from ragstone.watch._change import Change, SliceDrop, drop_between, find_change, find_slices
 from ragstone.watch._options import WatchOptions
-from ragstone.watch._stream import History, Stream
+from ragstone.watch._stream import Stream
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Alarm", "FollowUp", "JudgeShift", "describe_alarm", "follow_up", "units_around"]
+__all__ = ["Alarm", "FollowUp", "History", "JudgeShift", "describe_alarm", "follow_up", "units_around"]
+
+History = Callable[[float, float], Sequence[Unit]]
+"""Returns the units that closed from one time up to and including another, in order of closing."""
 
 _SIGNIFICANT: Final = 0.02
 """Limit of the corrected p-values. In simulations of uniform drops with skewed scores, at most 5% of alarms then name a slice."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import partial
 
-from ragstone.store import StreamKey, StreamKind, StreamRow, Unit, WatchTables
+from ragstone.store import StreamKind, StreamRow, WatchTables
 from ragstone.watch._options import Scale, WatchOptions
 from ragstone.watch._stream import Stream
 
@@ -32,10 +32,6 @@ def learn_from_backfills(
             if key.metric in scales:
                 for kind in _KINDS:
                     stream = streams.setdefault((key, kind), Stream(key, kind, scales[key.metric], start=now))
-                    stream.learn_from(backfill.since, now, options, partial(_history, tables, key))
+                    stream.learn_from(backfill.since, now, options, partial(tables.unit_amounts, key))
                     tables.save_stream(StreamRow(key=key, kind=kind, state=stream.state()))
         tables.mark_learned(backfill.id)
-
-
-def _history(tables: WatchTables, key: StreamKey, since: float, until: float) -> list[Unit]:
-    return tables.units(key, since=since, until=until)

@@ -237,14 +237,14 @@ class _Fold:
                 continue
             self._streams[name] = stream
             self._touched.add(name)
-            history = partial(self._history, key)
+            amounts = partial(self._tables.unit_amounts, key)
             event = stream.update(
-                unit, budget=self._budget, n_active=self._n_active(name, unit), options=self._options, history=history
+                unit, budget=self._budget, n_active=self._n_active(name, unit), options=self._options, amounts=amounts
             )
             if stream.detector is not None:
                 self._last[name] = stream.last_at
             if event is not None:
-                self._on_event(event, stream, unit, history)
+                self._on_event(event, stream, unit, partial(self._history, key))
 
     def save(self) -> None:
         """Store the streams that changed, and the budget."""

@@ -7,19 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, Self
 
 from ragstone.stats import AlarmBudget, CalendarDetector, hajek_mean
-from ragstone.store import StreamKey, StreamKind, Unit
+from ragstone.store import StreamKey, StreamKind, Unit, UnitAmounts
 from ragstone.watch._baseline import DAY_S, LEARNING_DAYS, MAX_DAYS, Baseline, LearningUnits
 from ragstone.watch._options import LATE_SHARE, Scale, WatchOptions
 
-__all__ = ["ACTIVE_S", "FOLLOW_UP_UNITS", "Event", "History", "Stream", "StreamPhase"]
+__all__ = ["ACTIVE_S", "FOLLOW_UP_UNITS", "AmountsBetween", "Event", "Stream", "StreamPhase"]
 
 StreamPhase = Literal["learning", "watching", "alarm", "blind"]
 """`blind`: the mean is so close to the end of its range that it cannot get worse by more than the tolerance."""
 
 Event = Literal["alarm", "follow_up", "recovered"]
 
-History = Callable[[float, float], Sequence[Unit]]
-"""Returns the units that closed from one time up to and including another, in order of closing."""
+AmountsBetween = Callable[[float, float], Sequence[UnitAmounts]]
+"""Returns the numbers of the units that closed from one time up to and including another, in order of closing."""
 
 ACTIVE_S: Final = 7 * DAY_S
 """A stream without a unit for this long does not share the budget."""
@@ -99,7 +99,7 @@ class Stream:
         return self.phase in ("watching", "alarm") and now - self.last_at <= ACTIVE_S
 
     def update(
-        self, unit: Unit, *, budget: AlarmBudget, n_active: int, options: WatchOptions, history: History
+        self, unit: Unit, *, budget: AlarmBudget, n_active: int, options: WatchOptions, amounts: AmountsBetween
     ) -> Event | None:
         """Add the next unit.
 
@@ -108,7 +108,7 @@ class Stream:
             budget: Budget of the store.
             n_active: Number of active streams, this one included.
             options: Options of the store.
-            history: Stored units of this stream, this one included.
+            amounts: Numbers of the stored units of this stream, this one included.
 
         Returns:
             "alarm" or "recovered" if the unit raises or closes an alarm, "follow_up" if enough units have followed it.
@@ -125,7 +125,7 @@ class Stream:
             weight = 0.0 if unit.is_repeated else self.weight(total)
             event = self._bet(x, weight, spend, options)
         if self.baseline is None:
-            self._learn(unit.closed_at, options, history)
+            self._learn(unit.closed_at, options, amounts)
         self.last_at = max(self.last_at, unit.closed_at)
         return event
 
@@ -161,29 +161,26 @@ class Stream:
         if self.target is not None:
             self._arm(self.target)
 
-    def learn_from(self, since: float, now: float, options: WatchOptions, history: History) -> None:
+    def learn_from(self, since: float, now: float, options: WatchOptions, amounts: AmountsBetween) -> None:
         """Learn the baseline at once from units that a backfill has added, at most those of the last 28 days.
 
         Without enough units, the stream continues to learn. A baseline that is known stays.
         """
         since = max(since, now - MAX_DAYS * DAY_S)
-        if self.baseline is not None or not history(since, now):
+        if self.baseline is not None or not amounts(since, now):
             return
         self.learns_from = since
         self.learn_days = max(math.ceil((now - since) / DAY_S), LEARNING_DAYS)
-        self._learn(since + self.learn_days * DAY_S, options, history)
+        self._learn(since + self.learn_days * DAY_S, options, amounts)
 
-    def units_needed(self, units: Sequence[Unit], options: WatchOptions) -> int | None:
+    def units_needed(self, units: Sequence[UnitAmounts], options: WatchOptions) -> int | None:
         """Return how many more units the baseline needs, or None if the stream does not learn.
 
         Args:
-            units: Stored units of this stream, those since `learns_from`.
+            units: Numbers of the stored units of this stream, those since `learns_from`.
             options: Options of the store.
         """
-        if self.phase != "learning":
-            return None
-        units = [unit for unit in units if self.watches(unit)]
-        return self._learning(units, options).n_missing()
+        return self._learning(units, options).n_missing() if self.phase == "learning" else None
 
     def watches(self, unit: Unit) -> bool:
         """Return whether a unit belongs to this stream: one without scores belongs to the stream of failures only."""
@@ -246,28 +243,40 @@ class Stream:
         self.open_alarm(before=reference, after=x, worst=x, options=options)
         return "alarm"
 
-    def _learn(self, now: float, options: WatchOptions, history: History) -> None:
+    def _learn(self, now: float, options: WatchOptions, amounts: AmountsBetween) -> None:
         if now < self.learns_from + self.learn_days * DAY_S:
             return
         end = self.learns_from + self.learn_days * DAY_S
-        units = [unit for unit in history(self.learns_from, end) if unit.closed_at < end and self.watches(unit)]
-        if not units:
+        units = self._learning([unit for unit in amounts(self.learns_from, end) if unit.closed_at < end], options)
+        if len(units.values) == 0:
             # The first units are so old that they were deleted.
             self.learns_from, self.learn_days = now, LEARNING_DAYS
             return
-        self.baseline = self._learning(units, options).learn()
+        self.baseline = units.learn()
         if self.baseline is None:
             self.learn_days += LEARNING_DAYS
         elif self.detector is None and self.reference is not None:
             self._arm(self.reference)
 
-    def _learning(self, units: Sequence[Unit], options: WatchOptions) -> LearningUnits:
-        values = [self.value_of(unit) for unit in units]
+    def _learning(self, units: Sequence[UnitAmounts], options: WatchOptions) -> LearningUnits:
+        """Return the units of this stream, with the values that `value_of` returns."""
+        import numpy as np
+
+        # A unit without scores has NaN.
+        closed_at, value, weight, failed_weight, p_min = np.array(units, float).reshape(-1, 5).T
+        if self.kind == "failures":
+            weight = weight + failed_weight
+            value, mine = failed_weight / weight, np.full(len(units), fill_value=True)
+        else:
+            value, mine = (
+                np.clip((value - self.scale.low) / (self.scale.high - self.scale.low), 0.0, 1.0),
+                ~np.isnan(value),
+            )
         return LearningUnits(
-            values=[x for x, _ in values],
-            totals=[total for _, total in values],
-            days=[int((unit.closed_at - self.learns_from) // DAY_S) for unit in units],
-            p_floor=min((unit.p_min for unit in units), default=1.0),
+            values=value[mine],
+            totals=weight[mine],
+            days=((closed_at[mine] - self.learns_from) // DAY_S).astype(int),
+            p_floor=float(p_min[mine].min(initial=1.0)),
             min_drop=options.min_drop,
             is_last=self.learn_days >= MAX_DAYS,
         )
