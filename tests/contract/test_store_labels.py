@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from pathlib import Path
@@ -96,13 +97,54 @@ def test_a_failed_transaction_keeps_the_inbox(path: Path):
     assert (path.parent / "s.db.labels").stat().st_size > 0
 
 
-def test_a_line_that_was_cut_is_left_out(path: Path):
-    """What a full disk or a lost power supply left behind."""
+def damaged_lines(path: Path) -> list[str]:
+    """What the owner moved aside."""
+    db = sqlite3.connect(path)
+    found = [json.loads(content)[0] for (content,) in db.execute("SELECT content FROM damaged_rows ORDER BY seq")]
+    db.close()
+    return found
+
+
+def test_a_line_that_was_cut_is_counted(path: Path, caplog: pytest.LogCaptureFixture):
+    """What a full disk or a lost power supply left behind does not damage the next label, and is not silent."""
     with open_for_labels(path) as reader:
         reader.save_labels([ANN])
         with (path.parent / "s.db.labels").open("ab") as file:
             file.write(b'["label", "t2", "a')
         assert [ANN] == reader.labels()
+        assert "1 damaged lines of" in caplog.text
+        reader.save_labels([BOB])
+        assert [ANN, BOB] == reader.labels()
+        assert ["1 lines of the labels that wait for the owner are damaged"] == reader.verify().file
+    settle_labels(path)
+    assert "moved to the table damaged_rows. Save these labels again" in caplog.text
+    assert ['["label", "t2", "a'] == damaged_lines(path)
+    with open_for_labels(path) as reader:
+        found = reader.verify()
+    assert (True, 1) == (found.ok, found.moved_before)
+
+
+@pytest.mark.parametrize("end", [b"\n", b""])
+def test_any_changed_byte_of_a_line_is_seen(path: Path, end: bytes):
+    """A label is as it was saved, or its line is counted."""
+    inbox = path.parent / "s.db.labels"
+    with open_for_labels(path) as reader:
+        reader.save_labels([ANN])
+        line = inbox.read_bytes().removesuffix(b"\n")
+        for at in range(len(line)):
+            for bit in range(8):
+                inbox.write_bytes(line[:at] + bytes([line[at] ^ 1 << bit]) + line[at + 1 :] + end)
+                assert [] == reader.labels(), (at, bit)
+                assert reader._inbox.read().damaged  # type: ignore[attr-defined]
+
+
+def test_a_line_without_a_checksum_is_read(path: Path):
+    """As earlier versions wrote it."""
+    (path.parent / "s.db.labels").write_text('["label", "t1", "ann", 1.0, 10.0]\n["drawn", "t1", 0.25, 0]\n')
+    settle_labels(path)
+    with open_for_labels(path) as reader:
+        assert [ANN] == reader.labels()
+        assert [("t1", 0.25, 0)] == reader.drawn_requests()
 
 
 def test_a_folder_that_cannot_be_written(path: Path):

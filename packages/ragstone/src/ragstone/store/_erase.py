@@ -14,6 +14,7 @@ from ragstone.store._body import DamagedRowError, to_trace
 from ragstone.store._completion import IDS_PER_QUERY, marks, read_plan
 from ragstone.store._counts import add_to_counters, add_to_outcome_counts, state_counter
 from ragstone.store._erased import find_erased, forget_erased, remember_erased
+from ragstone.store._labels import LABEL_LINES
 from ragstone.store._ranges import read_ranges, save_range, shorten_ranges
 from ragstone.store._records import ErasedRequests
 from ragstone.store._sql import PAGE, Sql, SqlStore
@@ -265,7 +266,12 @@ def _forget_damaged_rows(db: Sql, traces: Sequence[Any], outcomes: Sequence[_Out
     names = {row[1] for row in traces} | {o.id for o in outcomes}
     for seq, place, content in db.execute("SELECT seq, place, content FROM damaged_rows").fetchall():
         values = json.loads(content)
-        if values[0] in keys.get(place, ()) or names.intersection(v for v in values if isinstance(v, str)):
+        is_line_of = place == LABEL_LINES and any(name in values[0] for name in names)
+        if (
+            is_line_of
+            or values[0] in keys.get(place, ())
+            or names.intersection(v for v in values if isinstance(v, str))
+        ):
             db.execute("DELETE FROM damaged_rows WHERE seq = ?", (seq,))
 
 

@@ -4,21 +4,39 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from typing_extensions import override
 
 from ragstone._util.filelock import try_flock
+from ragstone._util.limited_log import LimitedLog
 from ragstone.errors import StoreError
 from ragstone.store._body import check_row, checksum_of
 from ragstone.store._records import DrawnRequest, StoredLabel
 from ragstone.store._sql import Sql, SqlStore
 
-__all__ = ["LabelInbox", "SqlLabels", "read_drawn", "read_labels", "write_drawn", "write_labels"]
+__all__ = [
+    "LABEL_LINES",
+    "LabelInbox",
+    "SqlLabels",
+    "WaitingLabels",
+    "keep_damaged_lines",
+    "read_drawn",
+    "read_labels",
+    "write_drawn",
+    "write_labels",
+]
+
+LABEL_LINES: Final = "label_lines"
+"""Place of damaged lines of the inbox in `damaged_rows`."""
+
+_logger = logging.getLogger("ragstone")
 
 _LOCK_S: Final = 10.0
 """Longest time to wait for the lock of an inbox, which is held for the time of one write."""
@@ -83,18 +101,41 @@ def write_drawn(db: Sql, requests: Sequence[DrawnRequest]) -> None:
     )
 
 
+def keep_damaged_lines(db: Sql, lines: Sequence[str], *, now: float) -> None:
+    """Move damaged lines of the inbox to `damaged_rows`.
+
+    Args:
+        db: The transaction.
+        lines: The lines.
+        now: Unix seconds.
+    """
+    db.executemany(
+        "INSERT INTO damaged_rows (found_at, place, problem, content) VALUES (?, ?, ?, ?)",
+        [(now, LABEL_LINES, "the line differs from its checksum", json.dumps([line])) for line in lines],
+    )
+
+
 def _checked(table: str, row: Sequence[Any]) -> Sequence[Any]:
     checksum, *columns = row
     check_row(table, checksum, columns)
     return columns
 
 
+class WaitingLabels(NamedTuple):
+    """The lines of an inbox."""
+
+    labels: list[StoredLabel]
+    drawn: list[DrawnRequest]
+    damaged: list[str]
+    """Lines that differ from their checksum, or that were cut."""
+
+
 class LabelInbox:
     """A file next to a store file, in which labels wait for the owner of the store.
 
     Only the owner writes to the store file (see `SqliteStore`). Any process may append to the inbox, one line for each label
-    or request of the frame. Readers read both, and the last line of a label counts. The owner takes the lines: storing
-    them twice changes nothing, so a crash in between loses nothing.
+    or request of the frame: the CRC-32 of the JSON that follows it. Readers read both, and the last line of a label counts.
+    The owner takes the lines: storing them twice changes nothing, so a crash in between loses nothing.
 
     Args:
         path: The inbox.
@@ -102,6 +143,7 @@ class LabelInbox:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._log = LimitedLog(_logger)
 
     def __bool__(self) -> bool:
         """Return whether lines wait."""
@@ -111,11 +153,13 @@ class LabelInbox:
             return False
 
     def add(self, kind: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Append rows of a kind, and wait until they are on the disk."""
-        text = "".join(json.dumps([kind, *row]) + "\n" for row in rows)
+        """Append rows of a kind ("label" or "drawn"), and wait until they are on the disk."""
+        data = b"".join(_line([kind, *row]) for row in rows)
         with self._locked() as file:
             start = os.lseek(file, 0, os.SEEK_END)
-            data = text.encode()
+            if start and os.pread(file, 1, start - 1) != b"\n":
+                # The end of a line that was cut must not damage the next one.
+                data = b"\n" + data
             try:
                 while data:
                     data = data[os.write(file, data) :]
@@ -124,17 +168,31 @@ class LabelInbox:
                 os.ftruncate(file, start)
                 raise
 
-    def read(self, kind: str) -> list[list[Any]]:
-        """Return the waiting rows of a kind."""
-        return _rows(self._path.read_bytes(), kind) if self else []
+    def read(self) -> WaitingLabels:
+        """Return the waiting lines."""
+        waiting = _parse(self._path.read_bytes() if self else b"")
+        if waiting.damaged:
+            self._log.log(
+                logging.WARNING,
+                "damaged",
+                f"labels: {len(waiting.damaged)} damaged lines of {str(self._path)!r} are not read. The next process that owns "
+                "the store moves them to the table damaged_rows.",
+            )
+        return waiting
 
     @contextlib.contextmanager
-    def taking(self) -> Iterator[dict[str, list[list[Any]]]]:
-        """Yield the rows by kind, and remove them if the block succeeds."""
+    def taking(self) -> Iterator[WaitingLabels]:
+        """Yield the lines, and remove them if the block succeeds."""
         with self._locked() as file:
-            data = self._path.read_bytes()
-            yield {kind: _rows(data, kind) for kind in ("label", "drawn")}
+            waiting = _parse(self._path.read_bytes())
+            yield waiting
             os.ftruncate(file, 0)
+        if waiting.damaged:
+            _logger.warning(
+                "labels: %d damaged lines of %r moved to the table damaged_rows. Save these labels again.",
+                len(waiting.damaged),
+                str(self._path),
+            )
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[int]:
@@ -158,12 +216,33 @@ class LabelInbox:
             os.close(file)
 
 
-def _rows(data: bytes, kind: str) -> list[list[Any]]:
-    """Parse lines. A last line that was cut (a full disk, a lost power supply) is left out."""
-    rows = []
-    for line in data.splitlines():
-        with contextlib.suppress(ValueError):
-            found = json.loads(line)
-            if isinstance(found, list) and found and found[0] == kind:
-                rows.append(found[1:])
-    return rows
+def _line(row: list[Any]) -> bytes:
+    text = json.dumps(row).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def _parse(data: bytes) -> WaitingLabels:
+    waiting = WaitingLabels([], [], [])
+    for line in data.split(b"\n"):
+        if not line:
+            continue
+        try:
+            record = _record(line)
+        except (ValueError, TypeError, LookupError, RecursionError):
+            waiting.damaged.append(line.decode("utf-8", "replace"))
+        else:
+            if isinstance(record, StoredLabel):
+                waiting.labels.append(record)
+            else:
+                waiting.drawn.append(record)
+    return waiting
+
+
+def _record(line: bytes) -> StoredLabel | DrawnRequest:
+    # Lines of Ragstone before checksums begin with their JSON.
+    if not line.startswith(b"["):
+        checksum, _, line = line.partition(b" ")
+        if checksum != b"%08x" % zlib.crc32(line):
+            raise ValueError("the checksum differs")
+    kind, *row = json.loads(line)
+    return StoredLabel(*row) if kind == "label" else {"drawn": DrawnRequest}[kind](*row)

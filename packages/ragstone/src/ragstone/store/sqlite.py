@@ -33,7 +33,15 @@ from ragstone.store._body import UNREADABLE, DamagedRowError, damaged_store, unr
 from ragstone.store._deliveries import SqlDeliveries
 from ragstone.store._erase import SqlErase
 from ragstone.store._export import SqlExport
-from ragstone.store._labels import LabelInbox, SqlLabels, read_drawn, read_labels, write_drawn, write_labels
+from ragstone.store._labels import (
+    LabelInbox,
+    SqlLabels,
+    keep_damaged_lines,
+    read_drawn,
+    read_labels,
+    write_drawn,
+    write_labels,
+)
 from ragstone.store._merge import SqlMerge
 from ragstone.store._outcomes import SqlOutcomes
 from ragstone.store._path import check_single_name, real_path
@@ -149,7 +157,7 @@ class SqliteStore(
     @override
     def labels(self) -> list[StoredLabel]:
         # The inbox first: what its owner takes meanwhile is then read twice, and not missed.
-        waiting = [StoredLabel(*row) for row in self._inbox.read("label")]
+        waiting = self._inbox.read().labels
         with self._database.read() as db:
             found = {(each.trace_id, each.author): each for each in read_labels(db)}
         for each in waiting:
@@ -165,7 +173,7 @@ class SqliteStore(
 
     @override
     def drawn_requests(self) -> list[DrawnRequest]:
-        waiting = [DrawnRequest(*row) for row in self._inbox.read("drawn")]
+        waiting = self._inbox.read().drawn
         with self._database.read() as db:
             found = {each.trace_id: each for each in read_drawn(db)} | {each.trace_id: each for each in waiting}
         return sorted(found.values(), key=lambda each: (each.position is None, each.position or 0))
@@ -196,8 +204,10 @@ class SqliteStore(
             with self._database.read() as db:
                 found = [text for (text,) in db.execute("PRAGMA integrity_check(100)")]
         except StoreCorruptError as error:
-            return [str(error.__cause__ or error)]
-        return [] if found == ["ok"] else found
+            found = [str(error.__cause__ or error)]
+        n_lines = len(self._inbox.read().damaged)
+        lines = [f"{n_lines} lines of the labels that wait for the owner are damaged"] if n_lines else []
+        return [*([] if found == ["ok"] else found), *lines]
 
     @staticmethod
     def lock(path: Path) -> FileLock:
@@ -213,9 +223,9 @@ class SqliteStore(
         if self._lock is None or not self._inbox:
             return
         with self._inbox.taking() as waiting, self._database.write() as db:
-            write_labels(db, [StoredLabel(*row) for row in waiting["label"]])
-            latest = {row[0]: DrawnRequest(*row) for row in waiting["drawn"]}
-            write_drawn(db, list(latest.values()))
+            write_labels(db, waiting.labels)
+            write_drawn(db, list({each.trace_id: each for each in waiting.drawn}.values()))
+            keep_damaged_lines(db, waiting.damaged, now=self._clock())
 
     @override
     def check_not_replaced(self) -> None:
