@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
+import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from command_line import run_command
+from command_line import MAIN, run_command
 from fake_servers import FakeJudgeServer
 
 ROWS = [
@@ -77,6 +81,34 @@ def test_a_terminal_is_not_waited_for(command: tuple[str, ...]) -> None:
     done = run_command(*command, stdin=None)
     assert 2 == done.returncode
     assert "is a terminal" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="a device of Unix")
+@pytest.mark.parametrize("command", [("evaluate", "-"), ("replay", "-")])
+def test_a_device_without_an_end_is_refused(command: tuple[str, ...], tmp_path: Path) -> None:
+    """At once, and without a copy. `/dev/null` is empty, and a closed standard input is said to be closed."""
+    run = [sys.executable, "-c", MAIN, *command]
+    with Path("/dev/zero").open("rb") as endless:
+        done = subprocess.run(run, stdin=endless, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (2, True) == (done.returncode, "is a device, which may not end" in done.stderr), done.stderr
+    done = subprocess.run(run, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert "is a device" not in done.stderr
+    closed = f"{' '.join(map(shlex.quote, run))} <&-"
+    done = subprocess.run(["sh", "-c", closed], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (2, True) == (done.returncode, "is closed" in done.stderr), done.stderr
+
+
+@pytest.mark.parametrize("command", [("evaluate", "-"), ("replay", "-", "--dry-run")])
+def test_standard_input_takes_half_of_the_free_space_at_most(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe that does not end fills no disk; what fits is read."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**6, 0, 2 * len(JSONL)))
+    assert 0 == run_command(*command, "--metrics", "ccrs.qr", stdin=JSONL).returncode
+    done = run_command(*command, "--metrics", "ccrs.qr", stdin=JSONL + b"\n")
+    assert 2 == done.returncode
+    assert f"has more than {len(JSONL)} bytes" in done.stderr
+    assert "Save it as a file" in done.stderr
 
 
 def test_a_dry_run_of_evaluate_says_what_it_would_take_and_asks_nobody(tmp_path: Path) -> None:

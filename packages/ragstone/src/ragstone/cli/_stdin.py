@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from ragstone._util.stdin import copy_stdin
 from ragstone.errors import ConfigurationError, DataError
 
 __all__ = ["stdin_as_file"]
@@ -22,7 +21,8 @@ def stdin_as_file(names: Sequence[str]) -> Iterator[list[str]]:
     """Replace `-` and `NAME=-` by the path of a temporary copy of standard input.
 
     Raises:
-        ConfigurationError: If several names are `-`, or if standard input is a terminal.
+        ConfigurationError: If several names are `-`, or if standard input is closed, a terminal or another device.
+        DataError: If standard input is too large for its copy.
     """
     positions = [n for n, name in enumerate(names) if name == _STDIN or name.endswith(f"={_STDIN}")]
     if not positions:
@@ -30,12 +30,9 @@ def stdin_as_file(names: Sequence[str]) -> Iterator[list[str]]:
         return
     if len(positions) > 1:
         raise ConfigurationError("standard input (-) can be read only once. Give a file for all others.")
-    if sys.stdin.isatty():
-        raise ConfigurationError("standard input (-) is a terminal. Pipe rows into the command, or give a file.")
     with tempfile.TemporaryDirectory(prefix="ragstone-") as folder:
         path = Path(folder) / "stdin"
-        with path.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
+        copy_stdin(path)
         path = path.rename(path.with_suffix(_suffix(path)))
         paths = list(names)
         paths[positions[0]] = paths[positions[0]].removesuffix(_STDIN) + str(path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import shutil
 import sys
 import tempfile
 import zlib
@@ -17,6 +16,7 @@ from typing import Any, BinaryIO, Final
 from urllib.parse import urljoin, urlsplit
 
 from ragstone._util.row_limits import MAX_ROW_BYTES
+from ragstone._util.stdin import copy_stdin
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError
 from ragstone.requests import RetrieverTools
 from ragstone.store import describe_store, is_database_url
@@ -278,15 +278,7 @@ def _piped(target: Path) -> InputFile:
     """Return a file with the bytes of standard input, which can be read only once. A later run recognizes the same bytes."""
     if target.exists():
         raise ConfigurationError("standard input (-) can be read only once. Name it once.")
-    if sys.stdin.isatty():
-        raise ConfigurationError("standard input (-) is a terminal. Pipe traces into the command, or give a file.")
-    try:
-        with target.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
-    except OSError as error:
-        raise DataError(
-            f"standard input cannot be kept in {tempfile.gettempdir()!r} while it is read: {error}"
-        ) from None
+    copy_stdin(target)
     return InputFile(path=target, name="standard input", identity="standard input")
 
 
