@@ -305,6 +305,17 @@ def test_a_changed_reply_is_a_miss(tmp_path, change, caplog):
     assert {"value": 4} == cache.read("b")
 
 
+def test_a_hundred_damaged_replies_are_one_line_in_the_log(tmp_path, caplog):
+    """A damaged file is read once for each request; the log says so at most once a minute."""
+    cache = ReplyCache(tmp_path)
+    cache.write([(str(n), "m", {"value": n}) for n in range(100)])
+    with sqlite3.connect(cache.path) as db:
+        db.execute("UPDATE reply SET body = '0'")
+    db.close()
+    assert all(cache.read(str(n)) is None for n in range(100))
+    assert 1 == len(caplog.records)
+
+
 def test_never_a_write_ahead_log(tmp_path):
     """Several processes write this file, and a log is not safe for that in many versions of SQLite."""
     asked(CachedReplies(tmp_path, endpoint="http://a/v1"))

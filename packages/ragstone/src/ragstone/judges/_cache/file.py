@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from ragstone._util.limited_log import LimitedLog
 from ragstone.errors import StoreCorruptError, StoreError, StoreVersionError
 
 __all__ = ["CacheSummary", "ReplyCache"]
@@ -80,6 +81,7 @@ class ReplyCache:
         # Absolute, because the application may change its working directory.
         self.path = Path(folder).expanduser().absolute() / _FILE
         self._clock = clock
+        self._log = LimitedLog(_logger)
 
     def __repr__(self) -> str:
         return f"ReplyCache({str(self.path.parent)!r})"
@@ -94,7 +96,9 @@ class ReplyCache:
         try:
             reply = None if row is None else json.loads(_checked(key, row[0]))
         except (ValueError, RecursionError, TypeError, AttributeError):
-            _logger.warning("reply cache: a reply in %s is damaged and is requested again", self.path)
+            self._log.log(
+                logging.WARNING, "damaged", f"reply cache: a reply in {self.path} is damaged and is requested again"
+            )
             return None
         return reply if isinstance(reply, dict) else None
 
