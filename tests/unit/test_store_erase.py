@@ -112,6 +112,12 @@ def test_a_user_is_erased(tmp_path):
         assert {"scored": 2, "pending": 1, "sampled_out": 1} == after.erased
         assert all(row.balanced and row.dropped == 4 for row in after.metrics.values())
         assert ["t2"] == [label.trace_id for label in opened.labels()]
+        # A counter of deliveries that a monitoring system reads must not fall.
+        states = [("jsonl", "sent"), ("otlp", "failed")]
+        assert [5, 1] == [after.erased_deliveries[sink][state] for sink, state in states]
+        for sink, state in states:
+            stored, left = (getattr(ledger.outbox[sink], state) for ledger in (before, after))
+            assert stored == left + after.erased_deliveries[sink][state]
     assert 0 == erase(path, "--user", "ada-l")["stored"]["requests"]
 
 
@@ -183,6 +189,11 @@ def test_units_and_alarms_forget(tmp_path):
     db.execute(
         "INSERT INTO damaged_rows (found_at, place, problem, content) VALUES (1, 'trace_bodies', 'x', ?)", (content,)
     )
+    lines = [json.dumps([f'0badc0de ["label", "{trace}", "ann", 1.0, 7.0]']) for trace in ("t1", "t2")]
+    db.executemany(
+        "INSERT INTO damaged_rows (found_at, place, problem, content) VALUES (1, 'label_lines', 'x', ?)",
+        [(line,) for line in lines],
+    )
     db.commit()
     db.close()
     erase(path, "--user", "ada-l")
@@ -191,7 +202,7 @@ def test_units_and_alarms_forget(tmp_path):
     assert ("erased-", "", 0.25) == (ada[0][:7], *ada[1:])
     assert ("session-of-bob", "t2", 0.25) == bob
     assert {"traces": ["t2"], "number": 1} == json.loads(db.execute("SELECT body FROM alarms").fetchone()[0])
-    assert [] == db.execute("SELECT * FROM damaged_rows").fetchall()
+    assert [(lines[1],)] == db.execute("SELECT content FROM damaged_rows").fetchall()
     db.close()
 
 

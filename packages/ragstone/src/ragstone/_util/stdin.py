@@ -41,7 +41,7 @@ def copy_stdin(target: Path) -> None:
         limit = min(_MAX_BYTES, shutil.disk_usage(folder).free // 2)
         with target.open("wb") as file:
             while part := stdin.buffer.read(_PART):
-                if file.tell() + len(part) > limit:
+                if file.tell() + len(part) > limit:  # codespell:ignore tell
                     raise DataError(
                         f"standard input has more than {limit:,} bytes, which is the limit for its copy in {str(folder.parent)!r} "
                         "(half of the free space, at most 20 GiB). Save it as a file, and give the name of the file."
