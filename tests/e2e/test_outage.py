@@ -16,7 +16,7 @@ from command_line import run_command
 from fake_servers import FakeJudgeServer, Reply, Request
 from ragstone.judges import OpenAICompatibleJudge, find_outage
 from ragstone.judges._limits import gate
-from ragstone.schema import Captured
+from ragstone.schema import Captured, Outcome
 from ragstone.store import SqliteStore, Store
 from ragstone.testing import make_trace
 from ragstone.worker import ScoringSetup, Worker, read_ledger
@@ -66,6 +66,12 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def forget_outages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the next command in this process a new process for the limits of endpoints."""
     monkeypatch.setattr(gate, "_registry", gate._Registry())
+
+
+def stored(path: str) -> list[Outcome]:
+    """All outcomes of a store."""
+    with SqliteStore.open(path, mode="read") as store:
+        return list(store.outcomes())
 
 
 def options(server: FakeJudgeServer) -> list[str]:
@@ -151,6 +157,26 @@ def test_an_outage_beyond_the_limit_keeps_traces_pending(rows, command, monkeypa
         done = run_command(*command, *options(server))
     assert 0 == done.returncode, done.stderr
     assert N == read_ledger("r.db").total.scored
+
+
+def test_another_judge_finishes_what_waits(rows, monkeypatch):
+    """Whoever gives a judge up starts the worker with another one: the pending traces get its scores, the others keep theirs."""
+    with SqliteStore.open("r.db", mode="own") as store:
+        store.ingest("app", N, [Captured(trace=make_trace(f"t{i}")) for i in range(N)])
+    with KilledServer(after_calls=30, down_s=1e6) as server:
+        done = run_command("worker", "r.db", "--until-idle", *options(server), "--max-outage=90")
+        assert 3 == done.returncode, done.stderr
+    first = {outcome.sample_id: outcome.judge_hash for outcome in stored("r.db")}
+    assert 0 < len(first) < N
+    forget_outages(monkeypatch)
+    done = run_command("worker", "r.db", "--until-idle", "--judge=lexical", "--metrics=ccrs.qr")
+    assert 0 == done.returncode, done.stderr
+    total = read_ledger("r.db").total
+    assert (N, 0, 0) == (total.scored, total.failed, total.pending)
+    second = {outcome.sample_id: outcome.judge_hash for outcome in stored("r.db")}
+    assert first == {sample: judge for sample, judge in second.items() if sample in first}
+    (lexical,) = {judge for sample, judge in second.items() if sample not in first}
+    assert lexical not in first.values()
 
 
 @pytest.mark.parametrize("max_outage_s", [0.0, 90.0])
