@@ -64,6 +64,8 @@ def test_change_is_dated_and_sized(drop, scored):
     )
     assert np.mean(since) >= 0.88
     assert np.mean(later) >= 0.88
+    # Measured 93% over all rows. At the moment of the alarm, chance has made the drop larger: nominal 95% is not reached.
+    assert np.mean(size) >= 0.9 - 3 * np.sqrt(0.9 * 0.1 / len(size))
 
 
 FIELDS = {"release": 2, "retriever": 2, "language": 3, "tag:topic": 5}
