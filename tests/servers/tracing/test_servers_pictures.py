@@ -5,14 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ragstone.schema import AnswerCause
+
 pytestmark = pytest.mark.servers
 
 LIMIT_MS = 120_000
+CAUSE = AnswerCause(
+    name="unsupported_claims",
+    title="The answer makes unsupported claims",
+    why="3 of 8 claims have no support in the passages.",
+    next="Instruct the model to answer from the passages only, and check its claims.",
+)
 
 
 @pytest.fixture
@@ -31,14 +39,10 @@ def page():
 @pytest.fixture
 def keep(page):
     """Keeps a picture, if there is a place for it."""
-    sync_api = pytest.importorskip("playwright.sync_api")
 
     def save(name: str) -> None:
         folder = Path(__file__).parents[3] / ".nox" / "reports"
         if folder.is_dir():
-            # Both tools show gray boxes until their answers have arrived. The picture is of what they show then.
-            with suppress(sync_api.TimeoutError):
-                page.wait_for_load_state("networkidle", timeout=30_000)
             page.screenshot(path=folder / f"{name}.png")
 
     return save
@@ -46,13 +50,18 @@ def keep(page):
 
 @pytest.fixture
 def span(server, deliveries):
-    """The span of a request whose outcomes were delivered with their reasons. Requested before the browser, which has a loop."""
+    """The span of a wrong answer whose outcomes were delivered with their reasons, and then its cause.
+
+    Requested before the browser, which has a loop.
+    """
     (sent,) = server.sent(1)
+    *others, last = deliveries(sent)
 
     async def run():
         sink = server.sink(suffix="+text")
         try:
-            assert not await sink.write(deliveries(sent))
+            assert not await sink.write(others)
+            assert not await sink.write([replace(last, cause=CAUSE)])
         finally:
             await sink.aclose()
 
@@ -61,28 +70,47 @@ def span(server, deliveries):
 
 
 @pytest.mark.parametrize("server", ["phoenix"], indirect=True)
-def test_phoenix_shows_states(server, span, page, keep):
-    """A failure and a metric that does not apply are labels among the scores."""
+def test_phoenix_shows_the_cause_first(server, span, page, keep):
+    """Among the annotations of a span the cause is first, and the pointer over another shows interval and judge."""
     assert span.context.is_valid
     projects = server.get("/v1/projects", limit=1000)["data"]
     (project,) = [each["id"] for each in projects if each["name"] == server.project]
     page.goto(f"{server.url}/projects/{project}/spans", timeout=LIMIT_MS)
     page.get_by_text("request 0").first.click(timeout=LIMIT_MS)
-    # The first annotations by name are shown without a click.
-    # The list behind the span, which is hidden, has the same texts.
-    for text in ("not applicable", "failure"):
-        page.get_by_text(text, exact=True).locator("visible=true").first.wait_for(timeout=LIMIT_MS)
+    # The list behind the opened span has the same annotations. This text is only in the span, once it is loaded.
+    page.get_by_text("This span has no attributes").wait_for(timeout=LIMIT_MS)
+    shown = page.get_by_text("_ragstone.cause").locator("visible=true").last
+    shown.wait_for(timeout=LIMIT_MS)
+    assert page.get_by_text("unsupported claims", exact=True).locator("visible=true").count() >= 2
+    others = page.get_by_text("accuracy", exact=True).locator("visible=true").last
+    assert shown.bounding_box()["x"] < others.bounding_box()["x"]
     keep("phoenix")
+    shown.hover()
+    page.get_by_text(CAUSE.why).locator("visible=true").first.wait_for(timeout=LIMIT_MS)
 
 
 @pytest.mark.parametrize("server", ["mlflow"], indirect=True)
-def test_mlflow_shows_states(server, span, page, keep):
-    """A metric that does not apply is a value, a failure is an error."""
+def test_mlflow_shows_the_cause_first(server, span, page, keep):
+    """The last assessment comes first. A metric that does not apply is a value, a failure is an error, and a click shows why."""
     traces = f"{server.url}/#/experiments/{server.experiment}/traces"
     page.goto(traces, timeout=LIMIT_MS)
     page.get_by_text("request 0").or_(page.get_by_text("ago")).first.wait_for(timeout=LIMIT_MS)
     page.goto(f"{traces}?selectedEvaluationId=tr-{span.context.trace_id:032x}", timeout=LIMIT_MS)
-    page.get_by_role("button", name="Assess").first.click(timeout=LIMIT_MS)
-    page.get_by_text("not applicable").first.wait_for(timeout=LIMIT_MS)
-    assert page.get_by_text("Error", exact=True).first.is_visible()
+    pane = page.get_by_test_id("assessments-pane")
+    page.get_by_role("button", name="Assess").or_(pane).first.wait_for(timeout=LIMIT_MS)
+    if not pane.is_visible():
+        page.get_by_role("button", name="Assess").first.click(timeout=LIMIT_MS)
+    pane.get_by_text("not applicable").first.wait_for(timeout=LIMIT_MS)
+    assert pane.get_by_text("Error", exact=True).first.is_visible()
+    text = pane.inner_text()
+    named = sorted(
+        (text.index(name), name) for name in ("ragstone.cause", "accuracy", "coverage", "faithfulness", "ndcg")
+    )
+    assert named[0][1] == "ragstone.cause"
+    for value in ("unsupported claims", "0.625"):
+        # The arrow before a value shows its rationale.
+        shown = pane.get_by_role("status").filter(has_text=value).first
+        shown.locator("xpath=preceding-sibling::button").click(timeout=LIMIT_MS)
+    pane.get_by_text(CAUSE.why).first.wait_for(timeout=LIMIT_MS)
+    pane.get_by_text("0.625 [0.5, 0.75] (90% wilson)").first.wait_for(timeout=LIMIT_MS)
     keep("mlflow")

@@ -102,8 +102,9 @@ class CauseNote:
     id: str
     """The same for each delivery of the outcome that it follows."""
     label: str
+    """Name of the cause with spaces: tools cut longer labels."""
     comment: str
-    """Evidence, and what to work on. Neither quotes captured text."""
+    """The cause in words, its evidence, and what to work on. It does not quote captured text."""
     metadata: Mapping[str, Any]
 
 
@@ -115,8 +116,8 @@ def cause_note_of(delivery: Delivery) -> CauseNote | None:
     about = {name: getattr(delivery, name) for name in _CAUSE_FIELDS}
     return CauseNote(
         id=str(uuid.uuid5(_CAUSE_IDS, delivery.outcome.id)),
-        label=cause.title,
-        comment=f"{cause.why} {cause.next}".strip(),
+        label=cause.name.replace("_", " "),
+        comment=f"{cause.title}. {cause.why} {cause.next}".strip(),
         metadata={"cause": cause.name} | {name: value for name, value in about.items() if value not in (None, "")},
     )
 

@@ -24,6 +24,8 @@ _REQUEST_MAX_ROWS: Final = 1000
 _WRONG_ADDRESS: Final = frozenset({404, 405})
 _LABELS: Final = {"failure": "failure", "not_applicable": "not applicable"}
 """Labels of outcomes without a score."""
+_CAUSE: Final = f"_{CAUSE}"
+"""Phoenix sorts annotations by name, and shows only the first one to three of a span. This name sorts before those of metrics."""
 _SPAN_ID: Final = re.compile(r"\b[0-9a-f]{16}\b")
 
 
@@ -33,8 +35,8 @@ class PhoenixSink:
     Phoenix identifies an annotation by span, name and identifier. The sink uses the outcome's id as identifier: a repeated
     delivery replaces the annotation, and another metric version or judge adds one. A `Failure` has the label "failure",
     a `NotApplicable` the label "not applicable". Neither has a score, so that averages do not change. The explanation
-    contains interval, judge and method. If the answer is wrong, the annotation "ragstone.cause" says why: its label is the
-    cause, and its explanation the evidence.
+    contains interval, judge and method. If the answer is wrong, the annotation "_ragstone.cause", which Phoenix shows first, says why:
+    its label is the cause, and its explanation the evidence.
 
     Requests without a span, or whose trace was not sampled, are skipped. If a span has not arrived yet, its delivery is
     retried, and the rest of the batch is stored.
@@ -166,7 +168,7 @@ def _annotations(delivery: Delivery, *, include_text: bool) -> list[dict[str, An
         return [score]
     why = {
         "span_id": span.span_id,
-        "name": CAUSE,
+        "name": _CAUSE,
         "identifier": note.id,
         "annotator_kind": "CODE",
         "result": {"score": None, "label": note.label, "explanation": note.comment},
