@@ -7,10 +7,8 @@ return.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextvars
 import os
-import pickle
 import signal
 import sys
 import traceback
@@ -24,6 +22,7 @@ from ragstone.schema import Usage
 from ragstone.scoring import Scorer
 from ragstone.worker._log_forward import forward_log
 from ragstone.worker._messages import FromProcess, Grant, Log, Reply, Scoring, Start, ToProcess
+from ragstone.worker._pickled import from_pickled
 from ragstone.worker._setup import ScoringSetup
 from ragstone.worker._spec import ScorerSpec
 
@@ -57,7 +56,7 @@ def main(first: bytes) -> None:
 
 
 def _open(start: Start, server: _Server) -> ScoringSetup:
-    spec = pickle.loads(base64.b64decode(start.spec))  # noqa: S301 - written by the owner, on a pipe that only it has
+    spec = from_pickled(start.spec)
     if not isinstance(spec, ScorerSpec):
         raise TypeError(f"a ScorerSpec is needed, got {spec!r}")
     budget = spec.find_budget() if start.has_budget else None

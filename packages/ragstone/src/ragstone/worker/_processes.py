@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import os
-import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +16,7 @@ from ragstone.metrics import Metric
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Usage
 from ragstone.scoring import Scorer
 from ragstone.worker._messages import BOOTSTRAP, FromProcess, Grant, Reply, Scoring, Start, ToProcess
+from ragstone.worker._pickled import to_pickled
 
 __all__ = ["ProcessScorer", "ScoringProcesses"]
 
@@ -101,7 +100,7 @@ class ScoringProcesses:
     """
 
     def __init__(self, specs: Sequence[object], *, budget: Budget | None = None) -> None:
-        self._slots = [_Slot(pickle.dumps(spec), budget) for spec in specs]
+        self._slots = [_Slot(to_pickled(spec), budget) for spec in specs]
         self._alone = asyncio.Lock()
         self._reserved: _Slot | None = None
         self._n_sent = 0
@@ -199,7 +198,7 @@ async def _outcome(start: Any) -> Exception | None:
 class _Slot:
     """Place of one process: its part of the limits, and the process that has it now."""
 
-    def __init__(self, spec: bytes, budget: Budget | None) -> None:
+    def __init__(self, spec: str, budget: Budget | None) -> None:
         self._spec = spec
         self._budget = budget
         self._starting = asyncio.Lock()
@@ -250,8 +249,9 @@ class _Slot:
         transport, process = await loop.subprocess_exec(
             lambda: _Process(budget), sys.executable, "-P", "-c", BOOTSTRAP, stderr=None, env=_environment()
         )
-        spec = base64.b64encode(self._spec).decode()
-        start = Start(path=list(sys.path), spec=spec, judge_hashes=self.judge_hashes, has_budget=budget is not None)
+        start = Start(
+            path=list(sys.path), spec=self._spec, judge_hashes=self.judge_hashes, has_budget=budget is not None
+        )
         process.begin(transport, start)
         return process
 

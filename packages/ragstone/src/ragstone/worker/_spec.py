@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges import ROLES, Budget, EmbedderSpec, EndpointOptions, JudgeSpec, ReaderSpec, read_endpoint
 from ragstone.metrics import Metric
 from ragstone.sinks import Sink
+from ragstone.worker._pickled import to_pickled
 from ragstone.worker._processes import ScoringProcesses
 from ragstone.worker._setup import ScoringSetup
 
@@ -66,7 +66,7 @@ class ScorerSpec:
             self._endpoint(role)
         for name, value in self._values():
             try:
-                pickle.dumps(value)
+                to_pickled(value)
             except Exception as error:
                 raise ConfigurationError(_describe_unpicklable(name, value, error)) from error
 
@@ -93,19 +93,15 @@ class ScorerSpec:
         _check_processes(processes)
         budget = self.find_budget() if budget is None else budget
         pool = None if processes == 1 else ScoringProcesses(self.split(processes), budget=budget)
-        judge, reader, embedder = (self._endpoint(role, budget) for role in ROLES)
-        return ScoringSetup(
-            self.metrics,
-            judge=judge,
-            reader=reader,
-            embedder=embedder,
-            sinks=sinks,
-            concurrency=self.concurrency,
-            deadline_s=self.deadline_s,
-            reasons=self.reasons,
-            closes_models=True,
-            processes=pool,
-        )
+        scorer: ScorerArguments = {
+            "judge": self._endpoint("judge", budget),
+            "reader": self._endpoint("reader", budget),
+            "embedder": self._endpoint("embedder", budget),
+            "concurrency": self.concurrency,
+            "deadline_s": self.deadline_s,
+            "reasons": self.reasons,
+        }
+        return ScoringSetup(self.metrics, sinks=sinks, closes_models=True, processes=pool, **scorer)
 
     def find_budget(self) -> Budget | None:
         """Return the budget of the spec, or of the options of a model, or None."""
@@ -148,59 +144,41 @@ class ScorerSpec:
         return [*(("metrics", metric) for metric in metrics), *((role, getattr(self, role)) for role in ROLES)]
 
 
+class ScorerArguments(TypedDict, total=False):
+    """The arguments that `ScorerSpec` and `ScoringSetup` have in common, but for the metrics."""
+
+    judge: JudgeSpec
+    reader: ReaderSpec
+    embedder: EmbedderSpec
+    concurrency: int
+    deadline_s: float
+    reasons: int
+
+
 def open_setup(
     metrics: str | Metric | Sequence[str | Metric],
     *,
-    judge: JudgeSpec = None,
-    reader: ReaderSpec = None,
-    embedder: EmbedderSpec = None,
     sinks: Sequence[str | Sink] = (),
-    concurrency: int = 16,
-    deadline_s: float = 120.0,
-    reasons: int = 0,
     closes_models: bool = False,
     processes: int = 1,
+    **scorer: Unpack[ScorerArguments],
 ) -> ScoringSetup:
     """Build a `ScoringSetup` that scores in this process or, with more than 1, in other processes.
 
     Args:
-        metrics: As for `ScoringSetup`.
-        judge: As for `ScoringSetup`. With other processes, an object has to be picklable, as in a `ScorerSpec`.
-        reader: As for the judge.
-        embedder: As for the judge.
+        metrics: As for `ScoringSetup`. With other processes, objects have to be picklable, as in a `ScorerSpec`.
         sinks: As for `ScoringSetup`.
-        concurrency: As for `ScoringSetup`, over all processes together.
-        deadline_s: As for `ScoringSetup`.
-        reasons: As for `ScoringSetup`.
         closes_models: As for `ScoringSetup`.
         processes: Number of processes that score.
+        scorer: Models and limits, as for `ScoringSetup`. The limits are those of all processes together.
 
     Raises:
         ConfigurationError: As `ScoringSetup` and `ScorerSpec`.
     """
     _check_processes(processes)
     if processes == 1:
-        return ScoringSetup(
-            metrics,
-            judge=judge,
-            reader=reader,
-            embedder=embedder,
-            sinks=sinks,
-            concurrency=concurrency,
-            deadline_s=deadline_s,
-            reasons=reasons,
-            closes_models=closes_models,
-        )
-    spec = ScorerSpec(
-        metrics,
-        judge=judge,
-        reader=reader,
-        embedder=embedder,
-        concurrency=concurrency,
-        deadline_s=deadline_s,
-        reasons=reasons,
-    )
-    return spec.open(sinks=sinks, processes=processes)
+        return ScoringSetup(metrics, sinks=sinks, closes_models=closes_models, **scorer)
+    return ScorerSpec(metrics, **scorer).open(sinks=sinks, processes=processes)
 
 
 def _check_processes(n: object) -> None:

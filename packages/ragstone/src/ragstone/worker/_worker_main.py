@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import os
-import pickle
 import signal
 import sys
 import threading
@@ -15,6 +13,7 @@ from typing import Any, Final
 
 from ragstone.errors import RagstoneError
 from ragstone.worker._log_forward import forward_log
+from ragstone.worker._pickled import from_pickled
 from ragstone.worker._worker import Worker
 from ragstone.worker._worker_process import WorkerSettings
 
@@ -42,7 +41,7 @@ def main(pickled: str) -> None:
     os.dup2(2, 1)
     forward_log(lambda level, text: messages.send(level=level, log=text))
     try:
-        settings = pickle.loads(base64.b64decode(pickled))  # noqa: S301 - written by the parent, on a pipe that only it has
+        settings: WorkerSettings = from_pickled(pickled)
         asyncio.run(_work(settings, messages))
     except RagstoneError as error:
         messages.send(error=type(error).__name__, message=str(error))

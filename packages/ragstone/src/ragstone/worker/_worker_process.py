@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import os
-import pickle
 import subprocess
 import sys
 import threading
@@ -21,6 +19,7 @@ from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import ConfigurationError, RagstoneError
 from ragstone.sinks import Sink
 from ragstone.watch import WatchOptions
+from ragstone.worker._pickled import to_pickled
 from ragstone.worker._retention import RetentionAges
 from ragstone.worker._spec import ScorerSpec
 
@@ -62,7 +61,7 @@ class WorkerSettings:
         for name, values in (("sinks", self.sinks), ("watch", (self.watch,)), ("clock", (self.clock,))):
             for value in values:
                 try:
-                    pickle.dumps(value)
+                    to_pickled(value)
                 except Exception as error:
                     raise ConfigurationError(
                         f"{name}: {value!r} cannot be sent to a worker process ({type(error).__name__}: {error}). Give "
@@ -147,7 +146,7 @@ class WorkerProcess:
             self._close_input()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        settings = base64.b64encode(pickle.dumps(self._settings)).decode()
+        settings = to_pickled(self._settings)
         its_input, self._input = os.pipe()
         self._output, its_output = os.pipe()
         try:
