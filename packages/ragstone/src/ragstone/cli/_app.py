@@ -133,6 +133,27 @@ class _LazyCommands(Mapping[str, Any]):
         return len(_COMMANDS)
 
 
+_EXPECTED: Final = {
+    "greater_than_equal": "a number of at least {ge}",
+    "greater_than": "a number above {gt}",
+    "less_than_equal": "a number of at most {le}",
+    "less_than": "a number below {lt}",
+    "int_parsing": "a whole number",
+    "float_parsing": "a number",
+}
+
+
+def _describe_value(error: typer.BadParameter) -> str:
+    """Return the message for an invalid value of an option. Typer validates with pydantic, whose text omits the value."""
+    from pydantic import ValidationError
+
+    if isinstance(error.__cause__, ValidationError):
+        (first, *_) = error.__cause__.errors(include_url=False)
+        if (expected := _EXPECTED.get(first["type"])) is not None:
+            return f"got {first['input']!r}. Write {expected.format(**first.get('ctx', {}))}."
+    return error.message.removeprefix("Value error, ")
+
+
 class _Commands(TyperGroup):
     """All commands. Typer turns Ctrl-C into exit code 130 without a message, so they print it."""
 
@@ -167,8 +188,7 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
-            # Typer validates with pydantic, which names the class of the error first.
-            error.message = error.message.removeprefix("Value error, ")
+            error.message = _describe_value(error)
             raise
         except KeyboardInterrupt:
             typer.echo("ragstone: interrupted. Stored results are kept.", err=True)
