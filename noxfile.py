@@ -138,6 +138,14 @@ def fuzz(session: nox.Session) -> None:
     session.run("python", "tests/fuzz/run.py", *session.posargs)
 
 
+@nox.session(venv_backend="uv")
+def floors(session: nox.Session) -> None:
+    """Run unit and contract tests with the oldest version of each dependency that the distributions allow (half an hour)."""
+    oldest = ("--resolution", "lowest-direct")
+    session.install(*oldest, *CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"))
+    session.run("pytest", junit(session), *PARALLEL, *(session.posargs or ["tests/unit", "tests/contract"]))
+
+
 @nox.session
 def golden(session: nox.Session) -> None:
     """Metrics and statistics against other libraries, and against figures that can be recomputed."""
@@ -331,17 +339,38 @@ def compare_peers(session: nox.Session) -> None:
 @nox.session
 def build(session: nox.Session) -> None:
     """Build the wheels, install the core alone, and check what importing it costs."""
-    session.install(*group("build"))
-    wheels = Path(session.create_tmp()) / "wheels"
-    shutil.rmtree(wheels, ignore_errors=True)
-    for project in ("packages/ragstone", "integrations/langchain", "integrations/llama-index"):
-        session.run("python", "-m", "build", "--wheel", "--outdir", str(wheels), project)
+    wheels = build_wheels(session)
     core = next(wheels.glob("ragstone-*.whl"))
     empty = wheels.parent / "empty"
     session.run("python", "-m", "venv", "--clear", str(empty))
     python = str(empty / ("Scripts" if os.name == "nt" else "bin") / "python")
     session.run(python, "-m", "pip", "install", "-q", str(core), external=True)
     session.run(python, ".ci/import_cost.py", external=True)
+
+
+def build_wheels(session: nox.Session) -> Path:
+    """Build the wheels of all distributions, and return their directory."""
+    session.install(*group("build"))
+    wheels = Path(session.create_tmp()).absolute() / "wheels"
+    shutil.rmtree(wheels, ignore_errors=True)
+    for project in ("packages/ragstone", "integrations/langchain", "integrations/llama-index"):
+        session.run("python", "-m", "build", "--wheel", "--outdir", str(wheels), project)
+    return wheels
+
+
+@nox.session
+def examples(session: nox.Session) -> None:
+    """Run each example and the notebook in an empty directory, with installed wheels instead of this checkout."""
+    wheels = build_wheels(session)
+    session.install(*map(str, wheels.iterdir()), *group("langchain"), "ipykernel>=6.29", "nbclient>=0.10")
+    for path in sorted([*ROOT.glob("examples/*.py"), *ROOT.glob("examples/*.ipynb")]):
+        folder = wheels.parent / path.stem
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        shutil.copy(path, folder)
+        with session.chdir(folder):
+            program = ("jupyter", "execute") if path.suffix == ".ipynb" else ("python",)
+            session.run(*program, path.name)
 
 
 @nox.session
