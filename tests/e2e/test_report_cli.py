@@ -191,7 +191,14 @@ def test_evaluate_names_the_next_command(tmp_path):
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("To see which answers are wrong")]
     shown = run_command(*shlex.split(line.partition(": ragstone ")[2]))
     assert (0, True) == (shown.returncode, "How tall?" in shown.stdout or "judged wrong" in shown.stdout)
-    assert (
-        "To see which answers are wrong, and why: add --output"
-        in run_command("evaluate", rows, "--judge", "lexical").stderr
-    )
+
+
+def test_evaluate_says_that_outcomes_are_not_kept_before_it_pays_for_them(tmp_path):
+    """Afterwards the same calls would be needed again."""
+    rows = tmp_path / "rows.jsonl"
+    row = {"id": "1", "query": "How tall?", "response": "31 m.", "contexts": ["It is 31 m tall."], "reference": "31 m"}
+    rows.write_text(json.dumps(row) + "\n")
+    said = run_command("evaluate", rows, "--judge", "lexical").stderr
+    advice = "To see which answers are wrong, and why: add --output outcomes.jsonl"
+    assert -1 < said.find(advice) < said.find("scoring: 1 of 1")
+    assert advice not in run_command("evaluate", rows, "--judge", "lexical", "--json").stderr

@@ -410,9 +410,15 @@ def test_metrics_without_any_outcome_but_not_applicable_are_one_line(tmp_path: P
     )
     result = replace(made, outcomes=outcomes)
     terminal = " ".join(" ".join(line.plain for line in ReportText(build_report(result), width=100).lines()).split())
-    for text in (page_of(result, tmp_path).text, terminal, Page(result._repr_html_()).text):
+    result.report(tmp_path / "r.md")
+    summary = (tmp_path / "r.md").read_text(encoding="utf-8")
+    for text in (page_of(result, tmp_path).text, terminal, Page(result._repr_html_()).text, summary):
         assert "no score" not in text
-        assert "applicable to any sample: Answer correctness" in text
+        assert re.search("applicable to any sample: (Answer correctness|`ccrs.ac`)", text)
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    questions = page[page.index('id="all"') :]
+    assert 'title="Answer correctness"' not in questions
+    assert ">lowest Answer correctness<" not in questions
     only = replace(made, outcomes=tuple(outcome for outcome in outcomes if outcome.metric == "ccrs.ac"))
     assert "no score" in page_of(only, tmp_path).text
 

@@ -110,7 +110,8 @@ def test_every_statement_is_recomputed_from_the_outcomes(values: list[tuple[floa
         assert (notice is not None) == bool(n_failed)
         if notice is not None:
             known = math.fsum(pair[k] or 0.0 for pair in values)
-            assert notice.numbers["n_failed"] == n_failed
+            assert notice.numbers["n_failed"] == notice.numbers["timeout"] == n_failed
+            assert f"failed (timeout {n_failed:,})." in notice.text
             assert notice.numbers["low"] == pytest.approx(known / len(values))
             assert notice.numbers["high"] == pytest.approx((known + n_failed) / len(values))
         assert sum(row.histogram) == (row.n_scored if row.n_scored >= 10 else 0)

@@ -31,7 +31,7 @@ def estimate(value: float, low: float, high: float) -> Estimate:
 
 ROW = MetricRow(
     name="m", title="M", question="", stage="answer", low=0.0, high=1.0, neutral=None, lower_is_better=False,
-    estimate=estimate(0.5, 0.25, 0.75), axis=(0.0, 1.0), histogram=(), n_scored=100, n_failed=0, n_not_applicable=0,
+    estimate=estimate(0.5, 0.25, 0.75), axis=(0.0, 1.0), histogram=(), n_scored=100, n_failed=0, failure_kinds={}, n_not_applicable=0,
     bounds=None, target=None, advice="", judges=(),
 )  # fmt: skip
 DIFFERENCE = Difference(

@@ -76,7 +76,7 @@ def row(low: float = 0.0, high: float = 1.0, *, n: int = 3, failed: int = 0, **c
     given = {"neutral": None, "lower_is_better": False} | changed
     return MetricRow(
         name="m", title="M", question="", stage="answer", low=low, high=high, estimate=None, axis=(0.0, 1.0), histogram=(),
-        n_scored=n, n_failed=failed, n_not_applicable=0, bounds=None, target=None, advice="", judges=(), **given,
+        n_scored=n, n_failed=failed, failure_kinds={}, n_not_applicable=0, bounds=None, target=None, advice="", judges=(), **given,
     )  # fmt: skip
 
 

@@ -157,6 +157,12 @@ def evaluate_command(
             )
             return
         specs = models.specs(processes)
+        if output is None and not json_output:
+            # Before the first call is paid for, because the outcomes cannot be kept afterwards.
+            typer.echo(
+                "Only the means will be printed. To see which answers are wrong, and why: add --output outcomes.jsonl",
+                err=True,
+            )
         with (
             show_progress("scoring", find_outage=find_outage) as progress,
             _resumable(traces if app else None, output, progress),
@@ -199,9 +205,7 @@ def evaluate_command(
         if check is not None:
             print_text(f"\n{check}")
         typer.echo(_spent(result), err=True)
-        if output is None:
-            typer.echo("To see which answers are wrong, and why: add --output outcomes.jsonl", err=True)
-        elif app is None and not field and str(file) != "-":
+        if output is not None and app is None and not field and str(file) != "-":
             shown = f"{shlex.quote(str(output))} --data {shlex.quote(str(file))}"
             typer.echo(f"To see which answers are wrong, and why: ragstone report {shown}", err=True)
     for line in failure_lines(result.outcomes):

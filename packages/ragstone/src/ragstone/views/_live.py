@@ -14,7 +14,7 @@ from ragstone.views._html import content_policy
 from ragstone.views._html_answer import answer_markup, cut
 from ragstone.views._markup import Markup, join, tag
 from ragstone.views._model import AnswerView, MetricRow, QuestionRow, ReportView
-from ragstone.views._sections import TABLE_COLUMNS, sections
+from ragstone.views._sections import sections, table_columns
 from ragstone.views._words import count, is_low
 
 __all__ = ["LiveDocument", "answer_part", "live_parts", "live_places", "problem_part", "question_rows"]
@@ -218,7 +218,7 @@ def question_rows(
         metric: Number of the metric whose value comes first. None: the mean of all scores.
         metrics: The metrics of the values.
     """
-    lines = []
+    lines, columns = [], table_columns(metrics)
     for row in rows:
         value = row.rating if metric is None else row.values[metric]
         cause = tag("span", f"{causes.get(row.cause, '')} ", class_="cause") if row.cause else None
@@ -228,7 +228,7 @@ def question_rows(
                 "tr",
                 tag("td", "" if value is None else f"{value:.2f}", class_="number"),
                 tag("td", _link(row.id, row.query), about),
-                *map(_value_cell, row.values[:TABLE_COLUMNS], metrics),
+                *(_value_cell(value, column) for value, column in zip(row.values, columns, strict=False)),
             )
         )
     return join(*lines)

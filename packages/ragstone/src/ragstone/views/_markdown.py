@@ -6,7 +6,15 @@ import re
 from typing import Final
 
 from ragstone.views._model import AnswerView, ChangesView, Difference, ReportView
-from ragstone.views._words import FINDING_MARKS, format_day, format_interval, format_mean, format_score, format_share
+from ragstone.views._words import (
+    FINDING_MARKS,
+    divide_rows,
+    format_day,
+    format_interval,
+    format_mean,
+    format_score,
+    format_share,
+)
 
 __all__ = ["MarkdownReport", "code_in_markdown", "escape_markdown", "fence_in_markdown"]
 
@@ -44,7 +52,8 @@ class MarkdownReport:
         change = "" if view.changes is None else f" against {escape_markdown(_shorten(view.changes.baseline))} |"
         rule = "" if view.changes is None else "---|"
         lines += ["", f"| metric | mean | interval | scored | failed |{change}", f"|---|---:|---|---:|---:|{rule}"]
-        for row in view.metrics[:_MAX_METRICS]:
+        shown, absent = divide_rows(view.metrics)
+        for row in shown[:_MAX_METRICS]:
             mean = "no score" if row.estimate is None else format_mean(row.estimate)
             interval = "" if row.estimate is None else escape_markdown(format_interval(row.estimate))
             name = (
@@ -54,8 +63,10 @@ class MarkdownReport:
             )
             change = "" if view.changes is None else f" {_change(row.change)} |"
             lines.append(f"| {name} | {mean} | {interval} | {row.n_scored:,} | {row.n_failed:,} |{change}")
-        if len(view.metrics) > _MAX_METRICS:
-            lines.append(f"\n{len(view.metrics) - _MAX_METRICS} more metrics are not listed.")
+        if len(shown) > _MAX_METRICS:
+            lines.append(f"\n{len(shown) - _MAX_METRICS} more metrics are not listed.")
+        if absent:
+            lines.append(f"\nNot applicable to any sample: {', '.join(code_in_markdown(row.name) for row in absent)}")
         if view.causes:
             before, rule = ("", "") if view.changes is None else (" before |", "---:|")
             lines += ["", f"| n |{before} where it fails | share |", f"|---:|{rule}---|---|"]

@@ -120,6 +120,8 @@ class MetricRow:
     """Number of scores in each of 20 equal parts of the axis. Empty below 10 scores."""
     n_scored: int
     n_failed: int
+    failure_kinds: Mapping[str, int]
+    """Number of failures by kind."""
     n_not_applicable: int
     bounds: tuple[float, float] | None
     """Lowest and highest possible mean, for any scores of the failed samples."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ragstone.views._changes_html import change_cell, changes_section, means_panel
@@ -25,7 +25,7 @@ from ragstone.views._words import (
 TABLE_COLUMNS: Final = 9
 """Most metrics with a column in the table of all questions."""
 
-__all__ = ["TABLE_COLUMNS", "header", "sections"]
+__all__ = ["header", "sections", "table_columns"]
 
 _STAGES: Final[dict[Stage, str]] = {
     "answer": "The answer, against the reference",
@@ -257,6 +257,11 @@ def labels_section(labels: LabelsView) -> Markup:
     )
 
 
+def table_columns(rows: Sequence[MetricRow]) -> Sequence[MetricRow]:
+    """Return the metrics with a column in the table of all questions: the first of those with a score or a failure."""
+    return divide_rows(rows)[0][:TABLE_COLUMNS]
+
+
 def questions_section(view: ReportView) -> Markup | None:
     """Return the controls and the empty table of all questions. A script fills it: orders are numbers of metrics."""
     if not view.questions:
@@ -274,7 +279,7 @@ def questions_section(view: ReportView) -> Markup | None:
         tag("option", "lowest mean of all scores", value=""),
         *(
             tag("option", f"{'highest' if row.lower_is_better else 'lowest'} {row.title}", value=str(n))
-            for n, row in enumerate(view.metrics)
+            for n, row in enumerate(divide_rows(view.metrics)[0])
         ),
         id="order",
         aria_label="Order",
@@ -292,7 +297,7 @@ def questions_section(view: ReportView) -> Markup | None:
     head = tag(
         "tr",
         *(tag("th", name, scope="col") for name in ("Score", "Question")),
-        *(tag("th", *_breakable(row.name), scope="col", title=row.title) for row in view.metrics[:TABLE_COLUMNS]),
+        *(tag("th", *_breakable(row.name), scope="col", title=row.title) for row in table_columns(view.metrics)),
     )
     return tag(
         "section",

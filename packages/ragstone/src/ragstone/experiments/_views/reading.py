@@ -392,7 +392,8 @@ class Reading:
                     f"the target of {metric} must be a value from {card.low:g} to {card.high:g}, got {target!r}"
                 )
         rows = [self._row(metric, targets.get(metric), compared) for metric in self._tallies]
-        return tuple(sorted(rows, key=lambda row: _STAGES[row.stage]))
+        # Metrics that do not apply to any sample have no column, so the others come first.
+        return tuple(sorted(rows, key=lambda row: (not (row.n_scored or row.n_failed), _STAGES[row.stage])))
 
     def _row(self, metric: str, target: float | None, compared: Compared | None) -> MetricRow:
         card, summary, values = self._cards[metric], self._tallies[metric].summary(), self._values[metric]
@@ -411,6 +412,7 @@ class Reading:
             histogram=_histogram(values, axis) if len(values) >= _HISTOGRAM_FROM else (),
             n_scored=summary.n_scored,
             n_failed=summary.n_failed,
+            failure_kinds=summary.failure_kinds,
             n_not_applicable=summary.n_not_applicable,
             # Bounds of a weighted mean would need the weights of the failures.
             bounds=summary.bounds if summary.n_failed and not self._probabilities else None,

@@ -145,8 +145,9 @@ def describe_notices(
 
 def _describe_failures(row: MetricRow) -> Statement:
     n = row.n_scored + row.n_failed
-    text = f"{row.n_failed:,} of {n:,} scores of {row.title} failed."
-    numbers: dict[str, float] = {"n_failed": row.n_failed, "n": n}
+    kinds = ", ".join(f"{kind} {k:,}" for kind, k in row.failure_kinds.items())
+    text = f"{row.n_failed:,} of {n:,} scores of {row.title} failed ({kinds})."
+    numbers: dict[str, float] = {"n_failed": row.n_failed, "n": n, **row.failure_kinds}
     if row.bounds is not None and all(abs(end) != float("inf") for end in row.bounds):
         low, high = row.bounds
         text += f" For any values of these scores, the mean is between {low:.3f} and {high:.3f}."
