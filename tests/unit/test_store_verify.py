@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import sqlite3
 import stat
 from pathlib import Path
@@ -95,6 +96,68 @@ def test_damage_is_found_and_moved_aside(store: Path, change: str, table: str | 
     with SqliteStore.open(store, mode="read") as opened:
         assert n_outcomes - (table == "outcomes") == len(list(opened.outcomes()))
         opened.count_outcomes()
+
+
+@pytest.fixture
+def watched(store: Path) -> Path:
+    """A store with a delivery that waits, a stream, a closed session and an alarm."""
+    alter(
+        store,
+        "INSERT INTO outbox (kind, item_id, sink, state, since, next_try, last_error) "
+        "SELECT 'outcome', outcome_id, 'jsonl', 'failed', 1, 1, 'refused' FROM outcomes WHERE seq = 1",
+        "INSERT INTO streams VALUES (1, '', 'ccrs.qr', '1', 'h', 'score', '{}')",
+        "INSERT INTO watch_units (stream, session, closed_at, value, weight, failed_weight, p_min, worst_trace, labels) "
+        "VALUES (1, 's', 9, 0.5, 2, 0, 0.5, 't1', '{}')",
+        "INSERT INTO alarms VALUES (1, 'open', '{}')",
+    )
+    assert verify(store)[1]["ok"]
+    return store
+
+
+@pytest.mark.parametrize(
+    ("change", "repaired"),
+    [
+        ("UPDATE outbox SET state = 'sEnt'", True),
+        ("UPDATE outbox SET attempts = -3", True),
+        ("UPDATE outbox SET next_try = 9e999", True),
+        ("UPDATE watch_units SET weight = -1e300", True),
+        ("UPDATE watch_units SET p_min = 1.5", True),
+        ("UPDATE watch_units SET value = x'00'", True),
+        ("UPDATE watch_units SET labels = '[1'", True),
+        ("UPDATE watch_units SET stream = 7", True),
+        ("UPDATE streams SET state = '{'", False),
+        ("UPDATE streams SET kind = 'scores'", False),
+        ("UPDATE alarms SET state = 'opem'", False),
+        ("UPDATE alarms SET body = '7'", False),
+    ],
+)
+def test_impossible_deliveries_units_and_alarms_are_found(watched: Path, change: str, repaired: bool) -> None:
+    """A delivery becomes pending again, a unit is moved aside, and streams and alarms need a backup."""
+    table = change.split()[1]
+    alter(watched, change)
+    code, found = verify(watched)
+    assert (1, {table: 1}) == (code, found["damaged"])
+    assert 1 == verify(watched, "--repair")[0]
+    code, found = verify(watched)
+    assert repaired == (code == 0) == (found["damaged"] == {})
+    db = sqlite3.connect(watched)
+    if table == "outbox":
+        assert [("pending", 0)] == db.execute("SELECT state, attempts FROM outbox").fetchall()
+    assert repaired == bool(db.execute("SELECT * FROM damaged_rows WHERE place = ?", (table,)).fetchall())
+    db.close()
+
+
+def test_a_changed_state_of_a_delivery_is_found_in_the_file(watched: Path) -> None:
+    """Also if it is another valid state, because the row and an index have it."""
+    alter(watched, "UPDATE outbox SET state = 'skipped'")
+    with SqliteStore.open(watched, mode="own") as owner:
+        owner.checkpoint()
+    content = watched.read_bytes()
+    places = [match.start() for match in re.finditer(b"jsonlskipped", content)]
+    assert 2 == len(places)
+    for place in places:
+        watched.write_bytes(content[:place] + b"jsonlpending" + content[place + len(b"jsonlpending") :])
+        assert verify(watched)[1]["file"]
 
 
 def test_columns_come_back_from_the_body(store: Path) -> None:

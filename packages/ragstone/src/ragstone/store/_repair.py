@@ -16,6 +16,8 @@ __all__ = ["repair_row"]
 
 _KEYS: Final = {"label_frame": "trace_id"}
 """Columns by which rows are found, if it is not `seq`."""
+_KEPT: Final = ("streams", "alarms")
+"""Tables whose rows others refer to, or which cannot be made again. Only a backup restores them."""
 
 
 def repair_row(db: Sql, table: str, key: int | str, problem: str, *, now: float) -> int:
@@ -28,8 +30,12 @@ def repair_row(db: Sql, table: str, key: int | str, problem: str, *, now: float)
         problem: What is wrong.
         now: Unix seconds.
     """
+    if table in _KEPT:
+        return 0
     if table == "traces":
         return _repair_trace(db, int(key), problem, now=now)
+    if table == "outbox":
+        return _repair_delivery(db, int(key), problem, now=now)
     if table == "outcomes":
         _move(db, "outcome_bodies", key, problem, now=now)
         # Only a row that is not older than the cursor of its sink makes the delivery pending. All of it ends here.
@@ -66,6 +72,21 @@ def _repair_trace(db: Sql, seq: int, problem: str, *, now: float) -> int:
         f"UPDATE traces SET {', '.join(f'{name} = ?' for name in names)}, checksum = ? WHERE seq = ?",  # noqa: S608 - constant columns
         (*columns, checksum_of(columns), seq),
     )
+    return 1
+
+
+def _repair_delivery(db: Sql, seq: int, problem: str, *, now: float) -> int:
+    """Make a delivery pending, because a sink can receive an outcome twice. One of a missing row is moved aside."""
+    _copy(db, "outbox", seq, problem, now=now)
+    repaired = db.execute(
+        """
+        UPDATE outbox SET state = 'pending', attempts = 0, since = ?1, next_try = ?1
+        WHERE seq = ?2 AND (kind = 'alarm' OR item_id IN (SELECT outcome_id FROM outcomes))
+        """,
+        (now, seq),
+    )
+    if not repaired.rowcount:
+        db.execute("DELETE FROM outbox WHERE seq = ?", (seq,))
     return 1
 
 

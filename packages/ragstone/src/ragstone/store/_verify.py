@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from math import inf, isfinite
+from typing import Any, Final, NamedTuple, get_args
 
 from typing_extensions import override
 
 from ragstone.errors import StoreCorruptError
 from ragstone.store._body import DamagedRowError, check_row, damaged, to_outcome, to_trace
 from ragstone.store._counts import SqlCounts
-from ragstone.store._records import DamagedRow, StoreVerification
+from ragstone.store._records import DamagedRow, DeliveryState, StoreVerification
 from ragstone.store._repair import repair_row
 from ragstone.store._sql import LAST_SEQ, PAGE
 from ragstone.store._tables import CHECKED_COLUMNS
@@ -21,6 +23,7 @@ __all__ = ["SqlVerify"]
 _LISTED: Final = 1_000
 """Damaged rows that a verification lists. All are counted."""
 _STATES: Final = ("pending", "scored", "not_applicable", "failed", "sampled_out")
+_DELIVERY_STATES: Final = get_args(DeliveryState)
 
 
 class _Table(NamedTuple):
@@ -173,6 +176,38 @@ def _check_waiting(row: Sequence[Any]) -> None:
         to_trace(body, trace_id)
 
 
+def _check_delivery(row: Sequence[Any]) -> None:
+    _, item_id, there, state, attempts, since, next_try = row
+    if there is None:
+        raise damaged("outbox", item_id, "the row that it belongs to is missing")
+    if state not in _DELIVERY_STATES:
+        raise damaged("outbox", item_id, "its state is unknown")
+    if not (attempts >= 0 and isfinite(since) and isfinite(next_try)):
+        raise damaged("outbox", item_id, "its attempts or times are impossible")
+
+
+def _check_unit(row: Sequence[Any]) -> None:
+    seq, stream, closed_at, value, weight, failed_weight, p_min, labels = row
+    if stream is None:
+        raise damaged("watch_units", seq, "its stream is missing")
+    weights = weight >= 0 and failed_weight >= 0 and isfinite(weight) and 0 < weight + failed_weight < inf
+    if not (weights and 0 < p_min <= 1 and isfinite(closed_at) and isfinite(value or 0)):
+        raise damaged("watch_units", seq, "its value, weights or time are impossible")
+    if labels is not None and not isinstance(json.loads(labels), dict):
+        raise damaged("watch_units", seq, "its labels cannot be read")
+
+
+def _check_json(table: str, states: Sequence[str]) -> Callable[[Sequence[Any]], None]:
+    def check(row: Sequence[Any]) -> None:
+        number, state, body = row
+        if state not in states:
+            raise damaged(table, number, "its state is unknown")
+        if body is not None and not isinstance(json.loads(body), dict):
+            raise damaged(table, number, "its body cannot be read")
+
+    return check
+
+
 def _check_columns(table: str) -> Callable[[Sequence[Any]], None]:
     def check(row: Sequence[Any]) -> None:
         _, checksum, *columns = row
@@ -243,9 +278,27 @@ _TABLES: Final = (
     _Table(
         "outbox",
         """
-        SELECT x.seq, x.item_id, CASE WHEN x.kind = 'alarm' THEN x.seq ELSE o.seq END
+        SELECT x.seq, x.item_id, CASE WHEN x.kind = 'alarm' THEN x.seq ELSE o.seq END, x.state, x.attempts, x.since, x.next_try
         FROM outbox AS x LEFT JOIN outcomes AS o ON o.outcome_id = x.item_id WHERE x.seq > ? ORDER BY x.seq LIMIT ?
         """,
-        _check_reference("outbox"),
+        _check_delivery,
+    ),
+    _Table(
+        "watch_units",
+        """
+        SELECT u.seq, s.id, u.closed_at, u.value, u.weight, u.failed_weight, u.p_min, u.labels
+        FROM watch_units AS u LEFT JOIN streams AS s ON s.id = u.stream WHERE u.seq > ? ORDER BY u.seq LIMIT ?
+        """,
+        _check_unit,
+    ),
+    _Table(
+        "streams",
+        "SELECT id, kind, state FROM streams WHERE id > ? ORDER BY id LIMIT ?",
+        _check_json("streams", ("score", "failures")),
+    ),
+    _Table(
+        "alarms",
+        "SELECT number, state, body FROM alarms WHERE number > ? ORDER BY number LIMIT ?",
+        _check_json("alarms", ("open", "recovered", "accepted")),
     ),
 )
