@@ -120,7 +120,7 @@ def slow(session: nox.Session) -> None:
 @nox.session(name="long")
 def long_runs(session: nox.Session) -> None:
     """Hundreds of kills and 100,000 examples: what `slow` does less often (half an hour)."""
-    session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"))
+    session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"), *group("hosts"))
     session.run("pytest", junit(session), *PARALLEL, "-m", "long", "--timeout=600", *OTHER_SESSIONS, *session.posargs)
 
 
