@@ -123,6 +123,16 @@ def test_killed_actors_and_drivers_leave_each_outcome_once(cluster, tmp_path):
         assert store.ledger().total.scored == N
 
 
+def test_small_blocks_are_joined(cluster, tmp_path):
+    """A dataset of blocks of two or three rows becomes files of 25 rows, and one with the rest."""
+    rows = [{"id": f"t{i}", "query": f"question {i}", "response": "r"} for i in range(103)]
+    dataset = ray.data.from_items(rows, override_num_blocks=40)
+    spec = ScorerSpec("ccrs.qr", judge="lexical")
+    ragstone.ray.score(dataset, spec, str(tmp_path / "o"), actors=2, cpus_per_actor=0.5, rows_per_block=25)
+    sizes = [pq.read_metadata(file).num_rows for file in (tmp_path / "o").glob("*.parquet")]
+    assert sorted(sizes) == [3, 25, 25, 25, 25]
+
+
 def test_a_cluster_that_is_too_small_is_refused(cluster, tmp_path):
     """Before anything is scored, with what fits."""
     rows = ray.data.from_items([{"query": "q", "response": "r"}])

@@ -87,7 +87,8 @@ def score(
     n_actors = _count_actors(ray.cluster_resources().get("CPU", 0.0), actors, cpus_per_actor)
     done = ray.put(read_done(output))
     arguments: dict[str, Any] = {"num_gpus": gpus_per_actor} if gpus_per_actor else {}
-    counts = dataset.repartition(target_num_rows_per_block=rows_per_block).map_batches(
+    # `strict` joins the rests of small blocks, which would otherwise become files of one or two rows.
+    counts = dataset.repartition(target_num_rows_per_block=rows_per_block, strict=True).map_batches(
         _Actor,
         batch_size=rows_per_block,
         batch_format="pyarrow",
