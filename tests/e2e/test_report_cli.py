@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shlex
 import sqlite3
 from pathlib import Path
@@ -116,6 +117,9 @@ def test_compare_counts_causes(files: tuple[Path, Path]) -> None:
     ("arguments", "message"),
     [
         (("report", "absent.db"), "was not found"),
+        (("report", "/"), "'/' is not a file. Give a store, or a file of outcomes"),
+        (("report", "OUTCOMES.newer"), "line 1 of"),
+        (("traces", "OUTCOMES.newer"), "it has schema version 99, and this version of Ragstone reads up to"),
         (("report", "OUTCOMES", "--target", "ccrs.ac"), "--target must be METRIC=MEAN, got 'ccrs.ac'"),
         (("report", "OUTCOMES", "--target", "ccrs.ac=high"), "--target must be METRIC=MEAN, got 'ccrs.ac=high'"),
         (("report", "OUTCOMES", "--target", "udcg=0.5"), "no scores of the metric 'udcg'"),
@@ -133,6 +137,8 @@ def test_compare_counts_causes(files: tuple[Path, Path]) -> None:
 )
 def test_wrong_input(files: tuple[Path, Path], arguments: tuple[str, ...], message: str) -> None:
     """Value, rule and way out."""
+    newer = re.sub('"schema_version": ?[0-9]+', '"schema_version":99', files[1].read_text(encoding="utf-8"))
+    Path(f"{files[1]}.newer").write_text(newer, encoding="utf-8")
     given = [argument.replace("OUTCOMES", str(files[1])) for argument in arguments]
     done = run_command(*given)
     assert 2 == done.returncode

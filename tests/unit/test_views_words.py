@@ -17,6 +17,7 @@ from ragstone.views._words import (
     format_mean,
     is_low,
     levels,
+    list_judges,
     short_titles,
     sparkline,
 )
@@ -108,3 +109,9 @@ def test_metrics_are_divided_by_whether_they_apply() -> None:
     scored, failed, absent = row(), row(n=0, failed=2), row(n=0)
     assert ((scored, failed), (absent,)) == divide_rows([scored, absent, failed])
     assert ((absent,), ()) == divide_rows([absent])
+
+
+def test_long_names_of_judges_are_cut() -> None:
+    """A judge's name comes from a file, and the line of the header contains all of them."""
+    assert list_judges(["a", "j" * 100]) == "a, " + "j" * 100
+    assert list_judges(["j" * 101]) == "j" * 99 + "…"

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from ragstone._util.row_limits import MAX_ROW_BYTES, bounded_lines, check_json_row
 from ragstone.errors import DataError
 from ragstone.experiments._clusters import SampleFields
-from ragstone.schema import Failure, NotApplicable, Score, outcome_adapter
+from ragstone.schema import SCHEMA_VERSION, Failure, NotApplicable, Score, outcome_adapter
 
 __all__ = ["OutcomeLines"]
 
@@ -43,6 +43,7 @@ class OutcomeLines:
                     try:
                         check_json_row(line)
                         outcome = _parse(line)
+                        _check_version(outcome)
                     except DataError as error:
                         raise DataError(f"line {number} of {str(self._path)!r}: {error}") from None
                     except ValidationError as error:
@@ -86,6 +87,14 @@ class OutcomeLines:
         return DataError(
             f"{place} of {str(self._path)!r} is not an outcome ({problem}). `ragstone evaluate FILE --output OUTCOMES` writes "
             "files of outcomes."
+        )
+
+
+def _check_version(outcome: AnyOutcome) -> None:
+    if outcome.schema_version > SCHEMA_VERSION:
+        raise DataError(
+            f"it has schema version {outcome.schema_version}, and this version of Ragstone reads up to {SCHEMA_VERSION}. Upgrade "
+            "with: pip install -U ragstone"
         )
 
 

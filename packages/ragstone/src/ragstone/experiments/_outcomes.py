@@ -225,7 +225,7 @@ def store_of(source: OutcomeSource) -> str | os.PathLike[str] | None:
     """Return the store that a source reads, or None for an experiment and a file of outcomes.
 
     Raises:
-        ConfigurationError: If the file does not exist.
+        ConfigurationError: If this is not a file.
     """
     if isinstance(source, Evaluated):
         return None
@@ -235,8 +235,9 @@ def store_of(source: OutcomeSource) -> str | os.PathLike[str] | None:
         return source
     path = Path(source)
     if not path.is_file():
+        problem = "is not a file" if path.exists() else "was not found"
         raise ConfigurationError(
-            f"{str(path)!r} was not found. Give a store, or a file of outcomes: `ragstone evaluate FILE --output OUTCOMES` "
+            f"{str(path)!r} {problem}. Give a store, or a file of outcomes: `ragstone evaluate FILE --output OUTCOMES` "
             "writes one."
         )
     with path.open("rb") as file:

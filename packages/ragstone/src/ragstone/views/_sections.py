@@ -19,6 +19,7 @@ from ragstone.views._words import (
     format_interval,
     format_mean,
     format_share,
+    list_judges,
     trend_note,
 )
 
@@ -82,7 +83,7 @@ def verdict_section(view: ReportView) -> Markup:
     if view.provenance.since is not None and view.provenance.until is not None:
         about.append(" to ".join(dict.fromkeys(format_day(t) for t in (view.provenance.since, view.provenance.until))))
     if view.provenance.judges:
-        about.append("judge " + ", ".join(view.provenance.judges))
+        about.append("judge " + list_judges(view.provenance.judges))
     headline, _, rest = first.text.partition(". ")
     key = None if view.changes is None else next((r for r in view.metrics if r.name == view.changes.metric), None)
     return tag(

@@ -19,6 +19,7 @@ from ragstone.views._words import (
     format_mean,
     format_share,
     levels,
+    list_judges,
     low_scores,
     short_titles,
     sparkline,
@@ -97,7 +98,7 @@ class ReportText:
         if period := _period(view.provenance.since, view.provenance.until):
             about.append(period)
         if view.provenance.judges:
-            about.append("judge " + ", ".join(view.provenance.judges))
+            about.append("judge " + list_judges(view.provenance.judges))
         canvas.wrap(view.title, "bold")
         canvas.wrap(", ".join(about), "dim")
         canvas.add()

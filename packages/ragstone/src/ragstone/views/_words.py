@@ -27,6 +27,7 @@ __all__ = [
     "format_share",
     "is_low",
     "levels",
+    "list_judges",
     "low_scores",
     "middle_of",
     "own_span",
@@ -39,6 +40,7 @@ ANSWERS_FIRST_BELOW: Final = 5
 """With fewer samples, a report starts with the answers."""
 _NARROW: Final = 0.015
 """Intervals narrower than this are written with three decimals."""
+_JUDGE_CHARS: Final = 100
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
 _ASCII_BLOCKS: Final = ".:-=+*#@"
 
@@ -125,6 +127,11 @@ def levels(values: Sequence[float], axis: tuple[float, float], *, ascii_only: bo
 def format_score(value: float | None) -> str:
     """Write a single score, or "n.a." without one."""
     return "n.a." if value is None else f"{value:.2f}"
+
+
+def list_judges(judges: Sequence[str]) -> str:
+    """Write the names of judges in one line, each of at most 100 characters."""
+    return ", ".join(name if len(name) <= _JUDGE_CHARS else f"{name[: _JUDGE_CHARS - 1]}…" for name in judges)
 
 
 def divide_rows(rows: Sequence[MetricRow]) -> tuple[tuple[MetricRow, ...], tuple[MetricRow, ...]]:
