@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 
@@ -95,6 +96,18 @@ def test_parts_of_a_large_queue_are_one_fold(seed):
     assert once.events
 
 
+def test_a_fold_says_when_a_baseline_may_follow():
+    """A worker prepares for it: not before a stream has 200 units, in the folds before it learns, and not afterwards."""
+    tables, said = MemoryTables(), []
+    outcomes = sessions((0, 9), per_day=60, size=1)
+    for day in range(1, 10):
+        tables.put(*[o for o in outcomes if day - 1 <= o.requested_at / DAY_S < day])
+        result = fold(tables, now=day * DAY_S + 3600, options=WatchOptions(min_drop=0.3), scales=SCALES)
+        said.append((result.may_learn, {stream.phase for stream in read_streams(tables)}))
+    learning, watching = {"learning"}, {"watching"}
+    assert said == [(False, learning)] * 3 + [(True, learning)] * 4 + [(False, watching)] * 2
+
+
 def test_queue_of_open_sessions_is_not_divided():
     """More outcomes of open sessions than the limit are one part, and are not read as many."""
     tables = MemoryTables()
@@ -102,6 +115,21 @@ def test_queue_of_open_sessions_is_not_divided():
     result = fold(tables, now=T0 + 1000, options=OPTIONS, scales=SCALES, limit=20)
     assert (10, None) == (result.n_outcomes, result.more_after)
     assert len(tables.queue) == 100
+
+
+def test_a_backlog_is_never_read_as_a_whole(monkeypatch):
+    """Not even to find out whether it needs parts: that took four seconds for a million outcomes."""
+    tables, read = MemoryTables(), []
+    find = tables.closed_outcomes
+    monkeypatch.setattr(tables, "closed_outcomes", lambda **asked: read.append(asked["now"]) or find(**asked))
+    tables.put(*sessions((0, 4), per_day=100, size=1, start=T0))
+    after = None
+    while read == [] or after is not None:
+        after = fold(tables, now=T0 + 5 * DAY_S, options=OPTIONS, scales=SCALES, limit=30, after=after).more_after
+    assert [] == tables.queue
+    steps = [later - sooner for sooner, later in itertools.pairwise([T0, *read[:-1]])]
+    assert len(steps) >= 12
+    assert max(steps) <= 0.32 * DAY_S
 
 
 def test_session_that_never_ends_is_divided():

@@ -21,7 +21,7 @@ from ragstone.store import (
 )
 from ragstone.watch._alarm import Alarm, describe_alarm, follow_up, units_around
 from ragstone.watch._backfill import learn_from_backfills
-from ragstone.watch._baseline import DAY_S
+from ragstone.watch._baseline import DAY_S, MIN_SESSIONS
 from ragstone.watch._options import SESSION_MAX_S, Scale, WatchOptions
 from ragstone.watch._stream import ACTIVE_S, Event, Stream
 from ragstone.watch._units import segments, to_unit
@@ -29,6 +29,8 @@ from ragstone.watch._units import segments, to_unit
 __all__ = ["Folded", "accept_alarm", "all_alarms", "fold", "mute_alarm", "open_alarms", "read_streams", "save_alarm"]
 
 _KINDS: Final[tuple[StreamKind, ...]] = ("score", "failures")
+_BACKLOG: Final = 10
+"""Parts in a queue of which it is not examined first whether it needs parts: that takes time in proportion to its length."""
 _SEEN_S: Final = 28 * DAY_S
 """How long a session counts as seen before."""
 
@@ -43,6 +45,8 @@ class Folded:
     """Alarms that were raised, closed or followed up."""
     more_after: float | None = None
     """If later outcomes are queued: where the next fold begins."""
+    may_learn: bool = False
+    """Whether a later fold may learn a baseline: a stream without one has the units that it needs at least."""
 
 
 def fold(
@@ -70,7 +74,11 @@ def fold(
     clock, more_after = now, None
     closed = partial(tables.closed_outcomes, gap_s=options.session_gap_s, max_s=SESSION_MAX_S)
     queued = None
-    if limit is not None and after is None:
+    if (
+        limit is not None
+        and after is None
+        and not _is_backlog(tables, _BACKLOG * limit, until=now - options.session_gap_s)
+    ):
         queued = closed(now=now, limit=limit + 1)
         if len(queued) > limit:
             queued = None
@@ -100,7 +108,14 @@ def fold(
         n_units=len(old) + len(units),
         alarms=() if run is None else tuple(run.changed),
         more_after=more_after,
+        may_learn=run is not None and run.may_learn,
     )
+
+
+def _is_backlog(tables: WatchTables, n: int, *, until: float) -> bool:
+    """Return whether more than `n` outcomes are queued whose session may have closed, without a look at the sessions."""
+    at = tables.queue_time(n)
+    return at is not None and at <= until
 
 
 def read_streams(tables: WatchTables) -> list[Stream]:
@@ -245,6 +260,11 @@ class _Fold:
                 self._last[name] = stream.last_at
             if event is not None:
                 self._on_event(event, stream, unit, partial(self._history, key))
+
+    @property
+    def may_learn(self) -> bool:
+        """Whether a stream that learns has enough units."""
+        return any(s.baseline is None and s.n_units >= MIN_SESSIONS for s in self._streams.values())
 
     def save(self) -> None:
         """Store the streams that changed, and the budget."""
