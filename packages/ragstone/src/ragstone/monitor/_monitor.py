@@ -1,4 +1,7 @@
-"""`Monitor`: capture → spool → store → scoring → sinks in an application."""
+"""`Monitor`: capture → spool → store → scoring → sinks in an application.
+
+One class, whose arguments take a hundred lines to describe, so the file is not split although it has more than 600 lines.
+"""
 
 from __future__ import annotations
 
