@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import uuid
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from ragstone.errors import DataError, StoreVersionError
@@ -81,6 +84,15 @@ def test_unknown_fields_survive_a_round_trip() -> None:
 
     assert {"a": [1]} == trace.model_dump()["from_the_future"]
     assert 2 == trace.model_dump()["retrievals"][0]["speed"]
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=20), min_size=4, max_size=4))
+def test_an_outcome_id_is_the_uuid_of_its_key(key: list[str]) -> None:
+    """Version 5 of RFC 9562, as the standard library computes it: stored rows and annotations have these ids."""
+    sample_id, metric, version, judge_hash = key
+    made = score(sample_id=sample_id, metric=metric, metric_version=version, judge_hash=judge_hash)
+    namespace = uuid.UUID("5f2e0a4c-7c41-5d0b-9a64-0d1c8f6b7e21")
+    assert made.id == str(uuid.uuid5(namespace, "\x1f".join(key)))
 
 
 def test_outcome_ids_are_a_function_of_the_key() -> None:

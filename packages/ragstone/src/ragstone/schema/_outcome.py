@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -81,7 +82,10 @@ class _OutcomeBase(Record):
     @property
     def id(self) -> str:
         """A UUID derived from `key`, so the same outcome has the same id on every machine and after every restart."""
-        return str(uuid.uuid5(_NAMESPACE, "\x1f".join(self.key)))
+        # `uuid.uuid5`, without its object: reports compute the id of each stored outcome.
+        digest = hashlib.sha1(_NAMESPACE.bytes + "\x1f".join(self.key).encode(), usedforsecurity=False).hexdigest()
+        variant = "89ab"[int(digest[16], 16) & 3]
+        return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
 
 
 class Score(_OutcomeBase):
