@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import gc
+import importlib.util
 import json
 import logging
 import socket
@@ -343,6 +344,8 @@ def test_an_embedder_with_a_client():
 @pytest.mark.parametrize("module", [httpx, pytest.importorskip("httpx2")], ids=["httpx", "httpx2"])
 def test_an_http_client_of_the_user(module):
     """It sends the requests, its other replies are left alone, and a second event loop is refused with the way out."""
+    if module is not httpx and importlib.util.find_spec("openai._httpx2") is None:
+        pytest.skip("this version of openai does not accept clients of httpx2")
     seen = []
 
     async def note(response):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from intervals import seeded_bootstrap
 from ragstone.stats import compare_groups, mean_interval
 
 
@@ -38,7 +39,11 @@ def test_intervals_near_scipys_bootstrap():
     rng = np.random.default_rng(2)
     a, b = rng.beta(4, 1, 600), rng.beta(2, 2, 400)
     expected = stats.bootstrap(
-        (a, b), lambda x, y, axis: x.mean(axis) - y.mean(axis), method="percentile", n_resamples=9999, rng=rng
+        (a, b),
+        lambda x, y, axis: x.mean(axis) - y.mean(axis),
+        method="percentile",
+        n_resamples=9999,
+        **seeded_bootstrap(rng),
     ).confidence_interval
     found = compare_groups(a.tolist(), b.tolist(), low=0, high=1).difference
     assert tuple(expected) == pytest.approx((found.low, found.high), abs=0.003)

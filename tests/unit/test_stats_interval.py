@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from intervals import seeded_bootstrap
 from ragstone.stats import bootstrap_interval
 
 SPREAD = [0.2, 0.4, 0.9, 0.5, 0.7, 0.4]
@@ -47,7 +48,9 @@ def test_bca_falls_back_and_says_so():
 def test_bca_of_skewed_values_is_scipy_s():
     """Bias and acceleration move both ends up where the long tail is above; to the last digits."""
     values = np.random.default_rng(4).gamma(0.7, size=15)
-    expected = stats.bootstrap((values,), np.mean, n_resamples=2000, rng=np.random.default_rng(1)).confidence_interval
+    expected = stats.bootstrap(
+        (values,), np.mean, n_resamples=2000, **seeded_bootstrap(np.random.default_rng(1))
+    ).confidence_interval
     found, plain = bootstrap_interval(values, method="bca", seed=1), bootstrap_interval(values, seed=1)
     assert tuple(expected) == pytest.approx((found.low, found.high), abs=1e-12)
     assert found.low > plain.low
@@ -57,7 +60,9 @@ def test_bca_of_skewed_values_is_scipy_s():
 def test_bca_of_values_with_ties_is_scipy_s():
     """Many resamples have the mean of the data. Half of them count as below it."""
     values = np.array([0.0] * 5 + [1.0] * 11)
-    expected = stats.bootstrap((values,), np.mean, n_resamples=2000, rng=np.random.default_rng(1)).confidence_interval
+    expected = stats.bootstrap(
+        (values,), np.mean, n_resamples=2000, **seeded_bootstrap(np.random.default_rng(1))
+    ).confidence_interval
     found = bootstrap_interval(values, method="bca", seed=1)
     assert tuple(expected) == pytest.approx((found.low, found.high), abs=1e-12)
 

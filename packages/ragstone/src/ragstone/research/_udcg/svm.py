@@ -123,8 +123,14 @@ def solve(design: Design, questions: Sequence[int], c: float, seed: int) -> tupl
     if x.shape[0] == 1:
         # Two classes need two pairs. A pair and its reverse are one constraint, so each gets half the cost.
         x, sign, c = np.concatenate([x, -x]), np.concatenate([sign, -sign]), c / 2
+    # `dual` is that of scikit-learn 1.5, whose older versions warn without it.
     svm = LinearSVC(
-        C=c / len(informative), loss="hinge", fit_intercept=False, max_iter=_MAX_ITERATIONS, random_state=seed
+        C=c / len(informative),
+        loss="hinge",
+        dual="auto",
+        fit_intercept=False,
+        max_iter=_MAX_ITERATIONS,
+        random_state=seed,
     )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
