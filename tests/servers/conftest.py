@@ -16,6 +16,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tls_brokers import make_certificate
+
 # Importing themselves takes Phoenix and MLflow a minute and a half on a busy machine with two cores.
 START_LIMIT_S = 240
 STOP_LIMIT_S = 20
@@ -352,18 +354,38 @@ def start_redis(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def nats_port(tmp_path_factory):
-    """The port of a NATS server with JetStream on loopback."""
+def serve_nats():
+    """The function that serves NATS with JetStream on loopback, in a folder, with further options. Its value is the port."""
     pytest.importorskip("nats", reason="needs the extra 'nats'")
-    folder = tmp_path_factory.mktemp("nats")
-    port = free_port()
     # Debian has it in a folder of administrators.
     found = executable("RAGSTONE_NATS", "nats-server", folders=["/usr/sbin"])
 
-    def ready():
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return True
-        return False
+    @contextlib.contextmanager
+    def run(folder, *options):
+        port = free_port()
+        folder.mkdir(exist_ok=True)
 
-    with serve([found, "-js", "-sd", folder, "-a", "127.0.0.1", "-p", port], ready=ready, log=folder / "log"):
+        def ready():
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+                return True
+            return False
+
+        command = [found, "-js", "-sd", folder, "-a", "127.0.0.1", "-p", port, *options]
+        with serve(command, ready=ready, log=folder / "log"):
+            yield port
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def nats_port(serve_nats, tmp_path_factory):
+    """The port of a NATS server with JetStream on loopback."""
+    with serve_nats(tmp_path_factory.mktemp("nats")) as port:
         yield port
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """The files of a certificate of 127.0.0.1."""
+    executable("RAGSTONE_OPENSSL", "openssl")
+    return make_certificate(tmp_path_factory.mktemp("certificate"))

@@ -10,13 +10,14 @@ import sys
 
 import pytest
 
-from broker_contract import BrokerContract, captured, line
+from broker_contract import BrokerContract, NewerEntriesContract, captured, line
 from command_line import run_command
 from ragstone.brokers._factory import open_broker
 from ragstone.errors import BrokerError
 from ragstone.monitor import Monitor
 from ragstone.requests import TraceDraft
 from ragstone.store import open_store
+from tls_brokers import check_tls
 from waiting import wait_until
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
@@ -46,8 +47,10 @@ def queue(nats_port):
     return f"nats://127.0.0.1:{nats_port}/q{next(_numbers)}"
 
 
-class TestNatsBroker(BrokerContract):
+class TestNatsBroker(BrokerContract, NewerEntriesContract):
     """NATS keeps the promises of a broker."""
+
+    module = "ragstone.brokers._nats"
 
     @pytest.fixture
     def connect(self, queue):
@@ -75,6 +78,14 @@ def test_a_monitor_and_a_worker(queue, tmp_path, monkeypatch):
     with open_store(tmp_path / "s.db", mode="read") as store:
         assert (store.ledger().total.captured, store.ledger().total.scored) == (30, 30)
     assert "0 waiting, 0 in progress" in run_command("status", tmp_path / "s.db", "--from", queue).stdout
+
+
+def test_tls(serve_nats, certificate, tmp_path, monkeypatch):
+    """Both sides show certificates. A server with an unknown one gets no request, and a client without one is refused."""
+    files = ("tlscert", "ssl_certfile"), ("tlskey", "ssl_keyfile"), ("tlscacert", "ssl_ca_certs")
+    options = [part for name, key in files for part in (f"--{name}", certificate[key])]
+    with serve_nats(tmp_path / "nats", "--tls", "--tlsverify", *options) as port:
+        check_tls(f"tls://127.0.0.1:{port}/app", certificate, tmp_path, monkeypatch)
 
 
 def test_a_full_queue_keeps_requests_in_the_spool(queue):

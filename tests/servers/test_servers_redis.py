@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from broker_contract import BrokerContract, captured, line
+from broker_contract import BrokerContract, NewerEntriesContract, captured, line
 from command_line import MAIN, run_command, run_in_new_process
 from ragstone.brokers import read_broker_status
 from ragstone.brokers._address import parse_broker_url
@@ -23,6 +23,7 @@ from ragstone.monitor import Monitor
 from ragstone.requests import TraceDraft
 from ragstone.schema import SampledOut
 from ragstone.store import open_store
+from tls_brokers import check_tls
 from waiting import wait_until
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(3600)]
@@ -46,8 +47,10 @@ def connect_to(url, *, take_over_s=60.0):
     return RedisBroker(parse_broker_url(url), take_over_s=take_over_s)
 
 
-class TestRedisBroker(BrokerContract):
+class TestRedisBroker(BrokerContract, NewerEntriesContract):
     """Redis keeps the promises of a broker."""
+
+    module = "ragstone.brokers._redis"
 
     @pytest.fixture
     def connect(self, queue):
@@ -101,6 +104,15 @@ def test_a_redis_that_may_lose_entries_is_refused(start_redis, tmp_path, options
     assert message in refused.stderr
     assert "accept_loss=1" in refused.stderr
     assert run_command(*command, server.url(options="?accept_loss=1")).returncode == 0
+
+
+def test_tls(start_redis, certificate, port, tmp_path, monkeypatch):
+    """Both sides show certificates. A server with an unknown one gets no request, and a client without one is refused."""
+    encrypted = port()
+    files = ("cert", "ssl_certfile"), ("key", "ssl_keyfile"), ("ca-cert", "ssl_ca_certs")
+    options = [part for name, key in files for part in (f"--tls-{name}-file", certificate[key])]
+    start_redis("--tls-port", encrypted, *options)
+    check_tls(f"rediss://127.0.0.1:{encrypted}/app", certificate, tmp_path, monkeypatch)
 
 
 def test_two_deployments_with_one_name_are_refused(queue, tmp_path):

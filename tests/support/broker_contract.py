@@ -11,7 +11,7 @@ from ragstone.store import open_store
 from ragstone.worker import StepErrors
 from waiting import wait_until
 
-__all__ = ["BrokerContract", "captured", "line", "payload"]
+__all__ = ["BrokerContract", "NewerEntriesContract", "captured", "line", "payload"]
 
 
 def payload(entry) -> bytes:
@@ -175,3 +175,34 @@ class BrokerContract:
         # A newer version of Ragstone can still read one of them.
         assert ledger.dropped_by_reason == {"broker_entry_damaged": 4}
         assert status.status().set_aside == 5
+
+
+class NewerEntriesContract:
+    """What a broker promises besides, if it outlives the versions of workers.
+
+    Subclasses have a fixture `connect`, and `module`: the name of the broker's module, which knows the version.
+    """
+
+    module: str
+
+    def test_entries_of_a_newer_version_are_read_after_an_upgrade(self, connect, tmp_path, monkeypatch):
+        """The same version leaves them aside when it starts again. An upgraded worker stores them once."""
+        from ragstone.brokers import _source
+
+        parse = _source.parse_line
+        connect().publish("a.seg", 0, 1, [NEWER])
+        status, errors = connect(), StepErrors()
+        with open_store(tmp_path / "s.db", mode="own") as store:
+            old, restarted = (_source.BrokerTraceSource(connect()) for _ in range(2))
+            wait_until(lambda: old.transfer_batch(store, errors) or old.n_set_aside)
+            for _ in range(3):
+                restarted.transfer_batch(store, errors)
+            assert (status.status().set_aside, store.ledger().total.captured) == (1, 0)
+            monkeypatch.setattr(f"{self.module}._VERSION", "99.0")
+            monkeypatch.setattr(_source, "parse_line", lambda data: captured("n") if data == NEWER else parse(data))
+            upgraded = _source.BrokerTraceSource(connect())
+            wait_until(lambda: upgraded.transfer_batch(store, errors) and store.ledger().total.captured)
+            ledger = store.ledger()
+        assert not errors
+        assert (ledger.total.captured, ledger.total.dropped) == (1, 0)
+        wait_until(lambda: status.status().waiting == status.status().in_progress == 0)
