@@ -108,13 +108,16 @@ def test_a_fold_says_when_a_baseline_may_follow():
     assert said == [(False, learning)] * 3 + [(True, learning)] * 4 + [(False, watching)] * 2
 
 
-def test_queue_of_open_sessions_is_not_divided():
-    """More outcomes of open sessions than the limit are one part, and are not read as many."""
+@pytest.mark.parametrize("n_open", [100, 1_000])
+def test_queue_of_open_sessions_is_not_divided(n_open):
+    """More outcomes of open sessions than the limit are one part, and are not read as many. Nor are ten times as many."""
     tables = MemoryTables()
-    tables.put(*sessions((0, 0.01), per_day=10_000, size=1, start=T0), *sessions((-1, -0.99), per_day=500, start=T0))
+    tables.put(
+        *sessions((0, 0.01), per_day=100 * n_open, size=1, start=T0), *sessions((-1, -0.99), per_day=500, start=T0)
+    )
     result = fold(tables, now=T0 + 1000, options=OPTIONS, scales=SCALES, limit=20)
     assert (10, None) == (result.n_outcomes, result.more_after)
-    assert len(tables.queue) == 100
+    assert len(tables.queue) == n_open
 
 
 def test_a_backlog_is_never_read_as_a_whole(monkeypatch):

@@ -93,6 +93,15 @@ def test_baseline_is_that_of_the_values_of_its_units(kind, higher_is_better):
     assert stream.baseline.mean == pytest.approx(expected)
 
 
+def test_the_unit_that_ends_the_week_is_not_of_the_baseline():
+    """It is the first one that is watched."""
+    stream = Stream(KEY, "score", Scale(low=0.0, high=1.0), start=0.0)
+    units = [Unit(session=str(i), closed_at=i * DAY_S / 40, value=0.8, weight=1.0) for i in range(281)]
+    assert 7 * DAY_S == units[-1].closed_at
+    stream.learn_from(0.0, 7 * DAY_S, WatchOptions(), lambda a, b: [u.amounts for u in units if a <= u.closed_at <= b])
+    assert 280 == stream.baseline.n
+
+
 def test_learns_seven_days_then_watches():
     """Before seven full days nothing can alarm, and the reference is the tolerance below the mean."""
     feed = Feed().days(6.9, 0.8)
