@@ -82,8 +82,8 @@ class MemoryTables(WatchTables):
         mine = [u for k, u in self.stored if k == key and since <= u.closed_at <= until]
         return sorted(mine, key=lambda u: (u.closed_at, u.session))
 
-    def unit_amounts(self, key, since, until):
-        return [unit.amounts for unit in self.units(key, since=since, until=until)]
+    def unit_amounts(self, key, since, until, *, limit=None):
+        return [unit.amounts for unit in self.units(key, since=since, until=until)[:limit]]
 
     def streams(self):
         return [self._read(row) for _, row in sorted(self.rows.items())]

@@ -12,9 +12,10 @@ import pytest
 
 from command_line import run_command
 from fake_servers import RecordingServer
+from ragstone.cli import _watch
 from ragstone.store import open_store
 from ragstone.testing import FakeJudge
-from ragstone.watch import WatchOptions, read_requests
+from ragstone.watch import WatchOptions, read_requests, read_streams
 from ragstone.worker import ScoringSetup, Worker, requests_folder, spool_directory
 from watched_store import DAY_S, fill, make
 
@@ -79,6 +80,24 @@ def test_accept(store):
     assert f"watched streams: 2 learning (up to {needed} more sessions)" in run_command("status", store).stdout
     refused = watch(store, "--accept", "1")
     assert (2, True) == (refused.returncode, "is not open: it was accepted" in refused.stderr)
+
+
+@pytest.mark.parametrize(("kind", "min_drop", "reads"), [("score", 0.02, [300, None]), ("failures", 0.2, [300])])
+def test_a_part_of_many_units_is_read_if_it_is_enough(store, monkeypatch, kind, min_drop, reads):
+    """The status of a million sessions took 20 s. If the part is not enough, all are read, with the same result."""
+    asked = []
+    monkeypatch.setattr(_watch, "watch_options", lambda: WatchOptions(min_drop=min_drop))
+    with open_store(store, mode="read") as opened, opened.watched() as tables:
+        (stream,) = [stream for stream in read_streams(tables) if stream.kind == kind]
+        stream.relearn(stream.started_at)
+        needed = _watch._units_needed(tables, stream)
+        read = tables.unit_amounts
+        monkeypatch.setattr(_watch, "_EXAMINED", 300)
+        monkeypatch.setattr(
+            type(tables), "unit_amounts", lambda _, *span, limit=None: asked.append(limit) or read(*span, limit=limit)
+        )
+        assert needed == _watch._units_needed(tables, stream)
+    assert (reads, kind == "score") == (asked, needed > 0)
 
 
 def test_mute(store):

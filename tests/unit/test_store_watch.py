@@ -147,6 +147,7 @@ def test_old_units_are_deleted(store):
         units = tables.units(key, since=0.0, until=1e12)
         assert 12 == len(units)
         assert [unit.amounts for unit in units] == tables.unit_amounts(key, 0.0, 1e12)
+        assert [unit.amounts for unit in units[:5]] == tables.unit_amounts(key, 0.0, 1e12, limit=5)
         assert [units[3].amounts] == tables.unit_amounts(key, units[3].closed_at, units[3].closed_at)
 
 

@@ -41,6 +41,8 @@ __all__ = ["read_alarm", "watch_command", "watch_lines"]
 _DAY_S = 86_400.0
 _RECENT_S = 7 * _DAY_S
 _BASIS_S = 28 * _DAY_S
+_EXAMINED = 20_000
+"""Units of a stream that are read to tell how many more it needs, if these are enough."""
 
 
 def watch_command(
@@ -135,7 +137,13 @@ def _units_needed(tables: WatchTables, stream: Stream) -> int | None:
     """Return how many more units a stream needs before its baseline is known, or None if it does not learn."""
     if stream.phase != "learning":
         return None
-    return stream.units_needed(tables.unit_amounts(stream.key, stream.learns_from, stream.last_at), watch_options())
+    options, span = watch_options(), (stream.key, stream.learns_from, stream.last_at)
+    # A part of many units is nearly always enough, and then more of them are.
+    first = tables.unit_amounts(*span, limit=_EXAMINED)
+    needed = stream.units_needed(first, options)
+    if needed and len(first) == _EXAMINED:
+        needed = stream.units_needed(tables.unit_amounts(*span), options)
+    return needed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

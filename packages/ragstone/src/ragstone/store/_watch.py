@@ -297,19 +297,22 @@ class _Tables(WatchTables):
         ]
 
     @override
-    def unit_amounts(self, key: StreamKey, since: float, until: float) -> list[UnitAmounts]:
-        rows = self._units("closed_at, u.value, u.weight, u.failed_weight, u.p_min", key, since=since, until=until)
+    def unit_amounts(
+        self, key: StreamKey, since: float, until: float, *, limit: int | None = None
+    ) -> list[UnitAmounts]:
+        columns = "closed_at, u.value, u.weight, u.failed_weight, u.p_min"
+        rows = self._units(columns, key, since=since, until=until, limit=limit)
         return list(map(UnitAmounts._make, rows))
 
-    def _units(self, columns: str, key: StreamKey, *, since: float, until: float) -> Rows:
+    def _units(self, columns: str, key: StreamKey, *, since: float, until: float, limit: int | None = None) -> Rows:
         return self._db.execute(
             f"""
             SELECT u.{columns} FROM watch_units AS u JOIN streams AS s ON s.id = u.stream
             WHERE s.app = ? AND s.metric = ? AND s.metric_version = ? AND s.judge_hash = ? AND s.kind = 'score'
                   AND u.closed_at >= ? AND u.closed_at <= ?
-            ORDER BY u.closed_at, u.session
+            ORDER BY u.closed_at, u.session LIMIT ?
             """,  # noqa: S608 - constant columns
-            (*key, since, until),
+            (*key, since, until, LAST_SEQ if limit is None else limit),
         )
 
     @override

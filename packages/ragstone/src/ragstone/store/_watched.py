@@ -206,8 +206,10 @@ class WatchTables(Protocol):
         """Return the units of a stream that closed from one time up to and including another, in that order."""
         ...
 
-    def unit_amounts(self, key: StreamKey, since: float, until: float) -> list[UnitAmounts]:
-        """Return the numbers of the same units: a fifth of the time for the hundred thousands that a baseline may have."""
+    def unit_amounts(
+        self, key: StreamKey, since: float, until: float, *, limit: int | None = None
+    ) -> list[UnitAmounts]:
+        """Return the numbers of the same units, or of the first ones: a baseline may have hundreds of thousands."""
         ...
 
     def streams(self) -> list[StreamRow]:
