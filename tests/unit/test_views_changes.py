@@ -22,6 +22,7 @@ from ragstone.metrics import resolve_metrics
 from ragstone.schema import Captured, Failure, Passage, Sample, Score, Trace, Usage
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.views import ReportText, ReportView
+from ragstone.views._changes_html import changes_section
 
 METRICS = ("ccrs.ac", "ccrs.cc")
 Pair = tuple[float | None, float | None]
@@ -174,6 +175,8 @@ def test_page_summary_and_notebook_show_the_same_changes(tmp_path: Path) -> None
             assert f"{answer.before:.2f}" in text
             assert f"{answer.after:.2f}" in text
             assert (answer.title_before or answer.why) in text
+    lost, gained = (part for part in re.findall('<table class="changed">.*?</table>', page, re.DOTALL))
+    assert (len(changes.lost), 0) == (lost.count('"number bad"'), gained.count('"number bad"'))
     assert "<script" not in notebook
     assert len(summary.splitlines()) <= 60
     packed = re.search(r'id="data"[^>]*>([^<]*)<', page)
@@ -204,6 +207,11 @@ def test_causes_before_and_means_of_other_systems() -> None:
     counts = {row.cause: (row.n, row.n_before) for row in view.causes}
     earlier = {row.cause: row.n for row in systems["a"].report().causes}
     assert {cause: n for cause, (_, n) in counts.items() if n} == earlier
+    before_view = systems["c"].report(baseline=systems["a"])
+    terminal = plain([line.plain for line in ReportText(before_view, width=100).lines()])
+    assert all(f", {row.n_before} before" in terminal for row in before_view.causes)
+    forest = str(changes_section(view.changes, has_texts=True))
+    assert all(f">{system} - a</th>" in forest for system in ("c", "b"))
     other = comparison.report(system="a") if comparison.baseline else comparison.report(system="b")
     assert "b" == other.title
     with pytest.raises(ConfigurationError, match="unknown system 'd'"):

@@ -8,6 +8,8 @@ import pytest
 
 from ragstone.stats import Estimate
 from ragstone.views import MetricRow
+from ragstone.views._canvas import Canvas
+from ragstone.views._markdown import fence_in_markdown
 from ragstone.views._words import (
     bar,
     difference_span,
@@ -115,3 +117,18 @@ def test_long_names_of_judges_are_cut() -> None:
     """A judge's name comes from a file, and the line of the header contains all of them."""
     assert list_judges(["a", "j" * 100]) == "a, " + "j" * 100
     assert list_judges(["j" * 101]) == "j" * 99 + "…"
+
+
+@pytest.mark.parametrize(("text", "n"), [("no mark", 3), ("``", 3), ("```\nout", 4), ("a ````` b", 6)])
+def test_a_code_block_has_a_longer_fence_than_its_text(text: str, n: int) -> None:
+    """Otherwise a captured text ends the block, and what follows is markup."""
+    start, _, end = fence_in_markdown(text)
+    assert (start, end) == ("`" * n + "text", "`" * n)
+
+
+def test_a_hanging_paragraph_stays_within_the_width() -> None:
+    """Lines after the first have a larger indent."""
+    canvas = Canvas(40, ascii_only=False)
+    canvas.wrap("word " * 30, indent=2, hanging=8)
+    assert len(canvas.lines) > 3
+    assert max(len(line.plain) for line in canvas.lines) <= 40
