@@ -42,7 +42,7 @@ _DAY_S = 86_400.0
 _RECENT_S = 7 * _DAY_S
 _BASIS_S = 28 * _DAY_S
 _EXAMINED = 20_000
-"""Units of a stream that are read to tell how many more it needs, if these are enough."""
+"""Units of a stream that are read to find out how many more it needs, if these are enough."""
 
 
 def watch_command(
