@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -68,6 +69,48 @@ def new_model(tokenizer: PreTrainedTokenizerFast, *, width: int = 128, head_size
     )
 
 
+class Muon(torch.optim.Optimizer):
+    """Momentum whose updates are made orthogonal, in 32 bits and many matrices at once.
+
+    torch's own works in bfloat16, which a processor without instructions for it computes so slowly that it took most of
+    the training. Jordan et al. 2024, https://kellerjordan.github.io/posts/muon.
+    """
+
+    def __init__(
+        self, matrices: Sequence[torch.nn.Parameter], *, lr: float, momentum: float, weight_decay: float
+    ) -> None:
+        super().__init__(matrices, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Learn from the gradients of all matrices."""
+        for group in self.param_groups:
+            alike = defaultdict(list)
+            for weight in group["params"]:
+                mean = self.state[weight].setdefault("mean", torch.zeros_like(weight))
+                mean.lerp_(weight.grad, 1 - group["momentum"])
+                update = weight.grad.lerp(mean, group["momentum"])
+                alike[min(weight.shape), max(weight.shape)].append((weight, update))
+            for pairs in alike.values():
+                # Wide ones as they are, high ones transposed: the products below are of the smaller side.
+                wide = torch.stack([update if len(update) <= len(update.T) else update.T for _, update in pairs])
+                for (weight, _), update in zip(pairs, orthogonal(wide), strict=True):
+                    rows, columns = weight.shape
+                    weight.mul_(1 - group["lr"] * group["weight_decay"])
+                    scale = max(1.0, rows / columns) ** 0.5
+                    weight.add_(update if rows <= columns else update.T, alpha=-group["lr"] * scale)
+
+
+def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
+    """Matrices (n, rows, columns) with their singular values near 1, by five steps of a polynomial of degree five."""
+    linear, cubic, quintic = 3.4445, -4.7750, 2.0315
+    near = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp_min(1e-7)
+    for _ in range(5):
+        square = near @ near.mT
+        near = torch.baddbmm(near, torch.baddbmm(square, square, square, beta=cubic, alpha=quintic), near, beta=linear)
+    return near
+
+
 class Optimizers:
     """Muon for the matrices, which finds the matching of words in about a third of AdamW's steps; AdamW for the rest."""
 
@@ -76,7 +119,7 @@ class Optimizers:
         others = [weight for name, weight in model.named_parameters() if weight.ndim != 2 or "embed" in name]
         self._model = model
         self._optimizers = [
-            torch.optim.Muon(matrices, lr=0.01, momentum=0.95, weight_decay=0.01),
+            Muon(matrices, lr=0.01, momentum=0.95, weight_decay=0.01),
             torch.optim.AdamW(others, lr=3e-3, betas=(0.9, 0.98), weight_decay=0.0),
         ]
         self._schedules = [torch.optim.lr_scheduler.LambdaLR(each, rate) for each in self._optimizers]

@@ -19,14 +19,14 @@ from langchain_core.runnables import RunnableLambda
 from langchain_scenarios import FOUND, Q
 from opentelemetry.sdk.trace import TracerProvider, sampling
 
-from langchain_ragstone._live import LiveRequests
+from langchain_ragstone._live import LiveRequests, _RecentIds
 from ragstone.capture import suppress_capture
 
-THREADS, CALLS_EACH, TASKS = 8, int(os.environ.get("RAGSTONE_TEST_REQUESTS", "500")), 500
+THREADS, CALLS_EACH, TASKS = 8, int(os.environ.get("RAGSTONE_TEST_REQUESTS", "200")), 500
 
 
 def test_many_requests_through_one_handler(app):
-    """8 threads of 500 and 500 tasks at once: each record has its own contexts and answer, and nothing of it all is left."""
+    """8 threads of 200 and 500 tasks at once: each record has its own contexts and answer, and nothing of it all is left."""
     made = weakref.WeakSet()
 
     class Found(Document):
@@ -271,14 +271,14 @@ def test_a_step_that_ends_twice_counts_once(app):
 
 def test_memory_of_ended_runs_is_bounded(app):
     """Ids of ended runs are forgotten after a while, the youngest last."""
-    from langchain_ragstone._live import _REMEMBERED
-
-    ids = [uuid.UUID(int=i) for i in range(3 * _REMEMBERED)]
+    remembered = 1_000
+    app.handler._live._closed = _RecentIds(remembered)
+    ids = [uuid.UUID(int=i) for i in range(3 * remembered)]
     for run_id in ids:
         app.handler.on_chain_start(None, Q, run_id=run_id)
         app.handler.on_chain_end("answer", run_id=run_id)
     closed = app.handler._live._closed
-    assert len(closed._young) + len(closed._old) <= 2 * _REMEMBERED
+    assert len(closed._young) + len(closed._old) <= 2 * remembered
     assert (False, True) == (ids[0].int in closed, ids[-1].int in closed)
 
 

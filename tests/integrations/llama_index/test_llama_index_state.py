@@ -26,7 +26,7 @@ from ragstone.testing import MemoryRecorder
 Q = "who?"
 FOUND = ["alpha", "beta"]
 OK = (Q, FOUND, "answer", "ok")
-THREADS, CALLS, TASKS = 8, int(os.environ.get("RAGSTONE_TEST_REQUESTS", "500")), 500
+THREADS, CALLS, TASKS = 8, int(os.environ.get("RAGSTONE_TEST_REQUESTS", "200")), 500
 
 
 def question_in(prompt):
