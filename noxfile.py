@@ -119,9 +119,11 @@ def slow(session: nox.Session) -> None:
 
 @nox.session(name="long")
 def long_runs(session: nox.Session) -> None:
-    """Hundreds of kills and 100,000 examples: what `slow` does less often (half an hour)."""
+    """Hundreds of kills, 100,000 examples, and 500 of every law: what `slow` does less often (an hour)."""
     session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"), *group("hosts"))
-    session.run("pytest", junit(session), *PARALLEL, "-m", "long", "--timeout=600", *OTHER_SESSIONS, *session.posargs)
+    marks = "(long or hypothesis) and not (bench or vllm or models or servers)"
+    selected = ("-m", marks, "--hypothesis-profile=exhaustive", "--timeout=600")
+    session.run("pytest", junit(session), *PARALLEL, *selected, *OTHER_SESSIONS, *session.posargs)
 
 
 @nox.session

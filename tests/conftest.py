@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, settings
 # Time limits on single examples fail on busy machines; CI repeats the same examples so that a red run can be repeated.
 COMMON = settings(deadline=None, derandomize=bool(os.environ.get("CI")), suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ragstone", COMMON, max_examples=30)
-settings.register_profile("thorough", COMMON, max_examples=200)
+settings.register_profile("thorough", COMMON, max_examples=100)
+settings.register_profile("exhaustive", COMMON, max_examples=500)
 settings.load_profile("ragstone")
 
 _ENVIRONMENT = ("RAGSTONE_CACHE", "RAGSTONE_EMBEDDER", "RAGSTONE_JUDGE", "RAGSTONE_READER", "RAGSTONE_WEBHOOK_SECRET")
