@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ragstone.capture import Redactor, redact_secrets
 from ragstone.errors import ConfigurationError, MissingExtraError
+from ragstone.metrics import resolve_metrics
 from ragstone.ray._block import BlockScorer, open_output, read_done
 from ragstone.worker import ScorerSpec
 
@@ -63,7 +64,7 @@ def score(
         redact: Function from text to text that is applied to all texts before they are scored and written. None keeps them.
 
     Raises:
-        ConfigurationError: If a number is out of range, the cluster is too small, or the spec has a budget, which actors
+        ConfigurationError: If a metric does not exist, a number is out of range, the cluster is too small, or the spec has a budget, which actors
             on several hosts cannot share.
         DataError: If the output cannot be written or read.
         MissingExtraError: If Ray is not installed.
@@ -127,6 +128,8 @@ def _check_arguments(spec: object, actors: object, cpus: float, gpus: float, row
             "the spec has a budget, which actors on several hosts cannot share. Remove it, and limit the rows: "
             "dataset.limit(N)."
         )
+    # An actor would say it too, after the cluster has started, at the end of a long traceback.
+    resolve_metrics(spec.metrics)
     for name, value in (("actors", actors), ("rows_per_block", rows)):
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
             raise ConfigurationError(f"{name} must be a number from 1, got {value!r}.")
