@@ -119,7 +119,10 @@ def slow(session: nox.Session) -> None:
 
 @nox.session(name="long")
 def long_runs(session: nox.Session) -> None:
-    """Hundreds of kills, 100,000 examples, and 500 of every law: what `slow` does less often (an hour)."""
+    """Hundreds of kills, 100,000 examples, and 500 of every law: what `slow` does less often (an hour).
+
+    `nox -s servers -- -m long` kills servers as well.
+    """
     session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"), *group("hosts"))
     marks = "(long or hypothesis) and not (bench or vllm or models or servers)"
     selected = ("-m", marks, "--hypothesis-profile=exhaustive", "--timeout=600")
@@ -288,7 +291,14 @@ def servers(session: nox.Session) -> None:
     session.install("uv", *CORE, *group("test"), *group("deploy"), *group("browser"))
     programs = install_tracing_tools(session, required=required)
     session.run(
-        "pytest", junit(session), "-m", "servers", "--timeout=600", "tests/servers", *session.posargs, env=programs
+        "pytest",
+        junit(session),
+        "-m",
+        "servers and not long",
+        "--timeout=600",
+        "tests/servers",
+        *session.posargs,
+        env=programs,
     )
 
 

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
-import random
 import signal
 import subprocess
 import sys
 import textwrap
 import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from command_line import run_in_new_process
-from fake_servers import FakeJudgeServer
-from ragstone.monitor import Monitor
-from ragstone.requests import TraceDraft
+from kills import MANY_KILLS, Deployment, check_books, kill_and_check, runs
 from ragstone.store import SqliteStore
 from ragstone.worker import read_ledger
 
-MANY = int(os.environ.get("RAGSTONE_KILLS", "8"))
-kills = pytest.mark.parametrize("kills", [1, pytest.param(MANY, marks=pytest.mark.slow)])
 METRICS = ("ccrs.cc", "ccrs.qr", "ccrs.id", "ccrs.ac", "ccrs.ir")
 
 APP = textwrap.dedent("""
@@ -60,78 +53,21 @@ def worker(store: Path, *arguments: str) -> subprocess.Popen[bytes]:
     return start("import sys; from ragstone.cli import main; main(sys.argv[1:])", *command)
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill -9, and collect the body."""
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+COMBINATIONS = {
+    # How requests are scored, victims, and the number of kills of the short run.
+    "thread": ({"scoring": "thread"}, ("application",), 1),
+    "process": ({"scoring": "process"}, ("child", "owner and child", "application"), 3),
+    "worker": ({}, ("owner", "application"), 1),
+    "processes": ({"processes": 2}, ("child", "owner and child", "owner", "application"), 3),
+}
 
 
-def check_books(store: Path, acknowledged: set[str]) -> None:
-    """Every acknowledged trace has exactly one outcome per metric, everywhere; and the ledger adds up."""
-    ledger = read_ledger(store)
-    assert ledger.total.balanced
-    assert all(row.balanced for row in ledger.metrics.values())
-    assert 0 == ledger.total.pending
-    with SqliteStore.open(store, mode="read") as opened:
-        outcomes = Counter((o.sample_id, o.metric) for o in opened.outcomes())
-        assert [] == opened.recount(correct=False)
-    assert acknowledged <= {trace for trace, _ in outcomes}
-    captured = {trace for trace, _ in outcomes}
-    assert {(t, m): 1 for t in captured for m in METRICS} == dict(outcomes)
-    assert len(captured) == ledger.total.captured - ledger.total.dropped
-    lines = [json.loads(line) for line in Path(f"{store}.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert Counter(o["id"] for o in lines).most_common(1)[0][1] == 1
-    assert len(outcomes) == len(lines)
-
-
-@kills
-def test_the_application_is_killed_at_random_moments(tmp_path: Path, kills: int) -> None:
-    """Nothing that `record` acknowledged (sync) is lost, whenever the process dies."""
-    store, acknowledged = tmp_path / "a.db", tmp_path / "ack.txt"
-    acknowledged.touch()
-    moments = random.Random(11)
-    for round_ in range(kills):
-        process = start(APP, store, acknowledged, f"r{round_}", 1_000_000, "sync", "thread")
-        before = acknowledged.stat().st_size
-        patience = time.monotonic() + 240
-        while acknowledged.stat().st_size == before and time.monotonic() < patience:
-            time.sleep(0.005)
-        time.sleep(moments.uniform(0, 0.4))
-        kill(process)
-        ledger = read_ledger(store)
-        assert ledger.total.balanced
-
-    assert 0 == worker(store, "--judge", "lexical", "--until-idle").wait(timeout=300)
-
-    done = {line for line in acknowledged.read_text().splitlines() if line}
-    assert len(done) >= kills
-    check_books(store, done)
-
-
-@kills
-def test_the_scorer_is_killed_at_random_moments(tmp_path: Path, kills: int) -> None:
-    """A scorer that dies in the middle leaves nothing half done and nothing done twice."""
-    store = tmp_path / "s.db"
-    monitor = Monitor(judge="lexical", store=store, scoring="none")
-    ids = {f"t{i}" for i in range(40 * kills)}
-    for trace_id in sorted(ids):
-        assert monitor.record(TraceDraft(trace_id=trace_id, query="Which stone?", response="The grey stone."))
-    monitor.close()
-    assert len(ids) == read_ledger(store).total.pending
-    moments = random.Random(12)
-    with FakeJudgeServer(latency_s=0.02) as server:
-        for _ in range(kills):
-            process = worker(store, "--judge", server.url, "--concurrency", "4")
-            seen = server.calls
-            patience = time.monotonic() + 240
-            while server.calls == seen and time.monotonic() < patience:
-                time.sleep(0.005)
-            time.sleep(moments.uniform(0, 0.4))
-            kill(process)
-            assert read_ledger(store).total.balanced
-        assert 0 == worker(store, "--judge", server.url, "--until-idle").wait(timeout=300)
-
-    check_books(store, ids)
+@pytest.mark.parametrize(("name", "n_kills"), runs({name: quick for name, (*_, quick) in COMBINATIONS.items()}))
+@pytest.mark.timeout(300 + 60 * MANY_KILLS)
+def test_books_after_kills(tmp_path: Path, name: str, n_kills: int) -> None:
+    """What `record` acknowledged (sync) is scored exactly once, whatever dies at which moment, and each sink has it once."""
+    options, victims, _ = COMBINATIONS[name]
+    kill_and_check(Deployment(str(tmp_path / "s.db"), tmp_path, **options), victims, n_kills)
 
 
 @pytest.mark.parametrize("traces", [50, pytest.param(400, marks=pytest.mark.slow)])
@@ -154,7 +90,7 @@ def test_four_processes_and_one_worker(tmp_path: Path, traces: int) -> None:
     assert 0 == worker(store, "--judge", "lexical", "--until-idle").wait(timeout=300)
 
     assert expected == read_ledger(store).total.captured
-    check_books(store, set(acknowledged.read_text().split()))
+    check_books(str(store), set(acknowledged.read_text().split()), METRICS, [Path(f"{store}.jsonl")])
 
 
 def test_a_second_owner_is_refused_by_name(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from processes import is_running
 from ragstone import Monitor
 from ragstone.errors import ConfigurationError
 from ragstone.judges import OpenAICompatibleJudge
@@ -40,14 +41,6 @@ def start(code: str, *arguments: object, **options: object) -> subprocess.Popen[
 def worker_pid(store: Path) -> int:
     """The process that owns a store, which is not this one."""
     return int(Path(f"{store}.lock").read_text(encoding="ascii"))
-
-
-def is_running(pid: int) -> bool:
-    """Whether a process exists and has not ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def draft(i: int) -> TraceDraft:

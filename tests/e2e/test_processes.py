@@ -20,6 +20,7 @@ import ragstone
 from command_line import MAIN, run_command, run_in_new_process
 from fake_servers import FakeJudgeServer
 from process_metrics import DeadlyMetric, ProcessMetric
+from processes import children, is_running
 from ragstone.errors import ConfigurationError
 from ragstone.judges import OpenAICompatibleJudge
 from ragstone.metrics import MetricBase
@@ -50,23 +51,6 @@ def comparable(outcomes: Sequence[Score | NotApplicable | Failure]) -> list[dict
     """Outcomes without the fields that differ from run to run."""
     fields = {"created_at", "duration_s"}
     return [outcome.model_dump(exclude=fields) for outcome in outcomes]
-
-
-def is_running(pid: int) -> bool:
-    """Whether a process exists and has not ended."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
-def children(pid: int) -> list[int]:
-    """The processes that a process has started."""
-    found = []
-    for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
-        found += [int(child) for child in tasks.read_text(encoding="utf-8").split()]
-    return found
 
 
 def test_outcomes_are_equal_with_and_without_processes() -> None:

@@ -48,9 +48,8 @@ def healthy(url):
     return False
 
 
-@contextlib.contextmanager
-def serve(command, *, ready, log, environment=None, cwd=None):
-    """A server in a process of its own that has said it is well; stopped at the end, with the processes it started.
+def launch(command, *, ready, log, environment=None, cwd=None):
+    """Start a server in a process of its own, and return the process when the server has said it is well.
 
     Args:
         command: Program and arguments.
@@ -60,7 +59,7 @@ def serve(command, *, ready, log, environment=None, cwd=None):
         cwd: Where it runs.
     """
     is_ready = (lambda: healthy(ready)) if isinstance(ready, str) else ready
-    with Path(log).open("wb") as output:
+    with Path(log).open("ab") as output:
         process = subprocess.Popen(
             list(map(str, command)), env=os.environ | (environment or {}), cwd=cwd, stdin=subprocess.DEVNULL,
             stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
@@ -71,7 +70,18 @@ def serve(command, *, ready, log, environment=None, cwd=None):
             if process.poll() is not None or time.monotonic() > deadline:
                 end = Path(log).read_text(errors="replace")[-4000:]
                 pytest.fail(f"{command[0]} did not start (exit status {process.poll()}); its log ends:\n{end}")
-            time.sleep(0.2)
+            time.sleep(0.05)
+    except BaseException:
+        stop(process)
+        raise
+    return process
+
+
+@contextlib.contextmanager
+def serve(command, **options):
+    """A server that `launch` has started; stopped at the end, with the processes it started."""
+    process = launch(command, **options)
+    try:
         yield process
     finally:
         stop(process)
@@ -264,51 +274,25 @@ def database(postgres):
     return postgres.new_database()
 
 
-class Redis:
-    """A Redis server that tests may kill and start again; it listens on loopback alone.
+class Broker:
+    """A message broker that tests may kill and start again; it listens on loopback alone.
 
     Args:
         folder: Where its data goes.
-        port: Where it listens.
-        options: Further options of `redis-server`.
+        options: Further options of its program.
     """
 
-    def __init__(self, folder, port, *options):
-        self._program = executable("RAGSTONE_REDIS", "redis-server")
-        self._folder, self.port, self._options = Path(folder), port, options
+    def __init__(self, folder, *options):
+        self._folder, self.port, self._options = Path(folder), free_port(), options
         self._process = None
 
     def start(self):
         """Start, and wait until it is ready."""
-        import redis
+        self._process = launch(
+            [*self.command(self._folder), *self._options], ready=self.is_ready, log=self._folder / "log"
+        )
 
-        command = [
-            *(self._program, "--port", self.port, "--bind", "127.0.0.1", "--dir", self._folder, "--save", ""),
-            *("--appendonly", "yes", "--appendfsync", "always", *self._options),
-        ]
-        with (self._folder / "log").open("ab") as output:
-            self._process = subprocess.Popen(
-                list(map(str, command)), stdin=subprocess.DEVNULL, stdout=output, stderr=output
-            )
-        deadline = time.monotonic() + START_LIMIT_S
-        while True:
-            try:
-                with self.client() as client:
-                    client.ping()
-                    return
-            except redis.AuthenticationError:
-                return
-            except redis.RedisError:
-                pass
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                pytest.fail(f"redis-server did not start: {(self._folder / 'log').read_text()[-4000:]}")
-            time.sleep(0.05)
-
-    def client(self):
-        """A client of redis-py."""
-        import redis
-
-        return redis.Redis(port=self.port, protocol=2)
+    start_again = start
 
     def kill(self):
         """Kill -9 the server."""
@@ -319,69 +303,110 @@ class Redis:
         """Stop the server."""
         stop(self._process)
 
+
+class Redis(Broker):
+    """A Redis server that keeps what it confirms."""
+
+    def command(self, folder):
+        """The program with its arguments."""
+        return [
+            *(
+                executable("RAGSTONE_REDIS", "redis-server"),
+                "--port",
+                self.port,
+                "--bind",
+                "127.0.0.1",
+                "--dir",
+                folder,
+            ),
+            *("--save", "", "--appendonly", "yes", "--appendfsync", "always"),
+        ]
+
+    def is_ready(self):
+        """Whether it answers."""
+        import redis
+
+        try:
+            with self.client() as client:
+                return client.ping()
+        except redis.AuthenticationError:
+            return True
+        except redis.RedisError:
+            return False
+
+    def client(self):
+        """A client of redis-py."""
+        import redis
+
+        return redis.Redis(port=self.port, protocol=2)
+
     def url(self, name="app", options=""):
         """The URL of a queue."""
         return f"redis://127.0.0.1:{self.port}/{name}{options}"
 
 
+class Nats(Broker):
+    """A NATS server with JetStream."""
+
+    def command(self, folder):
+        """The program with its arguments. Debian has it in a folder of administrators."""
+        found = executable("RAGSTONE_NATS", "nats-server", folders=["/usr/sbin"])
+        return [found, "-js", "-sd", folder, "-a", "127.0.0.1", "-p", self.port]
+
+    def is_ready(self):
+        """Whether it accepts connections."""
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+            return True
+        return False
+
+    def url(self, name="app"):
+        """The URL of a queue."""
+        return f"nats://127.0.0.1:{self.port}/{name}"
+
+
+@contextlib.contextmanager
+def starting(kind, folder):
+    """The function that starts brokers, with options of their program. All are stopped at the end of the block."""
+    name = kind.__name__.lower()
+    pytest.importorskip(name, reason=f"needs the extra {name!r}")
+    with contextlib.ExitStack() as started:
+
+        def start(*options):
+            data = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=folder))
+            server = kind(data, *options)
+            server.start()
+            started.callback(server.stop)
+            return server
+
+        yield start
+
+
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory):
-    """A Redis server that keeps what it confirms."""
-    pytest.importorskip("redis", reason="needs the extra 'redis'")
-    server = Redis(tmp_path_factory.mktemp("redis"), free_port())
-    server.start()
-    yield server
-    server.stop()
+    """A Redis server for all tests."""
+    with starting(Redis, tmp_path_factory.mktemp("redis")) as start:
+        yield start()
 
 
 @pytest.fixture
 def start_redis(tmp_path):
     """The function that starts a Redis server of the test's own."""
-    pytest.importorskip("redis", reason="needs the extra 'redis'")
-    started = []
-
-    def start(*options):
-        folder = tmp_path / f"redis-{len(started)}"
-        folder.mkdir()
-        server = Redis(folder, free_port(), *options)
-        server.start()
-        started.append(server)
-        return server
-
-    yield start
-    for server in started:
-        server.stop()
+    with starting(Redis, tmp_path) as start:
+        yield start
 
 
 @pytest.fixture(scope="session")
-def serve_nats():
-    """The function that serves NATS with JetStream on loopback, in a folder, with further options. Its value is the port."""
-    pytest.importorskip("nats", reason="needs the extra 'nats'")
-    # Debian has it in a folder of administrators.
-    found = executable("RAGSTONE_NATS", "nats-server", folders=["/usr/sbin"])
-
-    @contextlib.contextmanager
-    def run(folder, *options):
-        port = free_port()
-        folder.mkdir(exist_ok=True)
-
-        def ready():
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-                return True
-            return False
-
-        command = [found, "-js", "-sd", folder, "-a", "127.0.0.1", "-p", port, *options]
-        with serve(command, ready=ready, log=folder / "log"):
-            yield port
-
-    return run
+def nats_server(tmp_path_factory):
+    """A NATS server for all tests."""
+    with starting(Nats, tmp_path_factory.mktemp("nats")) as start:
+        yield start()
 
 
-@pytest.fixture(scope="session")
-def nats_port(serve_nats, tmp_path_factory):
-    """The port of a NATS server with JetStream on loopback."""
-    with serve_nats(tmp_path_factory.mktemp("nats")) as port:
-        yield port
+@pytest.fixture
+def start_nats(tmp_path):
+    """The function that starts a NATS server of the test's own."""
+    with starting(Nats, tmp_path) as start:
+        yield start
 
 
 @pytest.fixture(scope="session")

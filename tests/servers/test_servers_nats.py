@@ -42,9 +42,9 @@ with open_store(sys.argv[2], mode="own") as store:
 
 
 @pytest.fixture
-def queue(nats_port):
+def queue(nats_server):
     """The URL of a new queue."""
-    return f"nats://127.0.0.1:{nats_port}/q{next(_numbers)}"
+    return nats_server.url(f"q{next(_numbers)}")
 
 
 class TestNatsBroker(BrokerContract, NewerEntriesContract):
@@ -80,12 +80,12 @@ def test_a_monitor_and_a_worker(queue, tmp_path, monkeypatch):
     assert "0 waiting, 0 in progress" in run_command("status", tmp_path / "s.db", "--from", queue).stdout
 
 
-def test_tls(serve_nats, certificate, tmp_path, monkeypatch):
+def test_tls(start_nats, certificate, tmp_path, monkeypatch):
     """Both sides show certificates. A server with an unknown one gets no request, and a client without one is refused."""
     files = ("tlscert", "ssl_certfile"), ("tlskey", "ssl_keyfile"), ("tlscacert", "ssl_ca_certs")
     options = [part for name, key in files for part in (f"--{name}", certificate[key])]
-    with serve_nats(tmp_path / "nats", "--tls", "--tlsverify", *options) as port:
-        check_tls(f"tls://127.0.0.1:{port}/app", certificate, tmp_path, monkeypatch)
+    server = start_nats("--tls", "--tlsverify", *options)
+    check_tls(f"tls://127.0.0.1:{server.port}/app", certificate, tmp_path, monkeypatch)
 
 
 def test_a_full_queue_keeps_requests_in_the_spool(queue):
