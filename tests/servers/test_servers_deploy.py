@@ -35,7 +35,7 @@ def check(*command: object, **options: object) -> None:
     assert 0 == done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("directory", ["deploy", "fastapi_langchain"])
+@pytest.mark.parametrize("directory", ["deploy", "fastapi_langchain", "redis"])
 def test_the_compose_file_follows_its_specification(directory):
     """By the schema that the Compose project publishes."""
     file = DEPLOY.parent / directory / "compose.yml"
