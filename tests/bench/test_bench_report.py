@@ -122,6 +122,28 @@ def test_a_report_costs_little_more_than_reading(store: Path) -> None:
     assert median(ratios) <= 2.5
 
 
+def parse_json(path: Path) -> int:
+    """Parse each line of a file, which takes a time that does not depend on Ragstone."""
+    with path.open("rb") as file:
+        return sum(len(json.loads(line)) for line in file)
+
+
+@pytest.mark.parametrize(("of", "most"), [("store", 14.0), ("file", 6.0)])
+def test_a_report_takes_a_few_times_as_long_as_parsing(
+    store: Path, outcomes: tuple[Path, list[Sample]], of: str, most: float
+) -> None:
+    """The view is a few times as expensive as the JSON of its outcomes alone (measured: 10 of a store, 3.6 of a file)."""
+    source = store if of == "store" else outcomes[0]
+    ratios = cpu_ratios(lambda: build_report(source), lambda: parse_json(outcomes[0]))
+    start = time.process_time()
+    build_report(source)
+    print(
+        f"\nreport of 100,000 outcomes of a {of} / parsing their JSON: {median(ratios):.2f} "
+        f"({min(ratios):.2f} to {max(ratios):.2f}), {time.process_time() - start:.1f} s of CPU"
+    )
+    assert median(ratios) <= most
+
+
 def test_a_page_reads_the_texts_once(store: Path, tmp_path: Path) -> None:
     """A page of 20,000 questions takes at most 1.6 times as long as the view (measured: 1.3)."""
     ratios = cpu_ratios(lambda: write_report(store, tmp_path / "r.html"), lambda: build_report(store))

@@ -127,12 +127,13 @@ class SampleFields:
         """
         if self.sample_ids is self._collected:
             self._collected[sample_id] = None
-        self._names.update(fields)
-        stored = fields.get("clusters")
-        fields = {**fields, **stored} if isinstance(stored, Mapping) else fields
-        for key, label in labels_in(fields, self._keys).items():
-            # The labels of many samples are equal, so each text is kept once.
-            self.labels[key][sample_id] = self._known.setdefault(label, label)
+        if fields:  # a file of outcomes of a dataset often has none
+            self._names.update(fields)
+            stored = fields.get("clusters")
+            fields = {**fields, **stored} if isinstance(stored, Mapping) else fields
+            for key, label in labels_in(fields, self._keys).items():
+                # The labels of many samples are equal, so each text is kept once.
+                self.labels[key][sample_id] = self._known.setdefault(label, label)
         probability = fields.get(_PROBABILITY)
         if probability is None:
             self._without = self._without or place

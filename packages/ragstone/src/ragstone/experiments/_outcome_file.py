@@ -36,7 +36,7 @@ class OutcomeLines:
 
     def __iter__(self) -> Iterator[AnyOutcome]:
         self._starts.clear()
-        start = 0
+        start, place = 0, repr(str(self._path))
         with self._path.open("rb") as file:
             for number, line in enumerate(bounded_lines(file), start=1):
                 if line.strip():
@@ -45,12 +45,10 @@ class OutcomeLines:
                         outcome = _parse(line)
                         _check_version(outcome)
                     except DataError as error:
-                        raise DataError(f"line {number} of {str(self._path)!r}: {error}") from None
+                        raise DataError(f"line {number} of {place}: {error}") from None
                     except ValidationError as error:
                         raise self._refusal(f"line {number}", error) from None
-                    self._about.add(
-                        outcome.sample_id, outcome.model_extra or {}, f"line {number} of {str(self._path)!r}"
-                    )
+                    self._about.add(outcome.sample_id, outcome.model_extra or {}, f"line {number} of {place}")
                     starts = self._starts.get(outcome.sample_id)
                     if starts is None:
                         starts = self._starts[outcome.sample_id] = array("q")

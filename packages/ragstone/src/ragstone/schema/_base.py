@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -26,14 +26,18 @@ class Record(Model):
 
     schema_version: int = SCHEMA_VERSION
 
-    @model_validator(mode="before")
-    @classmethod
-    def _upgrade(cls, record: Any) -> Any:
-        """Upgrade a record of an older version, on every way of reading it."""
-        version = record.get("schema_version") if isinstance(record, dict) else None
-        if isinstance(version, int) and 1 <= version < SCHEMA_VERSION:
-            return migrate(record)
-        return record
+    @model_validator(mode="after")
+    def _upgrade(self) -> Self:
+        """Upgrade a record of an older version, on every way of reading it.
+
+        A validator that runs before would have each JSON text converted to Python objects first, which takes as long as the
+        validation.
+        """
+        if 1 <= self.schema_version < SCHEMA_VERSION:
+            upgraded = self.model_validate(migrate(self.model_dump(exclude_unset=True)))
+            for part in ("__dict__", "__pydantic_extra__", "__pydantic_fields_set__"):
+                object.__setattr__(self, part, getattr(upgraded, part))
+        return self
 
 
 def _to_version_2(record: dict[str, Any]) -> dict[str, Any]:
@@ -44,7 +48,7 @@ def _to_version_2(record: dict[str, Any]) -> dict[str, Any]:
     upgraded = _renamed(record, "searches", "retrievals")
     names = upgraded.get("truncated_fields")
     # Fields of another type stay as they are. The validation that follows rejects them.
-    if isinstance(names, list) and all(isinstance(name, str) for name in names):
+    if isinstance(names, list | tuple) and all(isinstance(name, str) for name in names):
         upgraded["truncated_fields"] = [
             "retrievals" + name.removeprefix("searches") if name.split(".")[0] == "searches" else name for name in names
         ]

@@ -34,6 +34,12 @@ _COHERENT_FROM: Final = 0.5
 """Smallest contextual coherence of an answer that its passages support. Used only without a metric of claims."""
 _CLAIM_METRICS: Final = ("ragas.faithfulness", "ragchecker.faithfulness", "vera.groundedness")
 """Metrics whose details list claims (or sentences) of the answer with verdicts, in order of preference."""
+_LONGEST_KEPT: Final = 400
+"""Longest answer and reference, in characters, that is kept until it is needed whether it abstains."""
+_CORRECTNESS_METRICS: Final = frozenset({"ccrs.ac", "ragchecker.f1"})
+_SUPPORT_METRICS: Final = frozenset({"ccrs.cc", *_CLAIM_METRICS})
+_RELEVANCE_METRICS: Final = ("udcg", "ragas.context_precision", "judged.", "ragchecker.claim_recall")
+"""Beginnings of the names of metrics that say which passages are relevant."""
 _RELEVANT_GRADE: Final = 0.5
 """Smallest grade of a relevant passage, as in UDCG."""
 
@@ -105,10 +111,12 @@ CAUSES: Final = (
 class Signals:
     """What is known about one answer. None means that no metric and no label says it."""
 
-    has_reference: bool = False
-    is_answerable: bool = True
-    """False if the reference itself declines to answer."""
-    abstains: bool | None = None
+    references: tuple[str, ...] = ()
+    """The references, unless they are known to be answers."""
+    response: str | None = None
+    """The answer, until it is known whether it abstains."""
+    is_refusal: bool | None = None
+    """Whether the answer abstains, as far as it was looked up. See `abstains`."""
     is_correct: bool | None = None
     correct_by: str | None = None
     """Metric that `is_correct` comes from."""
@@ -126,6 +134,18 @@ class Signals:
     """Number of scores in `badness`. Scores of unbounded metrics are not in it."""
 
     @property
+    def abstains(self) -> bool | None:
+        """Whether the answer declines to answer. Looked up when it is needed: most correct answers are not asked for it."""
+        if self.response is not None:
+            self.is_refusal, self.response = answer_abstains(self.response), None
+        return self.is_refusal
+
+    @property
+    def is_answerable(self) -> bool:
+        """False if the reference itself declines to answer."""
+        return not self.references or not all(map(answer_abstains, self.references))
+
+    @property
     def rating(self) -> float | None:
         """Mean of the scores on a scale from 0 (worst) to 1 (best). None without scores of metrics with a range."""
         return 1 - self.badness / self.n_rated if self.n_rated else None
@@ -140,11 +160,15 @@ class Signals:
 
 def note_sample(signals: Signals, sample: Sample) -> None:
     """Note what the sample itself says: reference, abstention, and labels of passages."""
-    references = [text for text in sample.reference if text.strip()]
-    signals.has_reference = bool(references)
-    signals.is_answerable = not references or not all(map(answer_abstains, references))
-    if sample.response is not None:
-        signals.abstains = answer_abstains(sample.response)
+    references = tuple(text for text in sample.reference if text.strip())
+    if any(len(text) > _LONGEST_KEPT for text in references) and not all(map(answer_abstains, references)):
+        references = ()
+    signals.references = references
+    response = sample.response
+    if response is not None and len(response) > _LONGEST_KEPT:
+        signals.is_refusal, signals.response = answer_abstains(response), None
+    else:
+        signals.is_refusal, signals.response = None, response
     labels = _labels(sample)
     if labels is not None:
         signals.has_relevant, signals.relevant_by = any(labels), "labels of the passages"
@@ -207,14 +231,17 @@ def note_outcome(signals: Signals, outcome: Score | NotApplicable | Failure, car
             distance = (outcome.value - card.low if card.direction == "lower" else card.high - outcome.value) / width
             signals.badness += min(max(distance, 0.0), 1.0)
             signals.n_rated += 1
-        _note_correctness(signals, outcome)
-        _note_support(signals, outcome)
-    _note_relevance(signals, outcome)
+        if outcome.metric in _CORRECTNESS_METRICS:
+            _note_correctness(signals, outcome)
+        elif outcome.metric in _SUPPORT_METRICS:
+            _note_support(signals, outcome)
+    if outcome.metric.startswith(_RELEVANCE_METRICS):
+        _note_relevance(signals, outcome)
 
 
 def _note_correctness(signals: Signals, score: Score) -> None:
     judged = score.details.get("judge") if score.metric == "ccrs.ac" else None
-    if score.metric == "ccrs.ac" and isinstance(judged, int | float):
+    if isinstance(judged, int | float):
         # Not the value: with the weight of the exact match, a correct paraphrase scores at most 0.3.
         exact = score.details.get("em") == 1.0
         signals.is_correct, signals.correct_by = exact or judged >= _CORRECT_FROM, score.metric

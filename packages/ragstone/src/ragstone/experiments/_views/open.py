@@ -76,7 +76,9 @@ class StoredRequests:
     def _is_planned(self, outcome: AnyOutcome) -> bool:
         """Whether this is an outcome of the planned version of its metric. Outcomes of older versions are not mixed in."""
         planned = self._plan.get(outcome.metric)
-        return planned is None or outcome.key[2:] == (planned.version, planned.judge_hash)
+        return planned is None or (
+            outcome.metric_version == planned.version and outcome.judge_hash == planned.judge_hash
+        )
 
     def records(self, ids: Collection[str]) -> dict[str, AnswerRecord]:
         found = {}

@@ -64,6 +64,26 @@ _DETAILS_PAGE: Final = 200
 _STAGES: Final = {"answer": 0, "support": 1, "passages": 2}
 
 
+class _MetricNotes:
+    """What is kept of the outcomes of one metric."""
+
+    __slots__ = ("card", "ids", "is_condition", "tally", "values", "versions")
+
+    def __init__(self, card: MetricCard, *, is_condition: bool) -> None:
+        self.card = card
+        self.is_condition = is_condition
+        """Whether a condition compares its scores."""
+        self.tally = OutcomeTally(card)
+        self.values: list[float] = []
+        self.ids: list[str] = []
+        """Sample ids of the values, in the same order."""
+        self.versions: set[str] = set()
+
+    def by_sample(self) -> dict[str, float]:
+        """Return the values by sample id."""
+        return dict(zip(self.ids, self.values, strict=True))
+
+
 class Reading:
     """Reads a source. Keeps numbers and signals of each sample, not its texts and outcomes."""
 
@@ -90,11 +110,7 @@ class Reading:
         self._chosen: dict[str, float] = {}
         """Distance from the best value of the chosen metric, by sample id."""
         self._cards: dict[str, MetricCard] = dict(source.cards)
-        self._tallies: dict[str, OutcomeTally] = {}
-        self._values: dict[str, list[float]] = {}
-        self._value_ids: dict[str, list[str]] = {}
-        """Sample ids of the values, in the same order."""
-        self._versions: dict[str, set[str]] = {}
+        self._metrics: dict[str, _MetricNotes] = {}
         self._signals: dict[str, Signals] = {}
         self._probabilities: Mapping[str, float] = {}
         self._clusters: Clusters | None = None
@@ -124,22 +140,20 @@ class Reading:
                 self._labels[sample.id] = {c.key: record.labels[c.key] for c in self._where if c.key in record.labels}
         for outcome in self._source.outcomes():
             self._add(outcome)
-        if not self._tallies:
+        if not self._metrics:
             n = len(self._signals)
             there = f"{n:,} samples without scores" if n else "no samples either"
             rest = " ".join(["", *self._source.notes()])
             raise DataError(f"{self._source.name!r} does not contain outcomes ({there}).{rest}")
-        if self._metric is not None and self._metric not in self._tallies:
+        if self._metric is not None and self._metric not in self._metrics:
             raise ConfigurationError(
-                f"{self._metric!r} was not scored. Scored metrics: {', '.join(sorted(self._tallies))}"
+                f"{self._metric!r} was not scored. Scored metrics: {', '.join(sorted(self._metrics))}"
             )
-        check_keys(self._where, keys | self._tallies.keys())
+        check_keys(self._where, keys | self._metrics.keys())
         dependence = self._source.dependence()
         self._probabilities = dependence.inclusion_probabilities
         self._clusters = choose_clusters(self._source.cluster, dependence.labels, self._signals)
-        scores = {
-            metric: dict(zip(self._value_ids[metric], values, strict=True)) for metric, values in self._values.items()
-        }
+        scores = {metric: notes.by_sample() for metric, notes in self._metrics.items()}
         self._cluster_notes = cluster_notes(
             self._source.cluster, self._clusters, dependence.labels, self._signals, scores
         )
@@ -147,18 +161,14 @@ class Reading:
     @property
     def has_outcomes(self) -> bool:
         """Whether an outcome was read."""
-        return bool(self._tallies)
+        return bool(self._metrics)
 
     def _add(self, outcome: Score | NotApplicable | Failure) -> None:
-        metric = outcome.metric
-        if metric not in self._tallies:
-            card = self._cards.get(metric) or card_of(metric) or unknown_card(outcome)
-            self._cards[metric] = card
-            self._tallies[metric] = OutcomeTally(card)
-            self._values[metric], self._value_ids[metric] = [], []
-            self._versions[metric] = set()
-        self._tallies[metric].add(outcome)
-        self._versions[metric].add(outcome.metric_version)
+        notes = self._metrics.get(outcome.metric)
+        if notes is None:
+            notes = self._metrics[outcome.metric] = self._new_metric(outcome)
+        notes.tally.add(outcome)
+        notes.versions.add(outcome.metric_version)
         usage = outcome.usage
         if usage is not None:
             self._n_calls += usage.calls
@@ -166,16 +176,24 @@ class Reading:
             self._output_tokens += usage.output_tokens
             if usage.cost_usd is not None:
                 self._cost_usd = (self._cost_usd or 0.0) + usage.cost_usd
-        signals = self._signals.setdefault(outcome.sample_id, Signals())
-        note_outcome(signals, outcome, self._cards[metric])
+        id_ = outcome.sample_id
+        signals = self._signals.get(id_)
+        if signals is None:
+            signals = self._signals[id_] = Signals()
+        note_outcome(signals, outcome, notes.card)
         if isinstance(outcome, Score):
-            self._values[metric].append(outcome.value)
-            self._value_ids[metric].append(outcome.sample_id)
-            if any(condition.key == metric for condition in self._where):
-                self._scores.setdefault(outcome.sample_id, {})[metric] = outcome.value
-            if metric == self._metric:
-                value = outcome.value
-                self._chosen[outcome.sample_id] = value if self._cards[metric].direction == "lower" else -value
+            notes.values.append(outcome.value)
+            notes.ids.append(id_)
+            if notes.is_condition:
+                self._scores.setdefault(id_, {})[outcome.metric] = outcome.value
+            if outcome.metric == self._metric:
+                self._chosen[id_] = outcome.value if notes.card.direction == "lower" else -outcome.value
+
+    def _new_metric(self, outcome: Score | NotApplicable | Failure) -> _MetricNotes:
+        metric = outcome.metric
+        card = self._cards.get(metric) or card_of(metric) or unknown_card(outcome)
+        self._cards[metric] = card
+        return _MetricNotes(card, is_condition=any(condition.key == metric for condition in self._where))
 
     def causes(self) -> dict[str, str | None]:
         """Return the causes of all samples, None for answers that are not wrong."""
@@ -209,7 +227,7 @@ class Reading:
         wrong_causes = {cause.name for cause in CAUSES if cause.is_wrong}
         wrong = {id_: causes[id_] in wrong_causes for id_ in _judged(scored)}
         rows = self._rows(targets, compared)
-        summaries = [tally.summary() for tally in self._tallies.values()]
+        summaries = [notes.tally.summary() for notes in self._metrics.values()]
         notes = self._notes(compared, before)
         worst_ids = self._in_turn(population.causes, n_worst if reasons is None else max(n_worst, reasons.n))
         records = self._source.records(worst_ids)
@@ -232,7 +250,7 @@ class Reading:
             provenance=self._provenance(summaries),
             changes=None if compared is None or before is None else self._changes(compared, before, causes),
             trend=self._timeline.view(
-                rows, {row.name: (self._value_ids[row.name], self._values[row.name]) for row in rows}, self._estimate
+                rows, {name: (notes.ids, notes.values) for name, notes in self._metrics.items()}, self._estimate
             ),
             labels=labels,
             questions=self._questions(rows, causes, slices) if self._keeps_questions else (),
@@ -242,7 +260,7 @@ class Reading:
         human = self._source.human_labels()
         if not human.labels:
             return None
-        scores = {m: dict(zip(self._value_ids[m], values, strict=True)) for m, values in self._values.items()}
+        scores = {metric: notes.by_sample() for metric, notes in self._metrics.items()}
         clusters = None if self._clusters is None else self._clusters.of
         of = Labeled(
             wrong=wrong,
@@ -281,7 +299,7 @@ class Reading:
         self, rows: Sequence[MetricRow], causes: Mapping[str, str | None], slices: Sequence[SliceTable]
     ) -> tuple[QuestionRow, ...]:
         labels = {} if self._slices is None else self._slices.names(slices)
-        columns = [dict(zip(self._value_ids[row.name], self._values[row.name], strict=True)) for row in rows]
+        columns = [self._metrics[row.name].by_sample() for row in rows]
         return tuple(
             QuestionRow(
                 id=id_,
@@ -380,10 +398,10 @@ class Reading:
         )
 
     def _rows(self, targets: Mapping[str, float], compared: Compared | None) -> tuple[MetricRow, ...]:
-        unknown = sorted(targets.keys() - self._tallies.keys())
+        unknown = sorted(targets.keys() - self._metrics.keys())
         if unknown:
             raise ConfigurationError(
-                f"no scores of the metric {unknown[0]!r} of a target. Scored metrics: {', '.join(sorted(self._tallies))}"
+                f"no scores of the metric {unknown[0]!r} of a target. Scored metrics: {', '.join(sorted(self._metrics))}"
             )
         for metric, target in targets.items():
             card = self._cards[metric]
@@ -391,12 +409,13 @@ class Reading:
                 raise ConfigurationError(
                     f"the target of {metric} must be a value from {card.low:g} to {card.high:g}, got {target!r}"
                 )
-        rows = [self._row(metric, targets.get(metric), compared) for metric in self._tallies]
+        rows = [self._row(metric, targets.get(metric), compared) for metric in self._metrics]
         # Metrics that do not apply to any sample have no column, so the others come first.
         return tuple(sorted(rows, key=lambda row: (not (row.n_scored or row.n_failed), _STAGES[row.stage])))
 
     def _row(self, metric: str, target: float | None, compared: Compared | None) -> MetricRow:
-        card, summary, values = self._cards[metric], self._tallies[metric].summary(), self._values[metric]
+        notes = self._metrics[metric]
+        card, summary, values = notes.card, notes.tally.summary(), notes.values
         axis = _axis(card, values)
         return MetricRow(
             name=metric,
@@ -424,10 +443,11 @@ class Reading:
         )
 
     def _mean(self, metric: str) -> Estimate | None:
-        card = self._cards[metric]
+        notes = self._metrics[metric]
+        card = notes.card
         # Scores may exceed their range by a rounding error.
-        values = [min(max(value, card.low), card.high) for value in self._values[metric]]
-        return self._estimate(values, self._value_ids[metric], card.low, card.high)
+        values = [min(max(value, card.low), card.high) for value in notes.values]
+        return self._estimate(values, notes.ids, card.low, card.high)
 
     def _n_doubts(self, summaries: Sequence[MetricSummary]) -> Mapping[str, int]:
         """Count the samples that a metric does not apply to because a captured part is in doubt, by reason."""
@@ -489,7 +509,7 @@ class Reading:
             source=self._source.name,
             judges=tuple(judges),
             is_baseline=is_baseline(*judges),
-            metric_versions={metric: tuple(sorted(found)) for metric, found in self._versions.items()},
+            metric_versions={metric: tuple(sorted(notes.versions)) for metric, notes in self._metrics.items()},
             confidence_level=self._source.confidence_level,
             n_calls=self._n_calls,
             input_tokens=self._input_tokens,
