@@ -138,7 +138,7 @@ def simulate(session: nox.Session) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Mutate inputs of all readers for 30 seconds each; `-- --seconds 600 --seed N --target NAME` changes that."""
+    """Mutate inputs of all readers for 40 seconds of CPU each; `-- --seconds 600 --seed N --target NAME` changes that."""
     session.install(*CORE, *group("test"))
     session.run("python", "tests/fuzz/run.py", *session.posargs)
 

@@ -43,6 +43,10 @@ from ragstone.spool._format import END, LAST, MORE, frame, header
 from ragstone.store._body import _compress, to_body, to_outcome, to_trace
 
 DATA = Path(__file__).parents[1] / "replay" / "data"
+FORMATS = {**all_formats(), "otlp": OtlpFormat()}
+"""Found once. Looking for the formats of other packages takes longer than most inputs."""
+TABLES = ("phoenix", "mlflow")
+"""Formats with files of Parquet."""
 MESSAGE_BYTES = 8 * 2**20
 LONGEST_MESSAGE = 4_000
 """Characters of an error. A message that quotes a whole input helps nobody."""
@@ -73,6 +77,18 @@ SCORE = Score(sample_id="trace-1", metric="m", metric_version="1", value=0.5, me
 FAILURE = Failure(sample_id="trace-1", metric="m", metric_version="1", kind="unparseable", reason="Two numbers.")
 
 
+def parquet(content: bytes) -> bytes:
+    """Return an input that is JSON as a Parquet file of its rows: damaged files rarely get as far as their values."""
+    if not content.startswith(b"["):
+        return content
+    try:
+        table = pa.Table.from_pylist(json.loads(content))
+        pq.write_table(table, buffer := io.BytesIO(), compression="zstd")
+    except (ValueError, RecursionError, TypeError, AttributeError, OverflowError, pa.ArrowException):
+        return content
+    return buffer.getvalue()
+
+
 def lines(*rows: Mapping[str, Any]) -> bytes:
     return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
 
@@ -99,7 +115,9 @@ def message_seeds(name: str, skip: int) -> list[bytes]:
 
 
 def replay(name: str, content: bytes, folder: Path) -> str:
-    reader = OtlpFormat() if name == "otlp" else all_formats()[name]
+    reader = FORMATS[name]
+    if name in TABLES:
+        content = parquet(content)
     path = path_with(content, folder, "export")
     reader.detect(content[:20_000])
     end = "nothing"
@@ -118,6 +136,10 @@ def recordings(*names: str) -> list[bytes]:
     found = []
     for name in names:
         content = (DATA / name).read_bytes()
+        if name.endswith(".parquet"):
+            rows = pq.read_table(DATA / name).slice(0, 5).to_pylist()
+            # Values that JSON does not have become text: a column of another type is one more hostile input.
+            found.append(json.dumps(rows, default=str).encode())
         if name.endswith("l"):
             all_lines = content.splitlines(keepends=True)
             found += [b"".join(all_lines[n : n + 2]) for n in range(0, min(len(all_lines), 12), 2)]
@@ -178,7 +200,6 @@ def cached(content: bytes, folder: Path) -> str:
     return "nothing" if reply is None else "reply"
 
 
-@cache
 def cache_seeds() -> list[bytes]:
     with tempfile.TemporaryDirectory() as folder:
         cache_file = ReplyCache(folder, clock=lambda: 1.7e9)
@@ -190,6 +211,7 @@ def cache_seeds() -> list[bytes]:
 
 
 def samples(suffix: str, content: bytes, folder: Path) -> str:
+    content = parquet(content) if suffix == ".parquet" else content
     found, rejected = read_samples(path_with(content, folder, f"rows{suffix}"), on_bad_row="skip")
     for each in rejected:
         check_message(each.reason)
@@ -208,10 +230,15 @@ ROWS = (
 )
 
 
+PARQUET_ROWS = [
+    {"id": "a", "query": "q", "response": "x", "contexts": ["p"]},
+    {"id": "b", "query": "r", "response": "y", "contexts": ["q", "s"]},
+]
+
+
 def parquet_seed() -> bytes:
     buffer = io.BytesIO()
-    table = pa.table({"id": ["a", "b"], "query": ["q", "r"], "response": ["x", "y"], "contexts": [["p"], ["q", "s"]]})
-    pq.write_table(table, buffer, compression="zstd")
+    pq.write_table(pa.Table.from_pylist(PARQUET_ROWS), buffer, compression="zstd")
     return buffer.getvalue()
 
 
@@ -395,7 +422,7 @@ TARGETS: dict[str, Target] = {
     "samples-csv": Target(
         partial(samples, ".csv"), lambda: [b'id,query,response,contexts\na,q,r,"[""one"", ""two""]"\nb,q,"r\ns",x\n']
     ),
-    "samples-parquet": Target(partial(samples, ".parquet"), lambda: [parquet_seed()]),
+    "samples-parquet": Target(partial(samples, ".parquet"), lambda: [parquet_seed(), json.dumps(PARQUET_ROWS).encode()]),
     "samples-trec": Target(partial(samples, ".run"), lambda: [b"q1 Q0 d1 1 0.5 run\nq1 Q0 d2 2 0.25 run\n"]),
     "qrels": Target(qrels, lambda: [b"q1 0 d1 1\nq1 0 d2 0\n", b"query-id\tcorpus-id\tscore\nq1\td1\t1\n"]),
     "labels": Target(labels, lambda: [b"id,m,rater\na,0.5,ann\nb,yes,bob\n"]),
@@ -409,10 +436,16 @@ TARGETS: dict[str, Target] = {
 }  # fmt: skip
 
 
+@cache
+def seeds_of(target: str) -> list[bytes]:
+    """Return the valid inputs of a target, which are made once."""
+    return TARGETS[target].seeds()
+
+
 def make_input(target: str, seed: int, n: int) -> bytes:
     """Return the nth input of a target. It depends on nothing else."""
     rng = random.Random(f"{seed}:{target}:{n}")
-    content = rng.choice(TARGETS[target].seeds())
+    content = rng.choice(seeds_of(target))
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
         # Several mutations of a short text may leave nothing.
         content = rng.choice(MUTATIONS)(content, rng) if content else rng.choice(HOSTILE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from targets import TARGETS, make_input, run_input
+from targets import TARGETS, make_input, run_input, seeds_of
 
 FOUND = Path(__file__).parent / "found"
 N = {"command-line": 12, "config": 12, "replay-phoenix": 4, "samples-parquet": 8}
@@ -16,13 +16,13 @@ NOT_READ = ("nothing", "damaged", "left out", "not JSON")
 @pytest.mark.parametrize("target", TARGETS)
 def test_inputs_end_as_documented(target, tmp_path):
     """No mutated input raises anything but an error of Ragstone, and the target reads original ones."""
-    inputs = [*TARGETS[target].seeds(), *(make_input(target, 7, n) for n in range(N.get(target, 25)))]
+    inputs = [*seeds_of(target), *(make_input(target, 7, n) for n in range(N.get(target, 25)))]
     ends = []
     for n, content in enumerate(inputs):
         folder = tmp_path / str(n)
         folder.mkdir()
         ends.append(run_input(target, content, folder))
-    read = [end not in NOT_READ and not end.endswith("Error") for end in ends[: len(TARGETS[target].seeds())]]
+    read = [end not in NOT_READ and not end.endswith("Error") for end in ends[: len(seeds_of(target))]]
     assert any(read), ends
 
 

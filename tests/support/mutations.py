@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import zlib
 from collections.abc import Callable
 
 HOSTILE = [
@@ -89,4 +90,25 @@ def squeeze(content: bytes, rng: random.Random) -> bytes:
     return flip(gzip.compress(content, 1, mtime=0), rng)
 
 
-MUTATIONS: list[Callable[[bytes, random.Random], bytes]] = [cut, flip, paste, swap_value, swap_value, double, squeeze]
+def inside(content: bytes, rng: random.Random) -> bytes:
+    """The content of compressed bytes is damaged, and compressed again without damage."""
+    if not content.startswith(b"\x1f\x8b"):
+        return paste(content, rng)
+    try:
+        unpacked = gzip.decompress(content)
+    except (OSError, EOFError, zlib.error):
+        return flip(content, rng)
+    changed = rng.choice([cut, flip, paste, swap_value, double])(unpacked, rng) if unpacked else rng.choice(HOSTILE)
+    return gzip.compress(changed, 1, mtime=0)
+
+
+MUTATIONS: list[Callable[[bytes, random.Random], bytes]] = [
+    cut,
+    flip,
+    paste,
+    swap_value,
+    swap_value,
+    double,
+    squeeze,
+    inside,
+]
