@@ -58,16 +58,6 @@ def test_the_files_of_the_forge_follow_their_schemas(schema, pattern):
     check(PROGRAMS / "check-jsonschema", "--builtin-schema", f"vendor.{schema}", *found)
 
 
-def test_the_workflows_call_sessions_that_exist():
-    """What the public forge runs is what `.ci/run` runs."""
-    sessions = set(re.findall(r"^def (\w+)\(session", (DEPLOY.parents[1] / "noxfile.py").read_text(), re.MULTILINE))
-    flow = yaml.safe_load((DEPLOY.parents[1] / ".github/workflows/ci.yml").read_text())
-    listed = set(flow["jobs"]["session"]["strategy"]["matrix"]["session"]) | {"tests", "servers"}
-    run = re.search(r"^sessions=\((.*)\)$", (DEPLOY.parents[1] / ".ci/run").read_text(), re.MULTILINE)
-    assert set() == listed - sessions
-    assert set() == set(run[1].split()) - listed
-
-
 def test_the_dockerfile_is_clean():
     """Hadolint finds nothing."""
     check(PROGRAMS / "hadolint", DEPLOY / "Dockerfile")
