@@ -83,6 +83,16 @@ def test_a_terminal_is_not_waited_for(command: tuple[str, ...]) -> None:
     assert "is a terminal" in done.stderr
 
 
+@pytest.mark.parametrize("command", [("replay", "-"), ("replay", "-", "--dry-run")])
+@pytest.mark.parametrize("given", [b"", gzip.compress(b"")], ids=["empty", "empty gzip"])
+def test_an_empty_standard_input_is_called_empty(command: tuple[str, ...], given: bytes) -> None:
+    """The error names the formats, and what to check."""
+    done = run_command(*command, stdin=given)
+    assert 2 == done.returncode
+    assert "'standard input' is empty" in done.stderr
+    assert "Check the program that writes it" in done.stderr
+
+
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="a device of Unix")
 @pytest.mark.parametrize("command", [("evaluate", "-"), ("replay", "-")])
 def test_a_device_without_an_end_is_refused(command: tuple[str, ...], tmp_path: Path) -> None:

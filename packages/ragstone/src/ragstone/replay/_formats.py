@@ -133,6 +133,11 @@ def detect(source: InputFile, *, name: str = "auto", formats: Sequence[TraceForm
             f"{source.name!r} is a Python pickle, which may run any code when it is read, so it never is; write the "
             "objects as JSON, for example with langchain_core.load.dumps or LlamaIndex's model_dump_json"
         )
+    if not head:
+        raise DataError(
+            f"{source.name!r} is empty, and traces are expected in one of these formats: {', '.join(known)}. "
+            "Check the program that writes it, or name another file"
+        )
     beginning = head[:40].decode("utf-8", "replace")
     raise DataError(
         f"{source.name!r} begins with {beginning!r}, which is not a known format ({', '.join(known)}). "
