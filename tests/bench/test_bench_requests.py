@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 
 import pytest
-from tests.support.request_steps import ANSWER, QUESTION, Steps, prompt
 
 from ragstone.capture import CaptureLimits, Converter, redact_secrets
 from ragstone.requests import Message, Request, TraceDraft, assemble, text_size
+from request_steps import ANSWER, QUESTION, Steps, prompt
 
 pytestmark = pytest.mark.bench
 

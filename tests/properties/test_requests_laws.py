@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.request_steps import ANSWER, QUESTION, Steps, passages, prompt
 
 from ragstone.requests import (
     Message,
@@ -29,6 +28,7 @@ from ragstone.requests import (
     harvest,
 )
 from ragstone.requests._match import MAX_CHARS
+from request_steps import ANSWER, QUESTION, Steps, passages, prompt
 
 WORDS = [
     "pump",

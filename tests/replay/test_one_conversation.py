@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.support.request_steps import ANSWER, QUESTION, A, prompt
 
 from ragstone.replay import BufferedTrace
 from ragstone.replay.otlp import OtelSpan, traces_of
 from ragstone.schema import Turn
 from ragstone.testing import MemoryRecorder
+from request_steps import ANSWER, QUESTION, A, prompt
 
 SESSION = "s-1"
 EARLIER = [("user", "Which pump do you sell?"), ("assistant", "The Alpha pump.")]

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.support.request_steps import ANSWER, QUESTION, A, B, C, D, prompt
 
 from ragstone.replay import BufferedTrace
 from ragstone.replay.otlp import OtelSpan, traces_of
 from ragstone.requests import TraceDraft
 from ragstone.testing import MemoryRecorder
+from request_steps import ANSWER, QUESTION, A, B, C, D, prompt
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 FOUND = {"a": A, "b": B, "c": C, "d": D}

@@ -37,7 +37,10 @@ def license_of(found: Distribution) -> str:
     classifiers = [
         c.rpartition("::")[2].strip() for c in metadata.get_all("Classifier") or () if c.startswith("License")
     ]
-    stated = metadata.get("License-Expression") or (metadata.get("License") or "").strip().partition("\n")[0]
+    text = (metadata.get("License") or "").strip()
+    # Some write the whole license instead of its name.
+    name = "BSD" if "Redistribution and use in source and binary forms" in text else text.partition("\n")[0]
+    stated = metadata.get("License-Expression") or name
     return " / ".join(filter(None, [stated, *classifiers]))
 
 

@@ -33,7 +33,8 @@ async def _app(scope: Any, receive: Any, send: Any) -> None:
 @asynccontextmanager
 async def serving(**limits: Any) -> AsyncIterator[int]:
     """A server, and its port."""
-    config = uvicorn.Config(_app, port=0, http=bounded_protocol(**limits), log_config=None, timeout_graceful_shutdown=1)
+    protocol = bounded_protocol(**limits)
+    config = uvicorn.Config(_app, port=0, http=protocol, ws="none", log_config=None, timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     task = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110

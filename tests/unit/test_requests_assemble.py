@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from tests.support.request_steps import ANSWER, QUESTION, A, B, C, D, Steps, passages, prompt
 
 from ragstone.requests import Message, PassageDraft, Request, Statements, Step, assemble
+from request_steps import ANSWER, QUESTION, A, B, C, D, Steps, passages, prompt
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.support.request_steps import ANSWER, QUESTION, A, B, Steps, prompt
 
 from ragstone.requests import Request, Step, assemble, find_requests
+from request_steps import ANSWER, QUESTION, A, B, Steps, prompt
 
 
 def found(steps: Steps, **options: bool) -> tuple[list[Request], dict[str, int]]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.request_steps import ANSWER, QUESTION, A, B, Steps, prompt
 
 from ragstone.capture import CaptureLimits, Converter, redact_secrets
 from ragstone.requests import Message, Request, Statements, assemble
 from ragstone.schema import Trace, Turn, spool_entry_adapter
+from request_steps import ANSWER, QUESTION, A, B, Steps, prompt
 
 EARLIER = (Message("user", "Which pump do you sell?"), Message("assistant", "The Alpha pump."))
 TURNS = [Turn(role="user", text="Which pump do you sell?"), Turn(role="assistant", text="The Alpha pump.")]

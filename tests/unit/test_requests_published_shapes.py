@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pytest
-from tests.support.request_steps import ANSWER, QUESTION, A, B, C, D, Steps, passages, prompt
 
 from ragstone.requests import Message, PassageDraft, Request, Step, assemble
+from request_steps import ANSWER, QUESTION, A, B, C, D, Steps, passages, prompt
 
 
 @dataclass(frozen=True)

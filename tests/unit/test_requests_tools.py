@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.request_steps import ANSWER, QUESTION, A, Steps, prompt
 
 from ragstone.errors import ConfigurationError
 from ragstone.requests import Message, assemble, read_retriever_tools
+from request_steps import ANSWER, QUESTION, A, Steps, prompt
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,7 @@ def serve(
         config = uvicorn.Config(
             guard,
             http=bounded_protocol(),
+            ws="none",
             log_config=None,
             access_log=False,
             server_header=False,
