@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -324,6 +325,10 @@ def test_questions_are_searched_filtered_ordered_and_paged(tmp_path: Path):
     metric = [row.name for row in view.metrics].index("ccrs.qr")
     values = [int(id_[1:]) % 7 for id_ in ids(order=str(metric))]
     assert sorted(values) == values
+    rows = [replace(row, lower_is_better=True) if n == metric else row for n, row in enumerate(view.metrics)]
+    lower = find_questions(replace(view, metrics=tuple(rows)), {"order": str(metric)}).rows
+    worst_first = [int(part.partition("</span>")[0][1:]) % 7 for part in lower.split('<span class="id">')[1:]]
+    assert sorted(values, reverse=True) == worst_first
     assert [] == ids(cause="no such cause")
     first = find_questions(view, {"order": str(metric), "n": "1"}).rows
     assert 'class="value number bad">0.00' in first

@@ -81,6 +81,32 @@ def test_marks_of_an_answer() -> None:
     assert other.marks == ("distracting",)
 
 
+def test_the_source_of_a_label_is_named() -> None:
+    """Labels of the data come before judges; a passage that nobody judged has no source."""
+    judged = score("udcg", 0.5, passages=[{"position": 1, "relevance": 1.0, "p_abstain": 0.1}])
+
+    def source(relevance: float | None, *outcomes: Score) -> str | None:
+        view = build_answer("s", sample(relevance=relevance), outcomes, Signals(), CARDS, time=None)
+        assert view.passages is not None
+        return view.passages[0].label_source
+
+    assert source(1.0, judged) == "labels of the passages"
+    assert source(None, judged) == "udcg (judge)"
+    assert source(None) is None
+
+
+def test_failures_are_counted_in_notebooks_and_yellow_in_the_terminal() -> None:
+    """A failure is not a low score, which is red."""
+    result = experiment([(0.1, 0.9), (0.2, None), (0.3, None)])
+    assert "<td>1 + 2 failed</td>" in result._repr_html_()
+    assert "<td>3</td>" in result._repr_html_()
+    failure = Failure(sample_id="s", metric="ccrs.cc", metric_version="1", kind="timeout", reason="slow")
+    view = build_answer("s", sample(), [score("ccrs.qr", 0.1), failure], Signals(), CARDS, time=None)
+    lines = AnswerText(view, width=80).lines()
+    parts = [(line.plain[span.start : span.end].strip(), span.style) for line in lines for span in line.spans]
+    assert [part for part in parts if part[0] in {"0.10", "failed"}] == [("0.10", "red"), ("failed", "yellow")]
+
+
 def test_a_high_value_is_low_quality_if_lower_is_better() -> None:
     """The mark of a low score follows the direction of the metric."""
     lower = next(card for card in CARDS.values() if card.direction == "lower" and math.isfinite(card.high - card.low))
