@@ -157,13 +157,13 @@ def pairs(rng: random.Random, phase: int) -> list[Pair]:
     if phase == 0:
         return [short_pair(rng, graded=False) for _ in range(64)]
     if phase == 1:
-        cases = [make_case(rng, random_kinds(rng, 1)) for _ in range(34)]
+        cases = [make_case(rng, random_kinds(rng, count)) for count in [1] * 18 + [4] * 10]
         return [
             *(short_pair(rng, graded=True) for _ in range(18)),
             *((case.messages, case.reply(rng, certain=True)) for case in cases),
         ]
     # Prompts of one length share a batch.
-    count = rng.choices((1, 2, 3, 5), (0.5, 0.15, 0.15, 0.2))[0]
+    count = rng.choices((1, 2, 3, 5), (0.3, 0.15, 0.2, 0.35))[0]
     cases = [make_case(rng, random_kinds(rng, count)) for _ in range({1: 40, 2: 32, 3: 24, 5: 18}[count])]
     return [(case.messages, case.reply(rng)) for case in cases]
 
