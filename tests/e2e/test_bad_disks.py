@@ -108,3 +108,33 @@ def test_a_full_disk_is_said(folder: Path, arguments: str):
         ["full", "full/other"],
         ["full/other"],
     )
+
+
+def test_labels_on_a_full_disk_are_all_refused(folder: Path):
+    """While a worker owns the store, labels wait in a file next to it. What does not fit leaves no part of a line there."""
+    labels = [{"trace_id": f"t{n}", "label": 1, "author": "ann" * 40} for n in range(60)]
+    (folder / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in labels))
+    (folder / "first.jsonl").write_text(json.dumps(labels[0]) + "\n")
+    (folder / "own.py").write_text(
+        "import pathlib, sys\n"
+        "from ragstone.store import SqliteStore\n"
+        "with SqliteStore.open(pathlib.Path(sys.argv[1]), mode='own'):\n"
+        "    print('open', flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    add = f"code=0; {RAGSTONE} labels add full/store.db"
+    done = in_namespace(
+        "mount -t tmpfs -o size=8m tmpfs full; cp good.db full/store.db; mkfifo full/open full/end; "
+        f"{sys.executable} own.py full/store.db <full/end >full/open & exec 3>full/end; read line <full/open; "
+        f"{add} first.jsonl || code=$?; wc -l <full/store.db.labels; dd if=/dev/zero of=full/other bs=4k 2>/dev/null || true; "
+        f"{add} labels.jsonl || code=$?; echo $code; wc -l <full/store.db.labels; rm full/other; "
+        f"{add} labels.jsonl || code=$?; echo $code; exec 3>&-; wait; "
+        f"{add} first.jsonl || code=$?; {RAGSTONE} store verify full/store.db --json",
+        folder,
+    )
+    assert "Free space on this disk, and save the labels again" in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
+    numbers = [int(line) for line in done.stdout.splitlines() if line.strip().isdigit()]
+    assert numbers == [1, INFRASTRUCTURE, 1, 0]
+    found = json.loads(done.stdout[done.stdout.rindex("\n{") :])
+    assert (True, 60) == (found["ok"], found["checked"]["labels"])

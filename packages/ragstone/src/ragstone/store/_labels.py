@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -199,10 +200,7 @@ class LabelInbox:
         try:
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         except OSError as error:
-            raise StoreError(
-                f"labels cannot be written to {str(self._path)!r}: {error.strerror}. Give this user write permission on the "
-                "directory of the store."
-            ) from error
+            raise self._refused(error) from error
         try:
             end = time.monotonic() + _LOCK_S
             while not try_flock(file):
@@ -211,9 +209,19 @@ class LabelInbox:
                 time.sleep(0.01)
             yield file
         except OSError as error:
-            raise StoreError(f"labels cannot be written to {str(self._path)!r}: {error.strerror}.") from error
+            raise self._refused(error) from error
         finally:
             os.close(file)
+
+    def _refused(self, error: OSError) -> StoreError:
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        way_out = (
+            "Free space on this disk" if is_full else "Give this user write permission on the directory of the store"
+        )
+        return StoreError(
+            f"labels cannot be written to {str(self._path)!r}: {error.strerror}. None of them is stored. {way_out}, and save "
+            "the labels again."
+        )
 
 
 def _line(row: list[Any]) -> bytes:
