@@ -37,8 +37,9 @@ _FREE_DESCRIPTORS: Final = 64
 class HttpServer:
     """Serves an application, with limits on connections and on the time until a request is complete.
 
-    When all connections are in use, a new one takes the place of the one whose client has been silent for longest without a
-    complete request, of the client that has most of them. Malformed requests get a response with status 400, and the log
+    When all connections are in use, a new one replaces another one. It is a connection without a complete request, of
+    the client that has most of them, and the one that has been silent for longest. Malformed requests get a response
+    with status 400, and the log
     counts them once a minute.
 
     Args:

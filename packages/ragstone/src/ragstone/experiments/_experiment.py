@@ -323,8 +323,8 @@ class Experiment(Evaluated):
     def to_jsonl(self, path: str | os.PathLike[str]) -> None:
         """Write the outcomes to a file, one JSON object per line.
 
-        A line also has the labels of the sample's clusters (`session_id`, `user_id`, `document_id` and the key of `cluster`)
-        and its `inclusion_probability`, if the row has them, so that `compare` and `validate_metrics` can use them.
+        If the row has them, a line also has its `inclusion_probability` and the labels of its clusters (`session_id`,
+        `user_id`, `document_id` and the key of `cluster`). `compare` and `validate_metrics` use them.
         """
         fields = read_fields(self.samples, cluster_keys(self.cluster))
 

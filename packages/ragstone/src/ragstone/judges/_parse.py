@@ -57,8 +57,9 @@ def parse_number(text: str, low: float = 0, high: float = 100) -> float:
     """Parse the one number in [low, high] that a judge's reply states.
 
     The reply may contain reasoning, a JSON object with a score, a label ("Score: 85"), the scale ("85/100", "85%" on a
-    scale of 0-100) and Markdown. The number must be alone on its line, have a label or the scale ("/100", because a
-    percentage inside a sentence may be a fact of the answer), or be the score of the JSON object. The reply must not
+    scale of 0-100) and Markdown. The number must be alone on its line, have a label or the scale ("/100"), or be the
+    score of the JSON object. A percentage inside a sentence does not count, because it may be a fact of the answer.
+    The reply must not
     contain another number.
 
     Args:

@@ -55,9 +55,9 @@ _UNAVAILABLE: Final = (
 class FunctionModel:
     """A chat model based on a function that calls one.
 
-    The function is called in threads, with the context variables of the caller. It should use the plain, synchronous
-    call of a client library, because asynchronous clients belong to the event loop in which they were first used, and a
-    judge is used in several event loops in turn. Nothing inside it is captured as user traffic.
+    The function is called in threads, with the context variables of the caller. It should use the synchronous call of
+    a client library. An asynchronous client belongs to the event loop in which it was first used, and a judge is used
+    in several event loops, one after the other. Nothing inside it is captured as user traffic.
 
     Args:
         ask: Takes a `ChatRequest` whose `n` is 1, and returns the reply and its usage. It may ignore fields of

@@ -101,8 +101,8 @@ def _first_count(usage: Mapping[str, Any], keys: Sequence[str]) -> int | None:
 def fill_inputs_and_outputs(step: Step, inputs: Any, outputs: Any) -> None:
     """Set what a step was given and what it returned, from the JSON that a tool recorded, by the kind of the step.
 
-    A model gets its prompt, reply, name and tokens, a retriever its query and passages, a tool its query and passages
-    or text, any other step the values in its inputs and outputs.
+    A model gets its prompt, reply, name and tokens. A retriever gets its query and passages, and a tool its query and
+    passages or text. Any other step gets the values in its inputs and outputs.
     """
     if step.kind == "model":
         _fill_model(step, inputs, outputs)

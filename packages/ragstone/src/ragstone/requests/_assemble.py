@@ -25,8 +25,9 @@ _MAX_ERRORS: Final = 20
 def assemble(request: Request) -> TraceDraft:
     """Decide what was asked, what the model saw and what was answered, and complete the request's draft with it.
 
-    Contexts are the passages that were found, or made from found ones, and whose text stands in the prompt of the model
-    call whose reply is the answer, in the prompt's order. Everything else is a fallback, which `draft.evidence` names.
+    Contexts are passages that were found, or that were made from found ones. Their text is in the prompt of the model
+    call whose reply is the answer. They have the order of the prompt. Everything else is a fallback, which
+    `draft.evidence` names.
 
     Pure, except that it changes `request.draft`: the same steps give the same draft, whether they come from live capture
     or a recorded trace. Never raises. Compares at most 20 million characters.

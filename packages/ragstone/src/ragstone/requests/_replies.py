@@ -30,9 +30,9 @@ class Reply:
 def read_reply(value: Any) -> Reply | None:
     """Read the reply that a text or an object of a client holds, or None if its shape is not known.
 
-    Known are texts, chat completions (`choices[0].message`), responses of OpenAI's Responses API (`output`), messages of
-    Anthropic (`content` blocks), messages (`message.content`, `content`), and objects or mappings with the answer under
-    a known name (`response`, `answer`, …).
+    It reads texts, chat completions (`choices[0].message`), responses of OpenAI's Responses API (`output`), messages
+    of Anthropic (`content` blocks) and other messages (`message.content`, `content`). It also reads objects and
+    mappings with the answer under a known name (`response`, `answer`, …).
     """
     if isinstance(value, str):
         return Reply(text=str(value))

@@ -197,8 +197,9 @@ def topicality(
     A repository that is about the domain retrieves precisely and completely for in-domain queries, but not for others.
     Faithfulness is not informative and is excluded from the verdict: answers can be faithful to useless passages.
 
-    Other differences between the query sets are part of the result, for example if the queries of one set are harder, or a
-    judge is more lenient with one kind of text. The noise of the judge on a single query is not resampled. To measure it,
+    Other differences between the query sets are part of the result. For example, the queries of one set can be harder,
+    or a judge can be more lenient with one kind of text. The noise of the judge on a single query is not resampled. To
+    measure it,
     score queries several times and use `validate_metrics`.
 
     Args:

@@ -57,8 +57,8 @@ def bootstrap_interval(
         estimate. `n` counts observations.
 
     Raises:
-        ValueError: If `values` is empty, an observation is not finite, the number of labels differs from the number of
-            observations, an option is out of range, or the statistic of the observations is undefined.
+        ValueError: If `values` is empty, an observation is not finite, or the number of labels differs from the
+            number of observations. If an option is out of range, or the statistic of the observations is undefined.
 
     Source:
         Efron 1987, "Better bootstrap confidence intervals"; Efron and Tibshirani 1993, chapters 13 and 14.

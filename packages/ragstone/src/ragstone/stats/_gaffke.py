@@ -30,7 +30,7 @@ def gaffke_limit(unit: NDArray[np.float64], tail: float, *, mid_p: bool = True) 
     Gaffke's lower limit is a quantile of a random mean of the values and of one additional value of 0, if their weights are
     independent and exponential. His upper limit is a quantile with an additional value of 1. For values of 0 and 1 these
     are the limits of Clopper and Pearson, and they are conservative, because the additional value is the worst one. With the
-    mid-p rule it is 0 or 1 with probability 1/2. For values of 0 and 1 this is the mid-p version of these limits, whose
+    mid-p rule it is 0 or 1 with probability 1/2. For values of 0 and 1 this is the mid-p version of these limits. Its
     error is the level on average, but up to twice the level for some sample sizes.
 
     Args:

@@ -147,8 +147,8 @@ def drawn_kappa(
         confidence_level: Nominal coverage, in (0, 1).
 
     Returns:
-        The agreement. Its coefficient is None if both raters always give the same rating, and its interval is [-1, 1]
-        (method "range") if there are fewer than three clusters, or if leaving out a cluster never changes it.
+        The agreement. Its coefficient is None if both raters always give the same rating. Its interval is [-1, 1]
+        (method "range") if there are fewer than three clusters, or if the result is the same without any one of them.
 
     Raises:
         ValueError: If the lengths differ, the data are empty, or a probability is not in (0, 1].

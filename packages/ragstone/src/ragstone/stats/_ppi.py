@@ -69,8 +69,8 @@ def prediction_powered_mean(
         confidence_level: Nominal coverage, in (0, 1).
 
     Raises:
-        ValueError: If the lengths differ, there are fewer than two labels or two judged items, a label is out of range, a
-            score is not finite, or the weight is outside [0, 1].
+        ValueError: If the lengths differ, or there are fewer than two labels or two judged items. If a label is out
+            of range, a score is not finite, or the weight is outside [0, 1].
 
     Source:
         Angelopoulos et al. 2023, "Prediction-powered inference". Tuned weight: Angelopoulos, Duchi and Zrnic 2023,

@@ -358,8 +358,9 @@ class Store(Protocol):
             limit: Maximum number of requests.
 
         Returns:
-            How many requests feedback cannot affect anymore (those that were kept count too, and keep their texts), or how much
-            feedback was removed because its request did not arrive for seven days, whichever is larger.
+            The larger of two numbers. The first one is the number of requests that feedback cannot affect anymore.
+            Requests that were kept count too, and keep their texts. The second one is the number of removed entries
+            of feedback whose request did not arrive for seven days.
         """
         ...
 

@@ -163,8 +163,8 @@ class Comparison:
             n: Maximum number of samples. None: all.
 
         Raises:
-            ConfigurationError: If the systems do not share samples, a system or the metric is unknown, `system` is missing
-                although there are several, `min_change` is negative or not finite, or `n` is below 1.
+            ConfigurationError: If the systems do not share samples, or a system or the metric is unknown. If `system`
+                is missing although there are several. If `min_change` is negative or not finite, or `n` is below 1.
         """
         return find_changed(
             self.scores, metric, system=system, baseline=baseline or self.baseline, min_change=min_change, n=n
@@ -411,9 +411,9 @@ def compare(
         data: The evaluated samples of files of outcomes, by system, for labels of `cluster` that the files do not have.
 
     Raises:
-        ConfigurationError: If there are fewer than two systems, a system, metric, hypothesis, test or cluster is unknown,
-            scores are from different judges, or a bootstrap test has too few samples or resamples, a hypothesis, or systems
-            that do not share samples.
+        ConfigurationError: If there are fewer than two systems, or a system, metric, hypothesis, test or cluster is
+            unknown. If scores are from different judges. If a bootstrap test has a hypothesis, too few samples or
+            resamples, or systems that do not share samples.
         DataError: If all samples are in one cluster, systems do not share samples, or the same ids belong to different queries.
         ValueError: If an option is out of range.
 

@@ -265,10 +265,10 @@ def assert_no_regression(
         baseline: The current system: an `Experiment`, a file of outcomes (`ragstone evaluate --output`), or a store.
         candidate: The new system, evaluated on the same samples.
         metrics: Names or groups that the gate checks. Default: all.
-        margin: None fails significantly worse metrics: with few samples, even a large loss can pass. A number in the
-            metric's own units (0.01 is one point of a metric from 0 to 1), or numbers by metric, fail unless a loss of the
-            margin or more is excluded. This gate is stricter: it needs enough samples, and each failed sample counts with
-            its worst possible score.
+        margin: None fails significantly worse metrics: with few samples, even a large loss can pass. With a
+            number in the metric's own units (or with numbers by metric), the check fails unless a loss of the margin or
+            more is excluded. For a metric from 0 to 1, 0.01 is one point. This gate is stricter: it needs enough
+            samples, and each failed sample counts with its worst possible score.
         confidence_level: One minus the probability of an error: of failing although nothing became worse, or with a
             margin, of passing in spite of such a loss.
         n_permutations: Number of permutations.

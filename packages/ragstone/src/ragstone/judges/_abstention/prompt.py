@@ -34,9 +34,10 @@ class ReaderPrompt:
     """Renders a query and passages as the conversation that the reader continues.
 
     Args:
-        source: The application's own prompt: a string with the placeholders `{context}` (also `{contexts}`,
-            `{documents}`, `{passages}`) and `{question}` (also `{query}`), a list of chat messages with them, or a
-            function of query and passages that returns the messages. None uses the built-in prompt.
+        source: The application's own prompt: a string with the placeholders `{context}` and `{question}`, a list of
+            chat messages with them, or a function of query and passages that returns the messages. `{contexts}`,
+            `{documents}` and `{passages}` mean `{context}`, and `{query}` means `{question}`. None uses the built-in
+            prompt.
         phrase: Abstention phrase in the built-in prompt.
         separator: Separator of passages in the application's template.
 

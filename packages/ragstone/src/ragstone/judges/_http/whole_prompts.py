@@ -5,9 +5,9 @@ Its usage shows this: the number of prompt tokens stops growing.
 
 The rule has two steps, because no tokenizer is known here:
 
-1. A reply is *suspicious* if it counts fewer tokens than `least_tokens` of its prompt, multiplied by 0.8 times the
-   smallest ratio of tokens to `least_tokens` that this endpoint has shown for shorter prompts, or if it counts a multiple
-   of 1,024. This costs nothing.
+1. A reply is *suspicious* in two cases. It counts a multiple of 1,024 tokens, or it counts too few. The limit is
+   `least_tokens` of its prompt times 0.8 times r. Here r is the smallest ratio of tokens to `least_tokens` that this
+   endpoint has shown for shorter prompts. This costs nothing.
 2. A suspicion is *measured*: the same prompt is sent with its longest message twice. If the number of tokens does not
    grow by half, the endpoint has a limit. This does not depend on a tokenizer. If it does grow, the endpoint accepts
    prompts of that length, and replies that count fewer tokens are not checked any more. Each measurement that finds
@@ -67,7 +67,8 @@ def least_tokens(text: str) -> int:
     """Return the number of tokens that a text has at least, with nearly every tokenizer of a chat model.
 
     One for each word, because tokens do not span words. Words of more than 24 characters count one more for each 8
-    characters (a character that is repeated 8 times or more does not count), and scripts without spaces one for each 3.
+    characters. Characters that are repeated 8 times or more do not count. Scripts without spaces count one for each 3
+    characters.
     """
     ideographs = 0
     if not text.isascii():

@@ -96,8 +96,8 @@ def spans_of_request(
 def traces_of(staged: BufferedTrace, retriever_tools: RetrieverTools | None = None) -> list[Trace | RejectedRecord]:
     """Return the requests in a trace: usually one, or a `RejectedRecord` if there is none.
 
-    If spans of several conventions are in one trace (a framework and a client, each with its instrumentation), each
-    convention reads it, and the reading counts that knows most of query, passages, response, ids and tokens. Of equal
+    One trace can have spans of several conventions, for example of a framework and of a client. Then each convention
+    reads it. The reading with most of query, passages, response, ids and tokens counts. Of equal
     readings the first in `CONVENTIONS` counts. Only if none knows query, passages and response, with the query from a
     step of the application, all conventions read it together.
 

@@ -96,8 +96,9 @@ def build_dataset(
 ) -> DatasetBuild:
     """Build a CRUX-style dataset from documents, or from reports about them.
 
-    Each item has an open query, distinct sub-questions, a pool of self-contained passages, a rating from 0 to 5 for every
-    pair of sub-question and passage, and a required subset of passages. Unanswerable sub-questions are dropped. The
+    Each item has an open query, distinct sub-questions and a pool of self-contained passages. Each pair of
+    sub-question and passage has a rating from 0 to 5, and some of the passages are required. Unanswerable
+    sub-questions are dropped. The
     directory contains `dataset.jsonl` (for `evaluate`), `passages.jsonl` (for an index), `review.csv` (for a person),
     `draft.json` and `journal.jsonl`. After a kill, the same call resumes without repeating answered judge calls.
 

@@ -95,8 +95,9 @@ def fit_composite(
     Samples are resampled with all their systems and labels.
 
     Raises:
-        DataError: If labels are missing, fewer than two CCRS metrics have scores, fewer than 20 samples have labels and
-            scores, requests were sampled with different probabilities, or no metric increases with the labels.
+        DataError: If labels are missing, fewer than two CCRS metrics have scores, or fewer than 20 samples have
+            labels and scores. If requests were sampled with different probabilities, or no metric increases with the
+            labels.
     """
     import numpy as np
 
