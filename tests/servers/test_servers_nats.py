@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 from broker_contract import BrokerContract, NewerEntriesContract, captured, line
 from command_line import run_command
+from ragstone.brokers._address import parse_broker_url
 from ragstone.brokers._factory import open_broker
 from ragstone.errors import BrokerError
 from ragstone.monitor import Monitor
@@ -99,6 +101,35 @@ def test_a_full_queue_keeps_requests_in_the_spool(queue):
     broker.acknowledge(broker.receive(10, again=False))
     assert broker.publish("a.seg", 10, 20, more) == 20
     assert len(broker.receive(10, again=False)) == 3
+    broker.close()
+
+
+def test_a_killed_server_does_not_bring_entries_back(start_nats):
+    """A killed server may forget that it has removed acknowledged entries. The worker removes them, and no others."""
+    from ragstone.brokers._nats import NatsBroker
+
+    server = start_nats()
+    broker = NatsBroker(parse_broker_url(server.url()), take_over_s=1.0)
+    broker.join("store")
+    broker.publish("a.seg", 0, 10, [line(captured(f"t{i}")) for i in range(20)])
+    found = set()
+
+    def receive(n):
+        messages = broker.receive(n, again=False)
+        found.update(message.data for message in messages)
+        broker.acknowledge(messages)
+        return len(messages)
+
+    wait_until(lambda: receive(5) and len(found) >= 10)
+    # Meanwhile the server saves which entries are acknowledged, and not that they are removed.
+    time.sleep(4)
+    server.kill()
+    server.start()
+    with pytest.raises(BrokerError):
+        receive(1)
+    broker.join("store")
+    wait_until(lambda: not receive(5) and broker.status().waiting == broker.status().in_progress == 0)
+    assert found == {line(captured(f"t{i}")) for i in range(20)}
     broker.close()
 
 

@@ -276,7 +276,18 @@ class NatsBroker:
             ),
         )
         self._pull = await self._js.pull_subscribe_bind(consumer=_DURABLE, stream=self._stream)
+        await self._remove_acknowledged()
         await self._restore()
+
+    async def _remove_acknowledged(self) -> None:
+        """Remove entries that were acknowledged, which a server that was killed has again.
+
+        No worker receives them, because the consumer knows better. They would count as waiting, and fill the stream.
+        """
+        floor = (await self._js.consumer_info(self._stream, _DURABLE)).ack_floor
+        state = (await self._js.stream_info(self._stream)).state
+        if floor is not None and state.messages and state.first_seq <= floor.stream_seq <= state.last_seq:
+            await self._js.purge_stream(self._stream, seq=floor.stream_seq + 1)
 
     async def _restore(self) -> None:
         """Receive entries again that an older version of Ragstone has set aside."""
