@@ -46,6 +46,16 @@ IRRELEVANT = score("udcg", 0.5, passages=[{"position": 1, "relevance": 0.0, "p_a
     [
         (sample(reference=DECLINED, response=DECLINED), [WRONG], None),
         (sample(response=DECLINED), [WRONG, score("ragchecker.claim_recall", 0.0)], "missed_passage"),
+        (
+            sample(response=DECLINED).model_copy(update={"reference": (DECLINED, "Blue.")}),
+            [WRONG],
+            "missed_passage",
+        ),
+        (
+            sample(response=DECLINED).model_copy(update={"reference": (DECLINED, "Blue, " * 100)}),
+            [WRONG],
+            "missed_passage",
+        ),
         (sample(), [WRONG, SUPPORTED, UNSUPPORTED_ELSEWHERE], "wrong_passage"),
         (sample(), [WRONG, UNSUPPORTED_ELSEWHERE, SUPPORTED], "wrong_passage"),
         (sample(relevance=None, response=DECLINED), [WRONG, IRRELEVANT], "no_relevant_passage"),
