@@ -45,6 +45,7 @@ IRRELEVANT = score("udcg", 0.5, passages=[{"position": 1, "relevance": 0.0, "p_a
     ("given", "outcomes", "expected"),
     [
         (sample(reference=DECLINED, response=DECLINED), [WRONG], None),
+        (sample(reference=DECLINED + " " * 400, response=DECLINED), [WRONG], None),
         (sample(response=DECLINED), [WRONG, score("ragchecker.claim_recall", 0.0)], "missed_passage"),
         (
             sample(response=DECLINED).model_copy(update={"reference": (DECLINED, "Blue.")}),
