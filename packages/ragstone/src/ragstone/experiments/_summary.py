@@ -119,7 +119,7 @@ def stored_clusters(
         return None, (), store.count_outcomes()
     counted = store.count_outcomes(by_trace=True)
     scores = {of.metric: dict(zip(of.trace_ids, of.values, strict=True)) for of in counted if len(of.values)}
-    ids = {id_: None for of in scores.values() for id_ in of}
+    ids = dict.fromkeys(itertools.chain.from_iterable(scores.values()))
     if not ids:
         return None, (), counted
     clusters = choose_clusters(cluster, labels, ids)

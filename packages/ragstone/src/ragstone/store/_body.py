@@ -6,6 +6,7 @@ stores it as text, which SQL can query, and compresses long values itself. A fil
 
 from __future__ import annotations
 
+import operator
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +32,7 @@ __all__ = [
     "reseal_traces",
     "seal",
     "stored_text",
+    "sum_value_checksums",
     "text_of",
     "to_body",
     "to_outcome",
@@ -204,6 +206,17 @@ def reseal_traces(db: Sql, seqs: Sequence[int]) -> None:
 def value_checksum(value: object) -> int:
     """Return the checksum of one score, or of the missing score of another outcome."""
     return checksum_of((value,))
+
+
+def sum_value_checksums(values: Sequence[float], repeats: Sequence[int]) -> int:
+    """Return the sum of `value_checksum` over scores, each of which occurs `repeats` times, faster than one by one."""
+    total = 0
+    for start in range(0, len(values), PAGE):
+        # One call formats the numbers of a page, as `checksum_of` does.
+        texts = repr([value + 0.0 for value in values[start : start + PAGE]])[1:-1].encode().split(b", ")
+        checksums = map(zlib.crc32, [b"[%b]" % text for text in texts])
+        total += sum(map(operator.mul, checksums, repeats[start : start + PAGE]))
+    return total
 
 
 def add_checksums(db: Sql, *, text: str) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from typing_extensions import override
 
-from ragstone.store._body import damaged, value_checksum
+from ragstone.store._body import damaged, sum_value_checksums, value_checksum
 from ragstone.store._ranges import count_sent, save_range
 from ragstone.store._records import CountDifference
 from ragstone.store._sql import Sql, SqlStore
@@ -110,6 +110,12 @@ class OutcomeTotals:
         """Add `n` outcomes with the same value."""
         count, checksum = self._totals.get(kind, (0, 0))
         self._totals[kind] = count + n, checksum + n * value_checksum(value)
+
+    def add_scores(self, kind: OutcomeKind, values: Sequence[float], repeats: Sequence[int]) -> None:
+        """Add scores, each of which occurs `repeats` times."""
+        if len(values):
+            count, checksum = self._totals.get(kind, (0, 0))
+            self._totals[kind] = count + sum(repeats), checksum + sum_value_checksums(values, repeats)
 
     def rows(self) -> list[tuple[str | int, ...]]:
         """Return the rows of `outcome_counts`, sorted."""

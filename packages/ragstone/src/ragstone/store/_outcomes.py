@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -37,6 +38,9 @@ __all__ = ["IGNORED", "SqlOutcomes", "evidence_counters", "read_counter", "write
 
 IGNORED: Final = "ignored:"
 """Beginning of the names of the counters of ignored traces. The same key in `meta` has one example."""
+
+_ROWS: Final = 10_000
+"""Rows that are taken apart at once."""
 
 _LATEST_S: Final = 7200.0
 """Longer than any pause between two attempts, in seconds."""
@@ -112,7 +116,10 @@ class SqlOutcomes(SqlStore):
             sampled = db.execute(
                 "SELECT 1 FROM traces WHERE inclusion_probability < 1 AND state <> 'sampled_out' LIMIT 1"
             ).fetchone()
-            return [_counts(db, metric, sampled=bool(sampled), by_trace=by_trace) for metric in read_plan(db)]
+            plan = read_plan(db)
+            if by_trace:
+                return _count_by_trace(db, plan, sampled=bool(sampled))
+            return [_count_by_value(db, metric, sampled=bool(sampled)) for metric in plan]
 
     @override
     def worst_scores(
@@ -294,57 +301,106 @@ def _settle_times(db: Sql, *, now: float) -> None:
     db.execute("UPDATE traces SET lease_until = ? WHERE state = 'pending' AND lease_until > ?", (now, latest))
 
 
-def _counts(db: Sql, metric: PlannedMetric, *, sampled: bool, by_trace: bool) -> MetricCounts:
+def _count_by_value(db: Sql, metric: PlannedMetric, *, sampled: bool) -> MetricCounts:
+    """Count the outcomes of a metric, by value and probability."""
+    columns, join = "o.value", ""
+    if sampled:
+        columns, join = "o.value, t.inclusion_probability", "JOIN traces AS t ON t.trace_id = o.sample_id"
+    found = _Counted(metric)
+    for kind, value, *p, n in db.execute(
+        f"""
+        SELECT o.kind, {columns}, count(*) FROM outcomes AS o {join}
+        WHERE o.metric = ? AND o.metric_version = ? AND o.judge_hash = ? AND o.kind <> 'score'
+        GROUP BY o.kind, {columns}
+        """,  # noqa: S608 - its parts are written above
+        _key(metric),
+    ):
+        found.add(kind, value, p[0] if p else 1.0, n)
+    rows = db.execute(
+        f"""
+        SELECT {columns}, count(*) FROM outcomes AS o {join}
+        WHERE o.metric = ? AND o.metric_version = ? AND o.judge_hash = ? AND o.kind = 'score'
+        GROUP BY {columns}
+        """,  # noqa: S608 - its parts are written above
+        _key(metric),
+    )
+    # Nearly every value of a continuous metric is distinct, so rows are read by page, and numbers are kept in arrays.
+    read = iter(rows)
+    while page := list(itertools.islice(read, _ROWS)):
+        values, *p, repeats = zip(*page, strict=True)
+        found.values.extend(values)
+        found.probabilities.extend(p[0] if p else itertools.repeat(1.0, len(page)))
+        found.repeats.extend(repeats)
+    return found.checked(db)
+
+
+def _count_by_trace(db: Sql, plan: Sequence[PlannedMetric], *, sampled: bool) -> list[MetricCounts]:
+    """Count the outcomes of all planned metrics in one pass over the table, because its index does not have the traces."""
     probability, join = "1.0", ""
     if sampled:
         probability, join = "t.inclusion_probability", "JOIN traces AS t ON t.trace_id = o.sample_id"
-    trace_id = "o.sample_id" if by_trace else "''"
-    key = (metric.name, metric.version, metric.judge_hash)
-    rows = db.execute(
+    counted = {metric.name: _Counted(metric) for metric in plan}
+    for name, kind, value, p, trace_id in db.execute(
         f"""
-        SELECT o.kind, o.value, {probability}, {trace_id}, COUNT(*) FROM outcomes AS o {join}
-        WHERE o.metric = ? AND o.metric_version = ? AND o.judge_hash = ?
-        GROUP BY o.kind, o.value{", t.inclusion_probability" if sampled else ""}{", o.sample_id" if by_trace else ""}
-        """,  # noqa: S608 - its parts are written above
-        key,
-    )
-    # Nearly every value of a continuous metric is distinct, so numbers are kept in arrays and not as objects.
-    values, probabilities, repeats = array("d"), array("d"), array("q")
-    others: Counter[str] = Counter()
-    kept: set[float] = set()
-    trace_ids: list[str] = []
-    totals = OutcomeTotals()
-    for kind, value, p, id_, n in rows:
-        kept.add(p)
-        totals.add((*key, kind), value, n)
+        SELECT p.name, o.kind, o.value, {probability}, o.sample_id FROM outcomes AS o CROSS JOIN plan AS p {join}
+        WHERE o.metric = p.name AND o.metric_version = p.version AND o.judge_hash = p.judge_hash ORDER BY o.seq
+        """  # noqa: S608 - its parts are written above
+    ):
+        found = counted[name]
         if kind == "score":
-            values.append(value)
-            probabilities.append(p)
-            repeats.append(n)
-            if by_trace:
-                trace_ids.append(id_)
+            found.values.append(value)
+            found.probabilities.append(p)
+            found.repeats.append(1)
+            found.trace_ids.append(trace_id)
         else:
-            others[kind] += n
-    totals.check(db, *key)
-    # The judge's name is stored only in the bodies, and is the same in all outcomes of a planned metric.
-    body = db.execute(
-        """
-        SELECT b.body, o.outcome_id, o.value FROM outcomes AS o JOIN outcome_bodies AS b USING (seq)
-        WHERE o.metric = ? AND o.metric_version = ? AND o.judge_hash = ? ORDER BY o.kind DESC LIMIT 1
-        """,
-        key,
-    ).fetchone()
-    return MetricCounts(
-        metric=metric.name,
-        judge=to_outcome(*body).judge if body else None,
-        values=values,
-        probabilities=probabilities,
-        repeats=repeats,
-        n_failed=others["failure"],
-        n_not_applicable=others["not_applicable"],
-        is_sampled=len(kept) > 1,
-        trace_ids=trace_ids,
-    )
+            found.add(kind, value, p, 1)
+    return [found.checked(db) for found in counted.values()]
+
+
+def _key(metric: PlannedMetric) -> tuple[str, str, str]:
+    return metric.name, metric.version, metric.judge_hash
+
+
+class _Counted:
+    """Collects the outcomes of a metric."""
+
+    def __init__(self, metric: PlannedMetric) -> None:
+        self._key = _key(metric)
+        self._others: Counter[str] = Counter()
+        self._others_p: set[float] = set()
+        self._totals = OutcomeTotals()
+        self.values, self.probabilities, self.repeats = array("d"), array("d"), array("q")
+        self.trace_ids: list[str] = []
+
+    def add(self, kind: str, value: object, probability: float, n: int) -> None:
+        """Add outcomes that are no scores."""
+        self._totals.add((*self._key, kind), value, n)
+        self._others_p.add(probability)
+        self._others[kind] += n
+
+    def checked(self, db: Sql) -> MetricCounts:
+        """Verify the outcomes against their counters, and return them."""
+        self._totals.add_scores((*self._key, "score"), self.values, self.repeats)
+        self._totals.check(db, *self._key)
+        # The judge's name is stored only in the bodies, and is the same in all outcomes of a planned metric.
+        body = db.execute(
+            """
+            SELECT b.body, o.outcome_id, o.value FROM outcomes AS o JOIN outcome_bodies AS b USING (seq)
+            WHERE o.metric = ? AND o.metric_version = ? AND o.judge_hash = ? ORDER BY o.kind DESC LIMIT 1
+            """,
+            self._key,
+        ).fetchone()
+        return MetricCounts(
+            metric=self._key[0],
+            judge=to_outcome(*body).judge if body else None,
+            values=self.values,
+            probabilities=self.probabilities,
+            repeats=self.repeats,
+            n_failed=self._others["failure"],
+            n_not_applicable=self._others["not_applicable"],
+            is_sampled=len(self._others_p.union(self.probabilities)) > 1,
+            trace_ids=self.trace_ids,
+        )
 
 
 def read_counter(db: Sql, name: str) -> int:

@@ -273,7 +273,8 @@ class Store(Protocol):
     def count_outcomes(self, *, by_trace: bool = False) -> list[MetricCounts]:
         """Count the outcomes of each planned metric, in the order of the plan.
 
-        Reads an index only, without any text. Traces are read only if some were sampled.
+        Reads an index only, without any text, and the table of outcomes if `by_trace`. Traces are read only if some were
+        sampled.
 
         Args:
             by_trace: Whether the result names the trace of each score.
