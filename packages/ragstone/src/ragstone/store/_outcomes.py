@@ -335,7 +335,7 @@ def _count_by_value(db: Sql, metric: PlannedMetric, *, sampled: bool) -> MetricC
 
 
 def _count_by_trace(db: Sql, plan: Sequence[PlannedMetric], *, sampled: bool) -> list[MetricCounts]:
-    """Count the outcomes of all planned metrics in one pass over the table, because its index does not have the traces."""
+    """Count the outcomes of all planned metrics with one read of the table, because its index does not have the traces."""
     probability, join = "1.0", ""
     if sampled:
         probability, join = "t.inclusion_probability", "JOIN traces AS t ON t.trace_id = o.sample_id"
@@ -373,7 +373,7 @@ class _Counted:
         self.trace_ids: list[str] = []
 
     def add(self, kind: str, value: object, probability: float, n: int) -> None:
-        """Add outcomes that are no scores."""
+        """Add outcomes that are not scores."""
         self._totals.add((*self._key, kind), value, n)
         self._others_p.add(probability)
         self._others[kind] += n
