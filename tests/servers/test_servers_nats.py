@@ -104,12 +104,13 @@ def test_a_full_queue_keeps_requests_in_the_spool(queue):
     broker.close()
 
 
-def test_a_killed_server_does_not_bring_entries_back(start_nats):
-    """A killed server may forget that it has removed acknowledged entries. The worker removes them, and no others."""
+@pytest.mark.parametrize("options", ["", "?max_entries=20"], ids=["room", "full"])
+def test_a_killed_server_does_not_bring_entries_back(start_nats, options):
+    """A killed server may forget that it has removed acknowledged entries. The worker receives them again."""
     from ragstone.brokers._nats import NatsBroker
 
     server = start_nats()
-    broker = NatsBroker(parse_broker_url(server.url()), take_over_s=1.0)
+    broker = NatsBroker(parse_broker_url(f"{server.url()}{options}"), take_over_s=1.0)
     broker.join("store")
     broker.publish("a.seg", 0, 10, [line(captured(f"t{i}")) for i in range(20)])
     found = set()

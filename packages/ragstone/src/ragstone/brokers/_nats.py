@@ -276,18 +276,33 @@ class NatsBroker:
             ),
         )
         self._pull = await self._js.pull_subscribe_bind(consumer=_DURABLE, stream=self._stream)
-        await self._remove_acknowledged()
+        await self._publish_passed_over()
         await self._restore()
 
-    async def _remove_acknowledged(self) -> None:
-        """Remove entries that were acknowledged, which a server that was killed has again.
+    async def _publish_passed_over(self) -> None:
+        """Publish entries again that the consumer takes for acknowledged, and that no worker would receive.
 
-        No worker receives them, because the consumer knows better. They would count as waiting, and fill the stream.
+        A server that was killed may have acknowledged entries again. They would count as waiting, and fill the stream. The store
+        ignores what it has. New entries are among them if the server has lost the end of the stream and used its numbers again.
         """
         floor = (await self._js.consumer_info(self._stream, _DURABLE)).ack_floor
         state = (await self._js.stream_info(self._stream)).state
-        if floor is not None and state.messages and state.first_seq <= floor.stream_seq <= state.last_seq:
-            await self._js.purge_stream(self._stream, seq=floor.stream_seq + 1)
+        if floor is None or not state.messages:
+            return
+        for number in range(state.first_seq, min(floor.stream_seq, state.last_seq) + 1):
+            try:
+                found = await self._js.get_msg(self._stream, number)
+            except NotFoundError:
+                continue
+            try:
+                await self._js.publish(self._subject, found.data or b"", stream=self._stream)
+                await self._js.delete_msg(self._stream, number)
+            except APIError as error:
+                if error.err_code != _FULL:
+                    raise
+                # Room for itself.
+                await self._js.delete_msg(self._stream, number)
+                await self._js.publish(self._subject, found.data or b"", stream=self._stream)
 
     async def _restore(self) -> None:
         """Receive entries again that an older version of Ragstone has set aside."""
