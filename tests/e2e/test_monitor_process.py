@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from fake_servers import FakeJudgeServer
 from processes import is_running
 from ragstone import Monitor
 from ragstone.errors import ConfigurationError
@@ -68,6 +69,20 @@ def test_a_process_scores_and_ends_with_the_program(tmp_path: Path) -> None:
     pid = worker_pid(store)
     assert pid != program.pid
     wait_until(lambda: not is_running(pid))
+
+
+def test_drain_waits_for_what_an_idle_process_has_not_seen(tmp_path: Path) -> None:
+    """The process says that it is idle, of a time before the request."""
+    store = tmp_path / "r.db"
+    with (
+        FakeJudgeServer(latency_s=0.2) as judge,
+        Monitor(judge=judge.url, metrics="ccrs.qr", store=store, scoring="process") as monitor,
+    ):
+        for n in range(1, 4):
+            monitor.record(draft(n))
+            assert monitor.drain(90)
+            check_scored(store, n)
+            time.sleep(2.0)
 
 
 def test_with_waits_for_the_process(tmp_path: Path) -> None:

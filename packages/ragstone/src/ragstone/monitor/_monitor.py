@@ -393,19 +393,16 @@ class Monitor(RequestBlocks):
 
     def _idle_check(self) -> Callable[[], bool]:
         """Return a function that checks if everything recorded until now is scored and delivered by this worker."""
-        seen: tuple[Worker | WorkerProcess, int] | None = None
+        asked: tuple[Worker | WorkerProcess, Callable[[], bool]] | None = None
 
         def is_idle() -> bool:
-            nonlocal seen
+            nonlocal asked
             worker = self._worker
             if worker is None:
                 return False
-            worker.wake()
-            # The current poll may have begun before the flush ended. The second poll from now begins after it.
-            if seen is None or seen[0] is not worker:
-                seen = (worker, worker.poll_count + 2)
-                return False
-            return worker.poll_count >= seen[1] and worker.idle
+            if asked is None or asked[0] is not worker:
+                asked = (worker, worker.idle_check())
+            return asked[1]()
 
         return is_idle
 

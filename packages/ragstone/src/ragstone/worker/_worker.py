@@ -165,6 +165,17 @@ class Worker:
         self._is_awaited = True
         self._wake()
 
+    def idle_check(self) -> Callable[[], bool]:
+        """Return a function that says whether everything that is spooled now is scored and delivered."""
+        # The current poll may have begun before now. The second poll from now begins after it.
+        target = self._progress + 2
+
+        def is_idle() -> bool:
+            self.wake()
+            return self._progress >= target and self._idle
+
+        return is_idle
+
     @property
     def idle(self) -> bool:
         """Whether nothing was spooled, pending or due at the last poll."""

@@ -69,10 +69,14 @@ async def _work(settings: WorkerSettings, messages: _Messages) -> None:
 
 
 def _listen(worker: Worker, messages: _Messages) -> None:
-    """Answer each line with the state of the worker, and stop it when standard input ends."""
-    while os.read(0, 65_536):
+    """Answer questions, which are lines with a number, with the state of the worker. Stop it when standard input ends."""
+    rest = b""
+    while data := os.read(0, 65_536):
+        *questions, rest = (rest + data).split(b"\n")
         worker.wake()
-        messages.send(polls=worker.poll_count, idle=worker.idle, blocked=worker.is_blocked)
+        if questions:
+            polls = worker.poll_count  # before `idle`, which is then of this poll or of a later one
+            messages.send(answered=int(questions[-1]), polls=polls, idle=worker.idle, blocked=worker.is_blocked)
     _stop(worker)
 
 

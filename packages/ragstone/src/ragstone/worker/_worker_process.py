@@ -69,6 +69,17 @@ class WorkerSettings:
                     ) from error
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The state of a worker at its answer to a question."""
+
+    question: int
+    """Number of the question, or of a later one if it answers several."""
+    n_polls: int
+    is_idle: bool = field(kw_only=True)
+    is_blocked: bool = field(kw_only=True)
+
+
 class WorkerProcess:
     """A worker in a process of its own. It has the attributes of a `Worker` that `Monitor` uses.
 
@@ -88,13 +99,14 @@ class WorkerProcess:
         self._output: int | None = None
         self._stopped = False
         self._asked_at = 0.0
-        self.poll_count = 0
-        """Number of polls at the last answer of the process."""
-        self.idle = False
-        """Whether nothing was spooled, pending or due at the last answer."""
-        self.is_blocked = False
-        """Whether requests waited for an unavailable judge, reader or disk at the last answer."""
+        self._n_asked = 0
+        self._answer = _Answer(0, 0, is_idle=False, is_blocked=False)
         after_fork_in_child(self._after_fork)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether requests waited for an unavailable judge, reader or disk at the last answer of the process."""
+        return self._answer.is_blocked
 
     @property
     def pid(self) -> int | None:
@@ -122,7 +134,9 @@ class WorkerProcess:
             elif "error" in message:
                 error = _read_error(message)
             elif "polls" in message:
-                self.poll_count, self.idle, self.is_blocked = message["polls"], message["idle"], message["blocked"]
+                self._answer = _Answer(
+                    message["answered"], message["polls"], is_idle=message["idle"], is_blocked=message["blocked"]
+                )
         code = self._wait(process)
         if error is not None:
             raise error
@@ -134,10 +148,24 @@ class WorkerProcess:
 
     def wake(self) -> None:
         """Poll for work now, and ask for the state of the worker."""
-        now = time.monotonic()
-        if now - self._asked_at >= _ASK_S:
-            self._asked_at = now
-            self._write(b"\n")
+        if time.monotonic() - self._asked_at >= _ASK_S:
+            self._ask()
+
+    def idle_check(self) -> Callable[[], bool]:
+        """Return a function that says whether everything that is spooled now is scored and delivered."""
+        question = self._ask()
+        target: int | None = None
+
+        def is_idle() -> bool:
+            nonlocal target
+            self.wake()
+            answer = self._answer
+            if target is None and answer.question >= question:
+                # An earlier answer has a number of polls from any time before now.
+                target = answer.n_polls + 2
+            return target is not None and answer.n_polls >= target and answer.is_idle
+
+        return is_idle
 
     def stop(self) -> None:
         """Ask the process to hand its work back and to end. Can be called from any thread."""
@@ -163,6 +191,15 @@ class WorkerProcess:
         if self._stopped:
             self.stop()
         return process
+
+    def _ask(self) -> int:
+        """Ask for the state of the worker, and return the number of the question."""
+        with self._lock:
+            self._asked_at = time.monotonic()
+            self._n_asked += 1
+            question = self._n_asked
+        self._write(b"%d\n" % question)
+        return question
 
     def _write(self, data: bytes) -> None:
         with self._lock, suppress(OSError):  # it has ended
