@@ -18,9 +18,9 @@ JUDGE = Path(__file__).parents[1] / "peers" / "judge.py"
 ROUNDS = 3
 N_REQUESTS, RATE = 600, 40
 """Requests of a round, and requests a second: less than what one core scores."""
-MAX_CPU_SHARE = 0.3
+MAX_CPU_SHARE = 0.15
 """Processor time that a request with scoring in a child costs the application, as a share of scoring in a thread."""
-MAX_P99 = 3.0
+MAX_P99 = 2.5
 """Its 99th percentile against an application without Ragstone. The child, the judge and the application share the processors."""
 
 APPLICATION = """
