@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -13,7 +14,7 @@ from ragstone.experiments._views.trend import Timeline
 from ragstone.experiments._views.where import parse_where
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import resolve_metrics
-from ragstone.schema import Failure, Interval, Passage, Sample, Score, Usage
+from ragstone.schema import Failure, Interval, NotApplicable, Passage, Sample, Score, Usage
 from ragstone.scoring import Signals, answer_probabilities, diagnose
 from ragstone.stats import drawn_kappa, mean_interval
 from ragstone.store import DrawnRequest, StoredLabel
@@ -116,6 +117,33 @@ def test_failures_are_counted_in_notebooks_and_yellow_in_the_terminal() -> None:
     lines = AnswerText(view, width=80).lines()
     parts = [(line.plain[span.start : span.end].strip(), span.style) for line in lines for span in line.spans]
     assert [part for part in parts if part[0] in {"0.10", "failed"}] == [("0.10", "red"), ("failed", "yellow")]
+
+
+def test_answers_without_a_score_are_counted_in_notebooks() -> None:
+    """By kind: a metric that does not apply has not failed."""
+    result = experiment([(0.1, 0.9), (0.2, None), (0.3, None), (0.4, None)])
+    about = {"metric": "ccrs.cc", "metric_version": "1"}
+    inapplicable = [NotApplicable(sample_id=id_, reason="no contexts", **about) for id_ in ("s1", "s2")]
+    outcomes = [
+        each for each in result.outcomes if (each.sample_id, each.metric) not in {("s1", "ccrs.cc"), ("s2", "ccrs.cc")}
+    ]
+    object.__setattr__(result, "outcomes", (*outcomes, *inapplicable))
+    assert "<td>1 + 1 failed + 2 n.a.</td>" in result._repr_html_()
+
+
+def test_the_interval_of_a_probability_is_shown_if_it_has_a_width() -> None:
+    """In the terminal."""
+    view = build_answer("s", sample(), [score("udcg", 0.5, passages=[])], Signals(), CARDS, time=None)
+    assert view.passages is not None
+
+    def text(low: float, high: float) -> str:
+        passage = dataclasses.replace(view.passages[0], p_answer=0.4, p_answer_interval=(low, high))
+        shown = dataclasses.replace(view, passages=(passage,))
+        return "\n".join(line.plain for line in AnswerText(shown, width=80).lines())
+
+    assert "p(answer) 0.40 [0.20, 0.60]" in text(0.2, 0.6)
+    assert "p(answer) 0.40" in text(0.4, 0.4)
+    assert "0.40 [" not in text(0.4, 0.4)
 
 
 def test_a_high_value_is_low_quality_if_lower_is_better() -> None:

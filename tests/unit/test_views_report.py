@@ -456,6 +456,12 @@ def test_a_label_that_is_asked_for_is_shown_with_any_number_of_answers() -> None
     weather, ids = view.slices
     assert {("rain", 5), ("sun", 85)} == {(row.value, row.n) for row in weather.rows}
     assert (50, 40) == (len(ids.rows), ids.n_without)
+    result = topics(90)
+    for sample in result.samples[85:]:
+        sample.metadata["id"] = "z"
+    (ids,) = build_report(result, by=["id"]).slices
+    assert (50, 36) == (len(ids.rows), ids.n_without)
+    assert ("z", 5) in {(row.value, row.n) for row in ids.rows}
     text = "\n".join(line.plain for line in ReportText(view).lines())
     assert "By weather" in text
     with pytest.raises(ConfigurationError, match="--by color: no sample has this label"):
