@@ -106,7 +106,8 @@ def test_what_is_nothing_known_is_refused(tmp_path, content):
     path = tmp_path / "file"
     path.write_bytes(content)
 
-    with pytest.raises(DataError, match=r"'odd' begins with .*--format"):
+    message = r"'odd' begins with .*--format" if content else r"'odd' is empty, .*name another file"
+    with pytest.raises(DataError, match=message):
         detect(InputFile(path, "odd"))
 
 
