@@ -252,3 +252,108 @@ def app(environ, start_response):
         server.wait()
     found = found_in(tmp_path / "spool")
     assert Counter(f"request{n}/0" for n in range(20)) == found - Counter({"first/0": found["first/0"]})
+
+
+def test_a_child_does_not_wait_for_a_lock_that_the_parents_writer_held(tmp_path):
+    """A lock of the application, which its function for redaction takes."""
+    found = run(
+        tmp_path,
+        """
+lock, inside = threading.Lock(), threading.Event()
+def redact(text):
+    with lock:
+        inside.set()
+        time.sleep(0.3)
+    return text
+capture = Capture(partial(SpoolWriter, sys.argv[1]), flush_interval_s=0.001, redact=redact)
+assert capture.record(TraceDraft(trace_id="parent/0", query="q"))
+assert inside.wait(20)
+child = os.fork()
+if child == 0:
+    assert capture.record(TraceDraft(trace_id="child/0", query="q"))
+    os._exit(0 if capture.flush(20) else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert capture.record(TraceDraft(trace_id="parent/1", query="q")) and capture.flush(20)
+""",
+    )
+    assert Counter(["parent/0", "child/0", "parent/1"]) == found
+
+
+def test_a_fork_waits_a_second_for_a_writer_that_does_not_end(tmp_path):
+    """The child records, and forks itself without a wait."""
+    found = run(
+        tmp_path,
+        """
+hold, inside = threading.Event(), threading.Event()
+def redact(text):
+    if text == "stuck":
+        inside.set()
+        hold.wait(30)
+    return text
+capture = Capture(partial(SpoolWriter, sys.argv[1]), flush_interval_s=0.001, redact=redact)
+assert capture.record(TraceDraft(trace_id="parent/0", query="stuck"))
+assert inside.wait(20)
+start = time.monotonic()
+child = os.fork()
+if child == 0:
+    start = time.monotonic()
+    grandchild = os.fork()
+    assert time.monotonic() - start < 0.5
+    if grandchild > 0:
+        assert os.waitpid(grandchild, 0)[1] == 0
+    assert capture.record(TraceDraft(trace_id="child/0" if grandchild else "grandchild/0", query="q"))
+    os._exit(0 if capture.flush(20) else 1)
+assert time.monotonic() - start >= 0.9
+assert os.waitpid(child, 0)[1] == 0
+hold.set()
+assert capture.flush(20)
+""",
+    )
+    assert Counter(["parent/0", "child/0", "grandchild/0"]) == found
+
+
+def test_a_function_for_redaction_can_fork(tmp_path):
+    found = run(
+        tmp_path,
+        """
+def redact(text):
+    start = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if time.monotonic() - start < 0.5 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    return text
+capture = Capture(partial(SpoolWriter, sys.argv[1]), flush_interval_s=0.001, redact=redact)
+for k in range(3):
+    assert capture.record(TraceDraft(trace_id=f"parent/{k}", query="q")) and capture.flush(20)
+""",
+    )
+    assert Counter(f"parent/{k}" for k in range(3)) == found
+
+
+def test_a_fork_in_the_first_serialization(tmp_path):
+    """Pydantic imports a module at its first serialization in a process, under a lock that no child could release."""
+    found = run(
+        tmp_path,
+        """
+import builtins
+import_module = builtins.__import__
+def slow(name, *arguments, **keywords):
+    if threading.current_thread() is not threading.main_thread():
+        names.append(name)
+        time.sleep(0.3)
+    return import_module(name, *arguments, **keywords)
+names = []
+builtins.__import__ = slow
+capture.record(TraceDraft(trace_id="parent/0"))
+threading.Thread(target=capture.flush, args=(20,)).start()
+time.sleep(0.1)
+child = os.fork()
+if child == 0:
+    assert capture.record(TraceDraft(trace_id="child/0"))
+    os._exit(0 if capture.flush(20) else 1)
+assert os.waitpid(child, 0)[1] == 0 and capture.flush(20)
+assert "pydantic_core" not in names, names
+""",
+    )
+    assert Counter(["parent/0", "child/0"]) == found

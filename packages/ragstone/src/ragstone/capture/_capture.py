@@ -71,7 +71,8 @@ class Capture:
     `inclusion_probability`.
 
     **Forks.** A forked child starts with an empty queue, zero counters, and its own thread and spool segment. Only the
-    parent writes the drafts that were queued at the fork.
+    parent writes the drafts that were queued at the fork. A fork waits until the thread has written its
+    current group, at most one second.
 
     Args:
         spool: Factory of the spool, called on the writer's thread: `partial(SpoolWriter, directory)`.

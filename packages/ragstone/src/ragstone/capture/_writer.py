@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Final
 
+from ragstone._util.fork import NoFork
 from ragstone._util.tally import AtomicCounter
 from ragstone.capture._convert import Converter
 from ragstone.capture._feedback import FeedbackDraft
@@ -90,6 +91,7 @@ class CaptureWriter:
         self._finished = False  # the thread has ended: any thread counts the rest of the queue as dropped
         self._lost = False  # a draft accepted since the last flush may not be on disk; set by the thread only
         self._starting = threading.Lock()
+        self._no_fork = NoFork()
         self._thread: threading.Thread | None = None
 
     @property
@@ -214,7 +216,8 @@ class CaptureWriter:
             # The order matters: when `_closed` is True, every draft accepted before `close` is in the queue.
             while not (self._closed and not self._queue):
                 self._wait_for_group()
-                self._finish_batch(self._take())
+                with self._no_fork:
+                    self._finish_batch(self._take())
             self.groups.write([])  # losses of the last group
             self.groups.close()
         finally:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ragstone._util.daemon_thread import DaemonThread
+from ragstone._util.fork import NoFork
 from ragstone.errors import StoreError
 
 __all__ = ["StoreCalls", "StoreSilentError"]
@@ -30,6 +31,7 @@ class StoreCalls:
 
     def __init__(self, name: str) -> None:
         self._thread = DaemonThread(name)
+        self._no_fork = NoFork()
         self._given_up: asyncio.Future[None] | None = None
         """Has a result after `give_up`. Made in the loop."""
         self._since: float | None = None
@@ -79,7 +81,8 @@ class StoreCalls:
         def timed() -> T:
             self._since = time.monotonic()
             try:
-                return step()
+                with self._no_fork:  # SQLite has locks of the process
+                    return step()
             finally:
                 self._since = None
 
