@@ -277,6 +277,21 @@ class TestLeases:
         assert 2 == store.release_all()
         assert 2 == len(store.claim("them", 2, lease_s=60))
 
+    def test_leases_of_others_are_no_finished_work(self, store: Store, clock: Clock):
+        """Also after they have expired, until another worker claims the trace or it is finished."""
+        ingest(store, "t1", "t2")
+        assert not store.has_other_leases("me")
+        store.claim("killed", 1, lease_s=60)
+        store.claim("me", 1, lease_s=60)
+        assert store.has_other_leases("me")
+        clock.now += 61
+        assert store.has_other_leases("me")
+        store.claim("me", 2, lease_s=60)
+        assert not store.has_other_leases("me")
+        assert store.has_other_leases("you")
+        store.release("me")
+        assert not store.has_other_leases("you")
+
     def test_a_trace_that_stops_its_scorers_is_given_up(self, store: Store, clock: Clock):
         """Five crashes are enough: every metric gets a failure that says so, and the next trace gets its turn."""
         ingest(store, "poison", "fine")

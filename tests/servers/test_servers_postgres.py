@@ -100,6 +100,25 @@ def eventually(condition):
 class TestSharing:
     """Several workers, each with a connection of its own."""
 
+    @pytest.mark.usefixtures("spool")
+    @pytest.mark.parametrize("waits_for", ["worker", "drain"])
+    def test_what_a_killed_worker_has_leased_is_not_finished(self, own, database, waits_for):
+        """Whoever waits for all work waits until these leases expire, and scores the requests."""
+        store = own()
+        store.ingest("a", 3, captured("t0", "t1", "t2", response="r"))
+        assert len(store.claim("killed", 2, lease_s=4)) == 2
+        if waits_for == "worker":
+            assert (
+                0
+                == run_command(
+                    "worker", database, "--judge", "lexical", "--metrics", "ccrs.qr", "--until-idle"
+                ).returncode
+            )
+        else:
+            with Monitor(judge="lexical", metrics=["ccrs.qr"], store=database) as monitor:
+                assert monitor.drain(DEADLINE_S)
+        assert (3, 0) == (store.ledger().total.scored, store.ledger().total.pending)
+
     def test_claims_pass_each_other(self, own):
         """Eight that claim at once get different traces, and between them all of them."""
         own().ingest("a", 1, captured(*(f"t{i}" for i in range(200))))

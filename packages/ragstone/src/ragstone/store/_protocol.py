@@ -153,6 +153,13 @@ class Store(Protocol):
         """
         ...
 
+    def has_other_leases(self, owner: str) -> bool:
+        """Return whether pending traces are leased to others than `owner`, also to workers that were killed.
+
+        They are neither available nor finished. Leases that have expired count until a worker claims the traces.
+        """
+        ...
+
     def complete(
         self, trace_id: str, outcomes: Sequence[Score | NotApplicable | Failure], *, owner: str | None = None
     ) -> bool:

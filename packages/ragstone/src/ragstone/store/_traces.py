@@ -145,6 +145,17 @@ class SqlTraces(SqlStore):
             ).rowcount
 
     @override
+    def has_other_leases(self, owner: str) -> bool:
+        with self._database.read() as db:
+            row = db.execute(
+                """
+                SELECT 1 FROM traces WHERE state = 'pending' AND lease_owner IS NOT NULL AND lease_owner <> ? LIMIT 1
+                """,
+                (owner,),
+            ).fetchone()
+            return row is not None
+
+    @override
     def trace(self, trace_id: str) -> Trace | None:
         with self._database.read() as db:
             row = db.execute(

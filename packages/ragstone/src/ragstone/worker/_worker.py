@@ -424,6 +424,7 @@ class Worker:
                     or scoring
                     or deliveries
                     or backfilling
+                    or turn.is_leased_to_others
                     or any(i.may_have_more for i in self._intakes)
                 )
                 self._idle = not busy and not self._errors
@@ -491,6 +492,10 @@ class Worker:
             turn.moved = self._spool.transfer_batch(store, self._errors)
             if not turn.over_budget:
                 turn.claimed = self._claim(store, free)
+        if store.is_shared and not (ending or turn.over_budget or turn.moved or turn.claimed):
+            # A killed worker keeps its leases until they expire. Until then, this worker has not seen all work.
+            has_others = partial(store.has_other_leases, self._name)
+            turn.is_leased_to_others = self._errors.run_step("read leases", has_others, otherwise=True)
         self._watch(store, turn)
         turn.pruning = self._retention.update(store)
         turn.due = [(each, items) for each in dispatchers if (items := each.due())]
@@ -598,6 +603,8 @@ class _Turn:
     claimed: list[Trace] = field(default_factory=list)
     over_budget: bool = False
     """Whether requests stay pending until the next day."""
+    is_leased_to_others: bool = False
+    """Whether other workers have pending requests. They may have been killed."""
     folded: bool = False
     """Whether any stream changed."""
     pruning: bool = False
