@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sqlite3
 import threading
 
 import pytest
@@ -15,7 +16,7 @@ from memory_broker import MemoryBroker, MemoryQueue
 from ragstone.brokers._address import describe_broker, parse_broker_url
 from ragstone.brokers._relay import BrokerRelay
 from ragstone.brokers._source import BrokerTraceSource
-from ragstone.errors import ConfigurationError, RagstoneError, StoreError
+from ragstone.errors import ConfigurationError, RagstoneError, StoreError, StoreUnavailableError
 from ragstone.monitor import Monitor
 from ragstone.schema import Dropped
 from ragstone.spool import SpoolWriter, frame_line, parse_line
@@ -227,6 +228,70 @@ def test_a_store_that_is_away_rejects_no_entry(queue, tmp_path, monkeypatch, cap
         assert (len(queue.entries), queue.aside) == (1, [])
         assert source.status.error is not None
         assert source.transfer_batch(store, errors) == 0  # it pauses
+        source._retry_at = 0.0
+        assert source.transfer_batch(store, errors) == 1
+        assert store.ledger().total.pending == 1
+    caplog.clear()
+
+
+@pytest.mark.parametrize("trace_ids", [["a"], ["a", "b"]])
+def test_a_server_that_restarts_rejects_no_entry(queue, tmp_path, monkeypatch, trace_ids):
+    """The attempts that fail are followed by one that succeeds, and nothing is set aside."""
+    for trace_id in trace_ids:
+        queue.add(line(captured(trace_id)))
+    source, errors = BrokerTraceSource(MemoryBroker(queue)), StepErrors()
+    with open_store(tmp_path / "s.db", mode="own") as store:
+        ingest, n_failures = store.ingest, len(trace_ids)
+
+        def restarting(segment, next_offset, entries):
+            nonlocal n_failures
+            if entries and n_failures:
+                n_failures -= 1
+                raise StoreUnavailableError("the connection was closed")
+            return ingest(segment, next_offset, entries)
+
+        monkeypatch.setattr(store, "ingest", restarting)
+        assert source.transfer_batch(store, errors) == len(trace_ids)
+        assert (store.ledger().total.pending, store.ledger().total.dropped) == (len(trace_ids), 0)
+    assert (len(queue.entries), queue.aside, bool(errors)) == (0, [], False)
+
+
+def test_an_entry_for_which_the_server_always_ends_is_set_aside(queue, tmp_path, monkeypatch, caplog):
+    """PostgreSQL reports a value that is too long for an index with the class of errors that a restart has."""
+    for trace_id in ("bad", "a"):
+        queue.add(line(captured(trace_id)))
+    source, errors = BrokerTraceSource(MemoryBroker(queue)), StepErrors()
+    with open_store(tmp_path / "s.db", mode="own") as store:
+        ingest = store.ingest
+
+        def picky(segment, next_offset, entries):
+            if any(getattr(entry, "trace", None) and entry.trace.trace_id == "bad" for entry in entries):
+                raise StoreUnavailableError("index row size 9000 exceeds maximum 2712")
+            return ingest(segment, next_offset, entries)
+
+        monkeypatch.setattr(store, "ingest", picky)
+        assert source.transfer_batch(store, errors) == 2
+        assert (store.ledger().total.pending, store.ledger().dropped_by_reason) == (1, {"broker_entry_rejected": 1})
+    assert [reason for _, reason in queue.aside] == ["rejected"]
+    caplog.clear()
+
+
+def test_a_full_disk_rejects_no_entry(queue, tmp_path, monkeypatch, caplog):
+    """Although it has room for a smaller step."""
+    queue.add(line(captured("a")))
+    source, errors = BrokerTraceSource(MemoryBroker(queue)), StepErrors()
+    with open_store(tmp_path / "s.db", mode="own") as store:
+        ingest = store.ingest
+
+        def full(segment, next_offset, entries):
+            if any(hasattr(entry, "trace") for entry in entries):
+                raise StoreError("no space left") from sqlite3.OperationalError("database or disk is full")
+            return ingest(segment, next_offset, entries)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(store, "ingest", full)
+            assert source.transfer_batch(store, errors) == 0
+        assert (len(queue.entries), queue.aside, bool(errors)) == (1, [], True)
         source._retry_at = 0.0
         assert source.transfer_batch(store, errors) == 1
         assert store.ledger().total.pending == 1

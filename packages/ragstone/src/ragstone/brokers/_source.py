@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from ragstone._util.limited_log import LimitedLog
 from ragstone.brokers._protocol import Broker, Message, SetAside
-from ragstone.errors import DataError, StoreError, StoreVersionError
+from ragstone.errors import DataError, StoreError, StoreUnavailableError, StoreVersionError
 from ragstone.schema import BrokerStatus, Captured, Dropped, SampledOut, SpoolEntry
 from ragstone.spool import parse_line
 from ragstone.store import Store
@@ -30,6 +30,8 @@ _MAX_BYTES: Final = 32 * 2**20
 _RETRY_MIN_S: Final = 0.5
 _RETRY_MAX_S: Final = 30.0
 _STATUS_S: Final = 2.0
+_ATTEMPTS: Final = 4
+"""Attempts to store an entry for which the server of the store seems to be away, although it accepts others."""
 
 
 class BrokerTraceSource:
@@ -147,42 +149,47 @@ class BrokerTraceSource:
             self._ingest_counted(message, entry, store)
 
     def _ingest_requests(self, batch: Sequence[tuple[Message, SpoolEntry]], store: Store) -> None:
-        if not batch:
-            return
-        try:
-            self._ingest(self._segment, [entry for _, entry in batch], store)
-        except Exception as error:  # noqa: BLE001 - `_reject` raises it again, unless only one entry is the cause
-            if len(batch) > 1:
-                # An entry that the store rejects must not prevent the others.
-                for each in batch:
-                    self._ingest_requests([each], store)
+        if len(batch) > 1:
+            try:
+                self._ingest(self._segment, [entry for _, entry in batch], store)
+            except Exception:
+                logger.debug("a batch of a message broker could not be stored, and is stored in parts", exc_info=True)
+            else:
+                self._broker.acknowledge([message for message, _ in batch])
                 return
-            self._reject(batch[0][0], error, store)
-            return
-        self._broker.acknowledge([message for message, _ in batch])
+        for message, entry in batch:
+            self._ingest_alone(message, partial(self._ingest, self._segment, [entry], store), store)
 
     def _ingest_counted(self, message: Message, entry: SpoolEntry, store: Store) -> None:
         """Store an entry that must not be stored twice, and does not have an id of its own."""
         segment = self._key(message)
-        try:
-            store.ingest(segment, 1, [entry])
-        except Exception as error:  # noqa: BLE001 - `_reject` raises it again, unless only this entry is the cause
-            self._reject(message, error, store)
-            return
+        if self._ingest_alone(message, partial(store.ingest, segment, 1, [entry]), store):
+            store.forget_segment(segment)
+
+    def _ingest_alone(self, message: Message, attempt: Callable[[], object], store: Store) -> bool:
+        """Store an entry, and return True. Set it aside if the store does not accept it, but accepts others.
+
+        A server that restarts may fail an entry and accept the next step, so it gets several attempts.
+        """
+        for n_left in reversed(range(_ATTEMPTS)):
+            try:
+                attempt()
+                break
+            except (StoreError, DataError, ValueError, TypeError, OverflowError) as error:
+                if _is_temporary(error):
+                    raise
+                logger.debug("the store rejects an entry of a message broker", exc_info=error)
+                self._ingest(self._segment, [], store)  # raises the store's own error, such as a server that is away
+                if n_left and isinstance(error, StoreUnavailableError):
+                    continue
+            self._set_aside(message, "rejected", store)
+            return False
         self._broker.acknowledge([message])
-        store.forget_segment(segment)
+        return True
 
     def _ingest(self, segment: str, entries: Sequence[SpoolEntry], store: Store) -> None:
         self._offset += 1
         store.ingest(segment, self._offset, entries)
-
-    def _reject(self, message: Message, error: Exception, store: Store) -> None:
-        """Set aside an entry that the store did not accept, if the store accepts others."""
-        if not isinstance(error, StoreError | DataError | ValueError | TypeError | OverflowError):
-            raise error
-        self._ingest(self._segment, [], store)  # raises the store's own error, such as a full disk
-        logger.debug("the store rejects an entry of a message broker", exc_info=error)
-        self._set_aside(message, "rejected", store)
 
     def _set_aside(self, message: Message, reason: SetAside, store: Store) -> None:
         """Set aside an entry. It counts as dropped, unless a newer version of Ragstone can read it later."""
@@ -216,6 +223,17 @@ _WHY: Final[dict[SetAside, str]] = {
 }
 
 _Problem = Literal["damaged", "too_large", "newer_version"]
+
+
+def _is_temporary(error: Exception) -> bool:
+    """Return whether the disk or a lock is the cause: a full disk may have room for other entries.
+
+    Both drivers follow PEP 249. A server that is away has an error of its own, because some entries have it as well.
+    """
+    causes = type(error.__cause__).__mro__
+    return not isinstance(error, StoreUnavailableError) and any(
+        cause.__name__ == "OperationalError" for cause in causes
+    )
 
 
 def _parse(message: Message) -> SpoolEntry | _Problem:
