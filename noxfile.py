@@ -231,7 +231,10 @@ def ray(session: nox.Session) -> None:
 
 @nox.session(venv_backend="venv", reuse_venv=True)
 def vllm(session: nox.Session) -> None:
-    """Real vLLM on tiny models trained here, and metrics with models of their own (3 GB of packages)."""
+    """Real vLLM on tiny models trained here, and metrics with models of their own (3 GB of packages).
+
+    `-- -m "vllm and long"` runs batches of files too.
+    """
     required = bool(os.environ.get("RAGSTONE_REQUIRE_VLLM"))
     try:
         install_vllm(session)
@@ -247,7 +250,7 @@ def vllm(session: nox.Session) -> None:
     session.run("python", "tests/vllm/train_tiny_models.py", *map(str, models.values()))
     # RAGSTONE_TABLE3_QUESTIONS=300 for the whole table of docs/explanation/udcg-in-miniature.md.
     session.run(
-        "pytest", junit(session), "-m", "vllm", "tests/vllm", *session.posargs,
+        "pytest", junit(session), "-m", "vllm and not long", "tests/vllm", *session.posargs,
         env={f"RAGSTONE_TINY_{name.upper()}": str(folder) for name, folder in models.items()} | ONE_THREAD,
     )  # fmt: skip
 

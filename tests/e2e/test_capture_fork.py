@@ -313,6 +313,7 @@ assert capture.flush(20)
 
 
 def test_a_function_for_redaction_can_fork(tmp_path):
+    """The writer's own thread forks inside a group, and does not wait for itself."""
     found = run(
         tmp_path,
         """

@@ -1,5 +1,11 @@
 """Judges and readers: models that rate samples or answer from passages."""
 
+from ragstone.judges._batch import BatchedRequests as BatchedRequests
+from ragstone.judges._batch import BatchReport as BatchReport
+from ragstone.judges._batch import PostponedError as PostponedError
+from ragstone.judges._batch import RequestBatch as RequestBatch
+from ragstone.judges._batch import requests_in_batches as requests_in_batches
+from ragstone.judges._batch import requests_of_sample as requests_of_sample
 from ragstone.judges._cache.file import CacheSummary as CacheSummary
 from ragstone.judges._cache.file import ReplyCache
 from ragstone.judges._cache.replies import cache_bypassed as cache_bypassed

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ragstone.judges import is_any_endpoint_down
+from ragstone.judges import BatchedRequests, PostponedError, is_any_endpoint_down, requests_of_sample
 from ragstone.metrics import Metric, ReaderMetric
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import Scorer
@@ -140,13 +140,18 @@ class MetricGroups:
                 last ones.
         """
         n_unfinished = len(self._parts)
+        complete: list[Sequence[AnyOutcome]] = []
 
-        async def one(part: _Part) -> None:
+        async def one(part: _Part, requests: BatchedRequests | None) -> None:
             nonlocal n_unfinished
 
             async def score() -> Sequence[AnyOutcome]:
                 async with part.slots:
-                    return await part.scorer.score(sample)
+                    outcomes = await part.scorer.score(sample)
+                if requests is not None and requests.n_postponed:
+                    # A metric may have made a failure of it, which is neither an outage nor a result.
+                    raise PostponedError("requests of this sample wait for a batch")
+                return outcomes
 
             async def attempt() -> Sequence[AnyOutcome]:
                 return await part.outage.score_with_retry(score, extend_lease=extend_lease)
@@ -156,18 +161,28 @@ class MetricGroups:
                 outcomes = await (
                     attempt() if part.hold is None else part.hold.score(attempt, extend_lease=extend_lease)
                 )
+            except PostponedError:
+                return
             finally:
                 self._n_unfinished -= 1
             outcomes = await self._setup.explain(part.scorer, sample, outcomes)
             n_unfinished -= 1
-            await store_outcomes(outcomes, n_unfinished == 0)
+            if requests is None:
+                await store_outcomes(outcomes, n_unfinished == 0)
+            else:
+                complete.append(outcomes)
 
-        if len(self._parts) == 1:
-            await one(self._parts[0])
-            return
-        async with asyncio.TaskGroup() as group:
-            for part in self._parts:
-                group.create_task(one(part))
+        with requests_of_sample() as requests:
+            if len(self._parts) == 1:
+                await one(self._parts[0], requests)
+            else:
+                async with asyncio.TaskGroup() as group:
+                    for part in self._parts:
+                        group.create_task(one(part, requests))
+            # Usage counts once, so nothing of a sample is stored as long as a request of it waits.
+            if requests is not None and not requests.n_postponed:
+                for n, outcomes in enumerate(complete, start=1):
+                    await store_outcomes(outcomes, n == len(self._parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

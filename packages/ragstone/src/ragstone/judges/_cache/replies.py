@@ -154,7 +154,12 @@ class CachedReplies:
         return f"CachedReplies({self._file!r})"
 
     async def reply(
-        self, path: str, body: Mapping[str, Any], ask: Callable[[], Awaitable[dict[str, Any]]]
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        ask: Callable[[], Awaitable[dict[str, Any]]],
+        *,
+        batched: bool = False,
     ) -> dict[str, Any]:
         """Return the cached reply to a request, else the result of `ask`. Equal concurrent requests wait for it.
 
@@ -165,14 +170,16 @@ class CachedReplies:
             path: Path of the request.
             body: Complete body of the request.
             ask: Sends the request.
+            batched: Whether `ask` uses a batch, which keeps the replies itself. It must be called before any other task runs,
+                so that all requests of a sample are written before the first one ends the sample.
         """
         if not self._reads or _bypassed.get() or not is_repeatable(body):
             return await ask()
         repeat = _repeat.get()
         key = self._key(f"repeat {repeat}" if repeat else "reply", path, body)
-        cached = await self._read(key)
+        cached = self._read_now(key) if batched else await self._read(key)
         if cached is None:
-            if not self._writes:
+            if batched or not self._writes:
                 return await ask()
             turns = self._state().turns
             turn = turns.get(key)
@@ -259,10 +266,11 @@ class CachedReplies:
         return self._loops.setdefault(asyncio.get_running_loop(), _LoopState())
 
     async def _read(self, key: str) -> dict[str, Any] | None:
-        if not self._reads:
-            return None
+        return await asyncio.to_thread(self._read_now, key) if self._reads else None
+
+    def _read_now(self, key: str) -> dict[str, Any] | None:
         try:
-            return await asyncio.to_thread(self._file.read, key)
+            return self._file.read(key) if self._reads else None
         except StoreError as error:
             self._disable(error, reading=True)
             return None

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ragstone.errors import ConfigurationError, JudgeError
+from ragstone.judges._batch import batched_requests, sent_at_once
 from ragstone.judges._cache.replies import CachedReplies, cache_bypassed
 from ragstone.judges._http.dialect import Dialect, kind_of
 from ragstone.judges._http.endpoint import Endpoint, RequestRefusedError, reply_length
@@ -255,7 +256,11 @@ class ChatClient:
                 body = self._body(messages, max_tokens, wanted, extra, room=room)
                 send = partial(self._endpoint.request, "POST", "/chat/completions", body)
                 try:
-                    completion = await self._cached.reply("/chat/completions", body, send)
+                    # What the endpoint refuses is learned before a batch has thousands of such requests.
+                    with sent_at_once(is_sent=not self._first.is_settled(kind)):
+                        completion = await self._cached.reply(
+                            "/chat/completions", body, send, batched=batched_requests() is not None
+                        )
                 except RequestRefusedError as refused:
                     # Another request may have learned it in the meantime.
                     if body == self._body(messages, max_tokens, wanted, extra, room=room):

@@ -21,6 +21,7 @@ from ragstone.errors import (
     JudgeRejectedError,
     JudgeUnavailableError,
 )
+from ragstone.judges._batch import BatchedRequests, PostponedError, batched_requests, is_sent_at_once
 from ragstone.judges._http.errors import ErrorBody, extract_error_message, find_secrets, retry_after_s
 from ragstone.judges._http.transport import (
     MAX_REPLY_BYTES,
@@ -240,10 +241,40 @@ class Endpoint:
             JudgeUnavailableError: If no usable reply is received after all retries. The kind is "timeout", "unavailable",
                 or "unparseable" if the reply is not a JSON object (for example a proxy's error page).
         """
-        reply = await self._send(method, path, body, counted=counted, once=once)
+        requests = batched_requests()
+        if requests is not None and path == _CHAT and body is not None:
+            reply = await self._postponed(requests, path, body)
+        else:
+            reply = await self._send(method, path, body, counted=counted, once=once)
         if path == _CHAT and body is not None:
             await self._prompts.check(body, reply)
         return reply
+
+    async def _postponed(self, requests: BatchedRequests, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the result of a request from a batch. Without one, write the request, or send it (see `sent_at_once`).
+
+        Raises:
+            PostponedError: If the result is missing.
+        """
+        batch, id_ = requests.batch, requests.id_of(path, body)
+        reply = batch.result(id_)
+        if reply is None:
+            if not batch.is_written(id_):
+                if is_sent_at_once():
+                    sent = await self._send("POST", path, body)
+                    batch.keep(id_, sent)
+                    return sent
+                if self._budget is not None:
+                    await self._budget.acquire()
+                batch.write(id_, self.public_url, path, body)
+            requests.n_postponed += 1
+            raise PostponedError(f"{self.public_url}: the request waits for its result in {str(batch.folder)!r}")
+        outcome = self._read(reply, path, await self._connection(), counted=True)
+        if isinstance(outcome, _RetryableError):
+            raise JudgeRejectedError(f"{self.public_url}: a result of the batch cannot be used: {outcome.reason}")
+        record_usage(Usage(calls=1))
+        self._record(usage_of(outcome, self._prices))
+        return outcome
 
     async def _send(
         self,
@@ -361,9 +392,7 @@ class Endpoint:
             n_tokens = usage.input_tokens + usage.output_tokens
             capacity.answered(permit, n_tokens=n_tokens or None, learn=sending.counted)
             if sending.counted:
-                record_usage(usage)
-                if self._budget is not None:
-                    self._budget.record(usage)
+                self._record(usage)
         elif outcome.rate_limited:
             wait_requested = outcome.retry_after_s is not None
             wait_s = self._wait_s(outcome, 1 + permit.n_rounds_refused)
@@ -371,6 +400,11 @@ class Endpoint:
         else:
             capacity.failed(permit, reason=outcome.reason, kind=outcome.kind, overload=outcome.overload)
         return outcome
+
+    def _record(self, usage: Usage) -> None:
+        record_usage(usage)
+        if self._budget is not None:
+            self._budget.record(usage)
 
     async def _exchange(self, connection: _Connection, sending: _RequestState) -> dict[str, Any] | _RetryableError:
         try:
@@ -390,11 +424,21 @@ class Endpoint:
             )
         except SignInError as error:
             return _RetryableError(self._quote(str(error), connection))
+        return self._read(reply, sending.path, connection, counted=sending.counted)
+
+    def _read(
+        self, reply: Reply, path: str, connection: _Connection, *, counted: bool
+    ) -> dict[str, Any] | _RetryableError:
+        """Return the JSON object of a reply.
+
+        Raises:
+            RequestRefusedError: If the status is 4xx.
+        """
         if not 200 <= reply.status < 300:
             return self._failure_from_status(reply, connection)
         if reply.problem is not None:
             return _RetryableError(f"the reply cannot be used: {reply.problem}", kind="unparseable")
-        if sending.path.endswith("/metrics"):
+        if path.endswith("/metrics"):
             # The only endpoint whose reply is text.
             return {"text": reply.body.decode(errors="replace")}
         try:
@@ -406,9 +450,9 @@ class Endpoint:
         if (failed := read.get("error")) and not (read.get("choices") or read.get("data")):
             # Gateways may send status 200 before the model behind them fails.
             return _RetryableError(f"HTTP 200 with an error: {self._quote(extract_error_message(failed), connection)}")
-        if sending.path == _EMBEDDINGS and not read.get("data"):
+        if path == _EMBEDDINGS and not read.get("data"):
             return _RetryableError(f"the reply does not contain embeddings, only {_names(read)}", kind="unparseable")
-        if sending.counted and sending.path != _EMBEDDINGS and not read.get("choices"):
+        if counted and path != _EMBEDDINGS and not read.get("choices"):
             return _RetryableError(
                 f"the completion does not contain a message, only {_names(read)}", kind="unparseable"
             )

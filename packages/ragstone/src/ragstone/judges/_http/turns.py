@@ -28,6 +28,10 @@ class FirstOfKind:
         """Let all requests of a kind go without waiting, because the endpoint has accepted one."""
         self._settled.add(kind)
 
+    def is_settled(self, kind: Hashable) -> bool:
+        """Return whether the endpoint has accepted a request of a kind."""
+        return kind in self._settled
+
     def reset(self) -> None:
         """Forget which kinds were accepted."""
         self._settled.clear()

@@ -1,0 +1,416 @@
+"""Requests in files for a batch API: one run writes what it cannot answer yet, and a later run reads the results."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final, Self
+
+from ragstone._util.filelock import FileLock
+from ragstone._util.files import open_private
+from ragstone.errors import ConfigurationError, DataError, JudgeError
+from ragstone.judges._cache.replies import is_repeatable
+from ragstone.judges._http.transport import MAX_REPLY_BYTES, Reply
+
+__all__ = [
+    "BatchFile",
+    "BatchReport",
+    "BatchedRequests",
+    "PostponedError",
+    "RequestBatch",
+    "batched_requests",
+    "is_sent_at_once",
+    "requests_in_batches",
+    "requests_of_sample",
+    "sent_at_once",
+]
+
+_VERSION: Final = 1
+"""Part of every id, so that results of requests by other rules are not found."""
+_MAX_REQUESTS: Final = 50_000
+_MAX_BYTES: Final = 100_000_000
+"""Limits of one file. OpenAI accepts 50,000 requests and 200 MB."""
+_MAX_LINE: Final = 4 * MAX_REPLY_BYTES
+"""Bytes of a line of results. Escapes can make a reply several times longer."""
+_REQUESTS: Final = re.compile(r"requests-(\d{4,})-.*\.jsonl")
+_SENT: Final = "sent-at-once.jsonl"
+_ID: Final = re.compile(r"[0-9a-f]{64}(?:-\d+)?")
+_TEMPORARY: Final = (408, 409, 425, 429)
+
+
+class PostponedError(JudgeError):
+    """The request is in a file for a batch API, and its result is not there yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchFile:
+    """A file of requests for one model, in the format of OpenAI's batch API."""
+
+    path: Path
+    url: str
+    """URL of the endpoint that the requests are for."""
+    model: str
+    n_requests: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchReport:
+    """What a run wrote for a batch API, and what it read from the results."""
+
+    folder: Path
+    files: tuple[BatchFile, ...]
+    """Files that this run wrote."""
+    n_written: int
+    """Requests in these files."""
+    n_waiting: int
+    """Requests of earlier runs that are needed and have no result yet."""
+    n_results: int
+    """Results in the folder, without those that failed."""
+    n_failed: int
+    """Results that failed for a temporary reason, such as a batch that expired. Their requests are written again."""
+    failure: str | None
+    """Reason of the first of them."""
+    n_ignored: int
+    """Lines of the files of results that are not results of requests of Ragstone."""
+
+
+class RequestBatch:
+    """A folder with requests for a batch API and their results. One process at a time uses it.
+
+    Files `requests-NUMBER-MODEL.jsonl` contain requests. All other files `*.jsonl` are results, in the format of OpenAI's
+    batch API, which vLLM's `run-batch` writes too. A request has an id that depends only on its content, so a result
+    serves any run that needs the same request. A request is written again only after its result says that it failed.
+
+    Args:
+        folder: The folder, which is created if it does not exist.
+
+    Raises:
+        ConfigurationError: If the folder cannot be used, or another process uses it.
+        DataError: If a file of requests is damaged, or a file of results contains no result.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self._n_written: Counter[str] = Counter()
+        """By id: how often a request is in the files of earlier runs."""
+        self._n_failed: Counter[str] = Counter()
+        self._results: dict[str, tuple[IO[bytes], int]] = {}
+        """By id: the file and the position of its line."""
+        self._open_files: list[IO[bytes]] = []
+        self._writers: dict[tuple[str, str], _Writer] = {}
+        self._files: list[BatchFile] = []
+        self._new: set[str] = set()
+        self._waiting: set[str] = set()
+        self._n_ignored = 0
+        self._failure: str | None = None
+        self._number = 0
+        self._sent: IO[bytes] | None = None
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = FileLock(self.folder / ".lock")
+            if not self._lock.acquire():
+                raise ConfigurationError(
+                    f"the batch folder {str(self.folder)!r} is used by process {self._lock.owner()}. Wait for it, or use another folder"
+                )
+            try:
+                self._read_folder()
+            except BaseException:
+                self._close_files()
+                raise
+        except OSError as error:
+            raise ConfigurationError(
+                f"the batch folder {str(self.folder)!r} cannot be used: {error.strerror or error}. Name a folder that can be written"
+            ) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the files of this run their names, also after an error: each of their requests is complete.
+
+        Raises:
+            OSError: If a file cannot be written.
+        """
+        try:
+            for key in list(self._writers):
+                self._finish(key)
+        finally:
+            self._close_files()
+
+    @property
+    def report(self) -> BatchReport:
+        """What was written and read. Final after `close`."""
+        return BatchReport(
+            folder=self.folder,
+            files=tuple(self._files),
+            n_written=len(self._new),
+            n_waiting=len(self._waiting),
+            n_results=len(self._results),
+            n_failed=sum(self._n_failed.values()),
+            failure=self._failure,
+            n_ignored=self._n_ignored,
+        )
+
+    def result(self, id_: str) -> Reply | None:
+        """Return the result of a request, or None if there is none yet."""
+        place = self._results.get(id_)
+        if place is None:
+            return None
+        file, position = place
+        file.seek(position)
+        response = _response_of(_json_of(file.readline()))
+        # The file may have changed since its lines were read.
+        return None if response is None else Reply(response[0], {}, json.dumps(response[1]).encode())
+
+    def is_written(self, id_: str) -> bool:
+        """Return whether a request is in a file, without a result so far, even a failed one."""
+        if id_ in self._new:
+            return True
+        is_waiting = self._n_written[id_] > self._n_failed[id_]
+        if is_waiting:
+            self._waiting.add(id_)
+        return is_waiting
+
+    def write(self, id_: str, url: str, path: str, body: Mapping[str, Any]) -> None:
+        """Write a request.
+
+        Args:
+            id_: Its id.
+            url: URL of the endpoint, without credentials.
+            path: Path below the endpoint's URL.
+            body: Complete body of the request.
+
+        Raises:
+            OSError: If it cannot be written.
+        """
+        request = {"custom_id": id_, "method": "POST", "url": f"/v1{path}", "body": body}
+        line = json.dumps(request, separators=(",", ":")).encode() + b"\n"
+        model = str(body.get("model"))
+        key = (url, model)
+        writer = self._writers.get(key)
+        if writer is not None and (writer.n == _MAX_REQUESTS or writer.n_bytes + len(line) > _MAX_BYTES):
+            self._finish(key)
+            writer = None
+        if writer is None:
+            self._number += 1
+            name = f"requests-{self._number:04d}-{re.sub(r'[^A-Za-z0-9._]+', '-', model)[:60]}.jsonl"
+            writer = self._writers[key] = _Writer(self.folder / name)
+        writer.write(line)
+        self._new.add(id_)
+
+    def keep(self, id_: str, reply: Mapping[str, Any]) -> None:
+        """Keep the reply to a request that was sent, as a result for later runs.
+
+        Args:
+            id_: Its id.
+            reply: The body of the reply.
+
+        Raises:
+            OSError: If it cannot be written.
+        """
+        if self._sent is None:
+            self._sent = open(self.folder / _SENT, "ab", opener=open_private)  # noqa: SIM115 - mode 0600
+            self._open_files.append(self._sent)
+        result = {"custom_id": id_, "response": {"status_code": 200, "body": reply}}
+        self._sent.write(json.dumps(result, separators=(",", ":")).encode() + b"\n")
+        self._sent.flush()
+
+    def _finish(self, key: tuple[str, str]) -> None:
+        writer = self._writers.pop(key)
+        writer.close()
+        url, model = key
+        self._files.append(BatchFile(path=writer.path, url=url, model=model, n_requests=writer.n))
+
+    def _close_files(self) -> None:
+        for file in self._open_files:
+            file.close()
+        self._lock.release()
+
+    def _read_folder(self) -> None:
+        for partial in self.folder.glob(".requests-*.partial"):
+            # Of a run that was killed before it reported the file.
+            partial.unlink()
+        for path in sorted(self.folder.glob("*.jsonl")):
+            named = _REQUESTS.fullmatch(path.name)
+            if named is None:
+                self._read_results(path)
+            else:
+                self._number = max(self._number, int(named[1]))
+                self._read_requests(path)
+
+    def _read_requests(self, path: Path) -> None:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                id_ = _id_of(_json_of(line))
+                if id_ is None:
+                    raise DataError(
+                        f"{path}, line {number} is not a request that Ragstone wrote. Move the file away. Its "
+                        "requests without a result are then written again"
+                    )
+                self._n_written[id_] += 1
+
+    def _read_results(self, path: Path) -> None:
+        file = path.open("rb")
+        self._open_files.append(file)
+        n_found = n_lines = position = 0
+        while line := file.readline(_MAX_LINE):
+            start, position = position, position + len(line)
+            if not line.strip():
+                continue
+            n_lines += 1
+            n_found += self._read_result(_json_of(line), file, start)
+        self._n_ignored += n_lines - n_found
+        if n_lines and not n_found:
+            raise DataError(
+                f"{path} does not contain a result of a request that Ragstone wrote: each line needs a custom_id of a file "
+                "requests-*.jsonl, and a response. Move the file away if it is something else"
+            )
+
+    def _read_result(self, found: Any, file: IO[bytes], position: int) -> bool:
+        id_ = _id_of(found)
+        if id_ is None:
+            return False
+        if (response := _response_of(found)) is not None:
+            status, body = response
+            if status // 100 == 2 and isinstance(body, dict) and body.get("choices"):
+                self._results[id_] = (file, position)
+                return True
+            if 300 <= status < 500 and status not in _TEMPORARY:
+                self._results.setdefault(id_, (file, position))
+                return True
+            reason = f"HTTP {status}" if status // 100 != 2 else "a reply without choices"
+        elif found.get("error"):
+            reason = json.dumps(found["error"])[:200]
+        else:
+            return False
+        self._n_failed[id_] += 1
+        self._failure = self._failure or reason
+        return True
+
+
+class _Writer:
+    """A file of requests, which gets its name when it is complete."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.n = self.n_bytes = 0
+        self._partial = path.with_name(f".{path.name}.partial")
+        self._file = open(self._partial, "wb", opener=open_private)  # noqa: SIM115 - mode 0600
+
+    def write(self, line: bytes) -> None:
+        self._file.write(line)
+        self.n += 1
+        self.n_bytes += len(line)
+
+    def close(self) -> None:
+        with self._file:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        self._partial.replace(self.path)
+
+
+@dataclass(slots=True)
+class BatchedRequests:
+    """Requests of one sample."""
+
+    batch: RequestBatch
+    n_postponed: int = 0
+    """Requests without a result. A sample is scored when there are none."""
+    _seen: Counter[str] = field(default_factory=Counter)
+
+    def id_of(self, path: str, body: Mapping[str, Any]) -> str:
+        """Return the id of the next request of this sample with this content.
+
+        Equal requests have one id if their replies are equal (see `is_repeatable`), and otherwise different ones.
+
+        Args:
+            path: Path below the endpoint's URL.
+            body: Complete body.
+        """
+        identity = json.dumps([_VERSION, path, body], sort_keys=True, default=repr)
+        digest = hashlib.sha256(identity.encode()).hexdigest()
+        if is_repeatable(body):
+            return digest
+        self._seen[digest] += 1
+        return digest if self._seen[digest] == 1 else f"{digest}-{self._seen[digest]}"
+
+
+_batch: ContextVar[RequestBatch | None] = ContextVar("ragstone_request_batch", default=None)
+_requests: ContextVar[BatchedRequests | None] = ContextVar("ragstone_batched_requests", default=None)
+_at_once: ContextVar[bool] = ContextVar("ragstone_sent_at_once", default=False)
+
+
+@contextmanager
+def requests_in_batches(batch: RequestBatch | None) -> Iterator[None]:
+    """Answer requests of samples that are scored in the block from a batch, or write them to it. None changes nothing."""
+    token = _batch.set(batch)
+    try:
+        yield
+    finally:
+        _batch.reset(token)
+
+
+@contextmanager
+def requests_of_sample() -> Iterator[BatchedRequests | None]:
+    """Use the batch of the block of `requests_in_batches` around the caller, if there is one, for one sample."""
+    batch = _batch.get()
+    requests = None if batch is None else BatchedRequests(batch)
+    token = _requests.set(requests)
+    try:
+        yield requests
+    finally:
+        _requests.reset(token)
+
+
+@contextmanager
+def sent_at_once(*, is_sent: bool) -> Iterator[None]:
+    """Send a request of the block that would be written to a batch, if `is_sent`."""
+    token = _at_once.set(is_sent)
+    try:
+        yield
+    finally:
+        _at_once.reset(token)
+
+
+def is_sent_at_once() -> bool:
+    """Return whether the caller is inside a block of `sent_at_once(True)`."""
+    return _at_once.get()
+
+
+def batched_requests() -> BatchedRequests | None:
+    """Return the requests of the sample for which the caller works, if they go to a batch."""
+    return _requests.get()
+
+
+def _json_of(line: bytes) -> Any:
+    with suppress(ValueError, RecursionError):
+        return json.loads(line)
+    return None
+
+
+def _response_of(found: Any) -> tuple[int, Any] | None:
+    """Return the status and the body of a result. vLLM writes the body of an error in the place of other errors."""
+    response = found.get("response") if isinstance(found, dict) else None
+    status = response.get("status_code") if isinstance(response, dict) else None
+    if not isinstance(response, dict) or type(status) is not int:
+        return None
+    return status, found.get("error") if response.get("body") is None else response["body"]
+
+
+def _id_of(found: Any) -> str | None:
+    id_ = found.get("custom_id") if isinstance(found, dict) else None
+    return id_ if isinstance(id_, str) and _ID.fullmatch(id_) else None
