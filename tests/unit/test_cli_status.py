@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,3 +61,42 @@ def test_means_of_sampled_requests_are_weighted(tmp_path: Path) -> None:
     assert "hajek" == scores["method"]
     assert pytest.approx(2 / 12) == scores["mean"]
     assert scores["bounds"] is None
+
+
+UNUSED = {
+    *("aiohttp", "openai", "httpx", "scipy.stats", "pandas"),
+    *(
+        f"ragstone.{room}"
+        for room in ("capture", "monitor", "replay", "requests", "scoring", "sinks", "views", "watch")
+    ),
+    *(f"ragstone.judges.{module}" for module in ("_factory", "_model_judge", "lexical", "openai_model", "reader")),
+    *(f"ragstone.worker.{module}" for module in ("_backfill", "_delivery", "_process", "_setup", "_worker")),
+    *(f"ragstone.experiments.{module}" for module in ("_app", "_compare.compare", "_evaluate", "_report", "_views")),
+    *("ragstone.brokers._factory", "ragstone.cli._backfill", "ragstone.cli._watch"),
+}
+"""Modules that score, deliver, watch or make reports. Reading means and a ledger needs none of them."""
+
+
+def test_status_loads_nothing_that_scores(tmp_path: Path) -> None:
+    """The means and the ledger of a store are read without judges, worker, sinks and reports."""
+    code = (
+        "import sys\nfrom ragstone.cli import main\n"
+        "try:\n    main(['status', sys.argv[1]])\nexcept SystemExit:\n    pass\n"
+        "print('loaded:', *sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, stored(tmp_path / "a.db", [1.0] * 3)], capture_output=True, text=True, check=True
+    )
+    assert "Question relevance (ccrs.qr)" in done.stdout
+    loaded = set(done.stdout.partition("loaded:")[2].split())
+    assert {"ragstone.store", "ragstone.worker._status", "ragstone.experiments._summary"} <= loaded
+    assert set() == UNUSED & loaded
+
+
+def test_a_metric_that_is_not_installed_has_no_title(tmp_path: Path) -> None:
+    """Metrics of the plan that this installation does not know are shown by name, and the others as always."""
+    path = stored(tmp_path / "a.db", [1.0] * 3)
+    with SqliteStore.open(path, mode="own") as store:
+        store.set_plan([PLANNED, PlannedMetric(name="gone.metric", version="1", judge_hash="")], [])
+    found = json.loads(status(path, "--json"))["scores"]
+    assert {"ccrs.qr": "Question relevance", "gone.metric": None} == {each["metric"]: each["title"] for each in found}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -119,3 +122,29 @@ def test_each_sentence_of_the_help_is_that_of_its_command():
     assert {name: text for name, (_, text) in _COMMANDS.items()} == {
         name: command.help.split("\n\n")[0].replace("\n", " ") for name, command in commands.items()
     }
+
+
+LAZY = ("brokers", "experiments", "judges", "metrics", "stats", "worker")
+
+
+@pytest.mark.parametrize("room", LAZY)
+def test_lazy_names_are_those_for_type_checkers(room):
+    """A package that imports its names at first use has each of them, from the module that type checkers read."""
+    package = importlib.import_module(f"ragstone.{room}")
+    tree = ast.parse(Path(package.__file__).read_text(encoding="utf-8"))
+    declared = {
+        alias.name: node.module
+        for block in tree.body
+        if isinstance(block, ast.If)
+        for node in ast.walk(block)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    (call,) = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    table = ast.literal_eval(call.args[1])
+    assert declared == {name: f"ragstone.{room}.{module}" for module, names in table.items() for name in names}
+    assert set(package.__all__) <= set(declared) <= set(dir(package))
+    for name, module in declared.items():
+        assert getattr(package, name) is getattr(importlib.import_module(module), name)
+    with pytest.raises(AttributeError, match="has no attribute 'unknown'"):
+        _ = package.unknown

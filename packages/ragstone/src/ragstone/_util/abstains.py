@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 from typing import Final
 
 from ragstone._util.words import first_sentence, split_sentences
@@ -61,9 +62,6 @@ _OTHER_SCRIPTS: Final = (
     r"\bне (?:знаю|могу (?:ответить|найти|определить)|указан|упомина|содерж|найден)|\bне удалось найти|\bнет (?:информации|данных|ответа)",  # noqa: RUF001
     r"(?:नहीं पता|नहीं जानत|जानकारी (?:नहीं|उपलब्ध नहीं))",
 )
-_ASCII_ABSTENTIONS: Final = re.compile("|".join(_PATTERNS))
-"""For texts in ASCII, in which no phrase of another script can be. They are most texts, and are searched twice as fast."""
-_ABSTENTIONS: Final = re.compile("|".join(_PATTERNS + _OTHER_SCRIPTS))
 _APOLOGY: Final = re.compile(r"(?:(?:i am|i'm|we are|very|so|sorry|apologies|unfortunately|regrettably)\b[\s,.]*)*")
 _CONTRAST: Final = re.compile(
     r"\b(?:but|however|though|although|aber|mais|pero|ma|mas|maar|но|ale)\b|لكن|しかし|が、|但|可是|하지만|지만"
@@ -97,8 +95,19 @@ def answer_abstains(answer: str, *, whole: bool = False) -> bool:
     return all(_declines(sentence.strip(" \"'*_"), whole=whole) for sentence in sentences or [text])
 
 
+@cache
+def _abstentions(*, ascii_only: bool) -> re.Pattern[str]:
+    """Return the pattern of all phrases, compiled at its first use, because this takes longer than most imports.
+
+    Args:
+        ascii_only: Whether the text is ASCII, in which no phrase of another script can be. Most texts are, and are searched
+            twice as fast.
+    """
+    return re.compile("|".join(_PATTERNS if ascii_only else _PATTERNS + _OTHER_SCRIPTS))
+
+
 def _declines(sentence: str, *, whole: bool = False) -> bool:
-    found = (_ASCII_ABSTENTIONS if sentence.isascii() else _ABSTENTIONS).search(sentence)
+    found = _abstentions(ascii_only=sentence.isascii()).search(sentence)
     if found is None:
         return False
     if whole and (before := _CONTRAST.search(sentence, 0, found.start())) is not None:

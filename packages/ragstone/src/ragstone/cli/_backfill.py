@@ -28,7 +28,7 @@ from ragstone.cli._options import (
 )
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.cli._progress import show_progress
-from ragstone.errors import ConfigurationError, StoreError, StoreOwnedError
+from ragstone.errors import ConfigurationError, StoreOwnedError
 from ragstone.schema import Sample, sample_from_trace
 from ragstone.scoring import RunEstimate, estimate_run
 from ragstone.store import BackfillCounts, PlannedMetric, Store, describe_store, open_store
@@ -259,13 +259,8 @@ class _Command:
             raise typer.Exit(ExitCode.BUDGET if is_budget else ExitCode.INFRASTRUCTURE)
 
 
-def backfill_lines(store: str) -> list[str]:
-    """Return one line for a backfill that is running, and otherwise for the last one."""
-    try:
-        with open_store(store, mode="read") as opened:
-            found = opened.backfills()
-    except StoreError:
-        return []  # only a spool exists
+def backfill_lines(found: Sequence[dict[str, Any]]) -> list[str]:
+    """Return one line for each backfill that is running, and otherwise for the last one."""
     running = [each for each in found if each["state"] == "running"]
     return [_line(each) for each in running or found[-1:]]
 

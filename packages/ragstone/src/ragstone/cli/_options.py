@@ -7,14 +7,17 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from ragstone.cli._panels import LIMITS, OUTPUT, STATISTICS
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import OutcomeSource, TimeRange, names_of
-from ragstone.requests import RetrieverTools, read_retriever_tools
+
+if TYPE_CHECKING:
+    # Imported where they are used: the commands that only declare options load neither.
+    from ragstone.experiments import OutcomeSource, TimeRange
+    from ragstone.requests import RetrieverTools
 
 __all__ = [
     "ClusterOption",
@@ -156,6 +159,8 @@ def parse_time_range(text: str) -> TimeRange | str:
     Raises:
         ConfigurationError: If a time is invalid, or TO is not after FROM.
     """
+    from ragstone.experiments import TimeRange
+
     store, separator, times = text.rpartition("@")
     if not separator or not store or ".." not in times or Path(text).exists():
         return text
@@ -217,6 +222,8 @@ def parse_retriever_tools(texts: Sequence[str] | None, others: Sequence[str] | N
     Raises:
         ConfigurationError: If a name or a separator is empty, or a tool is in both.
     """
+    from ragstone.requests import read_retriever_tools
+
     tools: dict[str, str | bool | None] = dict.fromkeys(others or (), False)
     for text in texts or ():
         name, has_separator, separator = text.partition("=")
@@ -242,6 +249,8 @@ def read_sources(systems: Sequence[str]) -> dict[str, OutcomeSource]:
     Raises:
         ConfigurationError: If two systems have the same name, or a period is invalid.
     """
+    from ragstone.experiments import TimeRange, names_of
+
     named = [parse_named_file(text) for text in systems]
     if not any(name for name, _ in named):
         nameless = [parse_time_range(path) for _, path in named]

@@ -17,11 +17,12 @@ from ragstone._util.table import text_table
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.schema import BrokerStatus, DeliveryCounts, Evidence, Failure, Ledger, LedgerRow, Usage, describe_doubt
 from ragstone.store import TraceReport
-from ragstone.views import CauseRow, format_share
 from ragstone.worker import describe_reached
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+    from ragstone.views import CauseRow
 
 __all__ = [
     "cause_table",
@@ -258,6 +259,8 @@ def cause_table(causes: Mapping[str, Sequence[CauseRow]]) -> str:
 
 
 def _cause_cell(row: CauseRow) -> str:
+    from ragstone.views import format_share
+
     return f"{row.n:,}" if row.share is None else f"{row.n:,} ({format_share(row.share)})"
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ragstone.brokers import is_broker_url, make_relay, read_broker_status
-from ragstone.cli._backfill import backfill_lines
+from ragstone.brokers import is_broker_url
 from ragstone.cli._options import ClusterOption, ConfidenceLevelOption, FromOption, JsonOption, NoRetrieverToolOption
 from ragstone.cli._output import broker_line, ledger_lines, print_json, print_text
-from ragstone.cli._watch import watch_lines
-from ragstone.errors import RagstoneError, StoreNotReadyError
-from ragstone.experiments import MetricSummary, build_report, format_table, summarize_store
+from ragstone.errors import RagstoneError, StoreError, StoreNotReadyError
+from ragstone.experiments import MetricSummary, format_table, summarize_store
 from ragstone.judges import is_baseline
-from ragstone.metrics import MetricCard, resolve_metrics
+from ragstone.metrics import Metric, MetricCard, resolve_metrics
 from ragstone.store import is_database_url, open_store
 from ragstone.worker import pending_message, read_ledger
 
@@ -38,6 +37,8 @@ def status_command(
         return
     ledger = read_ledger(store)
     if from_url is not None:
+        from ragstone.brokers import read_broker_status
+
         ledger = ledger.model_copy(update={"brokers": dict([read_broker_status(from_url)])})
     declared = {f"text_tool:{name}" for name in no_retriever_tool or ()}
     ledger = ledger.model_copy(
@@ -60,7 +61,7 @@ def status_command(
         print_text(format_table(scores, titles={name: card.title for name, card in cards.items()}))
         print_text("\n".join([*notes, ""]))
     print_text("\n".join(ledger_lines(ledger)))
-    for line in [*watch_lines(store), *backfill_lines(store)]:
+    for line in _work_lines(store):
         print_text(line)
     if message := pending_message(store, ledger):
         print_text(message)
@@ -72,6 +73,8 @@ def status_command(
 
 def _print_broker(url: str, *, as_json: bool) -> None:
     """Print the state of a message broker, and what applications of this host have not published."""
+    from ragstone.brokers import make_relay, read_broker_status
+
     name, broker = read_broker_status(url)
     n_unsent = make_relay(url).count_unsent()
     if as_json:
@@ -82,11 +85,35 @@ def _print_broker(url: str, *, as_json: bool) -> None:
     print_text(f"scores: ragstone status STORE, with the store of: ragstone worker STORE --from {name}")
 
 
+def _work_lines(store: str) -> list[str]:
+    """Describe watched streams, open alarms and backfills.
+
+    Most stores have none of them, so the commands that describe them are imported only if there is something to describe.
+    """
+    lines: list[str] = []
+    try:
+        with open_store(store, mode="read") as opened:
+            with opened.watched() as tables:
+                if tables.streams():
+                    from ragstone.cli._watch import watch_lines
+
+                    lines += watch_lines(tables, store)
+            if backfills := opened.backfills():
+                from ragstone.cli._backfill import backfill_lines
+
+                lines += backfill_lines(backfills)
+    except StoreError:
+        return []  # only a spool exists
+    return lines
+
+
 def _labels(store: str, cluster: str, confidence_level: float) -> list[str]:
     """Say what labels of people say. The scores are read only if there are labels."""
     with open_store(store, mode="read") as opened:
         if not opened.labels():
             return []
+    from ragstone.experiments import build_report
+
     labels = build_report(store, n_worst=0, cluster=cluster, confidence_level=confidence_level).labels
     return [] if labels is None else [statement.text for statement in labels.statements]
 
@@ -111,13 +138,16 @@ def _scores(
         return (), ()
 
 
-def _cards(metrics: list[str]) -> dict[str, MetricCard]:
+def _cards(metrics: Sequence[str]) -> dict[str, MetricCard]:
     """Return the cards of the metrics that this installation knows."""
-    cards = {}
-    for name in metrics:
-        try:
-            (metric,) = resolve_metrics([name])
-        except (RagstoneError, ValueError):
-            continue
-        cards[name] = metric.card
-    return cards
+    # One call for all of them, because each call looks for metrics of other packages.
+    resolved = _resolved(metrics) or [metric for name in metrics for metric in _resolved([name])]
+    return {metric.card.name: metric.card for metric in resolved if metric.card.name in metrics}
+
+
+def _resolved(metrics: Sequence[str]) -> Sequence[Metric]:
+    """Return the metrics, or nothing if this installation does not know one of them."""
+    try:
+        return resolve_metrics(metrics)
+    except (RagstoneError, ValueError):
+        return ()

@@ -114,16 +114,10 @@ def _alarm_lines(alarms: Sequence[Alarm], store: str) -> list[str]:
     return [render_alarm(alarm, title=_title(alarm.key.metric), store=name) for alarm in alarms]
 
 
-def watch_lines(store: str) -> list[str]:
-    """Return the number of watched streams and the open alarms, one line each, if the store has streams."""
-    try:
-        with open_store(store, mode="read") as opened, opened.watched() as tables:
-            streams, alarms = read_streams(tables), open_alarms(tables)
-            needed = max((_units_needed(tables, stream) or 0 for stream in streams), default=0)
-    except StoreError:
-        return []  # only a spool exists
-    if not streams:
-        return []
+def watch_lines(tables: WatchTables, store: str) -> list[str]:
+    """Return the number of watched streams and the open alarms, one line each."""
+    streams, alarms = read_streams(tables), open_alarms(tables)
+    needed = max((_units_needed(tables, stream) or 0 for stream in streams), default=0)
     phases = Counter(stream.phase for stream in streams)
     more = {"learning": f" (up to {needed:,} more sessions)"} if needed else {}
     counts = ", ".join(f"{n} {phase}{more.get(phase, '')}" for phase, n in phases.items())

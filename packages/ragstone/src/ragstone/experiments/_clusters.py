@@ -13,6 +13,7 @@ from typing import Any, Final
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import Sample
 from ragstone.stats import DesignEffect, design_effect
+from ragstone.store import Store
 
 __all__ = [
     "AUTO_CLUSTER",
@@ -312,3 +313,17 @@ def _described(key: str, of_metric: tuple[str, DesignEffect]) -> str:
         f"{effect.n:,} rows in {effect.n_clusters:,} {_plural(key)}, ICC {effect.icc:.2f} ({metric}): design effect "
         f"{effect.value:.1f}, worth {effect.n_independent:,.0f} independent rows"
     )
+
+
+def store_labels(store: Store, key: str, *, since: float | None = None, until: float | None = None) -> dict[str, str]:
+    """Return the labels of a store's requests. Only a key that the caller names is read from the traces' bodies."""
+    match key:
+        case "session_id" | "user_id" | "app" | "release" | "environment":
+            return store.request_labels(key, since=since, until=until)
+        case _ if key in CLUSTER_KEYS:
+            return {}
+    return {
+        trace.trace_id: found[key]
+        for trace in store.traces(since=since)
+        if (until is None or trace.started_at < until) and (found := labels_in(trace.metadata, [key]))
+    }

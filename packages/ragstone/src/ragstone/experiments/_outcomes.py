@@ -13,13 +13,13 @@ from typing import Final
 
 from ragstone.errors import ConfigurationError, DataError, StoreError, StoreNotFoundError
 from ragstone.experiments._cards import card_of
-from ragstone.experiments._clusters import CLUSTER_KEYS, SampleFields, cluster_keys, labels_in, read_fields
+from ragstone.experiments._clusters import SampleFields, cluster_keys, read_fields, store_labels
 from ragstone.experiments._evaluated import Evaluated
 from ragstone.experiments._outcome_file import OutcomeLines
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score
-from ragstone.store import Store, StorePosition, describe_store, is_database_url, open_store
+from ragstone.store import StorePosition, describe_store, is_database_url, open_store
 
 __all__ = [
     "OutcomeSource",
@@ -27,7 +27,6 @@ __all__ = [
     "SystemOutcomes",
     "TimeRange",
     "read_outcomes",
-    "store_labels",
     "store_of",
     "stored_outcomes",
     "stream_outcomes",
@@ -270,20 +269,6 @@ def _of_store(period: TimeRange, name: str, keys: Sequence[str]) -> OutcomeStrea
         inclusion_probabilities=inclusion,
         labels=labels,
     )
-
-
-def store_labels(store: Store, key: str, *, since: float | None = None, until: float | None = None) -> dict[str, str]:
-    """Return the labels of a store's requests. Only a key that the caller names is read from the traces' bodies."""
-    match key:
-        case "session_id" | "user_id" | "app" | "release" | "environment":
-            return store.request_labels(key, since=since, until=until)
-        case _ if key in CLUSTER_KEYS:
-            return {}
-    return {
-        trace.trace_id: found[key]
-        for trace in store.traces(since=since)
-        if (until is None or trace.started_at < until) and (found := labels_in(trace.metadata, [key]))
-    }
 
 
 def stored_outcomes(

@@ -19,9 +19,9 @@ from ragstone.experiments._clusters import (
     choose_clusters,
     cluster_keys,
     cluster_notes,
+    store_labels,
 )
 from ragstone.experiments._levels import CONFIDENCE_LEVEL, check_level, ci_heading
-from ragstone.experiments._outcomes import store_labels
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Score

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "BASELINE_NOTE",
     "AbstentionEstimate",
     "Embedder",
     "ExactReader",
@@ -32,6 +33,10 @@ __all__ = [
 
 T = TypeVar("T")
 
+BASELINE_NOTE: Final = (
+    "scored by a baseline (such as word overlap), which is not a judge: use it only to test your setup"
+)
+"""Text for scores for which `is_baseline` is true, in every table and report. JSON has `"judge_is_baseline": true`."""
 _BASELINE: Final = re.compile(r"\blexical baseline\b|\(baseline\)")
 
 

@@ -21,14 +21,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["BASELINE_NOTE", "LexicalEmbedder", "LexicalJudge", "LexicalReader"]
+__all__ = ["LexicalEmbedder", "LexicalJudge", "LexicalReader"]
 
 T = TypeVar("T")
 
-BASELINE_NOTE: Final = (
-    "scored by a baseline (such as word overlap), which is not a judge: use it only to test your setup"
-)
-"""Text for scores for which `is_baseline` is true, in every table and report. JSON has `"judge_is_baseline": true`."""
 _NAME: Final = "lexical baseline"
 _VERSION: Final = "1"
 

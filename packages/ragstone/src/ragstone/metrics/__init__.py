@@ -1,34 +1,39 @@
 """Metrics: cards, the registry, and one file or package per family."""
 
-from ragstone.metrics._base import MetricBase
-from ragstone.metrics._base import check_sample as check_sample
-from ragstone.metrics._card import EmbedderMetric as EmbedderMetric
-from ragstone.metrics._card import Metric, MetricCard, WorkedExample
-from ragstone.metrics._card import ReaderMetric as ReaderMetric
-from ragstone.metrics._history import question_fields as question_fields
-from ragstone.metrics._registry import all_metrics, resolve_metrics
-from ragstone.metrics._registry import bind_embedder as bind_embedder
-from ragstone.metrics._registry import bind_reader as bind_reader
-from ragstone.metrics._relevance import LabelMode as LabelMode
-from ragstone.metrics._relevance import label_of as label_of
-from ragstone.metrics._shared import compute_once
-from ragstone.metrics._shared import share_work as share_work
-from ragstone.metrics._utility import PassageUtility as PassageUtility
-from ragstone.metrics._utility import passage_utilities as passage_utilities
-from ragstone.metrics.ccrs import CCRS, AnswerCorrectness
-from ragstone.metrics.ccrs_composite import CcrsComposite
-from ragstone.metrics.citation import CITATION
-from ragstone.metrics.cosine import COSINE, RagasAnswerRelevancyCosine, VeraAnswerRelevanceCosine
-from ragstone.metrics.criterion import Criterion, read_criteria
-from ragstone.metrics.crux import CRUX
-from ragstone.metrics.ragas import RAGAS
-from ragstone.metrics.ragchecker import RAGCHECKER
-from ragstone.metrics.ranking import RANKING
-from ragstone.metrics.semantic import SEMANTIC, BertScore, EmbeddingSimilarity
-from ragstone.metrics.text import TEXT, Bleu, ChrF, ExactMatch, RougeL, RougeN, TokenF1, corpus_bleu, corpus_chrf
-from ragstone.metrics.text import rouge_l as rouge_l
-from ragstone.metrics.udcg import Udcg, UdcgTheta
-from ragstone.metrics.vera import VERA, VeraComposite
+from typing import TYPE_CHECKING
+
+from ragstone._util.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from ragstone.metrics._base import MetricBase
+    from ragstone.metrics._base import check_sample as check_sample
+    from ragstone.metrics._card import EmbedderMetric as EmbedderMetric
+    from ragstone.metrics._card import Metric, MetricCard, WorkedExample
+    from ragstone.metrics._card import ReaderMetric as ReaderMetric
+    from ragstone.metrics._history import question_fields as question_fields
+    from ragstone.metrics._registry import all_metrics, resolve_metrics
+    from ragstone.metrics._registry import bind_embedder as bind_embedder
+    from ragstone.metrics._registry import bind_reader as bind_reader
+    from ragstone.metrics._relevance import LabelMode as LabelMode
+    from ragstone.metrics._relevance import label_of as label_of
+    from ragstone.metrics._shared import compute_once
+    from ragstone.metrics._shared import share_work as share_work
+    from ragstone.metrics._utility import PassageUtility as PassageUtility
+    from ragstone.metrics._utility import passage_utilities as passage_utilities
+    from ragstone.metrics.ccrs import CCRS, AnswerCorrectness
+    from ragstone.metrics.ccrs_composite import CcrsComposite
+    from ragstone.metrics.citation import CITATION
+    from ragstone.metrics.cosine import COSINE, RagasAnswerRelevancyCosine, VeraAnswerRelevanceCosine
+    from ragstone.metrics.criterion import Criterion, read_criteria
+    from ragstone.metrics.crux import CRUX
+    from ragstone.metrics.ragas import RAGAS
+    from ragstone.metrics.ragchecker import RAGCHECKER
+    from ragstone.metrics.ranking import RANKING
+    from ragstone.metrics.semantic import SEMANTIC, BertScore, EmbeddingSimilarity
+    from ragstone.metrics.text import TEXT, Bleu, ChrF, ExactMatch, RougeL, RougeN, TokenF1, corpus_bleu, corpus_chrf
+    from ragstone.metrics.text import rouge_l as rouge_l
+    from ragstone.metrics.udcg import Udcg, UdcgTheta
+    from ragstone.metrics.vera import VERA, VeraComposite
 
 __all__ = [
     "CCRS",
@@ -68,3 +73,84 @@ __all__ = [
     "read_criteria",
     "resolve_metrics",
 ]
+
+if not TYPE_CHECKING:  # a type checker would accept any name
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "_base": (
+                "MetricBase",
+                "check_sample",
+            ),
+            "_card": (
+                "EmbedderMetric",
+                "Metric",
+                "MetricCard",
+                "WorkedExample",
+                "ReaderMetric",
+            ),
+            "_history": ("question_fields",),
+            "_registry": (
+                "all_metrics",
+                "resolve_metrics",
+                "bind_embedder",
+                "bind_reader",
+            ),
+            "_relevance": (
+                "LabelMode",
+                "label_of",
+            ),
+            "_shared": (
+                "compute_once",
+                "share_work",
+            ),
+            "_utility": (
+                "PassageUtility",
+                "passage_utilities",
+            ),
+            "ccrs": (
+                "CCRS",
+                "AnswerCorrectness",
+            ),
+            "ccrs_composite": ("CcrsComposite",),
+            "citation": ("CITATION",),
+            "cosine": (
+                "COSINE",
+                "RagasAnswerRelevancyCosine",
+                "VeraAnswerRelevanceCosine",
+            ),
+            "criterion": (
+                "Criterion",
+                "read_criteria",
+            ),
+            "crux": ("CRUX",),
+            "ragas": ("RAGAS",),
+            "ragchecker": ("RAGCHECKER",),
+            "ranking": ("RANKING",),
+            "semantic": (
+                "SEMANTIC",
+                "BertScore",
+                "EmbeddingSimilarity",
+            ),
+            "text": (
+                "TEXT",
+                "Bleu",
+                "ChrF",
+                "ExactMatch",
+                "RougeL",
+                "RougeN",
+                "TokenF1",
+                "corpus_bleu",
+                "corpus_chrf",
+                "rouge_l",
+            ),
+            "udcg": (
+                "Udcg",
+                "UdcgTheta",
+            ),
+            "vera": (
+                "VERA",
+                "VeraComposite",
+            ),
+        },
+    )

@@ -1,67 +1,72 @@
 """Statistics: functions of arrays that return named results, independent of samples and metrics."""
 
-from ragstone.stats._agreement import (
-    Agreement,
-    cohen_kappa,
-    fleiss_kappa,
-    krippendorff_alpha,
-    landis_koch,
-    percent_agreement,
-)
-from ragstone.stats._bootstrap import bootstrap_interval
-from ragstone.stats._cluster import DesignEffect as DesignEffect
-from ragstone.stats._cluster import cluster_codes as cluster_codes
-from ragstone.stats._cluster import design_effect
-from ragstone.stats._combine import WeightedTerm as WeightedTerm
-from ragstone.stats._combine import weighted_sum_interval as weighted_sum_interval
-from ragstone.stats._contrast import GroupDifference as GroupDifference
-from ragstone.stats._contrast import compare_groups as compare_groups
-from ragstone.stats._correlation import CorrelationKind as CorrelationKind
-from ragstone.stats._correlation import CorrelationMean as CorrelationMean
-from ragstone.stats._correlation import fisher_interval as fisher_interval
-from ragstone.stats._correlation import fisher_mean as fisher_mean
-from ragstone.stats._correlation import kendall, pearson
-from ragstone.stats._flips import FlipRate as FlipRate
-from ragstone.stats._flips import flip_rate
-from ragstone.stats._independent import independent_tukey
-from ragstone.stats._independent import simultaneous_independent_tukey as simultaneous_independent_tukey
-from ragstone.stats._labeled import drawn_kappa as drawn_kappa
-from ragstone.stats._labeled import drawn_prediction_powered_mean as drawn_prediction_powered_mean
-from ragstone.stats._mean import Estimate, mean_interval, wilson_interval
-from ragstone.stats._mean import failure_bounds as failure_bounds
-from ragstone.stats._multiple import DiscriminativePower as DiscriminativePower
-from ragstone.stats._multiple import discriminative_power as discriminative_power
-from ragstone.stats._multiple import holm
-from ragstone.stats._online.alarms import BETS as BETS
-from ragstone.stats._online.alarms import QUARTER_S as QUARTER_S
-from ragstone.stats._online.alarms import AlarmBudget, CalendarDetector
-from ragstone.stats._online.bernstein import BernsteinSequence
-from ragstone.stats._online.betting import BettingSequence
-from ragstone.stats._online.detector import ShiryaevRobertsDetector
-from ragstone.stats._online.streams import DifferenceSequence, ManskiSequence, ProportionSequence
-from ragstone.stats._paired import PairedTest as PairedTest
-from ragstone.stats._paired import expanded_tail as expanded_tail
-from ragstone.stats._paired import paired_bootstrap, sign_flip_test
-from ragstone.stats._paired import paired_effect as paired_effect
-from ragstone.stats._population import Description as Description
-from ragstone.stats._population import describe as describe
-from ragstone.stats._population import pass_at_k
-from ragstone.stats._ppi import PredictionPoweredMean as PredictionPoweredMean
-from ragstone.stats._ppi import prediction_powered_mean
-from ragstone.stats._rank import bootstrap_mean as bootstrap_mean
-from ragstone.stats._rank import bootstrap_spearman as bootstrap_spearman
-from ragstone.stats._rank import spearman
-from ragstone.stats._sequential import beta_mixture_interval as beta_mixture_interval
-from ragstone.stats._stopped import stopped_proportion as stopped_proportion
-from ragstone.stats._stopped import stopping_paths as stopping_paths
-from ragstone.stats._system_rank import kendall_of_means as kendall_of_means
-from ragstone.stats._tukey import TukeyPair as TukeyPair
-from ragstone.stats._tukey import randomized_tukey
-from ragstone.stats._tukey import simultaneous_tukey as simultaneous_tukey
-from ragstone.stats._variance import VarianceSplit as VarianceSplit
-from ragstone.stats._variance import split_variance
-from ragstone.stats._weight import estimate_mean as estimate_mean
-from ragstone.stats._weight import hajek_mean
+from typing import TYPE_CHECKING
+
+from ragstone._util.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from ragstone.stats._agreement import (
+        Agreement,
+        cohen_kappa,
+        fleiss_kappa,
+        krippendorff_alpha,
+        landis_koch,
+        percent_agreement,
+    )
+    from ragstone.stats._bootstrap import bootstrap_interval
+    from ragstone.stats._cluster import DesignEffect as DesignEffect
+    from ragstone.stats._cluster import cluster_codes as cluster_codes
+    from ragstone.stats._cluster import design_effect
+    from ragstone.stats._combine import WeightedTerm as WeightedTerm
+    from ragstone.stats._combine import weighted_sum_interval as weighted_sum_interval
+    from ragstone.stats._contrast import GroupDifference as GroupDifference
+    from ragstone.stats._contrast import compare_groups as compare_groups
+    from ragstone.stats._correlation import CorrelationKind as CorrelationKind
+    from ragstone.stats._correlation import CorrelationMean as CorrelationMean
+    from ragstone.stats._correlation import fisher_interval as fisher_interval
+    from ragstone.stats._correlation import fisher_mean as fisher_mean
+    from ragstone.stats._correlation import kendall, pearson
+    from ragstone.stats._flips import FlipRate as FlipRate
+    from ragstone.stats._flips import flip_rate
+    from ragstone.stats._independent import independent_tukey
+    from ragstone.stats._independent import simultaneous_independent_tukey as simultaneous_independent_tukey
+    from ragstone.stats._labeled import drawn_kappa as drawn_kappa
+    from ragstone.stats._labeled import drawn_prediction_powered_mean as drawn_prediction_powered_mean
+    from ragstone.stats._mean import Estimate, mean_interval, wilson_interval
+    from ragstone.stats._mean import failure_bounds as failure_bounds
+    from ragstone.stats._multiple import DiscriminativePower as DiscriminativePower
+    from ragstone.stats._multiple import discriminative_power as discriminative_power
+    from ragstone.stats._multiple import holm
+    from ragstone.stats._online.alarms import BETS as BETS
+    from ragstone.stats._online.alarms import QUARTER_S as QUARTER_S
+    from ragstone.stats._online.alarms import AlarmBudget, CalendarDetector
+    from ragstone.stats._online.bernstein import BernsteinSequence
+    from ragstone.stats._online.betting import BettingSequence
+    from ragstone.stats._online.detector import ShiryaevRobertsDetector
+    from ragstone.stats._online.streams import DifferenceSequence, ManskiSequence, ProportionSequence
+    from ragstone.stats._paired import PairedTest as PairedTest
+    from ragstone.stats._paired import expanded_tail as expanded_tail
+    from ragstone.stats._paired import paired_bootstrap, sign_flip_test
+    from ragstone.stats._paired import paired_effect as paired_effect
+    from ragstone.stats._population import Description as Description
+    from ragstone.stats._population import describe as describe
+    from ragstone.stats._population import pass_at_k
+    from ragstone.stats._ppi import PredictionPoweredMean as PredictionPoweredMean
+    from ragstone.stats._ppi import prediction_powered_mean
+    from ragstone.stats._rank import bootstrap_mean as bootstrap_mean
+    from ragstone.stats._rank import bootstrap_spearman as bootstrap_spearman
+    from ragstone.stats._rank import spearman
+    from ragstone.stats._sequential import beta_mixture_interval as beta_mixture_interval
+    from ragstone.stats._stopped import stopped_proportion as stopped_proportion
+    from ragstone.stats._stopped import stopping_paths as stopping_paths
+    from ragstone.stats._system_rank import kendall_of_means as kendall_of_means
+    from ragstone.stats._tukey import TukeyPair as TukeyPair
+    from ragstone.stats._tukey import randomized_tukey
+    from ragstone.stats._tukey import simultaneous_tukey as simultaneous_tukey
+    from ragstone.stats._variance import VarianceSplit as VarianceSplit
+    from ragstone.stats._variance import split_variance
+    from ragstone.stats._weight import estimate_mean as estimate_mean
+    from ragstone.stats._weight import hajek_mean
 
 __all__ = [
     "Agreement",
@@ -97,3 +102,50 @@ __all__ = [
     "split_variance",
     "wilson_interval",
 ]
+
+if not TYPE_CHECKING:  # a type checker would accept any name
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "_agreement": (
+                "Agreement",
+                "cohen_kappa",
+                "fleiss_kappa",
+                "krippendorff_alpha",
+                "landis_koch",
+                "percent_agreement",
+            ),
+            "_bootstrap": ("bootstrap_interval",),
+            "_cluster": ("DesignEffect", "cluster_codes", "design_effect"),
+            "_combine": ("WeightedTerm", "weighted_sum_interval"),
+            "_contrast": ("GroupDifference", "compare_groups"),
+            "_correlation": (
+                "CorrelationKind",
+                "CorrelationMean",
+                "fisher_interval",
+                "fisher_mean",
+                "kendall",
+                "pearson",
+            ),
+            "_flips": ("FlipRate", "flip_rate"),
+            "_independent": ("independent_tukey", "simultaneous_independent_tukey"),
+            "_labeled": ("drawn_kappa", "drawn_prediction_powered_mean"),
+            "_mean": ("Estimate", "mean_interval", "wilson_interval", "failure_bounds"),
+            "_multiple": ("DiscriminativePower", "discriminative_power", "holm"),
+            "_online.alarms": ("BETS", "QUARTER_S", "AlarmBudget", "CalendarDetector"),
+            "_online.bernstein": ("BernsteinSequence",),
+            "_online.betting": ("BettingSequence",),
+            "_online.detector": ("ShiryaevRobertsDetector",),
+            "_online.streams": ("DifferenceSequence", "ManskiSequence", "ProportionSequence"),
+            "_paired": ("PairedTest", "expanded_tail", "paired_bootstrap", "sign_flip_test", "paired_effect"),
+            "_population": ("Description", "describe", "pass_at_k"),
+            "_ppi": ("PredictionPoweredMean", "prediction_powered_mean"),
+            "_rank": ("bootstrap_mean", "bootstrap_spearman", "spearman"),
+            "_sequential": ("beta_mixture_interval",),
+            "_stopped": ("stopped_proportion", "stopping_paths"),
+            "_system_rank": ("kendall_of_means",),
+            "_tukey": ("TukeyPair", "randomized_tukey", "simultaneous_tukey"),
+            "_variance": ("VarianceSplit", "split_variance"),
+            "_weight": ("estimate_mean", "hajek_mean"),
+        },
+    )

@@ -1,0 +1,40 @@
+"""Packages that import the module of a name when the name is first used (PEP 562)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+
+__all__ = ["lazy_names"]
+
+
+def lazy_names(
+    package: str, names: Mapping[str, Sequence[str]]
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a package.
+
+    Args:
+        package: Name of the package.
+        names: Names that the package exports, by the module of the package that defines them.
+
+    Examples:
+        ```python
+        __getattr__, __dir__ = lazy_names(__name__, {"_base": ("MetricBase", "check_sample")})
+        ```
+    """
+    module_of = {name: module for module, exported in names.items() for name in exported}
+
+    def get(name: str) -> object:
+        module = module_of.get(name)
+        if module is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")  # codespell:ignore
+        value: object = getattr(import_module(f"{package}.{module}"), name)
+        # The next use finds the name without this function.
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def list_names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *module_of})
+
+    return get, list_names
