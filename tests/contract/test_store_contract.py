@@ -731,6 +731,19 @@ class TestReading:
         assert ["t1", "t4"] == [t.trace_id for t in store.traces(since=2.0)]
         assert ["t1"] == [t.trace_id for t in store.traces(state="scored", since=2.0)]
 
+    def test_outlines_stream_as_traces_do(self, store: Store):
+        """In order of arrival, all of them, or those of one time or between two positions."""
+        store.ingest("a", 1, [captured("t2", started_at=1.0), sampled_out("t3"), captured("t1", started_at=2.0)])
+        before = store.position()
+        store.ingest("a", 2, [captured("t4", query="How?")])
+
+        assert [("t2", "Why?"), ("t1", "Why?"), ("t4", "How?")] == [
+            (t.trace_id, t.query) for t in store.trace_outlines()
+        ]
+        assert ["t1", "t4"] == [t.trace_id for t in store.trace_outlines(since=2.0)]
+        assert ["t4"] == [t.trace_id for t in store.trace_outlines(after=before)]
+        assert ["t2", "t1"] == [t.trace_id for t in store.trace_outlines(upto=before)]
+
     def test_outcomes_stream_in_the_order_they_were_stored(self, store: Store, clock: Clock):
         """All of them, or those of one metric, or of requests of one time."""
         store.ingest("a", 1, [captured("t1", started_at=2.0), captured("t2", started_at=1.0)])

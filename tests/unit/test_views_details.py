@@ -93,6 +93,13 @@ def test_marks_of_an_answer() -> None:
     assert other.marks == ("distracting",)
 
 
+def test_a_passage_without_a_label_does_not_distract() -> None:
+    """A passage that alone draws an answer may be relevant."""
+    drawn = score("udcg", 0.5, passages=[{"position": 1, "p_abstain": 0.1}])
+    (passage,) = build_answer("s", sample(relevance=None), [drawn], Signals(), CARDS, time=None).passages or ()
+    assert (passage.marks, passage.p_answer) == ((), 0.9)
+
+
 def test_the_source_of_a_label_is_named() -> None:
     """Labels of the data come before judges; a passage that nobody judged has no source."""
     judged = score("udcg", 0.5, passages=[{"position": 1, "relevance": 1.0, "p_abstain": 0.1}])
@@ -117,6 +124,34 @@ def test_failures_are_counted_in_notebooks_and_yellow_in_the_terminal() -> None:
     lines = AnswerText(view, width=80).lines()
     parts = [(line.plain[span.start : span.end].strip(), span.style) for line in lines for span in line.spans]
     assert [part for part in parts if part[0] in {"0.10", "failed"}] == [("0.10", "red"), ("failed", "yellow")]
+
+
+def test_the_highest_value_is_the_worst_if_lower_is_better() -> None:
+    """And the lowest one otherwise."""
+    lower = next(card for card in CARDS.values() if card.direction == "lower")
+    result = experiment([(value, None) for value in (0.3, 0.9, 0.1)])
+    assert ["s2", "s0", "s1"] == [answer.id for answer in result.worst(metric="ccrs.ac")]
+    renamed = [each.model_copy(update={"metric": lower.name}) for each in result.outcomes if each.metric == "ccrs.ac"]
+    object.__setattr__(result, "outcomes", tuple(renamed))
+    object.__setattr__(result, "cards", (lower,))
+    assert ["s1", "s0", "s2"] == [answer.id for answer in result.worst(metric=lower.name)]
+
+
+def test_the_metrics_with_the_most_failures_are_described() -> None:
+    """The number of the others follows."""
+    names = ("ccrs.ac", "ccrs.cc", "ccrs.qr", "ccrs.ir", "ragas.faithfulness")
+    failures = tuple(
+        Failure(sample_id=f"s{n}", metric=name, metric_version="1", kind="timeout", reason="slow")
+        for k, name in enumerate(names, start=1)
+        for n in range(k)
+    )
+    result = experiment([(0.1, 0.9)] * 6)
+    object.__setattr__(result, "outcomes", (*failures, score("ccrs.if", 0.5, "s0")))
+    object.__setattr__(result, "cards", tuple(CARDS[name] for name in names))
+    notices = build_report(result).notices
+    assert [5, 4, 3] == [each.numbers["n_failed"] for each in notices if "n_failed" in each.numbers]
+    (others,) = [each for each in notices if "n_metrics" in each.numbers]
+    assert (others.numbers, others.text) == ({"n_metrics": 2}, "2 more metrics have failures, see the table.")
 
 
 def test_answers_without_a_score_are_counted_in_notebooks() -> None:

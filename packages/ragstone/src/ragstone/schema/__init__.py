@@ -32,6 +32,7 @@ from ragstone.schema._outcome import Delivery as Delivery
 from ragstone.schema._outcome import Failure, Interval, NotApplicable, Outcome, Score
 from ragstone.schema._outcome import FailureKind as FailureKind
 from ragstone.schema._outcome import outcome_adapter as outcome_adapter
+from ragstone.schema._outline import TraceOutline as TraceOutline
 from ragstone.schema._rows import FIELD_ALIASES, sample_from_row
 from ragstone.schema._sample import Sample
 from ragstone.schema._sample import sample_from_trace as sample_from_trace

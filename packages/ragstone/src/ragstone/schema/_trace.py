@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field, FiniteFloat
 
 from ragstone.schema._base import Model, Record
 from ragstone.schema._evidence import Evidence
 
-__all__ = ["Passage", "Retrieval", "Trace", "TraceStatus", "Turn", "Usage"]
+__all__ = ["Passage", "Retrieval", "Trace", "TraceStatus", "Turn", "Usage", "passages_in_prompt"]
+
+P = TypeVar("P")
 
 TraceStatus = Literal["ok", "error", "truncated", "interrupted", "abandoned"]
 
@@ -75,6 +78,23 @@ class Turn(Model):
 
     role: Literal["user", "assistant"]
     text: str
+
+
+def passages_in_prompt(
+    contexts: tuple[P, ...] | None, retrieved: Sequence[tuple[P, ...]], rule: str | None
+) -> tuple[P, ...] | None:
+    """Return the passages in the prompt of a trace, or None if they are not known.
+
+    Args:
+        contexts: Its `contexts`.
+        retrieved: Passages of each of its retrievals.
+        rule: `evidence.contexts`. None without evidence.
+    """
+    if contexts is not None:
+        return contexts
+    if not retrieved or rule == "unknown":
+        return None
+    return tuple(passage for passages in retrieved for passage in passages)
 
 
 class Trace(Record):
@@ -145,8 +165,5 @@ class Trace(Record):
     @property
     def prompt_contexts(self) -> tuple[Passage, ...] | None:
         """The passages in the prompt, or None if they are not known."""
-        if self.contexts is not None:
-            return self.contexts
-        if not self.retrievals or (self.evidence is not None and self.evidence.contexts == "unknown"):
-            return None
-        return tuple(p for search in self.retrievals for p in search.passages)
+        rule = None if self.evidence is None else self.evidence.contexts
+        return passages_in_prompt(self.contexts, [retrieval.passages for retrieval in self.retrievals], rule)

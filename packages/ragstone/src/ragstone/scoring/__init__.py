@@ -11,6 +11,7 @@ from ragstone.scoring._causes import diagnose as diagnose
 from ragstone.scoring._causes import find_cause as find_cause
 from ragstone.scoring._causes import list_positions as list_positions
 from ragstone.scoring._causes import note_outcome as note_outcome
+from ragstone.scoring._causes import note_outline as note_outline
 from ragstone.scoring._causes import note_sample as note_sample
 from ragstone.scoring._causes import relevant_positions as relevant_positions
 from ragstone.scoring._causes import used_positions as used_positions

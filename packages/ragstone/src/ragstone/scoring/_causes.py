@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ragstone._util.abstains import answer_abstains
 from ragstone.metrics import MetricCard
-from ragstone.schema import AnswerCause, Failure, NotApplicable, Passage, Sample, Score
+from ragstone.schema import AnswerCause, Failure, NotApplicable, Passage, Sample, Score, TraceOutline
 
 __all__ = [
     "CAUSES",
@@ -22,6 +22,7 @@ __all__ = [
     "find_cause",
     "list_positions",
     "note_outcome",
+    "note_outline",
     "note_sample",
     "relevant_positions",
     "used_positions",
@@ -160,29 +161,47 @@ class Signals:
 
 def note_sample(signals: Signals, sample: Sample) -> None:
     """Note what the sample itself says: reference, abstention, and labels of passages."""
-    references = tuple(text for text in sample.reference if text.strip())
+    _note_texts(signals, sample.reference, sample.response, _labels(sample))
+
+
+def note_outline(signals: Signals, outline: TraceOutline) -> None:
+    """Note what a captured request says, as `note_sample` does."""
+    contexts = outline.prompt_contexts
+    found = None if contexts is None else [(each.get("id"), each.get("relevance")) for each in contexts]
+    _note_texts(signals, outline.reference, outline.response, _label(found, outline.qrels))
+
+
+def _note_texts(
+    signals: Signals, reference: Sequence[str], response: str | None, labels: Sequence[bool] | None
+) -> None:
+    references = tuple(text for text in reference if text.strip())
     if any(len(text) > _LONGEST_KEPT for text in references) and not all(map(answer_abstains, references)):
         references = ()
     signals.references = references
-    response = sample.response
     if response is not None and len(response) > _LONGEST_KEPT:
         signals.is_refusal, signals.response = answer_abstains(response), None
     else:
         signals.is_refusal, signals.response = None, response
-    labels = _labels(sample)
     if labels is not None:
         signals.has_relevant, signals.relevant_by = any(labels), "labels of the passages"
 
 
 def _labels(sample: Sample) -> list[bool] | None:
     """Return for each passage whether its label says that it is relevant. None without labels."""
-    passages = sample.contexts
+    contexts = sample.contexts
+    return _label(None if contexts is None else [(each.id, each.relevance) for each in contexts], sample.qrels)
+
+
+def _label(
+    passages: Sequence[tuple[str | None, float | None]] | None, qrels: Mapping[str, float] | None
+) -> list[bool] | None:
+    """Return for each passage, given by its id and its label, whether it is relevant. None without labels."""
     if passages is None:
         return None
-    if sample.qrels is not None:
-        return [sample.qrels.get(passage.id or "", 0.0) >= _RELEVANT_GRADE for passage in passages]
-    if passages and all(passage.relevance is not None for passage in passages):
-        return [(passage.relevance or 0.0) >= _RELEVANT_GRADE for passage in passages]
+    if qrels is not None:
+        return [qrels.get(id_ or "", 0.0) >= _RELEVANT_GRADE for id_, _ in passages]
+    if passages and all(relevance is not None for _, relevance in passages):
+        return [(relevance or 0.0) >= _RELEVANT_GRADE for _, relevance in passages]
     return None
 
 

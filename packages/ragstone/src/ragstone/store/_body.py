@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from ragstone.errors import DataError, StoreCorruptError
-from ragstone.schema import Failure, NotApplicable, Score, Trace, outcome_adapter
+from ragstone.schema import Failure, NotApplicable, Score, Trace, TraceOutline, outcome_adapter
 from ragstone.store._sql import PAGE, Sql
 from ragstone.store._tables import CHECKED_COLUMNS
 
@@ -36,12 +36,14 @@ __all__ = [
     "text_of",
     "to_body",
     "to_outcome",
+    "to_outline",
     "to_trace",
     "unreadable",
     "value_checksum",
 ]
 
 R = TypeVar("R")
+T = TypeVar("T", Trace, TraceOutline)
 
 _END: Final = b',"checksum":"%08x"}'
 _LENGTH: Final = len(_END % 0)
@@ -147,7 +149,15 @@ def to_trace(body: object, trace_id: str | None = None) -> Trace:
     Raises:
         DamagedRowError: If it is not as it was written.
     """
-    trace = _parsed(body, "trace_bodies", trace_id, Trace.model_validate_json)
+    return _of_row(_parsed(body, "trace_bodies", trace_id, Trace.model_validate_json), trace_id)
+
+
+def to_outline(body: object, trace_id: str) -> TraceOutline:
+    """Return the outline of the trace that `to_body` wrote. The arguments and errors are those of `to_trace`."""
+    return _of_row(_parsed(body, "trace_bodies", trace_id, TraceOutline.from_json), trace_id)
+
+
+def _of_row(trace: T, trace_id: str | None) -> T:
     if trace_id is not None and trace.trace_id != trace_id and stored_text(trace.trace_id) != trace_id:
         raise damaged("trace_bodies", trace_id, f"it belongs to {trace.trace_id!r}")
     return trace

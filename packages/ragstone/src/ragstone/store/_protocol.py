@@ -21,6 +21,7 @@ from ragstone.schema import (
     SampledOut,
     Score,
     Trace,
+    TraceOutline,
     Usage,
 )
 from ragstone.store._records import (
@@ -254,6 +255,15 @@ class Store(Protocol):
             after: If given, only traces that were stored after this position. In a shared store, transactions may end in
                 another order than they began, so a trace may be missed.
             upto: If given, only traces that were stored up to this position.
+        """
+        ...
+
+    def trace_outlines(
+        self, *, since: float | None = None, after: StorePosition | None = None, upto: StorePosition | None = None
+    ) -> Iterator[TraceOutline]:
+        """Yield the outlines of traces in order of arrival, without those whose text was removed.
+
+        The arguments are those of `traces`. Only the fields of an outline are validated.
         """
         ...
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from typing_extensions import override
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.schema import Captured, Dropped, Failure, Feedback, Ignored, SampledOut, Trace
-from ragstone.store._body import DamagedRowError, checksum_of, to_body, to_trace
+from ragstone.schema import Captured, Dropped, Failure, Feedback, Ignored, SampledOut, Trace, TraceOutline
+from ragstone.store._body import DamagedRowError, checksum_of, to_body, to_outline, to_trace
 from ragstone.store._completion import IDS_PER_QUERY, PreparedCompletion, marks, prepare, read_plan, store_completions
 from ragstone.store._counts import add_to_counters, state_counter
 from ragstone.store._erased import find_erased, store_id
@@ -22,6 +23,8 @@ from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore
 from ragstone.store._tables import CHECKED_COLUMNS
 
 __all__ = ["SqlTraces", "checked_columns", "insert_entries"]
+
+R = TypeVar("R")
 
 _logger = logging.getLogger("ragstone")
 
@@ -194,6 +197,23 @@ class SqlTraces(SqlStore):
         after: StorePosition | None = None,
         upto: StorePosition | None = None,
     ) -> Iterator[Trace]:
+        return self._read_bodies(to_trace, state=state, since=since, after=after, upto=upto)
+
+    @override
+    def trace_outlines(
+        self, *, since: float | None = None, after: StorePosition | None = None, upto: StorePosition | None = None
+    ) -> Iterator[TraceOutline]:
+        return self._read_bodies(to_outline, state=None, since=since, after=after, upto=upto)
+
+    def _read_bodies(
+        self,
+        parse: Callable[[object, str], R],
+        *,
+        state: TraceState | None,
+        since: float | None,
+        after: StorePosition | None,
+        upto: StorePosition | None,
+    ) -> Iterator[R]:
         last = -1 if after is None else after.traces
         while True:
             with self._database.read() as db:
@@ -206,7 +226,7 @@ class SqlTraces(SqlStore):
                     """,
                     (last, state, since, LAST_SEQ if upto is None else upto.traces, PAGE),
                 ).fetchall()
-                found = [to_trace(body, trace_id) for _, trace_id, body in page]
+                found = [parse(body, trace_id) for _, trace_id, body in page]
             if not page:
                 return
             last = page[-1][0]

@@ -10,9 +10,16 @@ from ragstone.experiments._evaluated import Evaluated
 from ragstone.experiments._levels import CONFIDENCE_LEVEL, check_level
 from ragstone.experiments._outcomes import OutcomeSource, TimeRange, store_of, stored_outcomes, stream_outcomes
 from ragstone.experiments._views.labeled import HumanLabels
-from ragstone.experiments._views.source import AnswerRecord, Dependence, ReportSource, Rows, metadata_labels
+from ragstone.experiments._views.source import (
+    AnswerRecord,
+    Dependence,
+    ReportSource,
+    Rows,
+    SampleFields,
+    metadata_labels,
+)
 from ragstone.metrics import MetricCard
-from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, sample_from_trace
+from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, TraceOutline, sample_from_trace
 from ragstone.store import PlannedMetric, StorePosition, describe_store, open_store
 
 __all__ = ["StoredRequests", "open_source"]
@@ -53,20 +60,18 @@ class StoredRequests:
         with open_store(period.store, mode="read") as opened:
             self._plan: dict[str, PlannedMetric] = {planned.name: planned for planned in opened.planned_metrics()}
 
-    def samples(self) -> Iterator[tuple[Sample, AnswerRecord]]:
+    def samples(self) -> Iterator[SampleFields]:
         period = self._period
         with open_store(period.store, mode="read") as store:
-            for trace in store.traces(since=period.since, after=self.after, upto=self.upto):
-                if period.until is None or trace.started_at < period.until:
-                    record = _record(trace)
-                    assert record.sample is not None  # noqa: S101  made from the trace
-                    yield record.sample, record
+            for outline in store.trace_outlines(since=period.since, after=self.after, upto=self.upto):
+                if period.until is None or outline.started_at < period.until:
+                    yield SampleFields(outline.trace_id, outline, outline.started_at, _labels(outline))
             if self.after is None:
                 self._n_without_text = 0
                 for removed in store.removed_texts(since=period.since, until=period.until):
                     self._n_without_text += 1
                     labels = {key: (value,) for key, value in removed.labels.items()}
-                    yield Sample(id=removed.trace_id), AnswerRecord(None, removed.started_at, labels)
+                    yield SampleFields(removed.trace_id, None, removed.started_at, labels)
 
     def outcomes(self) -> Iterator[AnyOutcome]:
         for outcome in stored_outcomes(self._period, after=self.after, upto=self.upto):
@@ -116,7 +121,10 @@ class StoredRequests:
 
 
 def _record(trace: Trace) -> AnswerRecord:
-    sample = sample_from_trace(trace)
+    return AnswerRecord(sample_from_trace(trace), trace.started_at, _labels(trace))
+
+
+def _labels(trace: Trace | TraceOutline) -> dict[str, tuple[str, ...]]:
     labels = {
         "name": trace.name,
         "model": trace.model,
@@ -130,7 +138,7 @@ def _record(trace: Trace) -> AnswerRecord:
     }
     known = {key: (value,) for key, value in labels.items() if value is not None}
     tags = {"tag": trace.tags} if trace.tags else {}
-    return AnswerRecord(sample, trace.started_at, metadata_labels(sample) | known | tags)
+    return metadata_labels(trace.metadata) | known | tags
 
 
 def open_source(

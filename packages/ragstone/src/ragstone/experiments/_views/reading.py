@@ -26,7 +26,7 @@ from ragstone.experiments._views.verdict import Population, describe_next, descr
 from ragstone.experiments._views.where import Condition, check_keys
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard
-from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import (
     CAUSES,
     Cause,
@@ -34,6 +34,7 @@ from ragstone.scoring import (
     describe_signals,
     find_cause,
     note_outcome,
+    note_outline,
     note_sample,
 )
 from ragstone.stats import Estimate, estimate_mean
@@ -126,18 +127,20 @@ class Reading:
             DataError: If the source does not contain outcomes.
         """
         keys: set[str] = set()
-        for sample, record in self._source.samples():
-            signals = self._signals.setdefault(sample.id, Signals())
-            if record.sample is not None:
-                note_sample(signals, sample)
-            if self._keeps_questions and sample.query is not None:
-                self._queries[sample.id] = sample.query[:_QUERY_CHARS]
+        for id_, content, time, labels in self._source.samples():
+            signals = self._signals.setdefault(id_, Signals())
+            if isinstance(content, Sample):
+                note_sample(signals, content)
+            elif content is not None:
+                note_outline(signals, content)
+            if self._keeps_questions and content is not None and content.query is not None:
+                self._queries[id_] = content.query[:_QUERY_CHARS]
             if self._slices is not None:
-                self._slices.add(sample.id, record.labels)
-            self._timeline.add(sample.id, record.time, record.labels)
+                self._slices.add(id_, labels)
+            self._timeline.add(id_, time, labels)
             if self._where:
-                keys |= record.labels.keys()
-                self._labels[sample.id] = {c.key: record.labels[c.key] for c in self._where if c.key in record.labels}
+                keys |= labels.keys()
+                self._labels[id_] = {c.key: labels[c.key] for c in self._where if c.key in labels}
         for outcome in self._source.outcomes():
             self._add(outcome)
         if not self._metrics:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ragstone.experiments._views.labeled import HumanLabels
 from ragstone.metrics import MetricCard
-from ragstone.schema import Failure, NotApplicable, Sample, Score
+from ragstone.schema import Failure, NotApplicable, Sample, Score, TraceOutline
 
-__all__ = ["AnswerRecord", "Dependence", "ReportSource", "Rows", "metadata_labels"]
+__all__ = ["AnswerRecord", "Dependence", "ReportSource", "Rows", "SampleFields", "metadata_labels"]
 
 AnyOutcome = Score | NotApplicable | Failure
 
@@ -25,6 +25,18 @@ class AnswerRecord:
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Values by key: metadata, and for requests name, model, session, user, status and tags."""
     outcomes: list[AnyOutcome] = field(default_factory=list)
+
+
+class SampleFields(NamedTuple):
+    """What is known about one sample before its outcomes are read."""
+
+    id: str
+    content: Sample | TraceOutline | None
+    """None if its text was removed."""
+    time: float | None
+    """Start of the request, Unix seconds. None for rows of a dataset."""
+    labels: Mapping[str, tuple[str, ...]]
+    """As in `AnswerRecord`."""
 
 
 class Dependence(NamedTuple):
@@ -43,11 +55,8 @@ class ReportSource(Protocol):
     cards: Mapping[str, MetricCard]
     """Cards of the metrics that the source describes."""
 
-    def samples(self) -> Iterator[tuple[Sample, AnswerRecord]]:
-        """Yield the samples that are known, with their records, in which the outcomes are missing.
-
-        If the text of a sample was removed, it has an id only, and its record does not have a sample.
-        """
+    def samples(self) -> Iterator[SampleFields]:
+        """Yield the samples that are known."""
         ...
 
     def outcomes(self) -> Iterator[AnyOutcome]:
@@ -117,14 +126,14 @@ class Rows:
         self._times = times or {}
         self._notes = list(notes)
 
-    def samples(self) -> Iterator[tuple[Sample, AnswerRecord]]:
+    def samples(self) -> Iterator[SampleFields]:
         """Yield the samples."""
         for sample in self._samples.values():
-            yield sample, self._record(sample.id)
+            yield SampleFields(sample.id, sample, self._times.get(sample.id), metadata_labels(sample.metadata))
 
     def _record(self, sample_id: str) -> AnswerRecord:
         sample = self._samples.get(sample_id)
-        return AnswerRecord(sample, self._times.get(sample_id), metadata_labels(sample) if sample else {})
+        return AnswerRecord(sample, self._times.get(sample_id), metadata_labels(sample.metadata) if sample else {})
 
     def outcomes(self) -> Iterator[AnyOutcome]:
         """Yield the outcomes."""
@@ -151,10 +160,10 @@ class Rows:
         return self._notes
 
 
-def metadata_labels(sample: Sample) -> dict[str, tuple[str, ...]]:
+def metadata_labels(metadata: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Return the metadata whose values are plain: texts, numbers, and lists of these."""
     labels: dict[str, tuple[str, ...]] = {}
-    for key, value in sample.metadata.items():
+    for key, value in metadata.items():
         values = value if isinstance(value, list | tuple) else (value,)
         if values and all(isinstance(each, str | int | float) for each in values):
             labels[key] = tuple(map(str, values))
