@@ -15,7 +15,7 @@ from ragstone.experiments._views.where import parse_where
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Failure, Interval, NotApplicable, Passage, Sample, Score, Usage
-from ragstone.scoring import Signals, answer_probabilities, diagnose
+from ragstone.scoring import Signals, answer_probabilities, diagnose, note_outcome
 from ragstone.stats import drawn_kappa, mean_interval
 from ragstone.store import DrawnRequest, StoredLabel
 from ragstone.views import Answers, AnswerText, ReportText
@@ -98,6 +98,19 @@ def test_a_passage_without_a_label_does_not_distract() -> None:
     drawn = score("udcg", 0.5, passages=[{"position": 1, "p_abstain": 0.1}])
     (passage,) = build_answer("s", sample(relevance=None), [drawn], Signals(), CARDS, time=None).passages or ()
     assert (passage.marks, passage.p_answer) == ((), 0.9)
+
+
+def test_the_evidence_is_red_if_the_answer_is_wrong() -> None:
+    """And green otherwise."""
+    right = score("ccrs.ac", 0.9, em=0.0, judge=0.9)
+    for outcome, why, style in ((WRONG, "Judged wrong by ccrs.ac.", "red"), (right, "Judged correct.", "green")):
+        signals = Signals()
+        note_outcome(signals, outcome, None)
+        view = build_answer("s", sample(), [outcome], signals, CARDS, time=None)
+        spans = [
+            (line.plain[e.start : e.end], e.style) for line in AnswerText(view, width=80).lines() for e in line.spans
+        ]
+        assert (why, style) in spans
 
 
 def test_the_source_of_a_label_is_named() -> None:
