@@ -319,7 +319,7 @@ def test_files_are_private_and_complete_or_absent(traces, server):
     replay()
     [path] = replay.folder.glob("requests-*.jsonl")
     assert (0o600, 0o700) == (path.stat().st_mode & 0o777, replay.folder.stat().st_mode & 0o777)
-    partial = path.with_name(f".{path.name}.partial")
+    partial = path.with_name(".requests-0007-another-model.jsonl.partial")
     path.rename(partial)
     replay()
     assert not partial.exists()
