@@ -162,6 +162,28 @@ def test_an_application_does_not_notice_that_redis_is_away(start_redis, tmp_path
     assert read_broker_status(server.url())[1].waiting == 51
 
 
+def test_a_worker_of_another_store_does_not_take_requests_for_redis(start_redis, database, tmp_path, monkeypatch):
+    """Both run on one host, with one `RAGSTONE_SPOOL`. While Redis is away, requests wait in the spool for it."""
+    monkeypatch.setenv("RAGSTONE_SPOOL", str(tmp_path / "spool"))
+    server = start_redis()
+    server.kill()
+    worker = ["worker", database, "--judge", "lexical", "--until-idle"]
+    environment = {"RAGSTONE_SPOOL": str(tmp_path / "spool")}
+    with Monitor(store=server.url(), judge="lexical", durability="sync") as monitor:
+        assert all(monitor.record(TraceDraft(trace_id=f"t{i}", query="q", response="r")) for i in range(20))
+        wait_until(lambda: monitor._relay.error)
+    assert run_command(*worker, **environment).returncode == 0
+    with open_store(database, mode="read") as store:
+        assert store.ledger().total.captured == 0
+    server.start()
+    with Monitor(store=server.url(), judge="lexical") as monitor:
+        monitor.start()
+        assert monitor.drain(60)
+    assert run_command(*worker, "--from", server.url(), **environment).returncode == 0
+    with open_store(database, mode="read") as store:
+        assert (store.ledger().total.captured, store.duplicates()) == (20, 0)
+
+
 def test_a_worker_waits_for_redis(start_redis, tmp_path):
     """A worker starts without Redis, is not ready, and reads the entries when Redis is there."""
     import httpx

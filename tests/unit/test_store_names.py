@@ -8,7 +8,7 @@ import pytest
 
 from command_line import run_command
 from ragstone.store import describe_store, is_database_url, resolve_store
-from ragstone.worker import spool_directory
+from ragstone.worker import broker_spool_directory, spool_directory
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,15 @@ def test_a_database_has_a_spool_without_its_password(monkeypatch: pytest.MonkeyP
     spools = {spool_directory(f"postgresql://{who}@h:5433/d") for who in ("app:secret", "worker:other")}
 
     assert {tmp_path / "ragstone" / "h_5433_d.spool"} == spools
+
+
+def test_brokers_and_a_database_of_one_host_have_spools_of_their_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Otherwise a worker would store requests that another application of the host publishes."""
+    monkeypatch.setenv("RAGSTONE_SPOOL", str(tmp_path))
+
+    spools = [spool_directory("postgresql://h/d"), *(broker_spool_directory("h", 6379, app) for app in ("a", "b"))]
+
+    assert [tmp_path, tmp_path / "h_6379_a.spool", tmp_path / "h_6379_b.spool"] == spools
 
 
 def test_the_alert_rules_are_printed():

@@ -50,15 +50,18 @@ def spool_directory(store: str | os.PathLike[str]) -> Path:
 
 
 def broker_spool_directory(host: str, port: int, app: str) -> Path:
-    """Return the spool directory of a message broker: `RAGSTONE_SPOOL`, or a directory of the current user."""
-    if directory := os.environ.get("RAGSTONE_SPOOL"):
-        return Path(directory).absolute()
-    return _state_directory(f"{host}_{port}/{app}")
+    """Return the spool directory of a message broker, in `RAGSTONE_SPOOL` or in a directory of the current user.
+
+    It is not `RAGSTONE_SPOOL` itself: a worker with a database, which may run on the same host, stores all requests there.
+    """
+    return _state_directory(f"{host}_{port}/{app}", os.environ.get("RAGSTONE_SPOOL"))
 
 
-def _state_directory(name: str) -> Path:
+def _state_directory(name: str, folder: str | None = None) -> Path:
     # The path does not depend on the working directory, so that application and worker use the same directory.
     name = re.sub(r"[^A-Za-z0-9.-]+", "_", name)
+    if folder:
+        return Path(folder).absolute() / f"{name}.spool"
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "ragstone" / f"{name}.spool"
 
