@@ -66,7 +66,9 @@ def outcomes_of(path: Path) -> list[dict[str, Any]]:
     )
 
 
-@pytest.mark.parametrize("n_signals", [3, pytest.param(MANY_KILLS, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "n_signals", [pytest.param(3, marks=pytest.mark.slow), pytest.param(MANY_KILLS, marks=pytest.mark.long)]
+)
 @pytest.mark.parametrize("command", ["evaluate", "replay"])
 def test_runs_that_signals_end_are_resumed(tmp_path: Path, command: str, n_signals: int) -> None:
     """The same command resumes. The outcomes equal those of an uninterrupted run, each once."""
@@ -108,7 +110,9 @@ def test_runs_that_signals_end_are_resumed(tmp_path: Path, command: str, n_signa
     print(f"{n_sent} signals in {n_runs} runs of {command}")
 
 
-@pytest.mark.parametrize("n_signals", [2, pytest.param(MANY_KILLS, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "n_signals", [pytest.param(2, marks=pytest.mark.slow), pytest.param(MANY_KILLS, marks=pytest.mark.long)]
+)
 def test_signals_end_a_page(tmp_path: Path, n_signals: int) -> None:
     """`view` ends with 0 when it serves, with 130 while it starts, and the store stays as it is."""
     store = make_store(tmp_path / "s.db", 4)
