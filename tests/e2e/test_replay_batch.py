@@ -115,7 +115,12 @@ def scores(store: Path) -> dict[tuple[str, str], tuple[object, ...]]:
 
 @pytest.mark.parametrize(
     ("metrics", "most_runs"),
-    [(CCRS, 2), ("ccrs.cc,ragas.faithfulness,judged.ndcg@10", 5), ("ccrs.cc,udcg", 4)],
+    [
+        (CCRS, 2),
+        ("judged.ndcg@10,judged.precision@5", 2),
+        ("ccrs.cc,ragas.faithfulness,judged.ndcg@10", 5),
+        ("ccrs.cc,udcg", 4),
+    ],
 )
 def test_scores_and_bills_are_those_of_calls_that_are_sent(traces, server, metrics, most_runs):
     """Also for metrics whose later calls depend on earlier replies, and with two models."""
