@@ -280,17 +280,18 @@ class TestLeases:
     def test_leases_of_others_are_no_finished_work(self, store: Store, clock: Clock):
         """Also after they have expired, until another worker claims the trace or it is finished."""
         ingest(store, "t1", "t2")
-        assert not store.has_other_leases("me")
+        assert not store.has_other_leases("me", received_by=clock.now)
         store.claim("killed", 1, lease_s=60)
         store.claim("me", 1, lease_s=60)
-        assert store.has_other_leases("me")
+        assert store.has_other_leases("me", received_by=clock.now)
+        assert not store.has_other_leases("me", received_by=clock.now - 1)
         clock.now += 61
-        assert store.has_other_leases("me")
+        assert store.has_other_leases("me", received_by=clock.now)
         store.claim("me", 2, lease_s=60)
-        assert not store.has_other_leases("me")
-        assert store.has_other_leases("you")
+        assert not store.has_other_leases("me", received_by=clock.now)
+        assert store.has_other_leases("you", received_by=clock.now)
         store.release("me")
-        assert not store.has_other_leases("you")
+        assert not store.has_other_leases("you", received_by=clock.now)
 
     def test_a_trace_that_stops_its_scorers_is_given_up(self, store: Store, clock: Clock):
         """Five crashes are enough: every metric gets a failure that says so, and the next trace gets its turn."""

@@ -119,6 +119,28 @@ class TestSharing:
                 assert monitor.drain(DEADLINE_S)
         assert (3, 0) == (store.ledger().total.scored, store.ledger().total.pending)
 
+    @pytest.mark.usefixtures("spool")
+    def test_nobody_waits_for_what_another_worker_gets_later(self, own, database):
+        """A worker that is busy all the time does not prevent the end of a script on another host."""
+        store = own()
+        store.ingest("a", 1, captured("before", response="r"))
+        assert len(store.claim("busy", 1, lease_s=3600)) == 1
+        with Monitor(judge="lexical", metrics=["ccrs.qr"], store=database) as monitor:
+            assert monitor.record(TraceDraft(query="q", response="r", contexts=[]))
+            eventually(lambda: store.ledger().total.scored == 1)
+            with ThreadPoolExecutor() as pool:
+                drained = pool.submit(monitor.drain, DEADLINE_S)
+                time.sleep(1)
+                # The monitor may be faster and score some of these.
+                for n in range(1000):
+                    store.ingest("a", 2 + n, captured(f"later{n}", response="r"))
+                    if store.claim("busy", 1, lease_s=3600):
+                        break
+                assert not drained.done()
+                store.complete("before", [score("before")])
+                assert drained.result()
+        assert store.ledger().total.pending == 1
+
     def test_claims_pass_each_other(self, own):
         """Eight that claim at once get different traces, and between them all of them."""
         own().ingest("a", 1, captured(*(f"t{i}" for i in range(200))))

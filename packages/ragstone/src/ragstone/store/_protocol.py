@@ -154,10 +154,15 @@ class Store(Protocol):
         """
         ...
 
-    def has_other_leases(self, owner: str) -> bool:
+    def has_other_leases(self, owner: str, *, received_by: float) -> bool:
         """Return whether pending traces are leased to others than `owner`, also to workers that were killed.
 
         They are neither available nor finished. Leases that have expired count until a worker claims the traces.
+
+        Args:
+            owner: Name of the worker.
+            received_by: Unix seconds. Traces that the store received later do not count, so that a caller who waits does not
+                wait for all that other workers have yet to score.
         """
         ...
 

@@ -148,13 +148,14 @@ class SqlTraces(SqlStore):
             ).rowcount
 
     @override
-    def has_other_leases(self, owner: str) -> bool:
+    def has_other_leases(self, owner: str, *, received_by: float) -> bool:
         with self._database.read() as db:
             row = db.execute(
                 """
-                SELECT 1 FROM traces WHERE state = 'pending' AND lease_owner IS NOT NULL AND lease_owner <> ? LIMIT 1
+                SELECT 1 FROM traces
+                WHERE state = 'pending' AND lease_owner IS NOT NULL AND lease_owner <> ? AND received_at <= ? LIMIT 1
                 """,
-                (owner,),
+                (owner, received_by),
             ).fetchone()
             return row is not None
 

@@ -127,6 +127,9 @@ class Worker:
         """Those that use the store while `run` runs."""
         self._is_awaited = False
         """Whether a caller has waited for this worker since the last poll."""
+        self._awaited_since = clock()
+        """Unix seconds. Requests that the store received until then, from this worker or before a caller waited, are
+        waited for even if another worker has leased them."""
         self._progress = 0
         self._errors = StepErrors()
         self._watcher = StreamWatcher(
@@ -169,6 +172,7 @@ class Worker:
         """Return a function that says whether everything that is spooled now is scored and delivered."""
         # The current poll may have begun before now. The second poll from now begins after it.
         target = self._progress + 2
+        self._awaited_since = self._clock()
 
         def is_idle() -> bool:
             self.wake()
@@ -401,6 +405,8 @@ class Worker:
                 had_work = bool(scoring or deliveries)
                 turn = await committer.call(partial(self._turn, committer.store, free, waiting, ending=ending))
                 moved = transferred + turn.moved
+                if moved:
+                    self._awaited_since = self._clock()
                 works = [self._score(trace, committer, parts) for trace in turn.claimed]
                 if not (ending or turn.over_budget):
                     canaries = self._watcher.start_canaries(self._setup, record=self._daily_budget.record)
@@ -494,7 +500,7 @@ class Worker:
                 turn.claimed = self._claim(store, free)
         if store.is_shared and not (ending or turn.over_budget or turn.moved or turn.claimed):
             # A killed worker keeps its leases until they expire. Until then, this worker has not seen all work.
-            has_others = partial(store.has_other_leases, self._name)
+            has_others = partial(store.has_other_leases, self._name, received_by=self._awaited_since)
             turn.is_leased_to_others = self._errors.run_step("read leases", has_others, otherwise=True)
         self._watch(store, turn)
         turn.pruning = self._retention.update(store)
