@@ -7,40 +7,37 @@ import sys
 import traceback
 from typing import Final
 
+from ragstone.cli._app import app
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._signals import end_at_once, interruptible
 from ragstone.errors import ConfigurationError, DataError, JudgeError, RagstoneError, StoreNotFoundError
 
-__all__ = ["main"]
+__all__ = ["run"]
 
 _WRONG_PATH: Final = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL)
 """Errors of a path that an argument names wrongly. Others, such as a full disk, are those of the infrastructure."""
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run `ragstone`, and exit with an `ExitCode`."""
-    with interruptible():
-        with end_at_once():
-            from ragstone.cli._app import app
-        try:
-            app(arguments)
-        except (ConfigurationError, DataError, StoreNotFoundError) as error:
-            _print_error(error)
-            sys.exit(ExitCode.USAGE)
-        except RagstoneError as error:
-            _print_error(error)
-            sys.exit(
-                ExitCode.BUDGET if isinstance(error, JudgeError) and error.kind == "budget" else ExitCode.INFRASTRUCTURE
-            )
-        except KeyboardInterrupt:
-            print("ragstone: interrupted.", file=sys.stderr)
-            sys.exit(ExitCode.INTERRUPTED)
-        except Exception as error:  # noqa: BLE001 - Python's default exit code, 1, means that a gate failed
-            if isinstance(error, OSError) and error.filename is not None:
-                _print_error(f"{str(error.filename)!r} cannot be read or written: {error.strerror or error}")
-                sys.exit(ExitCode.USAGE if error.errno in _WRONG_PATH else ExitCode.INFRASTRUCTURE)
-            traceback.print_exc()
-            sys.exit(ExitCode.INFRASTRUCTURE)
+def run(arguments: list[str] | None) -> None:
+    """Run a command, and exit with an `ExitCode`."""
+    try:
+        app(arguments)
+    except (ConfigurationError, DataError, StoreNotFoundError) as error:
+        _print_error(error)
+        sys.exit(ExitCode.USAGE)
+    except RagstoneError as error:
+        _print_error(error)
+        sys.exit(
+            ExitCode.BUDGET if isinstance(error, JudgeError) and error.kind == "budget" else ExitCode.INFRASTRUCTURE
+        )
+    except KeyboardInterrupt:
+        print("ragstone: interrupted.", file=sys.stderr)
+        sys.exit(ExitCode.INTERRUPTED)
+    except Exception as error:  # noqa: BLE001 - Python's default exit code, 1, means that a gate failed
+        if isinstance(error, OSError) and error.filename is not None:
+            _print_error(f"{str(error.filename)!r} cannot be read or written: {error.strerror or error}")
+            sys.exit(ExitCode.USAGE if error.errno in _WRONG_PATH else ExitCode.INFRASTRUCTURE)
+        traceback.print_exc()
+        sys.exit(ExitCode.INFRASTRUCTURE)
 
 
 def _print_error(error: object) -> None:
