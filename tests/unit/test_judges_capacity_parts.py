@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ragstone.judges._http.endpoint import estimated_tokens, hash_prefix
+from ragstone.judges._http.bodies import estimated_tokens, hash_prefix
 from ragstone.judges._limits.flow_control import CircuitBreaker, ConcurrencyWindow, TokenBucket
 
 

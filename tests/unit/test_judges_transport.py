@@ -30,7 +30,7 @@ from ragstone.judges import (
     Prompt,
     _render,
 )
-from ragstone.judges._http.endpoint import reply_limit
+from ragstone.judges._http.bodies import reply_limit
 from ragstone.judges._http.transport import AiohttpTransport, tls_context
 from ragstone.judges._limits.flow_control import TokenBucket
 from ragstone.judges._limits.spend import usage_of

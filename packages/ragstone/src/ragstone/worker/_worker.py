@@ -1,4 +1,7 @@
-"""The worker loop: spool → store → scoring → sinks."""
+"""The worker loop: spool → store → scoring → sinks.
+
+One class, whose steps share the state of one loop, so the file is not split although it has more than 600 lines.
+"""
 
 from __future__ import annotations
 

@@ -13,8 +13,9 @@ from typing import Any, Final
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges._batch import batched_requests, sent_at_once
 from ragstone.judges._cache.replies import CachedReplies, cache_bypassed
+from ragstone.judges._http.bodies import reply_length
 from ragstone.judges._http.dialect import Dialect, kind_of
-from ragstone.judges._http.endpoint import Endpoint, RequestRefusedError, reply_length
+from ragstone.judges._http.endpoint import Endpoint, RequestRefusedError
 from ragstone.judges._http.endpoint_group import EndpointGroup
 from ragstone.judges._http.reasoning import is_cut, measure_reasoning, sign_of_reasoning
 from ragstone.judges._http.replies import completions, token_ids

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import random
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,9 +21,9 @@ from ragstone.errors import (
     JudgeUnavailableError,
 )
 from ragstone.judges._batch import BatchedRequests, PostponedError, batched_requests, is_sent_at_once
+from ragstone.judges._http.bodies import EMBEDDINGS, estimated_tokens, hash_prefix, reply_length, reply_limit
 from ragstone.judges._http.errors import ErrorBody, extract_error_message, find_secrets, retry_after_s
 from ragstone.judges._http.transport import (
-    MAX_REPLY_BYTES,
     AiohttpTransport,
     ApiKey,
     ConnectionFailedError,
@@ -42,10 +41,7 @@ from ragstone.schema import Usage
 __all__ = [
     "Endpoint",
     "RequestRefusedError",
-    "estimated_tokens",
-    "hash_prefix",
     "normalize_url",
-    "reply_length",
 ]
 
 _MAX_BACKOFF_S: Final = 30.0
@@ -59,18 +55,7 @@ _NAMED_BY_ENVIRONMENT: Final = (
 )
 """Hint for callers who pass a URL as text: how to name its model and key."""
 
-_CHARACTERS_PER_TOKEN: Final = 4
-_AFFINITY_CHARACTERS: Final = 1024
 _CHAT: Final = "/chat/completions"
-_EMBEDDINGS: Final = "/embeddings"
-_BYTES_PER_VECTOR: Final = 2**18
-"""A vector of 8,192 numbers, each of at most 25 characters with its comma, and some room."""
-_BYTES_PER_VALUE: Final = 256
-"""A token with its log-probability, and some room."""
-_PER_PROMPT_TOKEN: Final = ("echo", "prompt_logprobs", "return_token_ids")
-"""Fields that request something for each token of the prompt."""
-_MOST_TOKENS: Final = 3
-"""Ratio of the tokens of a text to their estimate that replies allow for."""
 _TARGET_CHARACTERS: Final = 200
 _QUOTED_CHARACTERS: Final = 500
 _MAX_NAMES: Final = 20
@@ -450,9 +435,9 @@ class Endpoint:
         if (failed := read.get("error")) and not (read.get("choices") or read.get("data")):
             # Gateways may send status 200 before the model behind them fails.
             return _RetryableError(f"HTTP 200 with an error: {self._quote(extract_error_message(failed), connection)}")
-        if path == _EMBEDDINGS and not read.get("data"):
+        if path == EMBEDDINGS and not read.get("data"):
             return _RetryableError(f"the reply does not contain embeddings, only {_names(read)}", kind="unparseable")
-        if counted and path != _EMBEDDINGS and not read.get("choices"):
+        if counted and path != EMBEDDINGS and not read.get("choices"):
             return _RetryableError(
                 f"the completion does not contain a message, only {_names(read)}", kind="unparseable"
             )
@@ -541,79 +526,3 @@ def _without_secrets(url: str) -> str:
 def _names(reply: Mapping[str, Any]) -> list[str]:
     """Return the names of the fields of a reply, for messages."""
     return [name[:_TARGET_CHARACTERS] for name in sorted(reply)[:_MAX_NAMES]]
-
-
-def reply_limit(path: str, body: Mapping[str, Any] | None) -> int:
-    """Return the limit on the bytes of a reply, which is larger for vectors and log-probabilities, by their number."""
-    if body is None:
-        return MAX_REPLY_BYTES
-    if path == _EMBEDDINGS:
-        n_texts = len(texts) if isinstance(texts := body.get("input"), list) else 1
-        return max(MAX_REPLY_BYTES, n_texts * _BYTES_PER_VECTOR)
-    n_values = 0.0
-    if any(body.get(name) not in (None, False) for name in _PER_PROMPT_TOKEN):
-        # Some languages have a token for each character.
-        n_values += _MOST_TOKENS * sum(map(_size, _texts(body)))
-    if body.get("logprobs"):
-        n_listed = sum(value for name in ("logprobs", "top_logprobs") if isinstance(value := body.get(name), int))
-        n_listed += len(ids) if isinstance(ids := body.get("logprob_token_ids"), list) else 0
-        n_prompts = len(prompts) if isinstance(prompts := body.get("prompt"), list) else 1
-        n_replies = n if isinstance(n := body.get("n"), int) else 1
-        n_values += n_prompts * n_replies * max(1, reply_length(body)) * n_listed
-    return MAX_REPLY_BYTES + int(_BYTES_PER_VALUE * n_values)
-
-
-def reply_length(body: Mapping[str, Any]) -> int:
-    """Return the maximum number of tokens of one reply, or 0 if the request does not contain it."""
-    for name in ("max_tokens", "max_completion_tokens"):
-        if isinstance(length := body.get(name), int):
-            return length
-    return 0
-
-
-def estimated_tokens(body: Mapping[str, Any]) -> float:
-    """Estimate the tokens of a request: one per four characters, and the maximum length of the replies."""
-    n = body.get("n")
-    replies = reply_length(body) * (n if isinstance(n, int) else 1)
-    return sum(_size(text) for text in _texts(body)) + replies
-
-
-def _size(text: object) -> float:
-    if isinstance(text, str):
-        return len(text) / _CHARACTERS_PER_TOKEN
-    if isinstance(text, list):
-        return sum(_size(part) if isinstance(part, list | str) else 1.0 for part in text)
-    return 0.0
-
-
-def _texts(body: Mapping[str, Any]) -> Iterator[object]:
-    for message in body.get("messages") or ():
-        yield message.get("content")
-    yield body.get("prompt")
-    yield body.get("input")
-
-
-def hash_prefix(body: Mapping[str, Any]) -> str:
-    """Return a hash of the beginning of a request: the system message and 1,024 characters of the first user message.
-
-    Requests with the same hash share a prefix in the server's cache, so a router should send them to the same replica.
-    For token-id prompts the hash covers the first 256 tokens.
-    """
-    parts: list[str] = []
-    for message in body.get("messages") or ():
-        content = str(message.get("content"))
-        if message.get("role") == "user":
-            parts.append(content[:_AFFINITY_CHARACTERS])
-            break
-        parts.append(content)
-    prompt = body.get("prompt")
-    if isinstance(prompt, str):
-        parts.append(prompt[:_AFFINITY_CHARACTERS])
-    elif isinstance(prompt, list) and prompt:
-        tokens = prompt[0] if isinstance(prompt[0], list) else prompt
-        parts.append(repr(tokens[: _AFFINITY_CHARACTERS // _CHARACTERS_PER_TOKEN]))
-    if body.get("input"):
-        parts.append(repr(body["input"])[:_AFFINITY_CHARACTERS])
-    # The length before each part makes the combination of parts unique.
-    digest = hashlib.sha256("".join(f"{len(part)}:{part}" for part in parts).encode(errors="replace"))
-    return digest.hexdigest()[:16]

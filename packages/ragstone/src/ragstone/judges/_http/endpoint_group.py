@@ -11,7 +11,8 @@ from typing import Any, Final, Literal
 from weakref import WeakKeyDictionary
 
 from ragstone.errors import ConfigurationError, JudgeUnavailableError
-from ragstone.judges._http.endpoint import Endpoint, RequestRefusedError, hash_prefix
+from ragstone.judges._http.bodies import hash_prefix
+from ragstone.judges._http.endpoint import Endpoint, RequestRefusedError
 from ragstone.judges._model import AsyncOnce
 
 __all__ = ["EndpointGroup", "split_urls"]
