@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from batch_folder import answer, lines_of, requests_in
 from command_line import Done, run_command
 from fake_servers import FakeJudgeServer
 from ragstone.errors import ConfigurationError, DataError
+from ragstone.judges import ChatReader
 from ragstone.replay import replay_traces
 from ragstone.schema import Failure, Score
 from ragstone.store import SqliteStore
@@ -50,43 +53,6 @@ def traces(tmp_path) -> Path:
 def server() -> Iterator[FakeJudgeServer]:
     with FakeJudgeServer() as running:
         yield running
-
-
-def lines_of(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()
-
-
-def requests_in(folder: Path) -> list[dict[str, Any]]:
-    """All requests of all files, in their order."""
-    return [json.loads(line) for path in sorted(folder.glob("requests-*.jsonl")) for line in lines_of(path)]
-
-
-def answer(
-    server: FakeJudgeServer,
-    folder: Path,
-    *,
-    name: str = "results",
-    change: Callable[[int, dict[str, Any]], object] | None = None,
-) -> int:
-    """Do what a batch API does with all requests that have no result: send them, and write the results in reverse order.
-
-    `change` gets the place of each result and the result, which it may change, and returns False to leave it out.
-    """
-    known = set()
-    for path in folder.glob("*.jsonl"):
-        if not path.name.startswith("requests-"):
-            known |= {json.loads(line).get("custom_id") for line in lines_of(path)}
-    results = []
-    for place, request in enumerate(r for r in requests_in(folder) if r["custom_id"] not in known):
-        assert ("POST", "/v1/chat/completions") == (request["method"], request["url"])
-        reply = httpx.post(f"{server.url.removesuffix('/v1')}{request['url']}", json=request["body"], timeout=30)
-        response = {"status_code": reply.status_code, "request_id": "r", "body": reply.json()}
-        result = {"id": f"b{place}", "custom_id": request["custom_id"], "response": response, "error": None}
-        if change is None or change(place, result) is not False:
-            results.append(result)
-    with (folder / f"{name}.jsonl").open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(result) + "\n" for result in reversed(results))
-    return len(results)
 
 
 class Replay:
@@ -308,6 +274,36 @@ def test_each_model_has_files_of_its_own(traces, server):
     for file in files:
         bodies = [json.loads(line)["body"] for line in Path(file["path"]).read_text(encoding="utf-8").splitlines()]
         assert [file["model"]] * file["n_requests"] == [body["model"] for body in bodies]
+
+
+def test_nothing_is_stored_before_all_models_have_results(traces, server, monkeypatch):
+    """Also if the scores of one model are complete before another model finds out that its results are missing."""
+    estimate = ChatReader.estimate_abstention
+
+    async def later(*arguments: Any) -> Any:
+        await asyncio.sleep(0.2)
+        return await estimate(*arguments)
+
+    monkeypatch.setattr(ChatReader, "estimate_abstention", later)
+    folder, store = traces.with_name("batch"), traces.with_name("store.db")
+    with FakeJudgeServer(models=["reader"]) as reader:
+
+        def replay() -> int:
+            metrics, arguments = ["ccrs.cc", "udcg"], {"judge": server.url, "reader": reader.url}
+            report = replay_traces([str(traces)], metrics, store=store, batch=folder, **arguments)
+            assert report.batch is not None
+            return report.batch.n_open
+
+        assert replay()
+        models = {request["custom_id"]: request["body"]["model"] for request in requests_in(folder)}
+        answer(server, folder, name="judge", change=lambda _, result: models[result["custom_id"]] != "reader")
+        assert replay()
+        assert not scores(store)
+        for n_runs in range(5):
+            answer(reader, folder, name=f"reader-{n_runs}")
+            if not replay():
+                break
+    assert 2 * N == len(scores(store))
 
 
 def test_a_budget_limits_what_is_written(traces, server):

@@ -24,6 +24,7 @@ from ragstone.cli._application import (
     default_traces,
     load_app,
 )
+from ragstone.cli._batch import BatchOption, batch_lines
 from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._estimate import CallLatencyOption, DryRunOption, print_estimate
 from ragstone.cli._exit_codes import ExitCode
@@ -53,7 +54,7 @@ from ragstone.cli._stdin import stdin_as_file
 from ragstone.data import RejectedRow, iter_samples, read_samples
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments import Experiment, count_kept, evaluate
-from ragstone.judges import find_outage
+from ragstone.judges import BatchPendingError, find_outage
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Failure
 from ragstone.scoring import JudgedCounts, StrideSampler, estimate_run
@@ -114,6 +115,7 @@ def evaluate_command(
     call_latency_s: CallLatencyOption = 1.0,
     concurrency: ConcurrencyOption = 16,
     processes: ProcessesOption = 1,
+    batch: BatchOption = None,
     deadline_s: DeadlineOption = 120.0,
     max_outage_s: MaxOutageOption = 300.0,
     max_failed_share: FailedShareOption = MAX_FAILED_SHARE,
@@ -166,6 +168,7 @@ def evaluate_command(
         with (
             show_progress("scoring", find_outage=find_outage) as progress,
             _resumable(traces if app else None, output, progress),
+            _batch_described(json_output=json_output),
         ):
             result = evaluate(
                 data,
@@ -179,6 +182,7 @@ def evaluate_command(
                 stop_early=stop_early,
                 **specs,
                 processes=processes,
+                batch=batch,
                 sinks=sink or (),
                 fields=fields,
                 references=_references(references),
@@ -195,6 +199,8 @@ def evaluate_command(
                 on_outcomes=progress.count,
             )
     _print_rejected([row.reason for row in result.rejected])
+    for line in batch_lines(result.batch):
+        print_text(line, err=True)
     check = result.check(thresholds, undecided=undecided) if thresholds else None
     if check is not None and junit is not None:
         check.write_junit(junit)
@@ -236,6 +242,20 @@ def _exit(result: Experiment, max_failed_share: float) -> None:
     if reason is not None:
         typer.echo(f"exit code 3: {reason}", err=True)
         raise typer.Exit(ExitCode.INFRASTRUCTURE)
+
+
+@contextmanager
+def _batch_described(*, json_output: bool) -> Iterator[None]:
+    """If samples wait for results of a batch API, print the files of requests, and what to do with them."""
+    try:
+        yield
+    except BatchPendingError as waiting:
+        for line in batch_lines(waiting.report):
+            print_text(line, err=True)
+        if json_output:
+            print_json({"batch": waiting.report.to_dict()})
+        print_text(f"exit code 3: {waiting}", err=True)
+        raise typer.Exit(ExitCode.INFRASTRUCTURE) from None
 
 
 @contextmanager

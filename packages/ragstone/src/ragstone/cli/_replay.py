@@ -16,6 +16,7 @@ import typer
 
 from ragstone._util.plural import count
 from ragstone.capture import redact_secrets
+from ragstone.cli._batch import BatchOption, batch_lines
 from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._estimate import CallLatencyOption, DryRunOption, print_estimate
 from ragstone.cli._exit_codes import ExitCode
@@ -40,12 +41,11 @@ from ragstone.cli._options import (
     parse_retriever_tools,
 )
 from ragstone.cli._output import ledger_lines, print_json, print_text, sanitize_for_terminal
-from ragstone.cli._panels import LIMITS
 from ragstone.cli._progress import Progress, show_progress
 from ragstone.cli._reasons import ReasonsOption
 from ragstone.errors import DataError, StoreError
 from ragstone.experiments import MetricSummary, check_source, format_table, stored_clusters, summarize, titles_of
-from ragstone.judges import BatchReport, is_baseline
+from ragstone.judges import is_baseline
 from ragstone.metrics import resolve_metrics
 from ragstone.replay import (
     FileReport,
@@ -93,15 +93,7 @@ def replay_command(
     call_latency_s: CallLatencyOption = 1.0,
     concurrency: ConcurrencyOption = 16,
     processes: ProcessesOption = 1,
-    batch: Annotated[
-        str | None,
-        typer.Option(
-            "--batch",
-            metavar="FOLDER",
-            rich_help_panel=LIMITS,
-            help="Write judge calls to files for a batch API instead of sending them, and read the results from this folder.",
-        ),
-    ] = None,
+    batch: BatchOption = None,
     deadline_s: DeadlineOption = 120.0,
     max_outage_s: MaxOutageOption = 3600.0,
     stop_early: StopEarlyOption = True,
@@ -198,7 +190,7 @@ def replay_command(
                 "judge_is_baseline": is_baseline(*(named for s in summaries for named in s.judges)),
                 "budget_exhausted": report.budget_exhausted,
                 "stopped_early": report.stopped_early,
-                "batch": report.batch and _batch(report.batch),
+                "batch": report.batch and report.batch.to_dict(),
                 "metrics": [asdict(summary) for summary in summaries],
                 "notes": notes,
                 "ledger": ledger.model_dump(mode="json"),
@@ -206,7 +198,7 @@ def replay_command(
             }
         )
     else:
-        lines = [*_file_lines(report.files), *_skipped_lines(report.skipped), *_batch_lines(report.batch)]
+        lines = [*_file_lines(report.files), *_skipped_lines(report.skipped), *batch_lines(report.batch)]
         print_text("\n".join(lines), err=True)
         print_text(format_table(summaries, titles=titles_of(summary.metric for summary in summaries)))
         for note in notes:
@@ -246,8 +238,8 @@ def _exit(
             "these files do not contain a request that can be scored. If the detected format is wrong, set --format."
         )
     reason = None
-    if report.batch is not None and (report.batch.n_written or report.batch.n_waiting):
-        reason = _describe_waiting(report.batch, ledger.total.pending)
+    if report.batch is not None and report.batch.n_open:
+        reason = report.batch.describe_open(count(ledger.total.pending, "trace waits", "traces wait"))
     elif report.stopped_early is not None:
         reason = (
             f"{report.stopped_early}. The other traces stay pending. Fix the cause, and run the same command to resume."
@@ -263,40 +255,6 @@ def _exit(
     if reason is not None:
         print_text(f"exit code 3: {reason}", err=True)
         raise typer.Exit(ExitCode.INFRASTRUCTURE)
-
-
-def _batch_lines(batch: BatchReport | None) -> Iterator[str]:
-    if batch is None:
-        return
-    for file in batch.files:
-        about = f"{file.model} at {file.url}"
-        yield f"{sanitize_for_terminal(str(file.path))}: {count(file.n_requests, 'request')} for {sanitize_for_terminal(about)}"
-    if batch.n_failed:
-        yield (
-            f"batch: {count(batch.n_failed, 'result')} failed for a temporary reason "
-            f"({sanitize_for_terminal(str(batch.failure))}). Their requests are written again when they are needed"
-        )
-    if batch.n_ignored:
-        yield f"batch: {count(batch.n_ignored, 'line')} of the files of results ignored, because they are not results"
-
-
-def _describe_waiting(batch: BatchReport, n_traces: int) -> str:
-    """Return what to do so that waiting traces are scored."""
-    traces = count(n_traces, "trace waits", "traces wait")
-    folder = shlex.quote(str(batch.folder))
-    if not batch.n_written:
-        results = count(batch.n_waiting, "request")
-        return f"{traces} for the results of {results} of an earlier run. Put them into {folder} as a file *.jsonl, and run the same command again."
-    files = "this file" if len(batch.files) == 1 else f"these {len(batch.files)} files"
-    return (
-        f"{traces} for the results of {count(batch.n_written + batch.n_waiting, 'request')}. Run {files} as a batch, put the "
-        f"results into {folder} as a file *.jsonl, and run the same command again."
-    )
-
-
-def _batch(batch: BatchReport) -> dict[str, object]:
-    files = [{"path": str(f.path), "url": f.url, "model": f.model, "n_requests": f.n_requests} for f in batch.files]
-    return {**asdict(batch), "folder": str(batch.folder), "files": files}
 
 
 def _count_pending(store: str) -> int:

@@ -27,7 +27,7 @@ from ragstone.experiments._summary import MetricSummary, format_table, summarize
 from ragstone.experiments._views.build import build_report, find_worst
 from ragstone.experiments._views.source import Dependence, Rows
 from ragstone.experiments._views.write import check_output, write_report
-from ragstone.judges import JudgeIdentity, is_baseline
+from ragstone.judges import BatchReport, JudgeIdentity, is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, Usage
 from ragstone.views import Answers, Chart, ReportView, notebook_report
@@ -78,6 +78,8 @@ class Experiment(Evaluated):
     contain their cost."""
     n_cut: int = 0
     """Number of lines of the interrupted run that were cut or damaged. Their samples were scored again."""
+    batch: BatchReport | None = None
+    """Requests and results of the batch folder, or None without one."""
     cluster: str | None = AUTO_CLUSTER
     """Key of the clusters of samples, "auto", or None for independent samples. See `evaluate`."""
     confidence_level: float = CONFIDENCE_LEVEL
@@ -306,6 +308,7 @@ class Experiment(Evaluated):
             "n_cut": self.n_cut,
             "sink_errors": list(self.sink_errors),
             "sink_skipped": dict(self.sink_skipped),
+            "batch": self.batch and self.batch.to_dict(),
             "usage": self.usage.model_dump(exclude={"schema_version"}),
             "wall_s": self.wall_s,
             "metrics": [s.to_dict() for s in summaries],

@@ -6,6 +6,7 @@ from ragstone._util.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ragstone.judges._batch import BatchedRequests as BatchedRequests
+    from ragstone.judges._batch import BatchPendingError
     from ragstone.judges._batch import BatchReport as BatchReport
     from ragstone.judges._batch import PostponedError as PostponedError
     from ragstone.judges._batch import RequestBatch as RequestBatch
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AbstentionEstimate",
+    "BatchPendingError",
     "Budget",
     "Capabilities",
     "ChatModel",
@@ -120,6 +122,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
         {
             "_batch": (
                 "BatchedRequests",
+                "BatchPendingError",
                 "BatchReport",
                 "PostponedError",
                 "RequestBatch",

@@ -6,23 +6,26 @@ import hashlib
 import json
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Self
 
 from ragstone._util.filelock import FileLock
 from ragstone._util.files import open_private
+from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.judges._cache.replies import is_repeatable
 from ragstone.judges._http.transport import MAX_REPLY_BYTES, Reply
 
 __all__ = [
     "BatchFile",
+    "BatchPendingError",
     "BatchReport",
     "BatchedRequests",
     "PostponedError",
@@ -81,6 +84,49 @@ class BatchReport:
     """Reason of the first of them."""
     n_ignored: int
     """Lines of the files of results that are not results of requests of Ragstone."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            **asdict(self),
+            "folder": str(self.folder),
+            "files": [{**asdict(file), "path": str(file.path)} for file in self.files],
+        }
+
+    @property
+    def n_open(self) -> int:
+        """Requests that this run needs and that have no result yet."""
+        return self.n_written + self.n_waiting
+
+    def describe_open(self, waiting: str) -> str:
+        """Say what to do so that these requests get results.
+
+        Args:
+            waiting: What waits for them, with a verb: "5 samples wait".
+        """
+        folder = shlex.quote(str(self.folder))
+        if not self.n_written:
+            return (
+                f"{waiting} for the results of {count(self.n_waiting, 'request')} of an earlier run. Put them into {folder} as a "
+                "file *.jsonl, and run the same command again."
+            )
+        files = "this file" if len(self.files) == 1 else f"these {len(self.files)} files"
+        return (
+            f"{waiting} for the results of {count(self.n_open, 'request')}. Run {files} as a batch, put the results into {folder} "
+            "as a file *.jsonl, and run the same command again."
+        )
+
+
+class BatchPendingError(JudgeError):
+    """Samples wait for results of a batch API, so the run did not end with a result.
+
+    Attributes:
+        report: The files that were written, and the numbers of requests and results.
+    """
+
+    def __init__(self, message: str, *, report: BatchReport) -> None:
+        super().__init__(message)
+        self.report = report
 
 
 class RequestBatch:

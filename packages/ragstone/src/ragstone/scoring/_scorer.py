@@ -13,7 +13,16 @@ from typing import Any, Final, get_args
 
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError, JudgeError
-from ragstone.judges import Embedder, Judge, JudgeIdentity, Preparable, Reader, UsageMeter, metered
+from ragstone.judges import (
+    Embedder,
+    Judge,
+    JudgeIdentity,
+    Preparable,
+    Reader,
+    UsageMeter,
+    metered,
+    requests_of_sample,
+)
 from ragstone.metrics import EmbedderMetric, Metric, ReaderMetric, check_sample, share_work
 from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score, Usage
 from ragstone.scoring._deadline import SampleDeadline
@@ -169,10 +178,10 @@ class Scorer:
         """Score up to `concurrency` samples concurrently, and yield them in the order in which they finish.
 
         A sample is read from the source only when it can be scored. An exception of the source ends the iteration.
-        Closing the iterator cancels unfinished work.
+        Closing the iterator cancels unfinished work. A sample that waits for results of a batch API is not yielded.
         """
         source = aiter(samples if isinstance(samples, AsyncIterable) else _asynchronous(samples))
-        scoring: dict[asyncio.Task[tuple[AnyOutcome, ...]], Sample] = {}
+        scoring: dict[asyncio.Task[tuple[AnyOutcome, ...] | None], Sample] = {}
         reading: asyncio.Task[Sample | None] | None = None
         exhausted = False
         try:
@@ -191,14 +200,23 @@ class Scorer:
                     if sample is None:
                         exhausted = True
                     else:
-                        scoring[asyncio.create_task(self.score(sample))] = sample
+                        scoring[asyncio.create_task(self._score_unless_postponed(sample))] = sample
                 for task in done & scoring.keys():
-                    yield scoring.pop(task), task.result()
+                    scored, outcomes = scoring.pop(task), task.result()
+                    if outcomes is not None:
+                        yield scored, outcomes
         finally:
             rest: list[asyncio.Task[Any]] = [*scoring, *([reading] if reading is not None else ())]
             for unfinished in rest:
                 unfinished.cancel()
             await asyncio.gather(*rest, return_exceptions=True)
+
+    async def _score_unless_postponed(self, sample: Sample) -> tuple[AnyOutcome, ...] | None:
+        """Score a sample, or return None if a request of it waits for a batch API."""
+        with requests_of_sample() as requests:
+            outcomes = await self.score(sample)
+        # A metric may have made a failure of it, or a score of fewer replies.
+        return None if requests is not None and requests.n_postponed else outcomes
 
     @asynccontextmanager
     async def limited(self) -> AsyncIterator[UsageMeter]:

@@ -12,9 +12,21 @@ from ragstone.experiments._kept import KeptOutcomes
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace
 from ragstone.scoring import Scorer
 
-__all__ = ["ScoredApp", "score_app"]
+__all__ = ["SamplesWaitError", "ScoredApp", "score_app"]
 
 AnyOutcome = Score | NotApplicable | Failure
+
+
+class SamplesWaitError(Exception):
+    """Samples could not be scored, because their requests wait for a batch API.
+
+    Attributes:
+        n: Number of these samples. With repeats, each answer counts.
+    """
+
+    def __init__(self, n: int) -> None:
+        super().__init__(n)
+        self.n = n
 
 
 class ScoredApp(NamedTuple):
@@ -51,6 +63,9 @@ async def score_app(
         samples: The rows.
         kept: The outcomes of an interrupted run.
         report: Counts the calls of the application.
+
+    Raises:
+        SamplesWaitError: If answers wait for a batch API.
     """
     runs: dict[str, AppRun] = {}
     outcomes: dict[str, Sequence[AnyOutcome]] = {}
@@ -73,6 +88,8 @@ async def score_app(
             kept.add(sample, scored)
             outcomes[sample.id] = scored
             report.add(scored)
+    if n_waiting := len(runs.keys() - outcomes.keys()):
+        raise SamplesWaitError(n_waiting)
     groups = [[runs[name] for name in runner.run_ids(row)] for row in samples]
     return ScoredApp(
         samples=tuple(_shown(row, group) for row, group in zip(samples, groups, strict=True)),
