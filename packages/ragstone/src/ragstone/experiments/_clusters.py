@@ -234,7 +234,8 @@ def _is_shared(by_sample: Mapping[str, str], sample_ids: Collection[str]) -> boo
     """Return whether enough samples share a label, and there are at least two clusters."""
     if not by_sample:
         return False
-    sizes = Counter(label for id_ in sample_ids if (label := by_sample.get(id_)) is not None)
+    sizes = Counter(map(by_sample.get, sample_ids))
+    del sizes[None]
     n_shared = sum(size for size in sizes.values() if size > 1)
     n_clusters = len(sizes) + len(sample_ids) - sizes.total()
     return n_clusters > 1 and n_shared >= _SHARED * len(sample_ids) and n_shared > 0

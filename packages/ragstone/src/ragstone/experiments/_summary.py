@@ -113,9 +113,10 @@ def stored_clusters(
         ConfigurationError: If no scored request has the key.
         DataError: If all scored requests are in one cluster.
     """
+    if cluster in (None, NO_CLUSTER):
+        return None, (), store.count_outcomes()
     labels = {key: store_labels(store, key) for key in cluster_keys(cluster)}
-    is_shared = any(len(set(by.values())) < len(by) for by in labels.values())
-    if cluster in (None, NO_CLUSTER) or (cluster == AUTO_CLUSTER and not is_shared):
+    if cluster == AUTO_CLUSTER and all(len(set(by.values())) == len(by) for by in labels.values()):
         return None, (), store.count_outcomes()
     counted = store.count_outcomes(by_trace=True)
     scores = {of.metric: dict(zip(of.trace_ids, of.values, strict=True)) for of in counted if len(of.values)}

@@ -30,6 +30,9 @@ def cluster_codes(labels: Sequence[Hashable]) -> NDArray[np.intp]:
     """Return the number of the cluster of each item, from 0 in order of occurrence. Each None is a cluster of its own."""
     import numpy as np
 
+    first = {label: code for code, label in enumerate(dict.fromkeys(labels))}
+    if None not in first:
+        return np.fromiter(map(first.__getitem__, labels), dtype=np.intp, count=len(labels))
     known: dict[Hashable, int] = {}
     codes = np.empty(len(labels), dtype=np.intp)
     n = 0

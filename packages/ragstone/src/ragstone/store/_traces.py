@@ -264,9 +264,9 @@ class SqlTraces(SqlStore):
                       AND (started_at >= ?1 OR ?1 IS NULL) AND (started_at < ?2 OR ?2 IS NULL)
                 """,  # noqa: S608 - one of five names
                 (since, until),
-            ).fetchall()
-        # Many requests have the same label, so each text is kept once.
-        return {trace_id: known.setdefault(label, label) for trace_id, label in rows}
+            )
+            # Many requests have the same label, so each text is kept once.
+            return {trace_id: known.setdefault(label, label) for trace_id, label in rows}
 
 
 def insert_entries(
