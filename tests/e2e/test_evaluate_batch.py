@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -167,6 +170,27 @@ def test_a_refused_request_is_a_failure(server, tmp_path):
     result = evaluate(rows(), **arguments)
     [failure] = [o for o in result.outcomes if isinstance(o, Failure)]
     assert ("rejected", True) == (failure.kind, "too long for me" in failure.reason)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="limits the size of files, as POSIX does")
+def test_a_full_disk(server, data, tmp_path):
+    """Ends the command with a message. No request is lost: the next run writes all of them."""
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000)); from ragstone.cli import main; main()"
+    arguments = ["evaluate", data, "--judge", server.url, "--metrics", CCRS, "--batch", tmp_path / "b"]
+    done = subprocess.run(
+        [sys.executable, "-c", limited, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    assert 3 == done.returncode, done.stderr
+    assert "Traceback" not in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert (
+        f"ragstone: the batch folder '{tmp_path / 'b'}' cannot be read or written: File too large. Requests are missing"
+        in last
+    )
+    assert not list((tmp_path / "b").glob("*requests-*"))
+    assert 3 == run_command(*arguments).returncode
+    answer(server, tmp_path / "b")
+    assert 0 == run_command(*arguments).returncode
 
 
 def test_several_processes_are_refused(server, tmp_path):

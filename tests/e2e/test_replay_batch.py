@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import subprocess
@@ -17,8 +18,9 @@ import pytest
 from batch_folder import answer, lines_of, requests_in
 from command_line import Done, run_command
 from fake_servers import FakeJudgeServer
-from ragstone.errors import ConfigurationError, DataError
+from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.judges import ChatReader
+from ragstone.judges._batch import _Writer
 from ragstone.replay import replay_traces
 from ragstone.schema import Failure, Score
 from ragstone.store import SqliteStore
@@ -325,6 +327,55 @@ def test_files_are_private_and_complete_or_absent(traces, server):
     replay()
     assert not partial.exists()
     assert N * CCRS_CALLS == len(requests_in(replay.folder)) + len(lines_of(replay.folder / "sent-at-once.jsonl"))
+
+
+@pytest.mark.parametrize("method", ["write", "close"])
+def test_a_full_disk_makes_no_failures_of_requests(traces, server, monkeypatch, method):
+    """Nothing is stored of what could not be written, the error says what to do, and the same run goes on afterwards."""
+    folder, store = traces.with_name("batch"), traces.with_name("store.db")
+
+    def replay() -> int:
+        report = replay_traces([str(traces)], CCRS.split(","), store=store, judge=server.url, batch=folder)
+        assert report.batch is not None
+        return report.batch.n_open
+
+    def full(self: Any, *_: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_Writer, method, full)
+        with pytest.raises(
+            StoreError, match=r"cannot be read or written: No space left on device.*run the same command again"
+        ):
+            replay()
+    assert not scores(store)
+    assert N == read_ledger(store).total.pending
+    assert not list(folder.glob("*requests-*"))
+    assert replay()
+    answer(server, folder)
+    assert not replay()
+    assert N * CCRS_CALLS == sum(value is not None for value, *_ in scores(store).values())
+
+
+@pytest.mark.parametrize("n_whole", [0, 1])
+def test_a_reply_that_was_cut_costs_itself_only(traces, server, n_whole):
+    """A kill or a full disk while a reply is kept: the replies of the next runs are kept behind the whole ones."""
+    replay = Replay(traces, server.url, "--metrics", "ragas.faithfulness")
+    replay.folder.mkdir()
+    sent = replay.folder / "sent-at-once.jsonl"
+    body = {"choices": [{"message": {"content": "x"}}]}
+    line = json.dumps({"custom_id": "0" * 64, "response": {"status_code": 200, "body": body}})
+    sent.write_text(f"{line}\n" * n_whole + line[:-40], encoding="utf-8")
+    for n_runs in range(4):
+        done = replay()
+        if done.returncode == 0:
+            break
+        assert 3 == done.returncode, done.stderr
+        answer(server, replay.folder, name=f"results-{n_runs}")
+    assert N == len(scores(replay.store))
+    found = [json.loads(line) for line in lines_of(sent)]
+    assert len(found) > n_whole
+    assert n_whole == sum(result["custom_id"] == "0" * 64 for result in found)
 
 
 def test_what_the_endpoint_refuses_is_not_written(traces):

@@ -19,7 +19,7 @@ from typing import IO, Any, Final, Self
 from ragstone._util.filelock import FileLock
 from ragstone._util.files import open_private
 from ragstone._util.plural import count
-from ragstone.errors import ConfigurationError, DataError, JudgeError
+from ragstone.errors import ConfigurationError, DataError, JudgeError, StoreError
 from ragstone.judges._cache.replies import is_repeatable
 from ragstone.judges._http.transport import MAX_REPLY_BYTES, Reply
 
@@ -160,6 +160,8 @@ class RequestBatch:
         self._failure: str | None = None
         self._number = 0
         self._sent: IO[bytes] | None = None
+        self._error: OSError | None = None
+        """Why the folder cannot be read or written since then. Nothing more is written."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = FileLock(self.folder / ".lock")
@@ -189,13 +191,20 @@ class RequestBatch:
         """Give the files of this run their names, also after an error: each of their requests is complete.
 
         Raises:
-            OSError: If a file cannot be written.
+            StoreError: If a request or a reply could not be written, or a result could not be read. What this run wrote into a
+                file without a name is removed.
         """
         try:
             for key in list(self._writers):
                 self._finish(key)
         finally:
             self._close_files()
+        if self._error is not None:
+            raise StoreError(
+                f"the batch folder {str(self.folder)!r} cannot be read or written: {self._error.strerror or self._error}. Requests "
+                "are missing in it, and what needs them is not scored. Free space or name another folder, and run the same "
+                "command again"
+            ) from self._error
 
     @property
     def report(self) -> BatchReport:
@@ -212,13 +221,18 @@ class RequestBatch:
         )
 
     def result(self, id_: str) -> Reply | None:
-        """Return the result of a request, or None if there is none yet."""
+        """Return the result of a request, or None if there is none yet, or it cannot be read (see `close`)."""
         place = self._results.get(id_)
         if place is None:
             return None
         file, position = place
-        file.seek(position)
-        response = _response_of(_json_of(file.readline()))
+        try:
+            file.seek(position)
+            line = file.readline()
+        except OSError as error:
+            self._error = self._error or error
+            return None
+        response = _response_of(_json_of(line))
         # The file may have changed since its lines were read.
         return None if response is None else Reply(response[0], {}, json.dumps(response[1]).encode())
 
@@ -232,52 +246,61 @@ class RequestBatch:
         return is_waiting
 
     def write(self, id_: str, url: str, path: str, body: Mapping[str, Any]) -> None:
-        """Write a request.
+        """Write a request, unless an earlier one could not be written. An error is raised by `close`.
 
         Args:
             id_: Its id.
             url: URL of the endpoint, without credentials.
             path: Path below the endpoint's URL.
             body: Complete body of the request.
-
-        Raises:
-            OSError: If it cannot be written.
         """
+        if self._error is not None:
+            return
         request = {"custom_id": id_, "method": "POST", "url": f"/v1{path}", "body": body}
         line = json.dumps(request, separators=(",", ":")).encode() + b"\n"
         model = str(body.get("model"))
         key = (url, model)
-        writer = self._writers.get(key)
-        if writer is not None and (writer.n == _MAX_REQUESTS or writer.n_bytes + len(line) > _MAX_BYTES):
-            self._finish(key)
-            writer = None
-        if writer is None:
-            self._number += 1
-            name = f"requests-{self._number:04d}-{re.sub(r'[^A-Za-z0-9._]+', '-', model)[:60]}.jsonl"
-            writer = self._writers[key] = _Writer(self.folder / name)
-        writer.write(line)
+        try:
+            writer = self._writers.get(key)
+            if writer is not None and (writer.n == _MAX_REQUESTS or writer.n_bytes + len(line) > _MAX_BYTES):
+                self._finish(key)
+                writer = None
+            if writer is None:
+                self._number += 1
+                name = f"requests-{self._number:04d}-{re.sub(r'[^A-Za-z0-9._]+', '-', model)[:60]}.jsonl"
+                writer = self._writers[key] = _Writer(self.folder / name)
+            writer.write(line)
+        except OSError as error:
+            self._error = error
         self._new.add(id_)
 
     def keep(self, id_: str, reply: Mapping[str, Any]) -> None:
-        """Keep the reply to a request that was sent, as a result for later runs.
+        """Keep the reply to a request that was sent, as a result for later runs. An error is raised by `close`.
 
         Args:
             id_: Its id.
             reply: The body of the reply.
-
-        Raises:
-            OSError: If it cannot be written.
         """
-        if self._sent is None:
-            self._sent = open(self.folder / _SENT, "ab", opener=open_private)  # noqa: SIM115 - mode 0600
-            self._open_files.append(self._sent)
         result = {"custom_id": id_, "response": {"status_code": 200, "body": reply}}
-        self._sent.write(json.dumps(result, separators=(",", ":")).encode() + b"\n")
-        self._sent.flush()
+        try:
+            if self._sent is None:
+                # Without a buffer, so that nothing is left to be written when it is closed.
+                self._sent = open(self.folder / _SENT, "ab", buffering=0, opener=open_private)  # noqa: SIM115 - mode 0600
+                self._open_files.append(self._sent)
+            self._sent.write(json.dumps(result, separators=(",", ":")).encode() + b"\n")
+        except OSError as error:
+            self._error = self._error or error
 
     def _finish(self, key: tuple[str, str]) -> None:
         writer = self._writers.pop(key)
-        writer.close()
+        if self._error is None:
+            try:
+                writer.close()
+            except OSError as error:
+                self._error = error
+        if self._error is not None:
+            writer.discard()
+            return
         url, model = key
         self._files.append(BatchFile(path=writer.path, url=url, model=model, n_requests=writer.n))
 
@@ -314,6 +337,10 @@ class RequestBatch:
         self._open_files.append(file)
         n_found = n_lines = position = 0
         while line := file.readline(_MAX_LINE):
+            if path.name == _SENT and not line.endswith(b"\n"):
+                # A full disk or a kill cut it. The next line would become part of it.
+                os.truncate(path, position)
+                break
             start, position = position, position + len(line)
             if not line.strip():
                 continue
@@ -367,6 +394,12 @@ class _Writer:
             self._file.flush()
             os.fsync(self._file.fileno())
         self._partial.replace(self.path)
+
+    def discard(self) -> None:
+        """Remove the file, of which the last line may be cut. It does not have its name yet."""
+        with suppress(OSError):
+            self._file.close()
+        self._partial.unlink(missing_ok=True)
 
 
 @dataclass(slots=True)
