@@ -8,7 +8,7 @@ import time
 import pytest
 
 from command_line import run_command
-from ragstone import Score, evaluate
+from ragstone import Score, evaluate, read_traces
 from ragstone.data import read_samples
 from ragstone.demo import SAMPLE_FILES, sample_file
 from ragstone.experiments import build_report
@@ -24,7 +24,7 @@ def test_prints_each_file(name):
     """With nothing else on standard output, so that it can be redirected."""
     done = run_command("samples", name)
     assert (0, "") == (done.returncode, done.stderr)
-    if name != "spans":
+    if name not in ("spans", "langfuse"):
         assert done.stdout == sample_file(name)
 
 
@@ -69,6 +69,25 @@ def test_labels_can_be_read_beside_the_answers(tmp_path):
     assert run_command("evaluate", tmp_path / "samples.jsonl", "--metrics", "ccrs", "-o", outcomes).returncode == 0
     done = run_command("validate-metrics", outcomes, "--labels", tmp_path / "labels.csv", "--json")
     assert {"ccrs.cc", "ccrs.qr"} == {agreement["metric"] for agreement in json.loads(done.stdout)["labels"]}
+
+
+def test_an_export_of_langfuse_is_read_without_a_doubt(tmp_path):
+    """One trace a request of the last week, with the answers and passages of `answers`, as the prompt had them."""
+    path = tmp_path / "langfuse.jsonl"
+    path.write_text(sample_file("langfuse"), encoding="utf-8")
+    traces = list(read_traces(str(path)))
+    expected = {row["query"]: row for row in rows("answers")}
+    assert len(expected) == len(traces) == 29
+    now = time.time()
+    for trace in traces:
+        row = expected[trace.query]
+        assert row["response"] == trace.response
+        assert [p["text"] for p in row["contexts"]] == [p.text for p in trace.prompt_contexts]
+        assert [p["id"] for p in row["contexts"]] == [p.id for p in trace.prompt_contexts]
+        assert trace.evidence is not None
+        assert ("in_prompt", ()) == (trace.evidence.contexts, trace.evidence.doubts)
+        assert 0 < (now - trace.started_at) / 86_400 < 7
+        assert {"release": "2.0"} == trace.metadata
 
 
 def test_spans_are_two_weeks_until_now(tmp_path):

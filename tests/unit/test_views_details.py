@@ -19,7 +19,6 @@ from ragstone.scoring import Signals, answer_probabilities, diagnose, note_outco
 from ragstone.stats import drawn_kappa, mean_interval
 from ragstone.store import DrawnRequest, StoredLabel
 from ragstone.views import Answers, AnswerText, ReportText
-from ragstone.views._words import low_scores
 
 CARDS = {metric.card.name: metric.card for metric in resolve_metrics(["ccrs", "ragas", "ragchecker", "udcg"])}
 DECLINED = "I could not find this in the documents."
@@ -294,9 +293,9 @@ def test_an_answer_without_a_cause_names_its_low_scores() -> None:
     """What to look at, if nothing says that the answer is wrong. A cause is named instead of its scores."""
     scores = [score("ccrs.qr", 0.1), score("ccrs.id", 0.9), score("ccrs.cc", 0.2)]
     low = build_answer("s", sample(), scores, Signals(), CARDS, time=None)
-    assert "Low: Question relevance 0.10, Contextual coherence 0.20." == low_scores(low)
+    assert "Low: Question relevance 0.10, Contextual coherence 0.20." == low.why
     fine = build_answer("s", sample(), scores[1:2], Signals(), CARDS, time=None)
-    assert "" == low_scores(fine)
+    assert "No score is low." == fine.why
     samples = tuple(sample().model_copy(update={"id": f"s{n}", "reference": ()}) for n in range(3))
     result = Experiment(
         samples=samples,

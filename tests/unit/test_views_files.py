@@ -167,8 +167,8 @@ def test_the_table_of_the_page_has_every_question(tmp_path: Path) -> None:
     answers = {id_: answer for id_, answer, _ in data["answers"]}
     texts = [text for _, _, added in data["answers"] for text in added]
     assert len(set(texts)) == len(texts)
-    query, why, wrong, response, claims, reference, listed, passages, metadata = answers["s0"]
-    assert ("Question 0? ", True, [], ["It costs 1 crowns. "]) == (query, wrong, claims, reference)
+    query, why, kind, response, claims, reference, listed, passages, metadata = answers["s0"]
+    assert ("Question 0? ", "why", [], ["It costs 1 crowns. "]) == (query, kind, claims, reference)
     assert [["It is so. ", False], ["It costs 0 crowns. ", True]] == response
     assert ["A sentence about ferries. 0.0 "] == [texts[passages[0][2]]]
     assert (why, [["key", "value"]]) == ("None of the 3 passages is relevant. The answer has another source.", metadata)

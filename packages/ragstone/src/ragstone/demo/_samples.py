@@ -1,11 +1,12 @@
-"""Small files for trying commands: answers about the demo's handbook, an older version of them, labels, spans."""
+"""Small files for trying commands: answers about the demo's handbook, an older version of them, labels, traces."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -29,7 +30,7 @@ _WEEK_S: Final = 7 * 86_400
 
 
 def sample_file(name: str) -> str:
-    """Return the text of a sample file. It is always the same, except for the times of `spans`, whose second week ends now.
+    """Return the text of a sample file. It is always the same, except for the times of `spans` and `langfuse`, whose last week ends now.
 
     Args:
         name: One of `SAMPLE_FILES`.
@@ -86,10 +87,59 @@ def _spans() -> Iterator[dict[str, Any]]:
     """One OTLP message a request, in the convention of OpenInference: a week of the old version, then one of the new."""
     now = time.time()
     for release, weeks_ago, answers in (("1.0", 2, _old_answers()), ("2.0", 1, _new_answers())):
-        rows = list(answers)
-        for number, row in enumerate(rows):
-            at = now - _WEEK_S * (weeks_ago - (number + 0.5) / len(rows))
+        for row, at in _spread(list(answers), now - weeks_ago * _WEEK_S):
             yield _message(release, row, int(at * 1e9))
+
+
+def _spread(rows: Sequence[dict[str, Any]], start: float) -> Iterator[tuple[dict[str, Any], float]]:
+    """Give rows times over a week."""
+    return ((row, start + _WEEK_S * (number + 0.5) / len(rows)) for number, row in enumerate(rows))
+
+
+def _langfuse() -> Iterator[dict[str, Any]]:
+    """Write the observations of a week, three a request, with the fields of Langfuse's blob export."""
+    for row, at in _spread(list(_new_answers()), time.time() - _WEEK_S):
+        yield from _observations(row, at)
+
+
+def _observations(row: Mapping[str, Any], at: float) -> Iterator[dict[str, Any]]:
+    digest = hashlib.sha256(f"langfuse {row['id']}".encode()).hexdigest()
+    root, retriever, generation = digest[32:40], digest[40:48], digest[48:56]
+    query, response = row["query"], row["response"]
+    texts = [passage["text"] for passage in row["contexts"]]
+    documents = [{"id": passage["id"], "page_content": passage["text"]} for passage in row["contexts"]]
+    prompt = [
+        {"role": "system", "content": "\n\n".join(["Answer from these passages:", *texts])},
+        {"role": "user", "content": query},
+    ]
+    reply = {"role": "assistant", "content": response}
+    for id_, kind, name, began, ended, given, made in (
+        (retriever, "RETRIEVER", "search", 0.01, 0.16, query, _compact(documents)),
+        (generation, "GENERATION", "model", 0.2, 1.1, _compact(prompt), _compact(reply)),
+        (root, "CHAIN", "ask", 0.0, 1.2, query, response),
+    ):
+        yield {
+            "id": id_,
+            "trace_id": digest[:32],
+            "type": kind,
+            "parent_observation_id": "" if id_ == root else root,
+            "name": name,
+            "start_time": _utc(at + began),
+            "end_time": _utc(at + ended),
+            "input": given,
+            "output": made,
+            "metadata": {"release": "2.0"},
+            "level": "DEFAULT",
+            "environment": "default",
+        }
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _utc(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, tz=UTC):%Y-%m-%d %H:%M:%S.%f}"
 
 
 def _message(release: str, row: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
@@ -129,7 +179,7 @@ def _handbook() -> Iterator[str]:
 
 
 def _json_lines(rows: Callable[[], Iterator[dict[str, Any]]]) -> Callable[[], Iterator[str]]:
-    return lambda: (json.dumps(row, ensure_ascii=False) for row in rows())
+    return lambda: map(_compact, rows())
 
 
 _WRITERS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
@@ -138,6 +188,7 @@ _WRITERS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "questions": _json_lines(_questions),
     "labels": _labels,
     "spans": _json_lines(_spans),
+    "langfuse": _json_lines(_langfuse),
     "handbook": _handbook,
 }
 
@@ -148,6 +199,7 @@ SAMPLE_FILES: Final[Mapping[str, str]] = MappingProxyType(
         "questions": "the questions and references alone (JSON lines)",
         "labels": "what people say about the answers (CSV)",
         "spans": "two weeks of traces until now: the older version, then the newer one (OTLP, JSON lines)",
+        "langfuse": "a week of traces of the newer version until now, as Langfuse exports them (JSON lines)",
         "handbook": "the documents (Markdown)",
     }
 )

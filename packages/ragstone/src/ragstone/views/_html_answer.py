@@ -44,10 +44,16 @@ def answer_markup(view: AnswerView, *, heading_id: str | None = None) -> Markup:
     )
     return join(
         tag("h3", cut(view.query or "(no question)"), id=heading_id),
-        tag("p", view.why, class_="why" if view.cause else "why fine") if view.why else None,
+        tag("p", view.why, class_=_why_class(view)) if view.why else None,
         tag("div", tag("div", left), tag("div", right), class_="columns"),
         tag("p", view.id, class_="id"),
     )
+
+
+def _why_class(view: AnswerView) -> str:
+    if view.cause:
+        return "why"
+    return "soft" if any(score.is_low for score in view.scores) else "why fine"
 
 
 def _span(span: Span) -> Markup:
@@ -121,7 +127,7 @@ def answer_data(view: AnswerView, passages: dict[str, int]) -> list[Any]:
     return [
         view.query,
         view.why,
-        view.cause is not None,
+        _why_class(view),
         None if view.response is None else [[cut(span.text), span.unsupported] for span in view.response],
         [cut(claim) for claim in view.unsupported],
         [cut(text) for text in view.reference],

@@ -240,7 +240,7 @@ class AnswerView:
     """The cause, or None if the answer is not wrong."""
     cause_title: str | None
     why: str
-    """One sentence about the cause, with the evidence of this answer."""
+    """One sentence about the cause, with the evidence of this answer. Without a cause, about its low scores."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     time: float | None = None
     """Start of the request, Unix seconds. None for rows of a dataset."""

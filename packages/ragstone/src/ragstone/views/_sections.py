@@ -21,6 +21,7 @@ from ragstone.views._words import (
     format_share,
     list_judges,
     trend_note,
+    worst_lead,
 )
 
 TABLE_COLUMNS: Final = 9
@@ -196,13 +197,10 @@ def worst_section(view: ReportView) -> Markup | None:
     """Return the worst answers with their evidence."""
     if not view.worst:
         return None
-    lead = (
-        "The lowest of each cause in turn, the most frequent cause first."
-        if view.causes
-        else "The answers with the lowest mean of all scores."
-    )
     answers = (tag("article", answer_markup(answer), class_="answer") for answer in view.worst)
-    return tag("section", tag("h2", "The worst answers"), tag("p", lead, class_="lead"), *answers, id="worst")
+    return tag(
+        "section", tag("h2", "The worst answers"), tag("p", worst_lead(view.worst), class_="lead"), *answers, id="worst"
+    )
 
 
 def trend_section(trend: TrendView) -> Markup:

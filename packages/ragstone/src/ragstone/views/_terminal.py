@@ -20,10 +20,10 @@ from ragstone.views._words import (
     format_share,
     levels,
     list_judges,
-    low_scores,
     short_titles,
     sparkline,
     trend_note,
+    worst_title,
 )
 
 if TYPE_CHECKING:
@@ -196,13 +196,12 @@ class ReportText:
         if not answers:
             return
         canvas.add()
-        canvas.add(("Worst answer of each cause" if self._view.causes else "Worst answers", "bold"))
+        canvas.add((worst_title(answers), "bold"))
         for answer in answers:
             canvas.wrap(f"▸ {answer.query or '(no question)'}", "bold", indent=2, hanging=2, max_lines=2)
             write_response(canvas, answer.response, indent=4, max_lines=2)
-            why = answer.why or low_scores(answer)
-            if why:
-                canvas.wrap(why, "red" if answer.cause else "dim", indent=4)
+            if answer.why:
+                canvas.wrap(answer.why, "red" if answer.cause else "dim", indent=4)
             canvas.add("    ", (answer.id, "dim"))
 
     def _trend(self, trend: TrendView) -> None:

@@ -11,13 +11,14 @@ from typing import Final
 
 from ragstone._util.plural import count
 from ragstone.stats import Estimate
-from ragstone.views._model import AnswerView, Difference, MetricRow, TrendView
+from ragstone.views._model import AnswerView, Difference, MetricRow, ScoreView, TrendView
 
 __all__ = [
     "ANSWERS_FIRST_BELOW",
     "FINDING_MARKS",
     "bar",
     "count",
+    "describe_low",
     "difference_span",
     "divide_rows",
     "format_day",
@@ -28,12 +29,13 @@ __all__ = [
     "is_low",
     "levels",
     "list_judges",
-    "low_scores",
     "middle_of",
     "own_span",
     "short_titles",
     "sparkline",
     "trend_note",
+    "worst_lead",
+    "worst_title",
 ]
 
 ANSWERS_FIRST_BELOW: Final = 5
@@ -156,10 +158,28 @@ def is_low(value: float, row: MetricRow) -> bool:
     return middle is not None and (value > middle if row.lower_is_better else value < middle)
 
 
-def low_scores(answer: AnswerView) -> str:
+def describe_low(scores: Sequence[ScoreView]) -> str:
     """Name the low scores of an answer: what is known about an answer without a cause."""
-    names = [f"{score.title} {format_score(score.value)}" for score in answer.scores if score.is_low]
-    return f"Low: {', '.join(names)}." if names else ""
+    names = [f"{score.title} {format_score(score.value)}" for score in scores if score.is_low]
+    if names:
+        return f"Low: {', '.join(names)}."
+    return "No score is low." if any(score.value is not None for score in scores) else ""
+
+
+def worst_title(worst: Sequence[AnswerView]) -> str:
+    """Return the heading of the worst answers."""
+    return "Worst answer of each cause" if _all_have_causes(worst) else "Worst answers"
+
+
+def worst_lead(worst: Sequence[AnswerView]) -> str:
+    """Say which answers are shown, and in which order."""
+    if _all_have_causes(worst):
+        return "The lowest of each cause in turn, the most frequent cause first."
+    return "Wrong answers first, then those with the lowest mean of all scores."
+
+
+def _all_have_causes(answers: Sequence[AnswerView]) -> bool:
+    return all(answer.cause for answer in answers)
 
 
 def format_share(share: Estimate) -> str:

@@ -87,11 +87,11 @@
 
   const list = (title, element) => [make("h4", title), element];
   const answer = (view) => {
-    const [query, why, wrong, response, claims, reference, scores, retrieved, metadata] = view;
+    const [query, why, kind, response, claims, reference, scores, retrieved, metadata] = view;
     const box = make("div", null, "answer");
     const heading = make("h3", query || "(no question)");
     heading.id = "heading";
-    box.append(heading, make("p", why, wrong ? "why" : "why fine"));
+    box.append(heading, make("p", why, kind));
     const columns = make("div", null, "columns");
     const left = make("div");
     const text = make("p", null, "text");

@@ -20,7 +20,7 @@ from ragstone.scoring import (
     used_positions,
     why_wrong,
 )
-from ragstone.views import AnswerView, PassageView, ScoreView, Span
+from ragstone.views import AnswerView, PassageView, ScoreView, Span, describe_low
 
 __all__ = ["build_answer"]
 
@@ -58,6 +58,7 @@ def build_answer(
     response, unmatched = _mark(sample.response if sample else None, [text for text, ok in claims if ok is False])
     passages = _passages(sample, outcomes)
     cause = find_cause(signals)
+    scores = tuple(_score(outcome, cards.get(outcome.metric)) for outcome in outcomes)
     return AnswerView(
         id=sample_id,
         query=sample.query if sample else None,
@@ -65,11 +66,11 @@ def build_answer(
         unsupported=unmatched,
         reference=sample.reference if sample else (),
         passages=passages,
-        scores=tuple(_score(outcome, cards.get(outcome.metric)) for outcome in outcomes),
+        scores=scores,
         rating=signals.rating,
         cause=cause,
         cause_title=next((each.title for each in CAUSES if each.name == cause), None),
-        why=why_wrong(cause, signals, sample, outcomes),
+        why=why_wrong(cause, signals, sample, outcomes) or describe_low(scores),
         metadata=sample.metadata if sample else {},
         time=time,
         history=tuple(f"{turn.role.capitalize()}: {turn.text}" for turn in sample.history) if sample else (),

@@ -22,7 +22,13 @@ from ragstone.experiments._views.reasons import ReasonsOf
 from ragstone.experiments._views.slices import SliceLabels
 from ragstone.experiments._views.source import AnswerRecord, ReportSource
 from ragstone.experiments._views.trend import Timeline
-from ragstone.experiments._views.verdict import Population, describe_next, describe_notices, describe_verdict
+from ragstone.experiments._views.verdict import (
+    Population,
+    WrongRule,
+    describe_next,
+    describe_notices,
+    describe_verdict,
+)
 from ragstone.experiments._views.where import Condition, check_keys
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard
@@ -62,6 +68,7 @@ _QUERY_CHARS: Final = 300
 _WORST_DETAILS: Final = 100
 """Number of answers of each cause that come before the others."""
 _DETAILS_PAGE: Final = 200
+_WRONG: Final = frozenset(cause.name for cause in CAUSES if cause.is_wrong)
 _STAGES: Final = {"answer": 0, "support": 1, "passages": 2}
 
 
@@ -203,8 +210,11 @@ class Reading:
         return {id_: find_cause(signals) for id_, signals in self._signals.items()}
 
     def judged(self) -> list[str]:
-        """Return the samples of which correctness, support or abstention is known."""
-        return _judged({id_: signals for id_, signals in self._signals.items() if signals.n_scores})
+        """Return the samples of which it is known whether they are wrong."""
+        return _judged(self._scored())[0]
+
+    def _scored(self) -> dict[str, Signals]:
+        return {id_: signals for id_, signals in self._signals.items() if signals.n_scores}
 
     def report(
         self,
@@ -222,17 +232,16 @@ class Reading:
             reasons: Adds reasons to the worst answers.
         """
         causes = self.causes()
-        scored = {id_: signals for id_, signals in self._signals.items() if signals.n_scores}
+        scored = self._scored()
         before = None if compared is None else Reading(compared.before)
         if before is not None:
             before.read()
         population = self._population(causes, scored, before)
-        wrong_causes = {cause.name for cause in CAUSES if cause.is_wrong}
-        wrong = {id_: causes[id_] in wrong_causes for id_ in _judged(scored)}
+        wrong = {id_: causes[id_] in _WRONG for id_ in _judged(scored)[0]}
         rows = self._rows(targets, compared)
         summaries = [notes.tally.summary() for notes in self._metrics.values()]
         notes = self._notes(compared, before)
-        worst_ids = self._in_turn(population.causes, n_worst if reasons is None else max(n_worst, reasons.n))
+        worst_ids = self._in_turn(population, n_worst if reasons is None else max(n_worst, reasons.n))
         records = self._source.records(worst_ids)
         if reasons is not None:
             notes += reasons.explain([records[id_] for id_ in worst_ids if id_ in records])
@@ -275,11 +284,14 @@ class Reading:
         return build_labels(human, of, rows)
 
     def _changes(self, compared: Compared, before: Reading, causes: Mapping[str, str | None]) -> ChangesView:
+        (earlier_ids, earlier_rule), (ids, rule) = _judged(before._scored()), _judged(self._scored())
         earlier = before.causes()
+        # Without a judgment of other answers, an answer that abstains no longer is not known to be gained.
+        is_known = "abstention" not in (earlier_rule, rule)
         return build_changes(
             compared,
-            {id_: earlier[id_] for id_ in before.judged()},
-            {id_: causes[id_] for id_ in self.judged()},
+            {id_: earlier[id_] for id_ in earlier_ids if is_known},
+            {id_: causes[id_] for id_ in ids if is_known},
             self,
         )
 
@@ -328,22 +340,20 @@ class Reading:
     def _population(
         self, causes: Mapping[str, str | None], scored: Mapping[str, Signals], before: Reading | None
     ) -> Population:
-        judged = _judged(scored)
-        wrong = {cause.name for cause in CAUSES if cause.is_wrong}
-        has_reference = any(scored[id_].is_correct is not None for id_ in judged)
+        judged, rule = _judged(scored)
         rows: tuple[CauseRow, ...] = ()
         if len(judged) >= _CAUSES_FROM:
             rows = tuple(self._cause_row(cause, causes, judged, before) for cause in CAUSES)
             rows = tuple(row for row in rows if row.n or row.n_before)
             rows = tuple(sorted(rows, key=lambda row: (not row.is_wrong, -row.n)))
-        flags = [causes[id_] in wrong for id_ in judged]
+        flags = [causes[id_] in _WRONG for id_ in judged]
         return Population(
             n_samples=len(self._signals),
             n_scored=len(scored),
             n_judged=len(judged),
             n_wrong=sum(flags),
             share_wrong=self._share(judged, flags),
-            is_judged_correct=has_reference,
+            rule=rule,
             causes=rows,
         )
 
@@ -461,35 +471,39 @@ class Reading:
                     doubts[reason] = max(doubts[reason], n)
         return doubts
 
-    def _in_turn(self, rows: Sequence[CauseRow], n: int) -> list[str]:
-        """Choose the worst answer of each cause in turn, the most frequent cause first."""
-        queues = [list(row.sample_ids) for row in rows if row.cause != "not_scored"]
-        if not queues:
-            with_scores = (id_ for id_, signals in self._signals.items() if signals.n_scores)
-            return heapq.nsmallest(n, with_scores, key=self._badness_key)
+    def _in_turn(self, population: Population, n: int) -> list[str]:
+        """Choose the worst answer of each cause in turn, the most frequent cause first.
+
+        If few answers have a cause because no metric judges them, those with the lowest scores follow.
+        """
+        queues = [list(row.sample_ids) for row in population.causes if row.cause != "not_scored"]
         chosen: list[str] = []
         while any(queues) and len(chosen) < n:
             for queue in queues:
                 if queue and len(chosen) < n:
                     chosen.append(queue.pop(0))
+        if not chosen or population.rule == "abstention":
+            rest = self._scored().keys() - set(chosen)
+            chosen += heapq.nsmallest(n - len(chosen), rest, key=self._wrong_first)
         return chosen
+
+    def _wrong_first(self, sample_id: str) -> tuple[bool, float, str]:
+        return (find_cause(self._signals[sample_id]) not in _WRONG, *self._badness_key(sample_id))
 
     def worst(self, n: int, cause: str | None) -> tuple[AnswerView, ...]:
         """Return the worst answers, worst first."""
-        wrong = {each.name for each in CAUSES if each.is_wrong}
         found = {id_: find_cause(s) for id_, s in self._signals.items() if s.n_scores or cause == "not_scored"}
         ids = [id_ for id_, its in found.items() if (cause is None or its == cause) and self._is_selected(id_)]
         if self._metric is not None:
             ids = heapq.nsmallest(n, (i for i in ids if i in self._chosen), key=lambda i: (-self._chosen[i], i))
             ids.sort(key=lambda i: (-self._chosen[i], i))
         else:
-            ids = heapq.nsmallest(n, ids, key=lambda i: (found[i] not in wrong, *self._badness_key(i)))
+            ids = heapq.nsmallest(n, ids, key=self._wrong_first)
         return self.answers(ids)
 
     def latest_wrong(self, n: int) -> tuple[AnswerView, ...]:
         """Return the wrong answers that arrived last, the newest first."""
-        wrong = {each.name for each in CAUSES if each.is_wrong}
-        found = (id_ for id_, s in reversed(self._signals.items()) if s.n_scores and find_cause(s) in wrong)
+        found = (id_ for id_, s in reversed(self._signals.items()) if s.n_scores and find_cause(s) in _WRONG)
         return self.answers(list(itertools.islice(found, n)))
 
     def _is_selected(self, sample_id: str) -> bool:
@@ -526,9 +540,16 @@ class Reading:
         )
 
 
-def _judged(scored: Mapping[str, Signals]) -> list[str]:
-    """Return the samples of which correctness, support or abstention is known."""
-    return [id_ for id_, s in scored.items() if s.is_correct is not None or s.abstains or s.is_unsupported is not None]
+def _judged(scored: Mapping[str, Signals]) -> tuple[list[str], WrongRule]:
+    """Return the samples of which it is known whether they are wrong, and what wrong means for them."""
+    is_correctness_known = any(s.is_correct is not None for s in scored.values())
+    if not is_correctness_known and all(s.is_unsupported is None for s in scored.values()):
+        # If only answers that abstain counted as judged, all of them would be wrong.
+        return [id_ for id_, s in scored.items() if s.abstains is not None], "abstention"
+    judged = [
+        id_ for id_, s in scored.items() if s.is_correct is not None or s.abstains or s.is_unsupported is not None
+    ]
+    return judged, "correctness" if is_correctness_known else "support"
 
 
 def _question(description: str) -> str:

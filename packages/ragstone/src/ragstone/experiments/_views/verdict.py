@@ -4,18 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from ragstone.experiments._views.changes import Compared, describe_change
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.stats import Estimate
 from ragstone.views import CauseRow, MetricRow, Statement, count, format_interval, format_mean, format_share
 
-__all__ = ["Population", "describe_next", "describe_notices", "describe_verdict"]
+__all__ = ["Population", "WrongRule", "describe_next", "describe_notices", "describe_verdict"]
 
 _FEW: Final = 30
 _MAX_STATEMENTS: Final = 3
 _MAX_FAILURE_NOTICES: Final = 3
+
+WrongRule = Literal["correctness", "support", "abstention"]
+"""What wrong means: judged wrong; else abstains or makes unsupported claims; else only abstains."""
+
+_ARE_WRONG: Final[Mapping[WrongRule, tuple[str, str]]] = {
+    "correctness": ("is judged wrong", "are judged wrong"),
+    "support": ("abstains or is not supported", "abstain or are not supported"),
+    "abstention": ("abstains", "abstain"),
+}
+_IS_NOT_WRONG: Final[Mapping[WrongRule, str]] = {
+    "correctness": "is not judged wrong",
+    "support": "does not abstain, and is supported",
+    "abstention": "does not abstain",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,11 +40,10 @@ class Population:
     n_scored: int
     """Samples with at least one score."""
     n_judged: int
-    """Samples of which correctness, support or abstention is known."""
+    """Samples of which it is known whether they are wrong."""
     n_wrong: int
     share_wrong: Estimate | None
-    is_judged_correct: bool
-    """Whether a metric judges correctness. Otherwise wrong means: abstains or makes unsupported claims."""
+    rule: WrongRule
     causes: tuple[CauseRow, ...]
 
 
@@ -53,10 +66,7 @@ def _describe_wrong(population: Population) -> Statement:
         )
     n, total = population.n_wrong, population.n_judged
     numbers = {"n_wrong": n, "n_answers": total, "share": share.value, "low": share.low, "high": share.high}
-    if population.is_judged_correct:
-        what = "is judged wrong" if n <= 1 else "are judged wrong"
-    else:
-        what = "abstains or is not supported" if n <= 1 else "abstain or are not supported"
+    what = _ARE_WRONG[population.rule][n > 1]
     subject = "None" if n == 0 else f"{n:,}"
     text = f"{subject} of {count(total, 'answer')} {what} ({format_share(share)})."
     if total == 1:
@@ -67,13 +77,13 @@ def _describe_wrong(population: Population) -> Statement:
         clauses = [f"in {row.n:,}{' of them' if k == 0 else ''} {_clause(row)}" for k, row in enumerate(parts)]
         joined = ", ".join(clauses)
         text += f" {joined[0].upper()}{joined[1:]}."
+    if population.rule == "abstention":
+        text += " No metric says whether the answers are correct or supported."
     return Statement(text=text, kind="count", numbers=numbers)
 
 
 def _describe_one(population: Population) -> str:
-    if population.is_judged_correct:
-        return "is judged wrong" if population.n_wrong else "is not judged wrong"
-    return "abstains or is not supported" if population.n_wrong else "does not abstain, and is supported"
+    return _ARE_WRONG[population.rule][0] if population.n_wrong else _IS_NOT_WRONG[population.rule]
 
 
 def _clause(row: CauseRow) -> str:
@@ -103,6 +113,11 @@ def _describe_target(row: MetricRow) -> Statement | None:
 
 def describe_next(population: Population) -> Statement | None:
     """Name what to work on first, and how many answers that can correct at most."""
+    if population.rule == "abstention":
+        if not population.n_scored:
+            return None
+        text = "Add a metric that says which answers are wrong: ccrs.ac with references, ragas.faithfulness without."
+        return Statement(text=text, kind="action")
     wrong = [row for row in population.causes if row.is_wrong]
     if not wrong:
         return None

@@ -1,0 +1,173 @@
+"""The verdict, computed again from the outcomes by other code, with each of the three meanings of a wrong answer."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragstone.experiments import Experiment, build_report
+from ragstone.judges import JudgeIdentity
+from ragstone.metrics import resolve_metrics
+from ragstone.schema import Failure, NotApplicable, Passage, Sample, Score, Usage
+from ragstone.stats import mean_interval
+from ragstone.views import ReportView
+
+AnyOutcome = Score | NotApplicable | Failure
+METRICS = ("ccrs.ac", "ccrs.cc", "ccrs.qr")
+Row = tuple[bool, float | None, float | None, float]
+"""Whether the answer abstains, judged correctness, coherence (None: not scored), and question relevance."""
+
+rows = st.tuples(
+    st.booleans(), st.sampled_from([None, 0.0, 0.4, 0.6, 1.0]), st.sampled_from([None, 0.0, 0.4, 0.6, 1.0]),
+    st.sampled_from([0.0, 0.4, 0.6, 1.0]),
+)  # fmt: skip
+
+
+def experiment(table: list[Row], metrics: tuple[str, ...], *, has_references: bool) -> Experiment:
+    """An experiment with these metrics. A missing score is a failure, or not applicable without a reference."""
+    samples, outcomes = [], []
+    for n, (abstains, correct, coherent, relevant) in enumerate(table):
+        sample = Sample(
+            id=f"s{n}",
+            query=f"Question {n}?",
+            contexts=(Passage(text="A text."),),
+            response="I don't know." if abstains else "At nine.",
+            reference=("At ten.",) if has_references else (),
+        )
+        samples.append(sample)
+        for metric, value in zip(METRICS, (correct, coherent, relevant), strict=True):
+            if metric in metrics:
+                outcomes.append(outcome(sample.id, metric, value, has_references=has_references))
+    return Experiment(
+        samples=tuple(samples),
+        outcomes=tuple(outcomes),
+        cards=tuple(metric.card for metric in resolve_metrics(metrics)),
+        judge=JudgeIdentity(name="a judge", hash="h"),
+        usage=Usage(),
+        wall_s=1.0,
+    )
+
+
+def outcome(sample_id: str, metric: str, value: float | None, *, has_references: bool) -> AnyOutcome:
+    """A score whose judged part is its value, a failure, or an outcome that says that a reference is missing."""
+    about = {"sample_id": sample_id, "metric": metric, "metric_version": "1", "judge": "a judge", "judge_hash": "h"}
+    if metric == "ccrs.ac" and not has_references:
+        return NotApplicable(**about, reason="without reference")
+    if value is None:
+        return Failure(**about, kind="timeout", reason="too slow")
+    return Score(**about, value=value, method="single_reply", details={"em": 0.0, "judge": value})
+
+
+def wrong_flags(table: list[Row]) -> dict[str, dict[str, bool]]:
+    """Return for each meaning of wrong whether each answer, of which that is known, is wrong."""
+    by_rule: dict[str, dict[str, bool]] = {"correctness": {}, "support": {}, "abstention": {}}
+    for n, (abstains, correct, coherent, _) in enumerate(table):
+        unsupported = None if coherent is None else coherent < 0.5
+        by_rule["abstention"][f"s{n}"] = abstains
+        if abstains or unsupported is not None:
+            by_rule["support"][f"s{n}"] = abstains or bool(unsupported)
+        if correct is not None:
+            by_rule["correctness"][f"s{n}"] = correct < 0.5
+        elif abstains or unsupported is not None:
+            by_rule["correctness"][f"s{n}"] = abstains or bool(unsupported)
+    return by_rule
+
+
+WORDS = {
+    "correctness": r"(is|are) judged wrong",
+    "support": r"(abstains or is|abstain or are) not supported",
+    "abstention": r"abstains?\b",
+}
+
+
+def check(view: ReportView, flags: dict[str, bool], rule: str) -> None:
+    """Assert the counts, the share with its interval, and the largest causes, in the numbers and in the text."""
+    n, total = sum(flags.values()), len(flags)
+    share = mean_interval([float(flag) for flag in flags.values()])
+    first = view.verdict[0]
+    numbers = first.numbers
+    assert (n, total) == (numbers["n_wrong"], numbers["n_answers"])
+    assert (share.value, share.low, share.high) == (numbers["share"], numbers["low"], numbers["high"])
+    percent = f"({100 * share.value:.0f} % [{100 * share.low:.0f}, {100 * share.high:.0f}])."
+    if total > 1:
+        assert re.match(rf"{n or 'None'} of {total} answers {WORDS[rule]} {re.escape(percent)}", first.text)
+    counts = Counter(answer.cause for answer in view.worst if flags.get(answer.id))
+    assert sum(counts.values()) == n  # all answers are shown
+    if total < 5:
+        assert () == view.causes
+        return
+    assert {row.cause: row.n for row in view.causes if row.is_wrong} == counts
+    named = {key.removeprefix("n_"): value for key, value in numbers.items() if key.startswith("n_")}
+    named = {cause: value for cause, value in named.items() if cause not in ("wrong", "answers")}
+    assert sorted(named.values(), reverse=True) == sorted(counts.values(), reverse=True)[:2]
+    assert all(counts[cause] == value for cause, value in named.items())
+    assert all(re.search(rf"\b[Ii]n {value:.0f} ", first.text) for value in named.values())
+    if rule != "abstention" and n:
+        assert view.next is not None
+        most = max(counts.values())
+        assert {"n": most, "n_wrong": n} == view.next.numbers
+        limit = f"at most {most} of the {n} wrong" if most < n else f"all {n} wrong" if n > 1 else "all 1 wrong"
+        assert limit in view.next.text
+
+
+@given(st.lists(rows, min_size=1, max_size=30))
+def test_answers_with_references_are_judged_wrong(table: list[Row]) -> None:
+    """Where correctness failed, an answer that abstains or is not supported counts as wrong."""
+    view = build_report(experiment(table, METRICS, has_references=True), n_worst=100)
+    by_rule = wrong_flags(table)
+    if any(correct is not None for _, correct, _, _ in table):
+        check(view, by_rule["correctness"], "correctness")
+    elif any(coherent is not None for _, _, coherent, _ in table):
+        check(view, by_rule["support"], "support")
+    else:
+        check(view, by_rule["abstention"], "abstention")
+
+
+@given(st.lists(rows, min_size=1, max_size=30))
+def test_answers_without_references_abstain_or_are_not_supported(table: list[Row]) -> None:
+    """Judged correctness is not applicable, so its values do not count."""
+    view = build_report(experiment(table, METRICS, has_references=False), n_worst=100)
+    rule = "support" if any(coherent is not None for _, _, coherent, _ in table) else "abstention"
+    check(view, wrong_flags(table)[rule], rule)
+
+
+@given(st.lists(rows, min_size=1, max_size=30))
+def test_without_a_metric_of_correctness_or_support_all_answers_count(table: list[Row]) -> None:
+    """Not only those that abstain, all of which would be wrong. The next step is another metric, and no answer is without a reason."""
+    view = build_report(experiment(table, ("ccrs.qr",), has_references=False), n_worst=100)
+    check(view, wrong_flags(table)["abstention"], "abstention")
+    assert "No metric says whether the answers are correct or supported." in view.verdict[0].text
+    assert view.next is not None
+    assert "Add a metric" in view.next.text
+    assert {f"s{n}" for n in range(len(table))} == {answer.id for answer in view.worst}
+    assert all(answer.why for answer in view.worst)
+    abstaining = [answer.cause is not None for answer in view.worst]
+    assert abstaining == sorted(abstaining, reverse=True)
+
+
+@pytest.mark.parametrize(("relevance", "expected"), [(0.1, "Low: Question relevance 0.10."), (0.9, "No score is low.")])
+def test_an_answer_that_nothing_judges_has_a_reason(relevance: float, expected: str) -> None:
+    """Its low scores, or that none is low."""
+    view = build_report(experiment([(False, None, None, relevance)] * 6, ("ccrs.qr",), has_references=False))
+    assert [expected] * 5 == [answer.why for answer in view.worst]
+
+
+def test_answers_that_stop_to_abstain_are_not_gained_without_a_judgment() -> None:
+    """Scores decide what changed, as without any answer that abstains."""
+    before = experiment(
+        [(n == 0, None, None, 0.0 if n < 4 else 1.0) for n in range(8)], ("ccrs.qr",), has_references=False
+    )
+    after = experiment(
+        [(n == 1, None, None, 1.0 if n < 3 else 0.0) for n in range(8)], ("ccrs.qr",), has_references=False
+    )
+    changes = after.report(baseline=before).changes
+    assert changes is not None
+    assert ({"s0", "s1", "s2"}, {"s4", "s5", "s6", "s7"}) == (
+        {row.id for row in changes.gained},
+        {row.id for row in changes.lost},
+    )
+    assert () == changes.flow
