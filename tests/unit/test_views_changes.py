@@ -23,6 +23,7 @@ from ragstone.schema import Captured, Failure, Passage, Sample, Score, Trace, Us
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.views import ReportText, ReportView
 from ragstone.views._changes_html import changes_section
+from ragstone.views._sections import verdict_section
 
 METRICS = ("ccrs.ac", "ccrs.cc")
 Pair = tuple[float | None, float | None]
@@ -316,3 +317,16 @@ def test_a_file_without_texts_has_other_signals(tmp_path: Path) -> None:
     assert not any("other signals" in notice.text for notice in full.notices)
     assert "No significant" not in full.verdict[0].text
     assert "do not differ significantly on any of 2 metrics" in full.verdict[0].text
+
+
+def test_the_page_of_two_periods_has_a_whole_headline_and_shows_a_metric_with_scores() -> None:
+    """The name of a period ends with points, and answers of traffic may lack the scores that need a reference."""
+    before, after = experiment([(None, 0.9)] * 20), experiment([(None, 0.1)] * 20)
+    view = build_report(after, name="now@-7d..", others={"then@..-7d": before})
+    first = "now@-7d.. is significantly worse than then@..-7d on Contextual coherence."
+    assert view.verdict[0].text.startswith(f"{first} Contextual coherence changed by -80 points")
+    assert f"<h1>{first}</h1>" in verdict_section(view)
+    assert view.changes is not None
+    assert "ccrs.cc" == view.changes.metric
+    assert all(mean.estimate is not None for mean in view.changes.means)
+    assert (0.9, 0.1) == (view.changes.lost[0].before, view.changes.lost[0].after)

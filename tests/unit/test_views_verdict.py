@@ -171,3 +171,17 @@ def test_answers_that_stop_to_abstain_are_not_gained_without_a_judgment() -> Non
         {row.id for row in changes.lost},
     )
     assert () == changes.flow
+
+
+@given(st.lists(st.tuples(rows, rows), min_size=5, max_size=30))
+def test_causes_that_only_the_baseline_has_are_not_in_the_verdict(pairs: list[tuple[Row, Row]]) -> None:
+    """With a baseline, the sentences about this system have the same counts as without, none of which is 0."""
+    before, after = (experiment([pair[k] for pair in pairs], METRICS, has_references=True) for k in (0, 1))
+    alone, compared = build_report(after, n_worst=100), after.report(baseline=before, n_worst=100)
+    assert alone.verdict[0] in compared.verdict
+    assert alone.next == compared.next
+    assert all(
+        numbers > 0
+        for key, numbers in compared.verdict[-1].numbers.items()
+        if key.startswith("n_") and key != "n_wrong"
+    )

@@ -20,6 +20,7 @@ from ragstone.views._words import (
     format_mean,
     format_share,
     list_judges,
+    split_sentence,
     trend_note,
     worst_lead,
 )
@@ -85,13 +86,13 @@ def verdict_section(view: ReportView) -> Markup:
         about.append(" to ".join(dict.fromkeys(format_day(t) for t in (view.provenance.since, view.provenance.until))))
     if view.provenance.judges:
         about.append("judge " + list_judges(view.provenance.judges))
-    headline, _, rest = first.text.partition(". ")
+    headline, rest = split_sentence(first.text)
     key = None if view.changes is None else next((r for r in view.metrics if r.name == view.changes.metric), None)
     return tag(
         "section",
         means_panel(view.changes, key) if view.changes is not None and key is not None else None,
         tag("p", ", ".join(about), class_="subject"),
-        tag("h1", headline if headline.endswith(".") else f"{headline}."),
+        tag("h1", headline),
         tag("p", rest) if rest else None,
         *(tag("p", *_emphasized(statement)) for statement in others),
         tag("p", tag("b", "Next: "), view.next.text, class_="next") if view.next else None,
@@ -102,8 +103,10 @@ def verdict_section(view: ReportView) -> Markup:
 
 def _emphasized(statement: Statement) -> tuple[str, ...]:
     """Return a statement, of which the number of wrong answers stands out."""
-    first, stop, rest = statement.text.partition(". ")
-    return (tag("b", f"{first}{stop}"), rest) if "n_wrong" in statement.numbers else (statement.text,)
+    if "n_wrong" not in statement.numbers:
+        return (statement.text,)
+    first, rest = split_sentence(statement.text)
+    return (tag("b", first), " ", rest)
 
 
 def metrics_section(view: ReportView) -> Markup:

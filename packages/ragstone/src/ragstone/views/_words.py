@@ -33,6 +33,7 @@ __all__ = [
     "own_span",
     "short_titles",
     "sparkline",
+    "split_sentence",
     "trend_note",
     "worst_lead",
     "worst_title",
@@ -43,6 +44,7 @@ ANSWERS_FIRST_BELOW: Final = 5
 _NARROW: Final = 0.015
 """Intervals narrower than this are written with three decimals."""
 _JUDGE_CHARS: Final = 100
+_SENTENCE_END: Final = re.compile(r"(?<=[^.]\.) (?=[A-Z0-9])")
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
 _ASCII_BLOCKS: Final = ".:-=+*#@"
 
@@ -200,6 +202,17 @@ def short_titles(titles: Mapping[str, str]) -> dict[str, str]:
     short = {name: re.sub(r" \([^)]*\)$", "", title) for name, title in titles.items()}
     occurrences = Counter(short.values())
     return {name: text if occurrences[text] == 1 else titles[name] for name, text in short.items()}
+
+
+def split_sentence(text: str) -> tuple[str, str]:
+    """Split a text after its first sentence. A name in it may end with points, as that of a period does.
+
+    Examples:
+        >>> split_sentence("now.db@-7d.. is better than old.db. 4 of 9 answers abstain.")
+        ('now.db@-7d.. is better than old.db.', '4 of 9 answers abstain.')
+    """
+    parts = _SENTENCE_END.split(text, maxsplit=1)
+    return parts[0], parts[1] if len(parts) > 1 else ""
 
 
 def sparkline(counts: tuple[int, ...], width: int, *, ascii_only: bool = False) -> str:

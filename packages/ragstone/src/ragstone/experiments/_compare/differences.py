@@ -98,13 +98,17 @@ def _changed(scores: AlignedScores, metric: str, system: str, baseline: str) -> 
 
 
 def _key_metric(metrics: Sequence[MetricComparison]) -> str:
-    """Return the first metric that rates the answer against the reference, or the first one of the next stages."""
+    """Return the first metric that rates the answer against the reference, or the first one of the next stages.
 
-    def stage(metric: MetricComparison) -> int:
+    Metrics that some system does not have scores of come last.
+    """
+
+    def place(metric: MetricComparison) -> tuple[bool, int]:
         card = card_of(metric.metric)
-        return len(_STAGES) if card is None else _STAGES.index(card.stage)
+        is_absent = any(mean.estimate is None for mean in metric.systems)
+        return is_absent, len(_STAGES) if card is None else _STAGES.index(card.stage)
 
-    return min(metrics, key=stage).metric
+    return min(metrics, key=place).metric
 
 
 def _difference(metric: MetricComparison, pair: PairDifference) -> Difference:

@@ -71,8 +71,8 @@ def _describe_wrong(population: Population) -> Statement:
     text = f"{subject} of {count(total, 'answer')} {what} ({format_share(share)})."
     if total == 1:
         text = f"The only answer {_describe_one(population)} ({format_share(share)})."
-    parts = [row for row in population.causes if row.is_wrong][:2]
-    if n and parts:
+    parts = _wrong_causes(population)[:2]
+    if parts:
         numbers |= {f"n_{row.cause}": row.n for row in parts}
         clauses = [f"in {row.n:,}{' of them' if k == 0 else ''} {_clause(row)}" for k, row in enumerate(parts)]
         joined = ", ".join(clauses)
@@ -84,6 +84,11 @@ def _describe_wrong(population: Population) -> Statement:
 
 def _describe_one(population: Population) -> str:
     return _ARE_WRONG[population.rule][0] if population.n_wrong else _IS_NOT_WRONG[population.rule]
+
+
+def _wrong_causes(population: Population) -> list[CauseRow]:
+    """Return the causes of wrong answers, without those that only the baseline has."""
+    return [row for row in population.causes if row.is_wrong and row.n]
 
 
 def _clause(row: CauseRow) -> str:
@@ -118,7 +123,7 @@ def describe_next(population: Population) -> Statement | None:
             return None
         text = "Add a metric that says which answers are wrong: ccrs.ac with references, ragas.faithfulness without."
         return Statement(text=text, kind="action")
-    wrong = [row for row in population.causes if row.is_wrong]
+    wrong = _wrong_causes(population)
     if not wrong:
         return None
     first, n_wrong = wrong[0], population.n_wrong
