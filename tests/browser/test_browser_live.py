@@ -273,3 +273,28 @@ def test_nothing_drawn_names_the_command(serve: Any, tab: Any, tmp_path: Path) -
     page = tab(f"{serve(make_store(tmp_path / 's.db', 3)).address}label").page
     expect(page.locator("#none")).to_contain_text("ragstone labels draw", timeout=WAIT_MS)
     expect(page.locator("#choices")).to_be_hidden()
+
+
+def test_links_lead_to_sections_that_are_there(serve: Any, tab: Any, tmp_path: Path) -> None:
+    """An empty store has none, and they appear with the first scores."""
+    path = make_store(tmp_path / "s.db", 0)
+    page = tab(serve(path).address).page
+    page.wait_for_selector("#state.live", timeout=WAIT_MS)
+    links = page.locator("nav a:visible")
+    assert ["Label answers"] == links.all_inner_texts()
+    with SqliteStore.open(path, mode="own") as store:
+        add_requests(store, 0, 20)
+        expect(links).to_have_count(5, timeout=WAIT_MS)
+    for link in links.all()[:-1]:
+        assert page.locator((link.get_attribute("href") or "") + ":visible").count() == 1
+
+
+def test_the_passages_of_an_answer_to_label_can_be_seen_to_open(serve: Any, tab: Any, tmp_path: Path) -> None:
+    """Their heading has the mark of something that opens, and is not a line of the reference."""
+    page = tab(f"{serve(drawn_store(tmp_path / 's.db')).address}label").page
+    page.wait_for_selector("#question", timeout=WAIT_MS)
+    summary = page.locator("#item summary")
+    style = "element => [getComputedStyle(element).display, getComputedStyle(element).listStyleType]"
+    assert ["list-item", "disclosure-closed"] == summary.evaluate(style)
+    color = "element => getComputedStyle(element).color"
+    assert summary.evaluate(color) != page.locator("#item .text").first.evaluate(color)

@@ -71,6 +71,10 @@
       (selection && !selection.isCollapsed && element.contains(selection.anchorNode));
   };
   const place = (name) => byId("part-" + name);
+  const showLinks = () => document.querySelectorAll("nav a").forEach((link) => {
+    link.hidden = Boolean(link.hash) && !byId(link.hash.slice(1));
+  });
+  showLinks();
   const refresh = async (names) => {
     const now = names.filter((name) => {
       const element = name === "rows" ? byId("rows") : place(name);
@@ -86,6 +90,7 @@
         place(name).replaceChildren(...parsed.getElementById("part-" + name).childNodes);
         values.forEach(([id, value]) => { if (byId(id)) byId(id).value = value; });
       });
+      showLinks();
     }
     if (now.includes("rows") || now.includes("all")) await draw();
   };
