@@ -31,7 +31,8 @@ server.connect({address!r})
 task = json.dumps([{program!r}, sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
 server.sendmsg([len(task).to_bytes(4, "big")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))])
 server.sendall(task)
-child = int(server.recv(20))
+# The process id has a fixed width: on a busy machine the exit code can arrive together with it.
+child = int(server.recv(20, socket.MSG_WAITALL))
 for number in (signal.SIGTERM, signal.SIGINT):
     signal.signal(number, lambda number, frame: os.kill(child, number))
 os._exit(int(server.recv(20) or 70))
@@ -128,7 +129,7 @@ def _run(connection: socket.socket) -> None:
     os.environ.update(environment)
     sys.argv = [program, *arguments]
     _refuse_network()
-    connection.sendall(str(os.getpid()).encode())
+    connection.sendall(f"{os.getpid():<20}".encode())
     code: object = 0
     try:
         if program == "ragstone":
