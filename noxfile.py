@@ -48,6 +48,13 @@ OTHER_SESSIONS = tuple(
 )
 """Directories that `nox -s tests` leaves to other sessions."""
 
+WITH_SERVERS = (
+    "tests/databases/test_database_examples.py",
+    "tests/pages/test_example_service.py",
+    "tests/servers/test_servers_example.py",
+)
+"""Tests that run examples with a server, as their README says."""
+
 VLLM_VERSION = "0.32.0"
 VLLM_TORCH = "2.13.0"
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
@@ -182,8 +189,8 @@ def integrations(session: nox.Session, framework: str, pins: list[str]) -> None:
 
 @nox.session
 def browser(session: nox.Session) -> None:
-    """Test the report in Chromium (Debian's, or the one that RAGSTONE_CHROMIUM names). Screenshots are in .nox/reports."""
-    session.install(*CORE, *group("test"), *group("browser"))
+    """Test the report and the documentation in Chromium (Debian's, or RAGSTONE_CHROMIUM). Screenshots are in .nox/reports."""
+    session.install(*CORE, *group("test"), *group("browser"), *group("docs"))
     session.run("pytest", junit(session), "--timeout=300", "tests/browser", *session.posargs)
 
 
@@ -375,7 +382,10 @@ def build_wheels(session: nox.Session) -> Path:
 
 @nox.session
 def examples(session: nox.Session) -> None:
-    """Run each example and the notebook in an empty directory, with installed wheels instead of this checkout."""
+    """Run each example and the notebook in an empty directory, with installed wheels instead of this checkout.
+
+    Without redis-server, the example with Redis is skipped.
+    """
     wheels = build_wheels(session)
     session.install(*map(str, wheels.iterdir()), *group("langchain"), "ipykernel>=6.29", "nbclient>=0.10")
     for path in sorted([*ROOT.glob("examples/*.py"), *ROOT.glob("examples/*.ipynb")]):
@@ -386,6 +396,10 @@ def examples(session: nox.Session) -> None:
         with session.chdir(folder):
             program = ("jupyter", "execute") if path.suffix == ".ipynb" else ("python",)
             session.run(*program, path.name)
+    # Those that need a server, which the tests of their directories start: a model, a web service, Redis.
+    core = next(wheels.glob("ragstone-*.whl"))
+    session.install(f"{core}[redis]", *group("test"), *group("databases"), *group("pages"))
+    session.run("pytest", junit(session), "-m", "", *WITH_SERVERS, *session.posargs)
 
 
 @nox.session

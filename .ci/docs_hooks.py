@@ -26,8 +26,18 @@ def on_config(config: Any) -> Any:
     return config
 
 
-def on_post_page(output: str, **_: Any) -> str:
+def name_search(html: str) -> str:
     """Give the dialog of the search a name, which the theme forgets: screen readers read it."""
-    return output.replace(
+    return html.replace(
         'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
     )
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Correct a page."""
+    return name_search(output)
+
+
+def on_post_template(output_content: str, **_: Any) -> str:
+    """Correct the page for addresses that do not exist, which is not made of Markdown."""
+    return name_search(output_content)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import get_args
 
@@ -12,6 +13,7 @@ import pytest
 from command_line import app
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.metrics import all_metrics
+from ragstone.monitor._config import CONFIGURABLE
 from ragstone.schema import FIELD_ALIASES, FailureKind, Interval, Sample, Score, Trace
 from ragstone.sinks import Delivery
 from ragstone.sinks._otlp_event import evaluation_attributes
@@ -49,6 +51,41 @@ def test_every_metric_and_failure_kind():
     """`metrics.md` names every metric of ours and every way to fail."""
     ours = {m.card.name for m in all_metrics() if type(m).__module__.startswith("ragstone.")}
     assert ours | set(get_args(FailureKind)) <= _words("metrics.md")
+
+
+def test_every_extra_and_distribution():
+    """The page on installing has a row for each extra of the core, and for each distribution."""
+    text = (REFERENCE.parent / "tutorial" / "install.md").read_text(encoding="utf-8")
+    root = REFERENCE.parents[1]
+    projects = [
+        tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+        for path in (*root.glob("packages/*/pyproject.toml"), *root.glob("integrations/*/pyproject.toml"))
+    ]
+    extras = {extra for project in projects for extra in project.get("optional-dependencies", ())}
+    assert sorted(extras) == re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+    assert sorted(project["name"] for project in projects) == sorted(
+        re.findall(r"\| `([a-z-]+)` \|", text)[: len(projects)]
+    )
+
+
+def test_every_variable_of_the_environment():
+    """`environment.md` names every variable of ours that the code reads."""
+    root = REFERENCE.parents[1]
+    sources = [*root.glob("packages/*/src/**/*.py"), *root.glob("integrations/*/src/**/*.py")]
+    read = {
+        name for path in sources for name in re.findall(r"RAGSTONE_[A-Z_]*[A-Z]\b", path.read_text(encoding="utf-8"))
+    }
+    assert "RAGSTONE_JUDGE" in read
+    assert [] == sorted(read - _words("environment.md"))
+
+
+def test_every_key_of_a_configuration():
+    """The page on configuration files lists the arguments of `Monitor` that a file can set, in their order."""
+    text = (REFERENCE.parent / "how-to" / "configuration.md").read_text(encoding="utf-8")
+    (listed,) = [
+        line for line in text.splitlines() if line.startswith("The top of the file may contain these arguments")
+    ]
+    assert list(CONFIGURABLE) == re.findall(r"`(\w+)`", listed.partition("): ")[2])
 
 
 def test_every_exit_code():
