@@ -185,7 +185,7 @@ class Local(MetricBase):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"processes": 0}, "processes must be a whole number of at least 1 .* got 0"),
+        ({"processes": 0}, "processes must be an integer of at least 1 .* got 0"),
         ({"processes": True}, "got True"),
         ({"processes": "2"}, "got '2'"),
         (

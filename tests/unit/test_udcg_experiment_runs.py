@@ -382,7 +382,7 @@ def test_the_command_takes_a_retriever(data, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--k-values", "1,two"), "--k-values must be whole numbers separated by commas, got '1,two'"),
+        (("--k-values", "1,two"), "--k-values must be integers separated by commas, got '1,two'"),
         (("--parts", "speed"), "'speed' is not a part"),
         (("--retriever", "index.py"), "--retriever must be MODULE:NAME, got 'index.py'"),
         (("--parts", "judges", "--threshold", "-1"), "must be above 0, got -1"),

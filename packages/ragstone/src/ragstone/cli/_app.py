@@ -97,7 +97,7 @@ _COMMANDS: Final = {
     "labels": ("_labels.labels_app", "Compare the metrics with people: draw requests to label, and add labels."),
     "store": (
         "_store.store_app",
-        "Look after a store: verify, back up, export, merge, backfill metrics, remove texts, erase users, check counters.",
+        "Maintain a store: verify, back up, export, merge, backfill metrics, remove texts, erase users, check counters.",
     ),
     "udcg": (
         "_udcg.udcg_app",
@@ -138,7 +138,7 @@ _EXPECTED: Final = {
     "greater_than": "a number above {gt}",
     "less_than_equal": "a number of at most {le}",
     "less_than": "a number below {lt}",
-    "int_parsing": "a whole number",
+    "int_parsing": "an integer",
     "float_parsing": "a number",
 }
 

@@ -47,7 +47,7 @@ UndecidedOption = Annotated[
     typer.Option(
         "--undecided",
         rich_help_panel=STATISTICS,
-        help="Whether --fail-under fails or passes a metric whose samples show neither.",
+        help="Whether --fail-under fails or passes a metric whose samples do not decide.",
     ),
 ]
 JunitOption = Annotated[

@@ -96,7 +96,7 @@ def ingest_command(
     no_token: Annotated[
         bool,
         typer.Option(
-            "--no-token", help="Listen on any address without a token, because a proxy or the network decides."
+            "--no-token", help="Listen on any address without a token, because a proxy or the network controls access."
         ),
     ] = False,
     allow_host: Annotated[

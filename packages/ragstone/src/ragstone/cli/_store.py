@@ -34,7 +34,7 @@ from ragstone.worker import parse_age, spool_directory
 __all__ = ["store_app"]
 
 store_app = typer.Typer(
-    help="Look after a store: verify, back up, export, merge, backfill metrics, remove texts, erase users, check counters.",
+    help="Maintain a store: verify, back up, export, merge, backfill metrics, remove texts, erase users, check counters.",
     no_args_is_help=True,
 )
 

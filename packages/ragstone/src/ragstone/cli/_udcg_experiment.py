@@ -176,7 +176,7 @@ def _numbers(text: str) -> tuple[int, ...]:
         return tuple(sorted({int(part) for part in text.split(",")}))
     except ValueError:
         raise ConfigurationError(
-            f"--k-values must be whole numbers separated by commas, got {text!r}. Example: --k-values 1,3,5"
+            f"--k-values must be integers separated by commas, got {text!r}. Example: --k-values 1,3,5"
         ) from None
 
 

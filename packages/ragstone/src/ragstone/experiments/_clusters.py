@@ -70,7 +70,7 @@ def count_units(sample_ids: Collection[str], clusters: Clusters | None) -> int:
 
 
 def labels_in(metadata: Mapping[str, Any], keys: Iterable[str]) -> dict[str, str]:
-    """Return the labels in the metadata of a sample, by key. Only text and whole numbers are labels."""
+    """Return the labels in the metadata of a sample, by key. Only text and integers are labels."""
     found = ((key, metadata.get(key)) for key in keys)
     return {
         key: str(value)

@@ -18,7 +18,7 @@ _MAX_BYTES: Final = 2**20
 _TEXT: Final = "a text"
 _TEXTS: Final = "a text or a list of texts"
 _NUMBER: Final = "a number"
-_WHOLE: Final = "a whole number"
+_WHOLE: Final = "an integer"
 CONFIGURABLE: Final = {
     "judge": _TEXTS,
     "reader": _TEXTS,
@@ -50,7 +50,7 @@ def _has_form(value: object, form: str) -> bool:
     match form:
         case "a text":
             return isinstance(value, str)
-        case "a whole number":
+        case "an integer":
             return isinstance(value, int)
         case "a number":
             return isinstance(value, int | float)

@@ -30,7 +30,7 @@ def parse_json(text: bytes | str) -> Any:
     except RecursionError as error:
         raise _too_deep() from error
     except ValueError as error:
-        raise DataError(f"no JSON: {str(error)[:200]}") from error
+        raise DataError(f"not valid JSON: {str(error)[:200]}") from error
     return clean(value)
 
 

@@ -59,7 +59,7 @@ def sample_from_trace(trace: Trace) -> Sample:
 def trace_from_sample(sample: Sample, *, source: str, started_at: float) -> Trace:
     """Convert a row of a dataset to a trace, so that it can be stored and scored like a captured request.
 
-    Its session and user are those of the metadata, if these are texts or whole numbers.
+    Its session and user are those of the metadata, if these are texts or integers.
 
     Args:
         sample: The row.

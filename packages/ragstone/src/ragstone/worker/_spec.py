@@ -183,7 +183,7 @@ def open_setup(
 
 def _check_processes(n: object) -> None:
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ConfigurationError(f"processes must be a whole number of at least 1 (scoring in this process), got {n!r}")
+        raise ConfigurationError(f"processes must be an integer of at least 1 (scoring in this process), got {n!r}")
 
 
 def _describe_unpicklable(name: str, value: object, error: Exception) -> str:
