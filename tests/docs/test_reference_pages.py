@@ -100,8 +100,8 @@ def test_every_command_and_option():
     import typer
 
     text = (REFERENCE / "cli.md").read_text(encoding="utf-8")
-    common, *parts = text.split("\n## ")
-    sections = {part.split("\n", 1)[0]: part for part in parts}
+    sections = {part.split("\n", 1)[0]: part for part in text.split("\n## ")[1:]}
+    common = sections.pop("Options for models")
     commands = typer.main.get_command(app).commands
     assert set(sections) == set(commands)
     for name, command in commands.items():
@@ -109,9 +109,9 @@ def test_every_command_and_option():
         for part in (command, *getattr(command, "commands", {}).values()):
             for parameter in part.params:
                 if parameter.param_type_name == "option":
-                    # The options for models are told once, and pointed to.
-                    told = sections[name] + (common if "(#options-for-models)" in sections[name] else "")
-                    assert any(f"`{option}" in told for option in parameter.opts), (name, parameter.opts)
+                    # The options for models have a section of their own, which others link to.
+                    listed = sections[name] + (common if "(#options-for-models)" in sections[name] else "")
+                    assert any(f"`{option}" in listed for option in parameter.opts), (name, parameter.opts)
 
 
 def test_every_field_of_the_records():
