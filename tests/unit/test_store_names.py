@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from command_line import run_command
+from ragstone.errors import ConfigurationError
+from ragstone.judges import LexicalJudge
+from ragstone.monitor import Monitor
 from ragstone.store import describe_store, is_database_url, resolve_store
-from ragstone.worker import broker_spool_directory, spool_directory
+from ragstone.worker import ScoringSetup, Worker, broker_spool_directory, spool_directory
 
 
 @pytest.mark.parametrize(
@@ -44,6 +47,31 @@ def test_a_database_has_a_spool_without_its_password(monkeypatch: pytest.MonkeyP
     spools = {spool_directory(f"postgresql://{who}@h:5433/d") for who in ("app:secret", "worker:other")}
 
     assert {tmp_path / "ragstone" / "h_5433_d.spool"} == spools
+
+
+def test_two_databases_cannot_share_a_spool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Otherwise the worker of one stores the requests of the other. The error says both ways out."""
+    monkeypatch.setenv("RAGSTONE_SPOOL", str(tmp_path / "spool"))
+    setup = ScoringSetup("ccrs.qr", judge=LexicalJudge())
+    Monitor(store="postgresql://app:secret@h/one", judge="lexical", scoring="none").close()
+    Worker("postgresql://worker:other@h:5432/one", setup)
+
+    for make in (
+        lambda: Worker("postgresql://h/two", setup),
+        lambda: Monitor(store="postgresql://h/two", judge="lexical", scoring="none"),
+    ):
+        with pytest.raises(
+            ConfigurationError, match="belongs to the database 'h:5432/one', not to 'h:5432/two'"
+        ) as info:
+            make()
+        assert "secret" not in str(info.value)
+        assert "Set RAGSTONE_SPOOL to another directory" in str(info.value)
+    file = tmp_path / "spool" / "databases"
+    assert 0o600 == file.stat().st_mode & 0o777
+    with file.open("a") as names:
+        names.write("h:5432/two\n")
+    Worker("postgresql://h/two", setup)
+    assert [file] == list(file.parent.iterdir())
 
 
 def test_brokers_and_a_database_of_one_host_have_spools_of_their_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

@@ -50,12 +50,12 @@ from ragstone.worker import (
     WorkerProcess,
     WorkerProcessError,
     WorkerSettings,
+    claim_spool,
     daily_budget_from_table,
     id_hasher,
     pending_message,
     read_ledger,
     retention_from_table,
-    spool_directory,
 )
 
 __all__ = ["Monitor"]
@@ -213,7 +213,7 @@ class Monitor(RequestBlocks):
                 daily_budget=dict(self._daily_budget),
                 clock=clock,
             )
-        spool = spool_directory(self._store) if relay is None else relay.directory
+        spool = claim_spool(self._store) if relay is None else relay.directory
         self._guard = Guard()
         self._capture = Capture(
             lambda: SpoolWriter(spool),

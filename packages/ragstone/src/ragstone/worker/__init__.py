@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ragstone.worker._id_key import id_hasher as id_hasher
     from ragstone.worker._intake import StepErrors as StepErrors
     from ragstone.worker._intake import broker_spool_directory as broker_spool_directory
+    from ragstone.worker._intake import claim_spool as claim_spool
     from ragstone.worker._intake import get_skip_reason as get_skip_reason
     from ragstone.worker._intake import spool_directory as spool_directory
     from ragstone.worker._retention import RetentionAges as RetentionAges
@@ -62,6 +63,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_intake": (
                 "StepErrors",
                 "broker_spool_directory",
+                "claim_spool",
                 "get_skip_reason",
                 "spool_directory",
             ),

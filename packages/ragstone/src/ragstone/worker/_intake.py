@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import re
+import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
 from urllib.parse import urlsplit
 
 from ragstone._util.filelock import FileLock
-from ragstone.errors import BrokerError, SpoolError, StoreError
+from ragstone.errors import BrokerError, ConfigurationError, SpoolError, StoreError
 from ragstone.schema import BrokerStatus, Trace
 from ragstone.spool import SegmentState, SpoolReader
 from ragstone.store import Store, is_database_url, resolve_store
@@ -22,6 +24,7 @@ __all__ = [
     "StepErrors",
     "TraceSource",
     "broker_spool_directory",
+    "claim_spool",
     "get_skip_reason",
     "spool_directory",
 ]
@@ -31,6 +34,8 @@ logger = logging.getLogger("ragstone")
 T = TypeVar("T")
 
 _BATCH = 500
+_OWNERS = "databases"
+"""The file in a spool directory with the names of its database."""
 
 
 def spool_directory(store: str | os.PathLike[str]) -> Path:
@@ -47,6 +52,48 @@ def spool_directory(store: str | os.PathLike[str]) -> Path:
         return Path(directory).absolute()
     url = urlsplit(os.fspath(store))
     return _state_directory(f"{url.hostname or 'local'}_{url.port or 5432}{url.path}")
+
+
+def claim_spool(store: str | os.PathLike[str]) -> Path:
+    """Return the spool directory of a store. If `RAGSTONE_SPOOL` names it, write which database it belongs to into it.
+
+    A worker stores all requests of its spool directory, so two databases with one directory would get the requests of the other.
+
+    Args:
+        store: Path of a store file, or URL of a database.
+
+    Raises:
+        ConfigurationError: If the directory belongs to another database.
+    """
+    directory = spool_directory(store)
+    if not is_database_url(store) or not os.environ.get("RAGSTONE_SPOOL"):
+        return directory
+    url = urlsplit(os.fspath(store))
+    name = f"{url.hostname or 'local'}:{url.port or 5432}{url.path}"
+    file = directory / _OWNERS
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = directory / f".{_OWNERS}.{uuid.uuid4().hex}"
+        new.touch(mode=0o600, exist_ok=False)
+        new.write_text(f"{name}\n", encoding="utf-8")
+        try:
+            # Of two processes that start together, one fails, and reads what the other has written.
+            with suppress(FileExistsError):
+                os.link(new, file)
+        finally:
+            new.unlink()
+        known = file.read_text(encoding="utf-8").split()
+    except OSError as error:
+        # The disk may be full. What is captured then is counted as dropped.
+        logger.warning("cannot check which database uses the spool directory %r: %s", str(directory), error)
+        return directory
+    if name not in known:
+        raise ConfigurationError(
+            f"the spool directory {str(directory)!r} belongs to the database {known[0] if known else ''!r}, not to {name!r}: a "
+            "worker of one would store the requests of the other. Set RAGSTONE_SPOOL to another directory. If both are names "
+            f"of one database, add the line {name} to the file {str(file)!r}."
+        )
+    return directory
 
 
 def broker_spool_directory(host: str, port: int, app: str) -> Path:

@@ -33,6 +33,7 @@ from ragstone.worker._intake import (
     SpoolTraceSource,
     StepErrors,
     TraceSource,
+    claim_spool,
     get_skip_reason,
     spool_directory,
 )
@@ -100,7 +101,7 @@ class Worker:
         clock: Callable[[], float] = steady_time,
     ) -> None:
         self._store = store
-        self._spool = SpoolTraceSource(spool_directory(store))
+        self._spool = SpoolTraceSource(claim_spool(store))
         self._intakes = tuple(intakes)
         self._setup = setup
         self._lease_s = lease_s(setup.deadline_s)
