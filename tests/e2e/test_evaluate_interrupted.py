@@ -125,7 +125,10 @@ def test_thirty_killed_runs_resume(folder: Path) -> None:
     kill_and_resume(folder, 30, seed=random.randrange(2**32))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+SIGNALS = [signal.SIGINT, signal.SIGTERM] if sys.platform == "win32" else [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
 def test_an_interrupted_command_says_what_is_kept(folder: Path, number: signal.Signals) -> None:
     """Exit code 130, no traceback, the number of complete samples and how to go on."""
     write_rows(folder / "rows.jsonl", 4000, contexts=["A long passage of many words. " * 40] * 5)
@@ -143,8 +146,50 @@ def test_an_interrupted_command_says_what_is_kept(folder: Path, number: signal.S
     assert (folder / "out.jsonl.partial").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("moment", ["hook", "finalizer"])
+def test_a_signal_while_python_shuts_down_does_not_end_it(number: signal.Signals, moment: str) -> None:
+    """The command is complete. In a hook of `atexit`, the exit code is 130, and afterwards that of the command."""
+    code = f"""
+import atexit, os, sys
+def stop(kill=os.kill, pid=os.getpid()):
+    kill(pid, {int(number)})
+class Late:
+    pass
+late = sys.late = Late()
+if "{moment}" == "finalizer":
+    Late.__del__ = lambda _: stop()
+import ragstone.cli
+main = ragstone.cli.main
+def command():
+    if "{moment}" == "hook":
+        atexit.register(stop)
+    main()
+ragstone.cli.main = command
+ragstone.cli.program()
+"""
+    done = subprocess.run([sys.executable, "-c", code, "--version"], capture_output=True, text=True, check=False)
+    assert done.returncode == (130 if moment == "hook" else 0), done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout
+
+
+def test_nohup_is_respected(folder: Path) -> None:
+    """A command that starts with SIGHUP ignored continues."""
+    command = [sys.executable, "-c", MAIN, "evaluate", "rows.jsonl", "--judge", "lexical", "--output", "out.jsonl"]
+    code = (
+        f"import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); os.execv(sys.executable, {command!r})"
+    )
+    write_rows(folder / "rows.jsonl", 400)
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL) as process:
+        wait_until(lambda: count_kept(folder / "out.jsonl") > 20 or process.poll() is not None, limit_s=120)
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(120) == 0
+    assert len(timeless(folder / "out.jsonl")) % 400 == 0
+
+
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("module", ["typer", "pydantic", "ragstone.experiments", "numpy"])
 def test_a_signal_during_imports_has_no_traceback(module: str, number: signal.Signals) -> None:
     """The signal arrives when a module is imported for the first time."""

@@ -18,7 +18,8 @@ from kills import MANY_KILLS, Deployment, kill_and_check, runs
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="changes limits of other processes"),
-    pytest.mark.timeout(300 + 60 * MANY_KILLS),
+    # More than the deployment waits, so that it says what is missing.
+    pytest.mark.timeout(2000 + 120 * MANY_KILLS),
 ]
 
 LIMITS = {"descriptors": "RLIMIT_NOFILE", "memory": "RLIMIT_AS"}

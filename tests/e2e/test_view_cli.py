@@ -17,6 +17,7 @@ import pytest
 from command_line import MAIN, run_command
 from live_store import add_requests, make_store
 from ragstone.store import SqliteStore
+from waiting import wait_until
 
 
 @pytest.fixture
@@ -62,7 +63,8 @@ def test_live_while_somebody_writes_and_stops_with_an_open_page(
         add_requests(store, 12, 4)
         data = next(line for line in lines if line.startswith("data: "))
         assert "verdict" in json.loads(data.removeprefix("data: "))
-        assert "4 of 16 answers" in httpx.get(f"{address}parts", params={"name": "verdict"}).text
+        # The first part that arrives may have been made when only some of the requests were stored.
+        wait_until(lambda: "4 of 16 answers" in httpx.get(f"{address}parts", params={"name": "verdict"}).text)
         process.send_signal(signal.SIGTERM)
         assert [] == [line for line in lines if line.startswith("data: ")]
     out, error = process.communicate(timeout=60)

@@ -16,7 +16,7 @@ from ragstone.cli._app import app
 
 __all__ = ["MAIN", "Done", "app", "run_command", "run_in_new_process"]
 
-MAIN = "from ragstone.cli import main; main()"
+MAIN = "from ragstone.cli import program; program()"
 """Code for `python -c` that runs the command line with the arguments that follow."""
 
 _OURS = ("RAGSTONE_", "OPENAI_")

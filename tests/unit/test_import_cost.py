@@ -152,6 +152,6 @@ def test_lazy_names_are_those_for_type_checkers(room):
 
 def test_the_command_line_handles_signals_before_it_imports_anything():
     """A signal within an import ends it with a traceback, so what `main` needs is imported when it can be interrupted."""
-    [loaded] = loaded_after("from ragstone.cli import main")
+    [loaded] = loaded_after("from ragstone.cli import program")
     names = {name for name in loaded if name.partition(".")[0] == "ragstone" and not name.startswith("ragstone._")}
     assert {"ragstone", "ragstone.cli", "ragstone.cli._signals"} == names

@@ -1,8 +1,8 @@
 """The command line: parse, call, print."""
 
-from ragstone.cli._signals import end_at_once, interruptible
+from ragstone.cli._signals import end_at_once, interruptible, until_exit
 
-__all__ = ["main"]
+__all__ = ["main", "program"]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -12,3 +12,9 @@ def main(arguments: list[str] | None = None) -> None:
         with end_at_once():
             from ragstone.cli._main import run
         run(arguments)
+
+
+def program() -> None:
+    """Run `ragstone` as a process, which ends with it."""
+    with until_exit():
+        main()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import signal
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -13,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ragstone._util.signals import stopped_by_signals
 from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._daily_budget import daily_budget
 from ragstone.cli._estimate import CallLatencyOption, DryRunOption, print_estimate
@@ -235,10 +235,11 @@ class _Command:
         )
 
     async def _score(self, store: Store, counts: BackfillCounts, n: int, *, max_outage_s: float) -> None:
-        loop, interrupted = asyncio.get_running_loop(), asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, interrupted.set)
-        with show_progress("scoring") as progress:
+        interrupted = asyncio.Event()
+        with (
+            stopped_by_signals(asyncio.get_running_loop(), interrupted.set),
+            show_progress("scoring") as progress,
+        ):
             done = await run_backfill(
                 store,
                 self._setup,

@@ -20,4 +20,4 @@ class ExitCode(IntEnum):
     BUDGET = 4
     """The budget was reached before everything was scored."""
     INTERRUPTED = 130
-    """Ctrl-C or SIGTERM."""
+    """Ctrl-C, SIGTERM or SIGHUP."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ragstone._util.signals import stopped_by_signals
 from ragstone._util.systemd import notify
 from ragstone.capture import Capture, redact_secrets
 from ragstone.cli._criterion import CriterionOption, parse_metrics
@@ -39,7 +39,7 @@ from ragstone.cli._watch_options import watch_options
 from ragstone.errors import JudgeError, StoreError, StoreOwnedError, StoreUnavailableError
 from ragstone.spool import SpoolWriter
 from ragstone.store import is_database_url, resolve_store
-from ragstone.worker import ScoringSetup, Worker, WorkerState, id_hasher, spool_directory
+from ragstone.worker import ScoringSetup, Worker, WorkerState, claim_spool, id_hasher, spool_directory
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -175,7 +175,7 @@ def ingest_command(
         return replace(current, store_errors=(*current.store_errors, *waits_for))
 
     # Its spool is that of the store, which the worker below reads.
-    feedback = Capture(partial(SpoolWriter, spool_directory(store)), durability="sync", redact=redact)
+    feedback = Capture(partial(SpoolWriter, claim_spool(store)), durability="sync", redact=redact)
 
     def add_routes(app: web.Application) -> None:
         health.routes(state).add_to(app)
@@ -237,29 +237,30 @@ async def _serve(
         if worker is not None:
             worker.stop()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop)
-    try:
-        for receiver in receivers:
-            await receiver.start()
-        places = " and ".join([f"{receivers[0].url}/v1/traces", *(f"{other.url} (gRPC)" for other in receivers[1:])])
-        announce(f"listening at {places}, judge {setup.judge.identity.name}")
-        notify("READY=1")
-        async with watchdog(state):
-            while not stopping.is_set():
-                worker = make_worker()
-                try:
-                    await worker.run(on_owned=waits_for.clear)
-                except (JudgeError, StoreOwnedError, StoreUnavailableError) as error:
-                    # The receiver keeps spans until the judge or the database is available, or the store's other owner has
-                    # stopped.
-                    if [str(error)] != waits_for:
-                        announce(f"cannot score now, spans are kept: {error} (next attempt in {_RETRY_S:.0f} s)")
-                    if not isinstance(error, JudgeError):
-                        waits_for[:] = [str(error)]
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(stopping.wait(), _RETRY_S)
-    finally:
-        for receiver in receivers:
-            await receiver.aclose()
-        await setup.aclose()
+    with stopped_by_signals(asyncio.get_running_loop(), stop):
+        try:
+            for receiver in receivers:
+                await receiver.start()
+            places = " and ".join(
+                [f"{receivers[0].url}/v1/traces", *(f"{other.url} (gRPC)" for other in receivers[1:])]
+            )
+            announce(f"listening at {places}, judge {setup.judge.identity.name}")
+            notify("READY=1")
+            async with watchdog(state):
+                while not stopping.is_set():
+                    worker = make_worker()
+                    try:
+                        await worker.run(on_owned=waits_for.clear)
+                    except (JudgeError, StoreOwnedError, StoreUnavailableError) as error:
+                        # The receiver keeps spans until the judge or the database is available, or the store's other owner has
+                        # stopped.
+                        if [str(error)] != waits_for:
+                            announce(f"cannot score now, spans are kept: {error} (next attempt in {_RETRY_S:.0f} s)")
+                        if not isinstance(error, JudgeError):
+                            waits_for[:] = [str(error)]
+                        with suppress(TimeoutError):
+                            await asyncio.wait_for(stopping.wait(), _RETRY_S)
+        finally:
+            for receiver in receivers:
+                await receiver.aclose()
+            await setup.aclose()

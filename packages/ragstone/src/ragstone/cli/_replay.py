@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-import signal
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from ragstone._util.plural import count
+from ragstone._util.signals import STOP_SIGNALS, handle_signals
 from ragstone.capture import redact_secrets
 from ragstone.cli._batch import BatchOption, batch_lines
 from ragstone.cli._criterion import CriterionOption, parse_metrics
@@ -266,7 +266,7 @@ def _count_pending(store: str) -> int:
 
 
 class _Stop:
-    """Stops the worker on Ctrl-C or SIGTERM. Calls in flight are canceled, and the next run repeats them."""
+    """Stops the worker on a signal. Calls in flight are canceled, and the next run repeats them."""
 
     def __init__(self, progress: Progress, *, n_pending: int) -> None:
         self.requested = False
@@ -298,17 +298,8 @@ class _Stop:
 @contextmanager
 def _interruptible(progress: Progress, *, n_pending: int) -> Iterator[_Stop]:
     stop = _Stop(progress, n_pending=n_pending)
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        # Python allows signal handlers only in the main thread (not in a test or a notebook).
-        with suppress(ValueError):
-            signal.signal(number, lambda *_: stop.stop())
-    try:
+    with handle_signals(dict.fromkeys(STOP_SIGNALS, lambda *_: stop.stop())):
         yield stop
-    finally:
-        for number, handler in before.items():
-            with suppress(ValueError):
-                signal.signal(number, handler)
 
 
 def _summaries(

@@ -1,35 +1,63 @@
-"""Ctrl-C and SIGTERM: the same interruption for all commands, without a traceback at any time."""
+"""SIGINT (Ctrl-C), SIGTERM and SIGHUP: the same interruption for all commands, without a traceback at any time."""
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final
 
-__all__ = ["end_at_once", "interruptible"]
+from ragstone._util.signals import STOP_SIGNALS, handle_signals, set_handlers
+
+__all__ = ["end_at_once", "interruptible", "until_exit"]
 
 _INTERRUPTED: Final = 130
 """`ExitCode.INTERRUPTED`, which is not imported yet."""
+_KEEP_IGNORED: Final = frozenset(STOP_SIGNALS) - {signal.SIGTERM}
+"""A shell makes processes in the background ignore Ctrl-C, and `nohup` ignores SIGHUP."""
 
 
 @contextmanager
 def end_at_once() -> Iterator[None]:
-    """End the process at once on Ctrl-C or SIGTERM in the block, which imports modules: nothing can be lost.
+    """End the process at once on a signal in the block, which imports modules: nothing can be lost.
 
     An exception within the import of a compiled module has a traceback, or becomes another error.
     """
-    with _handle({signal.SIGINT: _end, signal.SIGTERM: _end}):
+    with handle_signals(dict.fromkeys(STOP_SIGNALS, _end), keep_ignored=_KEEP_IGNORED):
         yield
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Treat SIGTERM as Ctrl-C in the block. Commands that stop in another way set their own handlers within it."""
-    with _handle({signal.SIGTERM: _interrupt}):
+    """Treat SIGTERM and SIGHUP as Ctrl-C in the block. Commands that stop in another way set their own handlers within it."""
+    with handle_signals(dict.fromkeys(STOP_SIGNALS[1:], _interrupt), keep_ignored=_KEEP_IGNORED):
         yield
+
+
+@contextmanager
+def until_exit() -> Iterator[None]:
+    """End the process with exit code 130 and without a traceback on a signal in the block, and while Python shuts down after it.
+
+    Hooks of `atexit` can be interrupted. What follows them ends soon in any case, and ignores signals.
+    """
+    atexit.register(_ignore)  # the first hook runs last
+    set_handlers(dict.fromkeys(STOP_SIGNALS[1:], _interrupt), keep_ignored=_KEEP_IGNORED)
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+    finally:
+        set_handlers(dict.fromkeys(STOP_SIGNALS, _end), keep_ignored=_KEEP_IGNORED)
+
+
+def _ignore() -> None:
+    for number in STOP_SIGNALS:
+        with suppress(ValueError):
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
@@ -45,22 +73,3 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
     else:
         # A shell makes processes in the background ignore Ctrl-C.
         raise KeyboardInterrupt
-
-
-@contextmanager
-def _handle(handlers: Mapping[signal.Signals, Callable[[int, FrameType | None], None]]) -> Iterator[None]:
-    before = {}
-    for number, handler in handlers.items():
-        current = signal.getsignal(number)
-        if number == signal.SIGINT and current is signal.SIG_IGN:
-            continue
-        # Python allows signal handlers only in the main thread.
-        with suppress(ValueError):
-            signal.signal(number, handler)
-            before[number] = current
-    try:
-        yield
-    finally:
-        for number, earlier in before.items():
-            with suppress(ValueError, TypeError):
-                signal.signal(number, earlier)

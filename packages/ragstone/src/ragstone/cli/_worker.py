@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from ragstone._util.signals import stopped_by_signals
 from ragstone._util.systemd import notify
 from ragstone.brokers import make_trace_source
 from ragstone.cli._criterion import CriterionOption, parse_metrics
@@ -118,17 +118,15 @@ async def _work(
     store: str, worker: Worker, setup: ScoringSetup, health: HealthPage | None, *, until_idle: bool
 ) -> None:
     """Run the worker until it is stopped or idle."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, worker.stop)
 
     def on_owned() -> None:
         announce(f"owning {describe_store(store)}, judge {setup.judge.identity.name}")
         notify("READY=1")
 
-    async with setup, AsyncExitStack() as closing:
-        if health is not None:
-            url = await closing.enter_async_context(health.serve(lambda: worker.state))
-            announce(f"health and metrics at {url}")
-        await closing.enter_async_context(watchdog(lambda: worker.state))
-        await worker.run(until_idle=until_idle, on_owned=on_owned)
+    with stopped_by_signals(asyncio.get_running_loop(), worker.stop):
+        async with setup, AsyncExitStack() as closing:
+            if health is not None:
+                url = await closing.enter_async_context(health.serve(lambda: worker.state))
+                announce(f"health and metrics at {url}")
+            await closing.enter_async_context(watchdog(lambda: worker.state))
+            await worker.run(until_idle=until_idle, on_owned=on_owned)

@@ -7,7 +7,6 @@ import errno
 import getpass
 import secrets
 import shlex
-import signal
 import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from ragstone._util.addresses import allowed_hosts, is_loopback
+from ragstone._util.signals import stopped_by_signals
 from ragstone.errors import ConfigurationError, MissingExtraError, StoreNotReadyError
 from ragstone.experiments import FollowedReport, TimeRange
 from ragstone.store import describe_store, is_database_url, settle_labels
@@ -39,7 +39,7 @@ def serve(
     by: Sequence[str] = (),
     on_ready: Callable[[str], None],
 ) -> None:
-    """Serve the live page of a store until SIGINT or SIGTERM.
+    """Serve the live page of a store until SIGINT, SIGTERM or SIGHUP.
 
     Args:
         store: The store, or a period of it.
@@ -103,9 +103,7 @@ def serve(
             stopping.set()
             server.should_exit = True
 
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stop)
-        with _listen(host, port) as listener:
+        with stopped_by_signals(asyncio.get_running_loop(), stop), _listen(host, port) as listener:
             on_ready(_address(host, listener.getsockname()[1], token))
             await server.serve(sockets=[listener])
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Final
 
+from ragstone._util.signals import STOP_SIGNALS
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import Budget, CallContext, find_outage, is_any_endpoint_down, metered
 from ragstone.schema import Usage
@@ -39,7 +40,7 @@ def main(first: bytes) -> None:
         first: The first line of standard input, a `Start`.
     """
     # Ctrl-C and service managers signal all processes of a group. The owner decides when its processes end.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     # What a metric prints must not be read as a message.
     messages = os.dup(1)

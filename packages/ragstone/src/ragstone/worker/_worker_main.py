@@ -11,6 +11,7 @@ import threading
 from contextlib import suppress
 from typing import Any, Final
 
+from ragstone._util.signals import STOP_SIGNALS
 from ragstone.errors import RagstoneError
 from ragstone.worker._log_forward import forward_log
 from ragstone.worker._pickled import from_pickled
@@ -32,7 +33,7 @@ def main(pickled: str) -> None:
         pickled: Pickled `WorkerSettings`, in base64.
     """
     # Ctrl-C and service managers signal all processes of a group. This one ends with its parent.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     with suppress(OSError):
         os.nice(_NICE)
