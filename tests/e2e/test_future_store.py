@@ -1,0 +1,59 @@
+"""A store of a later version: every command refuses it, and leaves it as it was."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from command_line import run_command
+from live_store import make_store
+
+ROWS = '{"id": "r1", "query": "How far?", "contexts": ["2 km."], "response": "2 km."}\n'
+JUDGE = ("--judge", "lexical")
+COMMANDS = {
+    "status": ("status", "STORE"),
+    "traces": ("traces", "STORE"),
+    "report": ("report", "STORE", "-o", "report.html"),
+    "view": ("view", "STORE", "--port", 0),
+    "compare": ("compare", "STORE", "STORE"),
+    "watch": ("watch", "STORE"),
+    "deliveries": ("deliveries", "STORE"),
+    "worker": ("worker", "STORE", *JUDGE),
+    "replay": ("replay", "rows.jsonl", "--store", "STORE", *JUDGE),
+    "labels draw": ("labels", "draw", "STORE", "--n", 1),
+    "store verify": ("store", "verify", "STORE"),
+    "store repair": ("store", "verify", "STORE", "--repair"),
+    "store backup": ("store", "backup", "STORE", "copy.db"),
+    "store prune": ("store", "prune", "STORE", "--bodies-older-than", "1d"),
+    "store erase": ("store", "erase", "STORE", "--user", "u1"),
+    "store export": ("store", "export", "STORE", "out.jsonl"),
+    "store merge": ("store", "merge", "STORE", "rows.jsonl"),
+}
+
+
+@pytest.mark.parametrize("command", list(COMMANDS))
+@pytest.mark.parametrize(
+    "statement", ["PRAGMA user_version = 99", "UPDATE meta SET value = '99' WHERE key = 'schema_version'"]
+)
+def test_a_store_of_a_later_version_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, statement: str
+) -> None:
+    """Exit code 3, a message that says the way out, no traceback, and no byte of the store is changed."""
+    monkeypatch.chdir(tmp_path)
+    store = make_store(tmp_path / "s.db", 2)
+    (tmp_path / "rows.jsonl").write_text(ROWS)
+    database = sqlite3.connect(store)
+    assert database.execute(statement).rowcount != 0
+    database.commit()
+    database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    database.close()
+    before = store.read_bytes()
+
+    done = run_command(*(store if argument == "STORE" else argument for argument in COMMANDS[command]))
+
+    assert done.returncode == 3, done.stderr
+    assert "pip install --upgrade ragstone" in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+    assert store.read_bytes() == before
