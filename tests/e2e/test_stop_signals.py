@@ -1,0 +1,34 @@
+"""Commands that run until they are stopped end with exit code 0, whatever signal asks them to stop."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from command_line import MAIN
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sends signals")
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize(
+    ("arguments", "started"),
+    [(("worker", "s.db"), "owning s.db"), (("ingest", "s.db", "--listen", "127.0.0.1:0"), "listening at")],
+    ids=["worker", "ingest"],
+)
+def test_a_signal_stops_it(tmp_path: Path, arguments: tuple[str, ...], started: str, name: str) -> None:
+    """It closes what it has open, without a traceback."""
+    command = [sys.executable, "-c", MAIN, *arguments, "--judge", "lexical"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        lines = iter(process.stderr.readline, "")
+        assert any(started in line for line in lines)
+        process.send_signal(getattr(signal, name))
+        rest = process.stderr.read()
+        assert process.wait(120) == 0, rest
+    assert "Traceback" not in rest
+    assert not (tmp_path / "s.db-wal").exists()
