@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import sqlite3
 from pathlib import Path
 
@@ -9,7 +11,8 @@ import pytest
 
 from ragstone.errors import StoreCorruptError
 from ragstone.schema import Captured, Feedback, Passage, Retrieval, Score, Trace
-from ragstone.store import DrawnRequest, PlannedMetric, SqliteStore, StoredLabel
+from ragstone.store import Completion, DrawnRequest, PlannedMetric, SqliteStore, StoredLabel
+from ragstone.store._sql import PAGE
 from stored_bodies import body_texts, rewrite_bodies
 
 METRIC = PlannedMetric(name="m", version="1")
@@ -153,3 +156,40 @@ def test_a_damaged_page_is_an_error_of_the_store(path: Path) -> None:
         assert all(found in before[0] for found in after[0])
         assert all(found in before[1] for found in after[1])
     assert seen > 3
+
+
+def test_reading_ends_if_the_order_of_rows_is_damaged(tmp_path: Path) -> None:
+    """A row with the key of the last row of the page before would be found again and again."""
+    n, place, key = 2 * PAGE + 10, 2 * PAGE, PAGE
+    path = tmp_path / "s.db"
+    with SqliteStore.open(path, mode="own") as store:
+        store.ingest("a", n, [Captured(trace=Trace(trace_id=f"t{k}", started_at=100.0 + k)) for k in range(1, n + 1)])
+        scores = [
+            Score(sample_id=f"t{k}", metric="m", metric_version="1", value=0.5, method="exact") for k in range(1, n + 1)
+        ]
+        store.complete_many([Completion(trace_id=score.sample_id, outcomes=[score]) for score in scores])
+        store.checkpoint()
+    data = path.read_bytes()
+    # A cell is the length of its record, the key, and the record: the length of its header, types, and then the id.
+    ids = [found.start() for found in re.finditer(scores[place - 1].id.encode(), data)]
+    [start] = {
+        at - size - 2
+        for at in ids
+        for size in range(5, 40)
+        if data[at - size] == size and varint(place) == data[at - size - 2 : at - size]
+    }
+    path.write_bytes(data[:start] + varint(key) + data[start + 2 :])
+    with SqliteStore.open(path, mode="read") as store:
+        with pytest.raises(StoreCorruptError, match="the order of the rows is damaged"):
+            list(itertools.islice(store.outcomes(), 3 * n))
+        with pytest.raises(StoreCorruptError, match="the order of the rows is damaged"):
+            list(itertools.islice(store.exported(include_text=False), 3 * n))
+        found = store.verify()
+    assert found.damaged["outcomes"]
+    assert any("the order of the rows is damaged" in row.problem for row in found.rows)
+    assert n - 1 == found.checked["outcomes"]
+
+
+def varint(number: int) -> bytes:
+    """A number from 128 to 16,383 as SQLite writes it."""
+    return bytes([0x80 | number >> 7, number & 0x7F])

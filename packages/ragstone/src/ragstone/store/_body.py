@@ -29,6 +29,7 @@ __all__ = [
     "checksum_of",
     "damaged",
     "damaged_store",
+    "last_key",
     "reseal_traces",
     "seal",
     "stored_text",
@@ -44,6 +45,7 @@ __all__ = [
 
 R = TypeVar("R")
 T = TypeVar("T", Trace, TraceOutline)
+K = TypeVar("K", bound=int | str)
 
 _END: Final = b',"checksum":"%08x"}'
 _LENGTH: Final = len(_END % 0)
@@ -294,6 +296,27 @@ def _parsed(body: object, table: str, row: str | None, parse: Callable[[bytes], 
 def damaged(table: str, row: object, problem: str) -> DamagedRowError:
     """Return the error for a damaged row."""
     return DamagedRowError(f"the row of {table} {'of unknown id' if row is None else repr(row)} is damaged: {problem}")
+
+
+def last_key(table: str, page: Sequence[Sequence[Any]], after: K) -> K:
+    """Return the key of the last row of a page, its first column, or `after` if the page is empty.
+
+    A damaged tree of a table can return rows again and again, so that reading would not end.
+
+    Args:
+        table: The table, for the error.
+        page: Rows in the order of their keys.
+        after: The last key of the page before. All keys are larger.
+
+    Raises:
+        DamagedRowError: If the keys do not increase.
+    """
+    last = after
+    for row in page:
+        if not last < row[0]:
+            raise damaged(table, row[0], f"it follows the row {last!r}, so the order of the rows is damaged")
+        last = row[0]
+    return last
 
 
 UNREADABLE: Final = (TypeError, ValueError, LookupError, OverflowError, AssertionError)

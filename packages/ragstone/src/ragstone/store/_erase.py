@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from typing_extensions import override
 
-from ragstone.store._body import DamagedRowError, to_trace
+from ragstone.store._body import DamagedRowError, last_key, to_trace
 from ragstone.store._completion import IDS_PER_QUERY, marks, read_plan
 from ragstone.store._counts import add_to_counters, add_to_outcome_counts, state_counter
 from ragstone.store._erased import find_erased, forget_erased, remember_erased
@@ -68,10 +68,10 @@ class SqlErase(SqlStore):
                     """,  # noqa: S608 - placeholders
                     (*parameters, last, *parameters, PAGE),
                 ).fetchall()
+                last = last_key("traces", page, last)
             yield from page
             if len(page) < PAGE:
                 return
-            last = page[-1][0]
 
     @override
     def erase(self, trace_ids: Sequence[str], *, dry_run: bool = False) -> ErasedRequests:

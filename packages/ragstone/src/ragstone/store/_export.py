@@ -9,7 +9,7 @@ from typing import Final
 from typing_extensions import override
 
 from ragstone.schema import Delivery, Trace
-from ragstone.store._body import check_row, to_outcome, to_trace
+from ragstone.store._body import check_row, last_key, to_outcome, to_trace
 from ragstone.store._deliveries import REQUEST_COLUMNS
 from ragstone.store._records import ExportedOutcome
 from ragstone.store._sql import PAGE, SqlStore
@@ -39,6 +39,7 @@ class SqlExport(SqlStore):
                     """,  # noqa: S608 - constant columns
                     (last, since, until, PAGE),
                 ).fetchall()
+                last = last_key("outcomes", page, last)
                 found = []
                 texts: dict[int, Trace | None] = {}
                 for _, outcome_id, value, body, seq, state, checksum, *columns in page:
@@ -58,5 +59,4 @@ class SqlExport(SqlStore):
                     )
             if not page:
                 return
-            last = page[-1][0]
             yield from found

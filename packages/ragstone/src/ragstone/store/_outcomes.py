@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import DeclaredTool, Evidence, Failure, IgnoredTraces, Ledger, LedgerRow, NotApplicable, Score
-from ragstone.store._body import to_outcome, to_trace
+from ragstone.store._body import last_key, to_outcome, to_trace
 from ragstone.store._completion import prepare, read_plan, store_completions
 from ragstone.store._counts import OutcomeTotals, count_outcome_kinds, read_states
 from ragstone.store._deliveries import count_deliveries, deliveries
@@ -104,10 +104,10 @@ class SqlOutcomes(SqlStore):
                     """,
                     (last, metric, since, until, LAST_SEQ if upto is None else upto.outcomes, PAGE),
                 ).fetchall()
+                last = last_key("outcomes", page, last)
                 found = [to_outcome(body, outcome_id, value) for _, outcome_id, value, body in page]
             if not page:
                 return
-            last = page[-1][0]
             yield from found
 
     @override

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from ragstone.store._body import Body, seal, text_of
+from ragstone.store._body import Body, last_key, seal, text_of
 from ragstone.store._erase import erase_group
 from ragstone.store._feedback import forget_feedback, remove_comments
 from ragstone.store._records import RemovedText, RetentionCounts
@@ -141,9 +141,10 @@ class SqlRetention(SqlStore):
                     """,
                     (last, since, until, PAGE),
                 ).fetchall()
+                last = last_key("traces", page, last)
             if not page:
                 return
-            for last, trace_id, started_at, *labels in page:  # noqa: B007 - the next page starts after this row
+            for _, trace_id, started_at, *labels in page:
                 named = zip(_LABELS, labels, strict=True)
                 yield RemovedText(trace_id, started_at, {key: value for key, value in named if value is not None})
 

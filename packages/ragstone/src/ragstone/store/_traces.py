@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import Captured, Dropped, Failure, Feedback, Ignored, SampledOut, Trace, TraceOutline
-from ragstone.store._body import DamagedRowError, checksum_of, to_body, to_outline, to_trace
+from ragstone.store._body import DamagedRowError, checksum_of, last_key, to_body, to_outline, to_trace
 from ragstone.store._completion import IDS_PER_QUERY, PreparedCompletion, marks, prepare, read_plan, store_completions
 from ragstone.store._counts import add_to_counters, state_counter
 from ragstone.store._erased import find_erased, store_id
@@ -227,10 +227,10 @@ class SqlTraces(SqlStore):
                     """,
                     (last, state, since, LAST_SEQ if upto is None else upto.traces, PAGE),
                 ).fetchall()
+                last = last_key("traces", page, last)
                 found = [parse(body, trace_id) for _, trace_id, body in page]
             if not page:
                 return
-            last = page[-1][0]
             yield from found
 
     @override

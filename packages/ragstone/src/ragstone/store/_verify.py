@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from math import inf, isfinite
 from typing import Any, Final, NamedTuple, get_args
 
 from typing_extensions import override
 
 from ragstone.errors import StoreCorruptError
-from ragstone.store._body import DamagedRowError, check_row, damaged, to_outcome, to_trace
+from ragstone.store._body import DamagedRowError, check_row, damaged, last_key, to_outcome, to_trace
 from ragstone.store._counts import SqlCounts
 from ragstone.store._records import DamagedRow, DeliveryState, StoreVerification
 from ragstone.store._repair import repair_row
@@ -55,7 +56,8 @@ class SqlVerify(SqlCounts):
                 if len(found) < _LISTED:
                     found.append(DamagedRow(table.name, problem))
                 if repair and key is not None:
-                    with self._database.write() as db:
+                    # Where the file itself is damaged, a row cannot be moved. The others are.
+                    with suppress(StoreCorruptError), self._database.write() as db:
                         repaired += repair_row(db, table.name, key, problem, now=self._clock())
         try:
             counters = [
@@ -132,7 +134,9 @@ class SqlVerify(SqlCounts):
 
     def _rows(self, table: _Table, last: int | str, n: int) -> list[Sequence[Any]]:
         with self._database.read() as db:
-            return db.execute(table.rows, (last, n)).fetchall()
+            rows = db.execute(table.rows, (last, n)).fetchall()
+            last_key(table.name, rows, last)
+        return rows
 
 
 def _problem(table: _Table, row: Sequence[Any]) -> str | None:
