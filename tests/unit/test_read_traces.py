@@ -189,3 +189,12 @@ def test_a_shard_without_requests_is_no_error(tmp_path):
     ]  # fmt: skip
 
     assert codes == [0, 0]
+
+
+def test_one_or_several_paths_and_texts(tmp_path):
+    """Of each type, wherever files are named."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({"id": "a", "query": "q", "contexts": ["c"], "response": "r"}) + "\n", encoding="utf-8")
+    for sources in (path, str(path), [path], [str(path)]):
+        assert ["a"] == [trace.trace_id for trace in ragstone.read_traces(sources)]
+        assert 1 == replay_traces(sources, ["ccrs.cc"], store=tmp_path / "s.db", judge="lexical").files[0].n_read

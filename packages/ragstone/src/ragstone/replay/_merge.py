@@ -17,7 +17,7 @@ from ragstone._util.id_table import IdTable
 from ragstone.errors import DataError
 from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._records import records
-from ragstone.replay._source import InputFile, open_inputs
+from ragstone.replay._source import InputFile, Sources, open_inputs
 from ragstone.schema import Failure, NotApplicable, Score, Trace, outcome_adapter
 from ragstone.store import MergeCounts, MergedRequest, PlannedMetric, Store, StoredAnswer, is_database_url, open_store
 
@@ -58,7 +58,7 @@ class _Row(NamedTuple):
 
 
 def merge_outcomes(
-    store: str | os.PathLike[str], sources: Sequence[str], *, keep_stored: bool = False, restore_erased: bool = False
+    store: str | os.PathLike[str], sources: Sources, *, keep_stored: bool = False, restore_erased: bool = False
 ) -> MergeReport:
     """Add outcomes with their requests to a store, from files that `ragstone store export --records` or `ragstone.ray` wrote.
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ragstone.errors import DataError
 from ragstone.replay._formats import DetectedFormat, RejectedRecord, detect
-from ragstone.replay._source import InputFile, open_inputs
+from ragstone.replay._source import InputFile, Sources, open_inputs
 from ragstone.requests import RetrieverTools, read_retriever_tools
 from ragstone.schema import Trace
 
@@ -18,7 +18,7 @@ logger = logging.getLogger("ragstone")
 
 
 def read_traces(
-    sources: str | Sequence[str],
+    sources: Sources,
     format: str = "auto",  # noqa: A002 - the word that users know
     *,
     retriever_tools: Iterable[str] | RetrieverTools = (),
@@ -57,7 +57,7 @@ def read_traces(
     tools = read_retriever_tools(retriever_tools)
     skipped = _Skipped(on_rejected)
     damaged: list[DataError] = []
-    with open_inputs([sources] if isinstance(sources, str) else sources) as found:
+    with open_inputs(sources) as found:
         files, unreadable = find_formats([replace(source, retriever_tools=tools) for source in found], format)
         for file in unreadable:
             skipped.add(file)

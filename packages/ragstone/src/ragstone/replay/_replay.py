@@ -17,7 +17,7 @@ from ragstone.replay._formats import DetectedFormat, RejectedRecord
 from ragstone.replay._intake import FileReport, ReplayTraceSource, select_shard
 from ragstone.replay._read import find_formats
 from ragstone.replay._shard import Shard, parse_shard
-from ragstone.replay._source import InputFile, open_inputs
+from ragstone.replay._source import InputFile, Sources, open_inputs
 from ragstone.requests import RetrieverTools, read_retriever_tools
 from ragstone.schema import Trace, sample_from_trace
 from ragstone.scoring import RunEstimate, StrideSampler, estimate_run
@@ -85,7 +85,7 @@ class ReplayPlan:
 
 
 def plan_replay(
-    sources: Sequence[str],
+    sources: Sources,
     metrics: Sequence[str | Metric] | str = ("ccrs",),
     *,
     format: str = "auto",  # noqa: A002 - the word that users know
@@ -97,7 +97,7 @@ def plan_replay(
     """Read all files without calling a model, and return what a replay would do.
 
     Args:
-        sources: Files, folders, http(s) addresses.
+        sources: One or several files, directories or http(s) URLs.
         metrics: Names, groups or metric objects.
         format: Name of the format, or "auto".
         retriever_tools: As for `areplay_traces`.
@@ -128,7 +128,7 @@ def plan_replay(
 
 
 async def areplay_traces(
-    sources: Sequence[str],
+    sources: Sources,
     metrics: Sequence[str | Metric] | str = ("ccrs",),
     *,
     store: str | os.PathLike[str],
@@ -156,7 +156,7 @@ async def areplay_traces(
     reply cache (`RAGSTONE_CACHE`), it does not repeat a judge call either.
 
     Args:
-        sources: Files, folders, http(s) addresses.
+        sources: One or several files, directories or http(s) URLs.
         metrics: Names, groups or metric objects.
         store: Path of the store, which may be the one that an application captures into, or URL of a database.
         judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`; None reads `RAGSTONE_JUDGE`, else "lexical".
@@ -233,7 +233,7 @@ async def areplay_traces(
 
 
 def replay_traces(
-    sources: Sequence[str],
+    sources: Sources,
     metrics: Sequence[str | Metric] | str = ("ccrs",),
     *,
     store: str | os.PathLike[str],

@@ -21,7 +21,10 @@ from ragstone.errors import ConfigurationError, DataError, MissingExtraError
 from ragstone.requests import RetrieverTools
 from ragstone.store import describe_store, is_database_url
 
-__all__ = ["MAX_RECORD_BYTES", "InputFile", "Line", "open_inputs"]
+__all__ = ["MAX_RECORD_BYTES", "InputFile", "Line", "Sources", "open_inputs"]
+
+Sources = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""Paths of files and directories, and http(s) URLs: one or several."""
 
 MAX_RECORD_BYTES: Final = MAX_ROW_BYTES
 """Longest line, or JSON value, that is read as one: a request with its passages is far smaller."""
@@ -232,7 +235,7 @@ _NAME_LENGTH: Final = 40
 
 
 @contextmanager
-def open_inputs(named: Sequence[str]) -> Iterator[list[InputFile]]:
+def open_inputs(named: Sources) -> Iterator[list[InputFile]]:
     """Yield the named files. Files at URLs are downloaded to a directory that is removed afterwards.
 
     Args:
@@ -242,11 +245,12 @@ def open_inputs(named: Sequence[str]) -> Iterator[list[InputFile]]:
         ConfigurationError: If nothing is named, or a path does not exist.
         DataError: If a download fails.
     """
-    if not named:
+    names = [os.fspath(each) for each in ([named] if isinstance(named, str | os.PathLike) else named)]
+    if not names:
         raise ConfigurationError("nothing to replay was named; give a file, a folder or an address")
     with tempfile.TemporaryDirectory(prefix="ragstone-") as folder:
         found: list[InputFile] = []
-        for n, name in enumerate(named):
+        for n, name in enumerate(names):
             if is_database_url(name):
                 raise ConfigurationError(
                     f"{describe_store(name)!r} is a Ragstone store, which holds traces already, and is not a file to replay. See its "
