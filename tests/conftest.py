@@ -26,6 +26,9 @@ os.environ["COLUMNS"] = "250"
 # A shell that starts the tests in the background lets them, and the commands that they start, ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# `nohup` does the same with the signal of a closed terminal.
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 

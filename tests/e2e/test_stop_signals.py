@@ -25,10 +25,13 @@ def test_a_signal_stops_it(tmp_path: Path, arguments: tuple[str, ...], started: 
     command = [sys.executable, "-c", MAIN, *arguments, "--judge", "lexical"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        lines = iter(process.stderr.readline, "")
-        assert any(started in line for line in lines)
-        process.send_signal(getattr(signal, name))
-        rest = process.stderr.read()
-        assert process.wait(120) == 0, rest
+        try:
+            lines = iter(process.stderr.readline, "")
+            assert any(started in line for line in lines)
+            process.send_signal(getattr(signal, name))
+            _, rest = process.communicate(timeout=120)
+        finally:
+            process.kill()
+        assert process.returncode == 0, rest
     assert "Traceback" not in rest
     assert not (tmp_path / "s.db-wal").exists()
