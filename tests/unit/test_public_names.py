@@ -24,7 +24,7 @@ PUBLIC = {
         register_exit_hook suppress_capture
     """,
     "ragstone.cli": """
-        main
+        main program
     """,
     "ragstone.data": """
         read_beir read_qrels read_samples read_trec_run write_beir write_trec_qrels write_trec_run
