@@ -349,7 +349,7 @@ def test_a_request_to_a_receiver_is_read_as_files_are():
     assert "the message" == as_json[1].place
     assert [] == spans_of_request(b"{}", "application/json")
     for body, content_type, reason in (
-        (b"{", "application/json", "no JSON"),
+        (b"{", "application/json", "not valid JSON"),
         (b'{"a": 1}', "application/json", "not an OTLP message"),
         (b"\xff\xff\xff", "application/x-protobuf", "not an OTLP trace request in protobuf"),
         (b"{}", "text/html", "content type"),

@@ -54,7 +54,7 @@ def test_a_bad_line_is_told_and_the_rest_goes_on(read_records):
 
     assert ["line 1", "line 2", "line 3", "line 4"] == [place for place, _ in found]
     assert [{"a": 2}, {"a": 3}] == [value for _, value in found if isinstance(value, dict)]
-    assert "no JSON: Expecting" in found[0][1]
+    assert "not valid JSON: Expecting" in found[0][1]
 
 
 def test_a_torn_last_line_says_so(read_records):
@@ -68,7 +68,7 @@ def test_a_torn_last_line_says_so(read_records):
 
 def test_damage_in_a_document_is_a_data_error(read_records):
     """A pretty-printed document has no next record to continue with."""
-    with pytest.raises(DataError, match="'export' is no JSON"):
+    with pytest.raises(DataError, match="'export' is not valid JSON"):
         read_records(b'{\n "data": [\n  {"a": 1},\n')
 
 
@@ -96,7 +96,7 @@ def test_a_huge_number_is_no_bomb(read_records):
     ((place, reason),) = read_records(b'{"a": ' + b"9" * 5000 + b"}\n")
 
     assert "line 1" == place
-    assert "no JSON" in reason
+    assert "not valid JSON" in reason
 
 
 def test_a_line_beyond_the_limit_is_passed_over(read_records, monkeypatch):
