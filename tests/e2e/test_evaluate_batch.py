@@ -198,3 +198,11 @@ def test_several_processes_are_refused(server, tmp_path):
     with pytest.raises(ConfigurationError, match="scores in one process, got processes=2"):
         evaluate(rows(), ["ccrs.cc"], judge=server.url, batch=tmp_path / "b", processes=2)
     assert not server.stats.requests
+
+
+def test_an_empty_folder_name_is_refused(server, tmp_path, monkeypatch):
+    """It is a variable of the shell that is not set, and not the current directory."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigurationError, match="the batch folder is an empty text"):
+        evaluate(rows(), ["ccrs.cc"], judge=server.url, batch="")
+    assert not list(tmp_path.iterdir())

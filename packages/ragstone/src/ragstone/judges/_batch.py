@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -145,6 +146,8 @@ class RequestBatch:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
+        if not os.fspath(folder):
+            raise ConfigurationError("the batch folder is an empty text. Name a folder, or omit it")
         self.folder = Path(folder)
         self._n_written: Counter[str] = Counter()
         """By id: how often a request is in the files of earlier runs."""
@@ -281,15 +284,19 @@ class RequestBatch:
             id_: Its id.
             reply: The body of the reply.
         """
+        if self._error is not None:
+            return
         result = {"custom_id": id_, "response": {"status_code": 200, "body": reply}}
         try:
             if self._sent is None:
                 # Without a buffer, so that nothing is left to be written when it is closed.
                 self._sent = open(self.folder / _SENT, "ab", buffering=0, opener=open_private)  # noqa: SIM115 - mode 0600
                 self._open_files.append(self._sent)
-            self._sent.write(json.dumps(result, separators=(",", ":")).encode() + b"\n")
+            line = json.dumps(result, separators=(",", ":")).encode() + b"\n"
+            if self._sent.write(line) != len(line):  # the next run cuts the rest of the line
+                self._error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            self._error = self._error or error
+            self._error = error
 
     def _finish(self, key: tuple[str, str]) -> None:
         writer = self._writers.pop(key)
