@@ -74,6 +74,25 @@ def test_two_databases_cannot_share_a_spool(monkeypatch: pytest.MonkeyPatch, tmp
     assert [file] == list(file.parent.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "belongs to the database 'h:5432/one', not to 'h:5432/two'"),
+        (("--ids", "hash"), "set RAGSTONE_ID_KEY"),
+        (("--retriever-tool", ""), "expected tool names"),
+    ],
+)
+def test_a_receiver_that_refuses_to_start_leaves_no_file(tmp_path: Path, options: tuple[str, ...], message: str):
+    """The buffer of its spans would be in the directory of another database."""
+    (tmp_path / "databases").write_text("h:5432/one\n")
+
+    done = run_command("ingest", "postgresql://h/two", "--judge", "lexical", *options, RAGSTONE_SPOOL=str(tmp_path))
+
+    assert 2 == done.returncode
+    assert message in done.stderr
+    assert ["databases"] == [path.name for path in tmp_path.iterdir()]
+
+
 def test_brokers_and_a_database_of_one_host_have_spools_of_their_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """Otherwise a worker would store requests that another application of the host publishes."""
     monkeypatch.setenv("RAGSTONE_SPOOL", str(tmp_path))

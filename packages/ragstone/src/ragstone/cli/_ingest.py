@@ -141,13 +141,18 @@ def ingest_command(
         reasons=reasons,
         closes_models=True,
     )
-    buffer = SharedSpanBuffer(_buffer_path(store))
+    # What can be refused comes before the first file is created.
+    retriever_tools = parse_retriever_tools(retriever_tool, no_retriever_tool)
+    buffer_path = _buffer_path(store)
+    hash_id = id_hasher(store, ids)
+    spool = claim_spool(store)  # that of the store, which the worker below reads
+    buffer = SharedSpanBuffer(buffer_path)
     source = OtlpTraceSource(
         buffer,
         idle_timeout_s=idle_timeout_s,
         rootless_timeout_s=rootless_timeout_s,
-        retriever_tools=parse_retriever_tools(retriever_tool, no_retriever_tool),
-        hash_id=id_hasher(store, ids),
+        retriever_tools=retriever_tools,
+        hash_id=hash_id,
     )
     redact = None if no_redact else redact_secrets
     workers: list[Worker] = []
@@ -174,8 +179,7 @@ def ingest_command(
         current = workers[0].state if workers else WorkerState.starting()
         return replace(current, store_errors=(*current.store_errors, *waits_for))
 
-    # Its spool is that of the store, which the worker below reads.
-    feedback = Capture(partial(SpoolWriter, claim_spool(store)), durability="sync", redact=redact)
+    feedback = Capture(partial(SpoolWriter, spool), durability="sync", redact=redact)
 
     def add_routes(app: web.Application) -> None:
         health.routes(state).add_to(app)
