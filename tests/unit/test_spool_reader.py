@@ -49,7 +49,7 @@ def test_foreign_files_are_left_alone(tmp_path, caplog):
     (tmp_path / "other.seg").write_text("mine")
     (tmp_path / "20260101T000000.000000Z-1-0123abcd.seg").write_text("mine\n")
     (tmp_path / "20260101T000001.000000Z-1-0123abcd.seg").write_text('{"magic": "another"}\n')
-    (tmp_path / "20260101T000002.000000Z-1-0123abcd.seg").write_text("")
+    (tmp_path / "20260101T000002.000000Z-1-0123abcd.seg").write_text('{"magic": "another"')
     path = segment_with(tmp_path, [1])
     reader = SpoolReader(tmp_path)
     with caplog.at_level(logging.WARNING, logger="ragstone"):
@@ -266,6 +266,21 @@ def test_what_a_cut_segment_lost_is_counted_once(tmp_path):
     again = SpoolReader(tmp_path).read(path.name, batch.next_offset)
     assert ((), True, batch.next_offset) == (again.entries, again.at_end, again.next_offset)
     assert 2 == len(SpoolReader(tmp_path).read_lines(path.name).lines)
+
+
+@pytest.mark.parametrize(
+    "rest", [b"", bytes(4096), b"{", b'{"magic": "ragstone-spool"', b'{"magic": "ragstone-spool", "format": 1,\0']
+)
+def test_a_segment_that_was_cut_within_its_header_is_counted(tmp_path, rest):
+    """Nothing says how many entries it had, so it counts as one, once."""
+    path = segment_with(tmp_path, [1], [2])
+    path.write_bytes(rest)
+    assert [path.name] == [state.name for state in SpoolReader(tmp_path).segments()]
+    # The name has the time.
+    assert [("corrupt_segment", 1, 1e9)] == [(each.reason, each.n, each.at) for each in drain_all(tmp_path, path.name)]
+    assert 1 == len(SpoolReader(tmp_path).read_lines(path.name).lines)
+    SpoolReader(tmp_path).remove(path.name)
+    assert [] == list(tmp_path.iterdir())
 
 
 def test_zeros_over_several_lines_are_counted_as_many(tmp_path):

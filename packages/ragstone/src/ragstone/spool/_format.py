@@ -43,6 +43,7 @@ __all__ = [
     "frame",
     "frame_line",
     "header",
+    "is_cut_header",
     "read_header",
     "sync_directory",
     "unframe",
@@ -104,6 +105,13 @@ def read_header(line: bytes, *, name: str) -> Header | None:
             "Upgrade the reading side with: pip install -U ragstone"
         )
     return Header(float(created_at), n_lines if isinstance(n_lines, int) and n_lines >= 0 else None)
+
+
+def is_cut_header(line: bytes) -> bool:
+    """Return whether the last line of a file is all that is left of a header. Zeros at its end count as nothing."""
+    start = json.dumps({"magic": _MAGIC})[:-1].encode()
+    rest = line.rstrip(b"\0")
+    return not line.endswith(b"\n") and rest[: len(start)] == start[: len(rest)]
 
 
 def created_at_of(name: str) -> float | None:

@@ -26,6 +26,7 @@ from ragstone.spool._format import (
     Header,
     created_at_of,
     frame,
+    is_cut_header,
     read_header,
     sync_directory,
     unframe,
@@ -257,13 +258,17 @@ class _Found(NamedTuple, Generic[T]):
 def _read_start(file: BinaryIO, name: str) -> tuple[Header | None, int]:
     """Return the header of a segment, or None if it is another file, and the offset of its first entry.
 
-    A segment whose header is damaged is recognized by its name and a valid line.
+    A segment whose header is damaged is recognized by its name and a valid line, and one that was cut within its header by its name
+    and the rest of the header.
     """
     first = file.readline()
     header = read_header(first, name=name)
     created_at = created_at_of(name)
     if header is not None or created_at is None:
         return header, len(first)
+    if is_cut_header(first):
+        # A segment gets its name after its header, so it had one. How many entries it had is not known: at least one.
+        return Header(created_at, 1), len(first)
     second = file.readline()
     if unframe(second) is not None and len(first) <= _LONGEST_HEADER:
         return Header(created_at, None), len(first)
