@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -63,22 +64,20 @@ def outcome(sample_id: str, metric: str, value: float | None, *, has_references:
 
 
 def wrong_flags(table: list[Row]) -> dict[str, dict[str, bool]]:
-    """Return for each meaning of wrong whether each answer, of which that is known, is wrong."""
-    by_rule: dict[str, dict[str, bool]] = {"correctness": {}, "support": {}, "abstention": {}}
-    for n, (abstains, correct, coherent, _) in enumerate(table):
-        unsupported = None if coherent is None else coherent < 0.5
-        by_rule["abstention"][f"s{n}"] = abstains
-        if abstains or unsupported is not None:
-            by_rule["support"][f"s{n}"] = abstains or bool(unsupported)
-        if correct is not None:
-            by_rule["correctness"][f"s{n}"] = correct < 0.5
-        elif abstains or unsupported is not None:
-            by_rule["correctness"][f"s{n}"] = abstains or bool(unsupported)
-    return by_rule
+    """Return for each meaning of wrong whether each answer, of which that is known, is wrong. A missing score is a failure."""
+    by_id = {f"s{n}": row for n, row in enumerate(table)}
+    return {
+        "abstention": {id_: abstains for id_, (abstains, _, _, _) in by_id.items()},
+        "support": {
+            id_: abstains or coherent < 0.5 for id_, (abstains, _, coherent, _) in by_id.items() if coherent is not None
+        },
+        "correctness": {id_: correct < 0.5 for id_, (_, correct, _, _) in by_id.items() if correct is not None},
+    }
 
 
 WORDS = {
     "correctness": r"(is|are) judged wrong",
+    "mixed": r"(is judged wrong, abstains, or is|are judged wrong, abstain, or are) not supported",
     "support": r"(abstains or is|abstain or are) not supported",
     "abstention": r"abstains?\b",
 }
@@ -116,23 +115,61 @@ def check(view: ReportView, flags: dict[str, bool], rule: str) -> None:
 
 @given(st.lists(rows, min_size=1, max_size=30))
 def test_answers_with_references_are_judged_wrong(table: list[Row]) -> None:
-    """Where correctness failed, an answer that abstains or is not supported counts as wrong."""
-    view = build_report(experiment(table, METRICS, has_references=True), n_worst=100)
-    by_rule = wrong_flags(table)
-    if any(correct is not None for _, correct, _, _ in table):
-        check(view, by_rule["correctness"], "correctness")
-    elif any(coherent is not None for _, _, coherent, _ in table):
-        check(view, by_rule["support"], "support")
-    else:
-        check(view, by_rule["abstention"], "abstention")
+    """Where correctness failed, it is not known whether an answer is wrong, also if it abstains or is not supported."""
+    check_known(table, "correctness", [correct for _, correct, _, _ in table], has_references=True)
 
 
 @given(st.lists(rows, min_size=1, max_size=30))
 def test_answers_without_references_abstain_or_are_not_supported(table: list[Row]) -> None:
-    """Judged correctness is not applicable, so its values do not count."""
-    view = build_report(experiment(table, METRICS, has_references=False), n_worst=100)
-    rule = "support" if any(coherent is not None for _, _, coherent, _ in table) else "abstention"
-    check(view, wrong_flags(table)[rule], rule)
+    """Judged correctness is not applicable, so its values do not count. Where support failed, abstentions do not count."""
+    check_known(table, "support", [coherent for _, _, coherent, _ in table], has_references=False)
+
+
+def check_known(table: list[Row], rule: str, values: list[float | None], *, has_references: bool) -> None:
+    """Assert the verdict, or that nothing is known because the metric that decides failed for all answers."""
+    view = build_report(experiment(table, METRICS, has_references=has_references), n_worst=100)
+    n_failed = values.count(None)
+    n_undecided = sum(
+        values[n] is None and any(value is not None for value in table[n][(1 if has_references else 2) :])
+        for n in range(len(table))
+    )
+    said = [notice.numbers["n_undecided"] for notice in view.notices if "n_undecided" in notice.numbers]
+    assert ([n_undecided] if n_undecided else []) == said
+    if n_failed < len(table):
+        check(view, wrong_flags(table)[rule], rule)
+    else:
+        assert "No metric says which answers are wrong." in view.verdict[0].text
+        assert view.next is not None
+        assert "ragstone doctor" in view.next.text
+        assert not any(row.is_wrong for row in view.causes)
+
+
+@given(st.lists(rows, min_size=2, max_size=30), st.integers(1, 29))
+def test_with_some_references_each_answer_is_decided_by_what_applies_to_it(table: list[Row], n: int) -> None:
+    """The verdict says that wrong does not mean the same for all answers."""
+    with_references = experiment(table, METRICS, has_references=True)
+    without = experiment(table, METRICS, has_references=False)
+    ids = {f"s{k}" for k in range(n)}
+    mixed = replace(
+        with_references,
+        samples=tuple(a if a.id in ids else b for a, b in zip(with_references.samples, without.samples, strict=True)),
+        outcomes=tuple(
+            a if a.sample_id in ids else b for a, b in zip(with_references.outcomes, without.outcomes, strict=True)
+        ),
+    )
+    flags = wrong_flags(table)
+    judged = {id_: flag for id_, flag in flags["correctness"].items() if id_ in ids}
+    supported = {id_: flag for id_, flag in flags["support"].items() if id_ not in ids}
+    rule = "mixed" if judged and supported else "correctness" if judged else "support"
+    if judged or supported:
+        check(build_report(mixed, n_worst=100), judged | supported, rule)
+
+
+def test_failures_of_the_judge_do_not_change_the_expected_share() -> None:
+    """Of 2,100 answers 10 % abstain and none is unsupported. One in seven is not judged: 10 % of the others are wrong."""
+    table: list[Row] = [(n % 10 == 0, None, None if n % 7 == 0 else 1.0, 1.0) for n in range(2_100)]
+    view = build_report(experiment(table, METRICS, has_references=False))
+    assert (180, 1_800) == (view.verdict[0].numbers["n_wrong"], view.verdict[0].numbers["n_answers"])
 
 
 @given(st.lists(rows, min_size=1, max_size=30))

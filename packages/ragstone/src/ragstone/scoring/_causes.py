@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from ragstone._util.abstains import answer_abstains
 from ragstone.metrics import MetricCard
@@ -108,6 +108,10 @@ CAUSES: Final = (
 """All causes, in the order in which they are checked, except the last one."""
 
 
+Basis = Literal["correctness", "support", "abstention"]
+"""What decides whether an answer is wrong: its judged correctness, its support by the passages, or that it abstains."""
+
+
 @dataclass(slots=True)
 class Signals:
     """What is known about one answer. None means that no metric and no label says it."""
@@ -127,6 +131,10 @@ class Signals:
     n_unsupported: int | None = None
     claims_by: str | None = None
     is_coherent: bool | None = None
+    has_failed_correctness: bool = False
+    """Whether a metric of correctness failed."""
+    has_failed_support: bool = False
+    """Whether a metric of support failed."""
     n_scores: int = 0
     n_failures: int = 0
     badness: float = 0.0
@@ -157,6 +165,28 @@ class Signals:
         if self.n_unsupported is not None:
             return self.n_unsupported > 0
         return None if self.is_coherent is None else not self.is_coherent
+
+    @property
+    def decided_by(self) -> Basis | None:
+        """What decides whether the answer is wrong. None if that is not known.
+
+        If a metric failed that would have decided, nothing else decides. Otherwise a failure would leave out correct answers
+        more often than wrong ones, such as those that abstain, and the share of wrong answers would be too large.
+        """
+        if self.is_correct is not None:
+            return "correctness"
+        if self.has_failed_correctness:
+            return None
+        if self.is_unsupported is not None:
+            return "support"
+        if self.has_failed_support or self.abstains is None:
+            return None
+        return "abstention"
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether a metric that would have decided whether the answer is wrong failed."""
+        return self.decided_by is None and (self.has_failed_correctness or self.has_failed_support)
 
 
 def note_sample(signals: Signals, sample: Sample) -> None:
@@ -244,6 +274,8 @@ def note_outcome(signals: Signals, outcome: Score | NotApplicable | Failure, car
         return
     if isinstance(outcome, Failure):
         signals.n_failures += 1
+        signals.has_failed_correctness |= outcome.metric in _CORRECTNESS_METRICS
+        signals.has_failed_support |= outcome.metric in _SUPPORT_METRICS
     else:
         signals.n_scores += 1
         if card is not None and math.isfinite(width := card.high - card.low):
@@ -315,14 +347,14 @@ def find_cause(signals: Signals) -> str | None:
     """Return the cause of a wrong answer, or None if the answer is not wrong as far as the signals show.
 
     With a judgment of correctness, an answer is wrong if it is judged so. Without one, an answer is wrong if it abstains or
-    makes an unsupported claim.
+    makes an unsupported claim. If that judgment failed, it is not known whether the answer is wrong.
     """
     if signals.n_scores == 0:
         return "not_scored" if signals.n_failures else None
     unsupported = signals.is_unsupported
     if signals.is_correct is True:
         return "correct_unsupported" if signals.n_unsupported and not signals.abstains else None
-    if signals.is_correct is None and not signals.abstains and not unsupported:
+    if signals.decided_by is None or (signals.is_correct is None and not signals.abstains and not unsupported):
         return None
     if not signals.is_answerable:
         return None if signals.abstains else "should_abstain"
@@ -397,6 +429,9 @@ def why_wrong(
         case "not_scored":
             kinds = sorted({outcome.kind for outcome in outcomes if isinstance(outcome, Failure)})
             return f"No metric has a score. Failures: {', '.join(kinds)}."
+    if signals.is_undecided:
+        failed = "correctness" if signals.has_failed_correctness else "support"
+        return f"It is not known whether the answer is wrong: a metric of its {failed} failed."
     return "Judged correct." if signals.is_correct else ""
 
 

@@ -351,6 +351,7 @@ class Reading:
             n_samples=len(self._signals),
             n_scored=len(scored),
             n_judged=len(judged),
+            n_undecided=sum(signals.is_undecided for signals in scored.values()),
             n_wrong=sum(flags),
             share_wrong=self._share(judged, flags),
             rule=rule,
@@ -542,14 +543,15 @@ class Reading:
 
 def _judged(scored: Mapping[str, Signals]) -> tuple[list[str], WrongRule]:
     """Return the samples of which it is known whether they are wrong, and what wrong means for them."""
-    is_correctness_known = any(s.is_correct is not None for s in scored.values())
-    if not is_correctness_known and all(s.is_unsupported is None for s in scored.values()):
+    basis = {id_: signals.decided_by for id_, signals in scored.items()}
+    known = set(basis.values()) - {None}
+    if known <= {"abstention"}:
         # If only answers that abstain counted as judged, all of them would be wrong.
-        return [id_ for id_, s in scored.items() if s.abstains is not None], "abstention"
-    judged = [
-        id_ for id_, s in scored.items() if s.is_correct is not None or s.abstains or s.is_unsupported is not None
-    ]
-    return judged, "correctness" if is_correctness_known else "support"
+        return [id_ for id_ in scored if basis[id_] is not None], "abstention"
+    judged = [id_ for id_, by in basis.items() if by in ("correctness", "support") or (by and scored[id_].abstains)]
+    if "correctness" not in known:
+        return judged, "support"
+    return judged, "correctness" if all(basis[id_] == "correctness" for id_ in judged) else "mixed"
 
 
 def _question(description: str) -> str:

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from ragstone.experiments._views.changes import Compared, describe_change
 from ragstone.judges import BASELINE_NOTE, is_baseline
+from ragstone.scoring import CAUSES
 from ragstone.stats import Estimate
 from ragstone.views import CauseRow, MetricRow, Statement, count, format_interval, format_mean, format_share
 
@@ -17,16 +18,19 @@ _FEW: Final = 30
 _MAX_STATEMENTS: Final = 3
 _MAX_FAILURE_NOTICES: Final = 3
 
-WrongRule = Literal["correctness", "support", "abstention"]
-"""What wrong means: judged wrong; else abstains or makes unsupported claims; else only abstains."""
+WrongRule = Literal["correctness", "mixed", "support", "abstention"]
+"""What wrong means: judged wrong; else abstains or makes unsupported claims; else only abstains. Mixed: not the same for all."""
 
+_NOT_SCORED: Final = next(cause for cause in CAUSES if cause.name == "not_scored")
 _ARE_WRONG: Final[Mapping[WrongRule, tuple[str, str]]] = {
     "correctness": ("is judged wrong", "are judged wrong"),
+    "mixed": ("is judged wrong, abstains, or is not supported", "are judged wrong, abstain, or are not supported"),
     "support": ("abstains or is not supported", "abstain or are not supported"),
     "abstention": ("abstains", "abstain"),
 }
 _IS_NOT_WRONG: Final[Mapping[WrongRule, str]] = {
     "correctness": "is not judged wrong",
+    "mixed": "is not judged wrong",  # A single answer is not mixed.
     "support": "does not abstain, and is supported",
     "abstention": "does not abstain",
 }
@@ -41,6 +45,8 @@ class Population:
     """Samples with at least one score."""
     n_judged: int
     """Samples of which it is known whether they are wrong."""
+    n_undecided: int
+    """Samples with a score of which that is not known because a metric failed."""
     n_wrong: int
     share_wrong: Estimate | None
     rule: WrongRule
@@ -121,6 +127,8 @@ def describe_next(population: Population) -> Statement | None:
     if population.rule == "abstention":
         if not population.n_scored:
             return None
+        if population.n_undecided:
+            return Statement(text=_NOT_SCORED.next, kind="action", numbers={"n_undecided": population.n_undecided})
         text = "Add a metric that says which answers are wrong: ccrs.ac with references, ragas.faithfulness without."
         return Statement(text=text, kind="action")
     wrong = _wrong_causes(population)
@@ -145,6 +153,10 @@ def describe_notices(
         notices.append(Statement(text=f"{BASELINE_NOTE[0].upper()}{BASELINE_NOTE[1:]}.", kind="warning"))
     failed = [row for row in rows if row.n_failed]
     notices += map(_describe_failures, sorted(failed, key=lambda row: -row.n_failed)[:_MAX_FAILURE_NOTICES])
+    if population.n_undecided:
+        answers = count(population.n_undecided, "answer is", "answers are")
+        text = f"{answers} not counted, right or wrong: a metric that decides this failed."
+        notices.append(Statement(text=text, kind="warning", numbers={"n_undecided": population.n_undecided}))
     if len(failed) > _MAX_FAILURE_NOTICES:
         others = failed[_MAX_FAILURE_NOTICES:]
         text = f"{count(len(others), 'more metric has', 'more metrics have')} failures, see the table."
