@@ -404,7 +404,7 @@ def examples(session: nox.Session) -> None:
 
 @nox.session
 def release(session: nox.Session) -> None:
-    """Build all distributions twice, compare and check them, and install them on each Python: `-- VERSION` checks their version."""
+    """Build all distributions twice, compare and check them, and install them on each Python: `-- VERSION` before publishing it."""
     session.install(*group("release"), "uv")
     session.run("python", ".ci/release.py", *session.posargs, env={"RAGSTONE_RELEASE_DIR": session.create_tmp()})
 

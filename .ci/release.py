@@ -2,7 +2,8 @@
 
 It also writes a bill of materials (CycloneDX) of what an installation brings on the oldest Python.
 
-`nox -s release` runs this. An argument is the version that the distributions must have: `nox -s release -- 0.2.0`.
+`nox -s release` runs this. An argument is the version that is to be published: `nox -s release -- 0.2.0`. All distributions and
+CITATION.cff must have it, and the distributions must name the addresses of the project.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -74,6 +76,30 @@ def check_contents(archive: Path) -> None:
     print(f"  {archive.name}: {len(names)} files, {archive.stat().st_size // 1000} kB")
 
 
+def check_addresses(wheels: list[Path], *, required: bool) -> None:
+    """Warn about wheels that name no address of the project (`[project.urls]`), or refuse them."""
+    without = []
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as files:
+            (name,) = (name for name in files.namelist() if name.endswith(".dist-info/METADATA"))
+            if "\nProject-URL: " not in files.read(name).decode().partition("\n\n")[0]:
+                without.append(wheel.name)
+    if without:
+        problem = (
+            f"{', '.join(without)}: [project.urls] is missing. CONTRIBUTING.md, 'Release a version', says what to add."
+        )
+        if required:
+            raise SystemExit(problem)
+        print(f"warning: {problem}")
+
+
+def check_citation(version: str, citation: str) -> None:
+    """Refuse a CITATION.cff of another version."""
+    cited = re.search(r"^version: (.+)$", citation, re.MULTILINE)
+    if cited is None or cited[1] != version:
+        raise SystemExit(f"CITATION.cff has the version {cited and cited[1]}, expected {version}")
+
+
 def install_and_run(wheels: list[Path], python: str, directory: Path) -> None:
     """Install the wheels alone into an empty environment of a Python, and run the quickstart of each."""
     environment = directory / f"python-{python}"
@@ -119,11 +145,13 @@ def main(wanted: str | None = None) -> None:
     versions = {name.removesuffix(".tar.gz").split("-")[1].removesuffix(".whl") for name in hashes}
     if len(versions) != 1 or (wanted and versions != {wanted}):
         raise SystemExit(f"the distributions have the versions {sorted(versions)}, expected {wanted or 'one'}")
+    check_citation(versions.pop(), (ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     archives = sorted(first.iterdir())
     for archive in archives:
         check_contents(archive)
     run(sys.executable, "-m", "twine", "check", "--strict", *archives)
     wheels = [path for path in archives if path.suffix == ".whl"]
+    check_addresses(wheels, required=wanted is not None)
     for python in PYTHONS:
         install_and_run(wheels, python, directory)
     for name, digest in hashes.items():
