@@ -282,6 +282,37 @@ def test_files_that_hold_no_outcome_are_refused(tmp_path: Path) -> None:
         ragstone.compare([good, tmp_path / "rows.jsonl"])
 
 
+@pytest.mark.parametrize("left", [1, 40, -30])
+def test_an_incomplete_last_line_is_skipped_with_a_warning(
+    tmp_path: Path, left: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A crash of its writer leaves one. In another place, or as the only line, it is an error."""
+    plain = write(tmp_path / "plain.jsonl", outcomes([0.5, 0.6, 0.7]))
+    lines = plain.read_bytes().splitlines(keepends=True)
+    cut = tmp_path / "cut.jsonl"
+    cut.write_bytes(b"".join(lines[:-1]) + lines[-1][:left])
+    assert 2 == ragstone.compare([plain, cut]).n_common
+    assert ["line 3 of", "incomplete"] == [word for word in ("line 3 of", "incomplete") if word in caplog.text]
+    cut.write_bytes(lines[0] + lines[1][:left] + b"\n" + lines[2])
+    with pytest.raises(DataError, match=r"line 2 of .*cut\.jsonl' is not an outcome"):
+        ragstone.compare([plain, cut])
+    cut.write_bytes(lines[0][:left])
+    with pytest.raises(DataError, match=r"line 1 of .*cut\.jsonl' is not an outcome"):
+        ragstone.compare([plain, cut])
+
+
+def test_outcomes_of_a_later_version_are_refused(tmp_path: Path) -> None:
+    """With their line, and what to do: what a later version means by a value is not known."""
+    plain = write(tmp_path / "plain.jsonl", outcomes([0.5, 0.6]))
+    later = tmp_path / "later.jsonl"
+    first, second = plain.read_text(encoding="utf-8").splitlines()
+    later.write_text(f"{first}\n{json.dumps(json.loads(second) | {'schema_version': 99, 'new': 1})}\n")
+    with pytest.raises(
+        DataError, match=r"line 2 of .*later\.jsonl': it has schema version 99, .*reads up to .*Upgrade with"
+    ):
+        ragstone.compare([plain, later])
+
+
 def test_the_baseline_judge_is_noted(tmp_path: Path) -> None:
     """Word overlap is no judge, and the table says so."""
     a, b = (write(tmp_path / f"{name}.jsonl", outcomes([0.5] * 6, judge="lexical baseline")) for name in "ab")

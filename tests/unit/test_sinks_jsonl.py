@@ -127,21 +127,31 @@ def test_hostile_text_stays_on_one_line(tmp_path):
     assert text == json.loads(line)["explanation"]
 
 
-def test_a_torn_last_line_is_left_behind(tmp_path):
-    """After a crash in the middle of a line the next batch begins on a new line, the torn outcome included."""
+@pytest.mark.parametrize("left", [1, 5, 30, -20, -1])
+def test_a_torn_last_line_is_replaced(tmp_path, left):
+    """After a crash in the middle of a line, the next batch contains its outcome again. Nothing of the old line is left."""
     path = tmp_path / "out.jsonl"
     _deliver(JsonlSink(path), _score("t1"), _score("t2"))
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-20])
-    _deliver(JsonlSink(path), _score("t1"), _score("t2"))
-    first, torn, again = path.read_bytes().splitlines()
-    assert [json.loads(first)["trace_id"], json.loads(again)["trace_id"]] == ["t1", "t2"]
-    with pytest.raises(json.JSONDecodeError):
-        json.loads(torn)
+    first, second = whole = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first + second[:left])
+    _deliver(JsonlSink(path), _score("t1"), _score("t2"), _score("t3"))
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert ["t1", "t2", "t3"] == [json.loads(line)["trace_id"] for line in lines]
+    assert whole == lines[:2]
+
+
+@pytest.mark.parametrize("foreign", [b"mine", b'{"schema_version": 3}', b'{"other": '])
+def test_a_last_line_of_others_stays(tmp_path, foreign):
+    """The next batch begins on a new line."""
+    path = tmp_path / "out.jsonl"
+    path.write_bytes(foreign)
+    _deliver(JsonlSink(path), _score("t1"))
+    first, second = path.read_bytes().splitlines()
+    assert (foreign, "t1") == (first, json.loads(second)["trace_id"])
 
 
 def test_a_full_disk_in_the_middle_of_a_batch(tmp_path, monkeypatch):
-    """What part of the batch arrived is found out from the file; the next attempt completes it."""
+    """All of the batch or nothing of it is in the file."""
     path = tmp_path / "out.jsonl"
     sink = JsonlSink(path)
     real = os.write
@@ -159,15 +169,9 @@ def test_a_full_disk_in_the_middle_of_a_batch(tmp_path, monkeypatch):
         patch.setattr(os, "write", write)
         with pytest.raises(SinkUnavailableError, match="No space left"):
             _deliver(sink, *outcomes)
+    assert b"" == path.read_bytes()
     _deliver(sink, *outcomes)
-    complete = []
-    for line in path.read_bytes().splitlines():
-        try:
-            complete.append(json.loads(line)["id"])
-        except json.JSONDecodeError:
-            continue
-    assert [o.id for o in outcomes] == complete
-    assert len(path.read_bytes().splitlines()) == 6
+    assert [o.id for o in outcomes] == [json.loads(line)["id"] for line in path.read_bytes().splitlines()]
 
 
 def test_only_the_tail_is_read(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from array import array
 from codecs import BOM_UTF8
 from collections.abc import Collection, Iterator
@@ -16,6 +17,8 @@ from ragstone.experiments._clusters import SampleFields
 from ragstone.schema import SCHEMA_VERSION, Failure, NotApplicable, Score, outcome_adapter
 
 __all__ = ["OutcomeLines"]
+
+_logger = logging.getLogger("ragstone")
 
 AnyOutcome = Score | NotApplicable | Failure
 
@@ -47,6 +50,14 @@ class OutcomeLines:
                     except DataError as error:
                         raise DataError(f"line {number} of {place}: {error}") from None
                     except ValidationError as error:
+                        if number > 1 and _is_cut(line, error):
+                            _logger.warning(
+                                "line %d of %s, the last one, is incomplete and is skipped. Its writer was interrupted, or is still "
+                                "writing.",
+                                number,
+                                place,
+                            )
+                            break
                         raise self._refusal(f"line {number}", error) from None
                     self._about.add(outcome.sample_id, outcome.model_extra or {}, f"line {number} of {place}")
                     starts = self._starts.get(outcome.sample_id)
@@ -86,6 +97,11 @@ class OutcomeLines:
             f"{place} of {str(self._path)!r} is not an outcome ({problem}). `ragstone evaluate FILE --output OUTCOMES` writes "
             "files of outcomes."
         )
+
+
+def _is_cut(line: bytes, error: ValidationError) -> bool:
+    """Return whether a line is the beginning of one that its writer has not finished."""
+    return not line.endswith(b"\n") and error.errors(include_url=False)[0]["type"] == "json_invalid"
 
 
 def _check_version(outcome: AnyOutcome) -> None:

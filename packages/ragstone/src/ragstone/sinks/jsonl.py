@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,8 @@ __all__ = ["JsonlSink"]
 # the tail of the file is sufficient. 4 MiB hold a batch of 500 lines of 8 KiB each.
 _TAIL_MAX_BYTES: Final = 4 * 1024 * 1024
 _SEEN_MAX_IDS: Final = 10_000
+_START: Final = b'{"schema_version": '
+"""How a line begins: the first key of `outcome_row`."""
 
 
 class JsonlSink:
@@ -29,7 +32,8 @@ class JsonlSink:
     renaming works, and a forked process does not inherit a handle. A new file is readable by its owner only.
 
     A repeated delivery is not written twice if batches have at most 500 rows and its line is in the last 4 MiB of the
-    file. After a crash an incomplete last line stays in the file, and the next batch begins on a new line.
+    file. A batch that cannot be written as a whole is removed from the file again. After a crash, the next batch replaces an
+    incomplete last line of this sink.
 
     Args:
         path: The file. It is created if missing. Its directory must exist.
@@ -138,13 +142,21 @@ def _append(path: Path, data: bytes) -> None:
     is_new = not path.exists()
     fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        size = os.fstat(fd).st_size
-        if size and os.pread(fd, 1, size - 1) != b"\n":
+        _wait_for_lock(fd)
+        size, torn = _end_of(fd)
+        if torn:
+            os.ftruncate(fd, size)
+        elif size and os.pread(fd, 1, size - 1) != b"\n":
             data = b"\n" + data
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(fd, rest) :]
-        _sync(fd)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+            _sync(fd)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(fd, size)
+            raise
     finally:
         os.close(fd)
     if is_new:
@@ -153,6 +165,28 @@ def _append(path: Path, data: bytes) -> None:
             os.fsync(directory)
         finally:
             os.close(directory)
+
+
+def _wait_for_lock(fd: int) -> None:
+    """Wait until no other sink appends to an open file. Closing it ends the lock. Some file systems do not have locks."""
+    with suppress(ImportError, OSError):
+        import fcntl  # not on Windows
+
+        fcntl.flock(fd, fcntl.LOCK_EX)
+
+
+def _end_of(fd: int) -> tuple[int, bool]:
+    """Return where the next line of a file begins, and whether this removes an incomplete line of this sink."""
+    size = os.fstat(fd).st_size
+    tail = os.pread(fd, _TAIL_MAX_BYTES, max(0, size - _TAIL_MAX_BYTES))
+    last = tail[tail.rfind(b"\n") + 1 :]
+    if not last or last[: len(_START)] != _START[: len(last)]:
+        return size, False
+    try:
+        json.loads(last)
+    except ValueError:
+        return size - len(last), True
+    return size, False
 
 
 # macOS does not have fdatasync.
