@@ -16,6 +16,8 @@ from ragstone.schema import (
     Dropped,
     Evidence,
     Failure,
+    Feedback,
+    FeedbackRates,
     Ignored,
     IgnoredTraces,
     LedgerRow,
@@ -882,6 +884,48 @@ class TestRetention:
         assert [] == list(store.recount(correct=False))
         assert {"undelivered", "labeled", "drawn", "new"} == {outcome.sample_id for outcome in store.outcomes()}
         assert {"undelivered"} == {d.trace_id for d in store.due_deliveries("otlp", limit=99)}
+
+    def test_ids_of_what_was_sampled_out_are_forgotten_and_stay_counted(self, store: Store, clock: Clock):
+        """The oldest first, by arrival. The ledger and its recount do not change, and neither does any other request."""
+        self.filled(store)
+        store.ingest("b", 1, [sampled_out(f"out{k}") for k in range(5)])
+        clock.now += 100
+        store.ingest("b", 2, [sampled_out("late")])
+        total = store.ledger().total
+        assert 7 == total.sampled_out
+        assert [4, 2, 0] == [store.forget_sampled_out(before=clock.now - 50, limit=4) for _ in range(3)]
+        assert total == store.ledger().total
+        assert [] == list(store.recount())
+        assert total == store.ledger().total
+        assert ["none", "out4", "late"] == [
+            id_ for id_ in ("none", "out4", "late") if (store.explain(id_) is None) == (id_ != "late")
+        ]
+        assert 7 == len(list(store.traces()))
+        assert 1 == store.forget_sampled_out(before=clock.now + 1)
+        assert store.verify().ok
+        store.ingest("b", 3, [sampled_out("out0"), sampled_out("more")])
+        assert (9, 0) == (store.ledger().total.sampled_out, store.forget_sampled_out(before=clock.now))
+
+    def test_what_feedback_is_about_is_not_forgotten(self, store: Store, clock: Clock):
+        """Neither a request with feedback, which does not stop the search, nor one that feedback may still select, which does."""
+        rates = FeedbackRates(negative=1.0, positive=None, wait_s=3_600.0)
+        waiting = SampledOut(
+            trace_id="waits",
+            started_at=999_000.0,
+            inclusion_probability=0.1,
+            after_feedback=rates,
+            trace=captured("waits").trace,
+        )
+        store.ingest("b", 1, [sampled_out("said"), sampled_out("out1"), waiting, sampled_out("out2")])
+        store.ingest("b", 2, [Feedback(request_id="said", value=0.0, given_at=clock.now)])
+        assert 2 == store.forget_sampled_out(before=clock.now + 1)
+        assert ["said", "waits", "out2"] == [id_ for id_ in ("said", "out1", "waits", "out2") if store.explain(id_)]
+        clock.now += 7_200
+        while store.forget_unselected():
+            pass
+        assert [2, 0] == [store.forget_sampled_out(before=clock.now) for _ in range(2)]
+        assert ["said"] == [id_ for id_ in ("said", "out1", "waits", "out2") if store.explain(id_)]
+        assert 4 == store.ledger().total.sampled_out
 
     def test_nothing_that_is_counted_changes(self, store: Store):
         """The ledger, the counts of metrics, and every outcome but for its texts."""

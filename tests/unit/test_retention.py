@@ -18,10 +18,12 @@ from ragstone import Monitor
 from ragstone.cli._retention import retention_ages
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.experiments import build_report, draw_to_label
-from ragstone.schema import Captured
+from ragstone.schema import Captured, SampledOut
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.testing import FakeJudge
 from ragstone.worker import RetentionAges, ScoringSetup, Worker, parse_age, retention_from_table
+from ragstone.worker._intake import StepErrors
+from ragstone.worker._retention import Retention
 
 DAY_S = 86_400.0
 
@@ -163,6 +165,43 @@ def test_a_worker_removes_old_requests(tmp_path):
         )
 
 
+def test_a_worker_forgets_what_was_sampled_out(tmp_path):
+    """All ids of more than a day before it is idle, also if there are more than it removes in one turn."""
+    path, now = tmp_path / "a.db", make_trace(0).started_at
+    with SqliteStore.open(path, mode="own", clock=lambda: now) as opened:
+        out = [SampledOut(trace_id=f"o{k}", started_at=now, inclusion_probability=0.5) for k in range(4_500)]
+        opened.ingest("test", 1, [*out, Captured(trace=make_trace(0))])
+    for ages, days, left in (
+        (RetentionAges(), 0.9, 4_500),
+        (RetentionAges(sampled_out_s=None), 9.0, 4_500),
+        (None, 1.1, 0),
+    ):
+        setup = ScoringSetup("ccrs.qr", judge=FakeJudge())
+        worker = Worker(path, setup, retention=ages, clock=lambda days=days: now + days * DAY_S)
+        asyncio.run(asyncio.wait_for(worker.run(until_idle=True), 60))
+        with SqliteStore.open(path, mode="read") as opened:
+            assert left == sum(opened.explain(each.trace_id) is not None for each in out)
+            assert (4_500, 1, True) == (
+                opened.ledger().total.sampled_out,
+                opened.ledger().total.scored,
+                opened.ledger().total.balanced,
+            )
+
+
+def test_a_worker_that_has_just_started_does_not_forget_while_requests_arrive(tmp_path, monkeypatch):
+    """A broker may deliver again what a worker has stored before it was killed. After ten minutes nothing of it is left."""
+    now = make_trace(0).started_at
+    with SqliteStore.open(tmp_path / "a.db", mode="own", clock=lambda: now) as opened:
+        opened.ingest("test", 1, [SampledOut(trace_id="o", started_at=now, inclusion_probability=0.5)])
+        retention = Retention(RetentionAges(), errors=StepErrors(), clock=lambda: now + 2 * DAY_S)
+        retention.update(opened, is_idle=False)
+        assert opened.explain("o") is not None
+        started = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: started + 601)
+        retention.update(opened, is_idle=False)
+        assert opened.explain("o") is None
+
+
 def test_the_command_removes_old_requests(store):
     """It counts before it removes, and removes texts and requests of different ages at once."""
     for _ in range(2):
@@ -193,7 +232,10 @@ def test_table_of_the_configuration(tmp_path):
     with Monitor.from_config(file, store=tmp_path / "a.db") as monitor:
         assert retention_from_table(tomllib.loads(file.read_text())["retention"], source="x") == monitor._retention
     for table, message in (
-        ("[retention]\nbodies = 1", "does not have bodies. Keys: bodies_older_than, requests_older_than"),
+        (
+            "[retention]\nbodies = 1",
+            "does not have bodies. Keys: bodies_older_than, requests_older_than, sampled_out_older_than",
+        ),
         ("[retention]\nbodies_older_than = 30", "must be a positive age such as 30d, 12h or 90m, got 30"),
     ):
         file.write_text(table)

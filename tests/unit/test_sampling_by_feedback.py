@@ -233,7 +233,7 @@ def test_late_feedback_changes_nothing(tmp_path, store, clock):
     assert (len(kept), len(skipped)) == (total.pending, total.sampled_out)
     assert {0.1} == set(store.inclusion_probabilities().values())
     retention = Retention(RetentionAges(), errors=StepErrors(), clock=clock)
-    while retention.update(store):
+    while retention.update(store, is_idle=True):
         pass
     assert [(0,)] == rows(store, "SELECT count(*) FROM feedback_rates")
     assert [(len(kept),)] == rows(store, "SELECT count(*) FROM traces WHERE otel_trace_id IS NOT NULL")

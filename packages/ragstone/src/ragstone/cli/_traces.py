@@ -93,7 +93,8 @@ def _print_one(source: OutcomeSource, trace_id: str, data: str | None, *, json_o
     if answer is None:
         name = source.name if isinstance(source, TimeRange) else describe_store(os.fspath(str(source)))
         raise DataError(
-            f"trace {sanitize_for_terminal(trace_id)!r} not found in {name!r}. A recent trace may still be in the spool."
+            f"trace {sanitize_for_terminal(trace_id)!r} not found in {name!r}. A recent trace may "
+            "still be in the spool. Of one that was sampled out, only the count is left after a day."
         )
     if json_output:
         print_json(({} if report is None else trace_dict(report)) | {"answer": answer.to_dict()})

@@ -14,6 +14,7 @@ from ragstone.store._records import CountDifference
 from ragstone.store._sql import Sql, SqlStore
 
 __all__ = [
+    "SAMPLED_OUT_FORGOTTEN",
     "OutcomeKind",
     "OutcomeTotals",
     "SqlCounts",
@@ -31,6 +32,8 @@ OutcomeKind = tuple[str, str, str, str]
 _VALUES: Final = ", sum of the checksums of its values"
 _STATE: Final = "state:"
 """Beginning of the names of the counters of traces by state."""
+SAMPLED_OUT_FORGOTTEN: Final = "forgotten:sampled_out"
+"""Counter of requests that were sampled out, of which no row is left. They stay counted in their state."""
 
 
 class SqlCounts(SqlStore):
@@ -165,7 +168,7 @@ def fill_counts(db: Sql) -> None:
         _totals(db).rows(),
     )
     db.execute("DELETE FROM counters WHERE name >= ? AND name < ?", (_STATE, _STATE[:-1] + ";"))
-    db.execute(f"INSERT INTO counters {_COUNT_STATES}")
+    add_to_counters(db, {state_counter(state): n for state, n in _count_states(db).items()})
 
 
 def _totals(db: Sql) -> OutcomeTotals:
@@ -180,22 +183,26 @@ def _totals(db: Sql) -> OutcomeTotals:
     return totals
 
 
-_COUNT_STATES: Final = f"SELECT '{_STATE}' || state, count(*) FROM traces GROUP BY state"  # noqa: S608 - a constant prefix
+def _count_states(db: Sql) -> Counter[str]:
+    states = Counter[str](dict(db.execute("SELECT state, count(*) FROM traces GROUP BY state").fetchall()))
+    for (n,) in db.execute("SELECT n FROM counters WHERE name = ?", (SAMPLED_OUT_FORGOTTEN,)):
+        states["sampled_out"] += int(n)
+    return states
 
 
 def _read(db: Sql) -> Counter[str]:
     return _named(
         db.execute("SELECT metric, metric_version, judge_hash, kind, n, checksum FROM outcome_counts").fetchall(),
-        [(state_counter(state), n) for state, n in read_states(db).items()],
+        read_states(db),
     )
 
 
 def _count(db: Sql) -> Counter[str]:
-    return _named(_totals(db).rows(), db.execute(_COUNT_STATES).fetchall())
+    return _named(_totals(db).rows(), _count_states(db))
 
 
-def _named(outcomes: list[Any], states: list[tuple[str, int]]) -> Counter[str]:
-    counts = Counter({f"traces {name.removeprefix(_STATE)}": int(n) for name, n in states})
+def _named(outcomes: list[Any], states: Mapping[str, int]) -> Counter[str]:
+    counts = Counter({f"traces {state}": int(n) for state, n in states.items()})
     for metric, version, judge, kind, n, checksum in outcomes:
         name = f"{metric} {kind} (version {version!r}, judge {judge!r})"
         counts[name] = int(n)

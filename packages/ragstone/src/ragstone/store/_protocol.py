@@ -390,6 +390,21 @@ class Store(Protocol):
         """
         ...
 
+    def forget_sampled_out(self, *, before: float, limit: int = 1_000) -> int:
+        """Remove the ids of requests that were sampled out and arrived before a time. They stay counted.
+
+        A request that arrives again after that is counted again. Kept are those with feedback. The search ends at the first
+        request that is newer, or that feedback may still select.
+
+        Args:
+            before: Unix seconds.
+            limit: Maximum number of requests, so that other transactions do not wait long.
+
+        Returns:
+            The number of requests that were considered. Less than `limit`: no others are old enough.
+        """
+        ...
+
     def count_texts(self, *, before: float) -> RetentionCounts:
         """Count the requests that started before a time (Unix seconds) and have a text, by why it is kept."""
         ...

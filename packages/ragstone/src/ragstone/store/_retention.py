@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from typing import Any, Final
@@ -9,6 +10,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from ragstone.store._body import Body, last_key, seal, text_of
+from ragstone.store._counts import SAMPLED_OUT_FORGOTTEN, add_to_counters
 from ragstone.store._erase import erase_group
 from ragstone.store._feedback import forget_feedback, remove_comments
 from ragstone.store._records import RemovedText, RetentionCounts
@@ -32,6 +34,8 @@ _WAITS: Final = """
         ))
     )
 """
+_CURSOR: Final = "forgotten_until:sampled_out"
+"""Counter with the `seq` of the last request that was sampled out and considered for removal, so that what is kept is read once."""
 _GROUP: Final = 100
 """Requests that one transaction removes."""
 _LABELED: Final = """
@@ -101,6 +105,32 @@ class SqlRetention(SqlStore):
                 forget_unselected(db, until=now, started_before=before, limit=limit),
                 forget_feedback(db, now=now, limit=limit),
             )
+
+    @override
+    def forget_sampled_out(self, *, before: float, limit: int = 1_000) -> int:
+        with self._database.write() as db:
+            cursor = db.execute("SELECT n FROM counters WHERE name = ?", (_CURSOR,)).fetchone()
+            rows = db.execute(
+                f"""
+                SELECT t.seq, t.received_at,
+                       EXISTS (SELECT 1 FROM feedback_rates AS r WHERE r.seq = t.seq),
+                       EXISTS (SELECT 1 FROM feedback AS f WHERE f.trace_id = t.trace_id)
+                FROM traces AS t WHERE t.state = 'sampled_out' AND t.seq > ?1 ORDER BY t.seq LIMIT ?2
+                {self._lock_claimed}
+                """,  # noqa: S608 - one of two constant locks
+                (cursor[0] if cursor else -1, max(limit, 0)),
+            ).fetchall()
+            # The first one that is too new, or that feedback may still select, ends the search.
+            old = list(itertools.takewhile(lambda row: row[1] < before and not row[2], rows))
+            found = [(seq,) for seq, _, _, has_feedback in old if not has_feedback]
+            db.executemany("DELETE FROM traces WHERE seq = ?", found)
+            if old:
+                add_to_counters(db, {SAMPLED_OUT_FORGOTTEN: len(found)})
+                db.execute(
+                    "INSERT INTO counters VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET n = excluded.n",
+                    (_CURSOR, old[-1][0]),
+                )
+            return len(old)
 
     @override
     def count_texts(self, *, before: float) -> RetentionCounts:

@@ -14,12 +14,20 @@ from ragstone.worker._intake import StepErrors
 
 __all__ = ["Retention", "RetentionAges", "parse_age", "retention_from_table"]
 
-_KEYS: Final = {"bodies_older_than": "bodies_s", "requests_older_than": "requests_s"}
+_KEYS: Final = {
+    "bodies_older_than": "bodies_s",
+    "requests_older_than": "requests_s",
+    "sampled_out_older_than": "sampled_out_s",
+}
 """Keys of the table, and their fields."""
 _PER_TURN: Final = 100
 """Requests that are removed, or whose text is removed, in one transaction."""
+_IDS_PER_TURN: Final = 2_000
+"""Requests that were sampled out and are removed in one transaction. Several hundred may arrive in a second."""
 _PAUSE_S: Final = 600.0
 """Time between two searches for old texts in seconds."""
+_AWAITS_S: Final = 600.0
+"""Time in seconds in which a worker that has started may receive requests again that another one has stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +38,16 @@ class RetentionAges:
     """Texts of requests."""
     requests_s: float | None = None
     """Requests with all that is stored about them."""
+    sampled_out_s: float | None = 86_400.0
+    """Ids of requests that were sampled out, counted from their arrival."""
 
 
 def retention_from_table(table: object, *, source: str) -> RetentionAges:
     """Read the table `[retention]`.
 
     Args:
-        table: Its keys and values: `bodies_older_than` and `requests_older_than`. None: the table is missing.
+        table: Its keys and values: `bodies_older_than`, `requests_older_than` and `sampled_out_older_than`. None: the table
+            is missing.
         source: Name of the file, for messages.
 
     Raises:
@@ -60,20 +71,46 @@ def retention_from_table(table: object, *, source: str) -> RetentionAges:
 
 
 class Retention:
-    """Removes old requests, the texts of others, and the texts of those that feedback cannot select anymore.
+    """Removes old requests, texts of others, texts that feedback cannot select anymore, and ids of what was sampled out.
 
     Args:
-        ages: The ages. Without them, only the last are removed.
+        ages: The ages. Without those of requests and texts, only the last two are removed.
         errors: Collects errors of the store.
         clock: Returns the current time in Unix seconds.
     """
 
     def __init__(self, ages: RetentionAges, *, errors: StepErrors, clock: Callable[[], float]) -> None:
         self._ages, self._errors, self._clock = ages, errors, clock
-        self._next = 0.0
+        self._next = self._next_ids = 0.0
+        self._started = time.monotonic()
 
-    def update(self, store: Store) -> bool:
-        """Remove some old texts and requests, and return whether there may be more."""
+    def update(self, store: Store, *, is_idle: bool) -> bool:
+        """Remove some old texts and requests, and return whether there may be more.
+
+        Args:
+            store: The store.
+            is_idle: Whether no requests arrive.
+        """
+        has_more = self._forget_sampled_out(store, is_idle=is_idle)
+        return self._remove_old(store) or has_more
+
+    def _forget_sampled_out(self, store: Store, *, is_idle: bool) -> bool:
+        """Forget ids, unless requests may arrive again that an earlier worker has stored, and would then be counted twice."""
+        if self._ages.sampled_out_s is None or time.monotonic() < self._next_ids:
+            return False
+        if not is_idle and time.monotonic() < self._started + _AWAITS_S:
+            return False
+        before = self._clock() - self._ages.sampled_out_s
+        n = self._errors.run_step(
+            "forget requests that were sampled out",
+            lambda: store.forget_sampled_out(before=before, limit=_IDS_PER_TURN),
+            0,
+        )
+        if n < _IDS_PER_TURN:
+            self._next_ids = time.monotonic() + _PAUSE_S
+        return n == _IDS_PER_TURN
+
+    def _remove_old(self, store: Store) -> bool:
         if time.monotonic() < self._next:
             return False
         now, ages = self._clock(), self._ages

@@ -507,7 +507,7 @@ class Worker:
             has_others = partial(store.has_other_leases, self._name, received_by=self._awaited_since)
             turn.is_leased_to_others = self._errors.run_step("read leases", has_others, otherwise=True)
         self._watch(store, turn)
-        turn.pruning = self._retention.update(store)
+        turn.pruning = self._retention.update(store, is_idle=not turn.moved)
         turn.due = [(each, items) for each in dispatchers if (items := each.due())]
         self._read_ledger(store, turn)
         return turn
