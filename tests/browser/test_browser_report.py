@@ -13,7 +13,7 @@ from hostile_texts import HOSTILE
 from ragstone.experiments import Experiment
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import resolve_metrics
-from ragstone.schema import Passage, Sample, Score, Usage
+from ragstone.schema import Failure, Passage, Sample, Score, Usage
 
 
 def experiment(n: int, *, hostile: bool = False, text: str = "The ferry leaves at nine. ") -> Experiment:
@@ -98,6 +98,15 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+OUTSIDE = """() => {
+  const style = getComputedStyle(document.body);
+  const right = document.body.getBoundingClientRect().right - parseFloat(style.paddingRight);
+  return [...document.querySelectorAll("main *")].filter(each => each.getBoundingClientRect().right > right + 1)
+    .map(each => each.outerHTML.slice(0, 80));
+}"""
+"""Returns the elements that extend beyond the margin of the page."""
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_changes_are_accessible_and_lead_to_answers(opened: Any, changed: Path, width: int, scheme: str) -> None:
     """No violation, no horizontal scrolling; a lost question opens its answer, and the table lists all of them."""
@@ -105,6 +114,7 @@ def test_changes_are_accessible_and_lead_to_answers(opened: Any, changed: Path, 
     page = window.page
     assert [] == window.messages
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert [] == page.evaluate(OUTSIDE)
     assert [] == [v["id"] for v in Axe().run(page).response["violations"]]
     lost = page.locator("table.changed").first.locator("tbody a")
     question = lost.first.inner_text()
@@ -191,6 +201,48 @@ def test_texts_without_spaces_do_not_widen_the_page(opened: Any, tmp_path: Path,
     page.locator("#rows a").first.click()
     page.wait_for_selector("dialog[open]")
     assert page.evaluate("document.querySelector('dialog').scrollWidth") <= width
+
+
+BROKEN = """selector => [...document.querySelectorAll(selector)].filter(element => {
+  const range = document.createRange();
+  range.selectNodeContents(element);
+  return new Set([...range.getClientRects()].map(each => Math.round(each.bottom))).size > 1;
+}).map(element => element.innerText)"""
+"""Returns the texts of the elements whose text has more than one line."""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_numbers_stay_on_one_line(opened: Any, tmp_path: Path, width: int) -> None:
+    """Large counts, failed scores and the columns of a baseline."""
+    before = experiment(500)
+    outcomes = list(before.outcomes)
+    about = {"metric": "ragas.faithfulness", "metric_version": "1", "judge_hash": "h", "kind": "unparseable"}
+    reason = "the reply is not a number: 'I cannot rate this, because the passages contradict each other.'"
+    for n in range(1, len(outcomes), 8):
+        outcomes[n] = Failure(sample_id=outcomes[n].sample_id, reason=reason, **about)
+    replace(before, outcomes=tuple(outcomes)).report(tmp_path / "r.html", baseline=before)
+    page = opened(tmp_path / "r.html", width=width).ready().page
+    assert "failed" in page.locator(".scores .number").all_inner_texts()
+    assert "125" in page.locator(".causes td:first-child").all_inner_texts()
+    assert [] == page.evaluate(BROKEN, ".scores .number, .causes td:first-child, .changed .number, .metrics strong")
+
+
+def test_columns_of_changed_answers_have_their_headings_above_them(opened: Any, changed: Path) -> None:
+    """Also on a phone, where each row is a grid."""
+    page = opened(changed, width=390).ready().page
+    table = page.locator("table.changed").first
+    for column in (1, 2):
+        heading, value = (
+            table.locator(f"{cell}").nth(column).bounding_box() for cell in ("th", "tbody tr:first-child td")
+        )
+        assert abs(heading["x"] + heading["width"] - value["x"] - value["width"]) < 1
+
+
+def test_answers_without_a_cause_have_none_in_the_table(opened: Any, tmp_path: Path) -> None:
+    """Below five answers, causes are not counted, and do not have a title."""
+    experiment(3).report(tmp_path / "r.html")
+    page = opened(tmp_path / "r.html").ready().page
+    assert ["s0", "s1", "s2"] == sorted(page.locator("#rows small").all_inner_texts())
 
 
 def test_an_address_of_one_answer(opened: Any, report: Path) -> None:

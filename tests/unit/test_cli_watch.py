@@ -44,7 +44,7 @@ def test_streams_and_the_alarm(store):
     assert "at most 1" in text
     alarm = text[text.index("ALARM 1") :]
     assert "ALARM 1 · qa-bot · Question relevance (ccrs.qr) fell by about" in alarm
-    assert re.search(r"where      release=2\.4\.1 carries it: -(3\d|4\d)\.\d; nothing else differs \(2 slices", alarm)
+    assert re.search(r"where      release=2\.4\.1: -(3\d|4\d)\.\d points; no other slice differs \(2 slices", alarm)
     assert re.search(r"failures   \d\.\d%, before [1-4]\.\d%", alarm)
     assert "Sampling unchanged: 100%" in alarm
     assert f"ragstone traces {store} --alarm 1   (10 shown, one per session)" in alarm

@@ -101,7 +101,9 @@ def test_every_statement_is_recomputed(rows: list[tuple[float, float, float, flo
     counted = changes.statements[0].numbers
     assert (len(gained), len(lost), len(rows)) == tuple(counted[k] for k in ("n_gained", "n_lost", "n_judged"))
     texts = re.findall(r"\d+", changes.statements[0].text)
-    assert {str(len(gained)), str(len(lost)), str(len(rows))} <= set(texts)
+    assert {str(n) for n in (len(gained), len(lost), len(rows)) if n} <= set(texts)
+    assert bool(gained) != ("judged in both, none was wrong" in changes.statements[0].text)
+    assert bool(lost) != ("None is wrong now" in changes.statements[0].text)
     causes = {a.id: a.cause for a in before.worst(100)}
     named = {k[2:]: n for each in changes.statements[1:] for k, n in each.numbers.items()}
     assert sum(named.values()) == len(gained)

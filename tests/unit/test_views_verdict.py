@@ -15,7 +15,7 @@ from ragstone.judges import JudgeIdentity
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Passage, Sample, Score, Usage
 from ragstone.stats import mean_interval
-from ragstone.views import ReportView
+from ragstone.views import ReportView, format_share
 
 AnyOutcome = Score | NotApplicable | Failure
 METRICS = ("ccrs.ac", "ccrs.cc", "ccrs.qr")
@@ -91,7 +91,7 @@ def check(view: ReportView, flags: dict[str, bool], rule: str) -> None:
     numbers = first.numbers
     assert (n, total) == (numbers["n_wrong"], numbers["n_answers"])
     assert (share.value, share.low, share.high) == (numbers["share"], numbers["low"], numbers["high"])
-    percent = f"({100 * share.value:.0f} % [{100 * share.low:.0f}, {100 * share.high:.0f}])."
+    percent = f"({format_share(share)})."
     if total > 1:
         assert re.match(rf"{n or 'None'} of {total} answers {WORDS[rule]} {re.escape(percent)}", first.text)
     counts = Counter(answer.cause for answer in view.worst if flags.get(answer.id))

@@ -17,6 +17,7 @@ from ragstone.views._words import (
     format_interval,
     format_length,
     format_mean,
+    format_share,
     is_low,
     levels,
     list_judges,
@@ -42,6 +43,19 @@ def estimate(value: float, low: float, high: float) -> Estimate:
 def test_decimals_follow_the_width_of_the_interval(given: Estimate, mean: str, interval: str) -> None:
     """Three decimals below a width of 0.015, also of the mean."""
     assert (mean, interval) == (format_mean(given), format_interval(given))
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (estimate(0.164, 0.13, 0.21), "16 % [13, 21]"),
+        (estimate(0.0, 0.0, 0.0029), "0.0 % [0.0, 0.3]"),
+        (estimate(0.996, 0.99, 1.0), "99.6 % [99.0, 100.0]"),
+    ],
+)
+def test_a_narrow_interval_of_a_share_has_a_width(given: Estimate, text: str) -> None:
+    """One decimal below a width of 1.5 points, so that 0 of 1,278 is not "0 % [0, 0]"."""
+    assert text == format_share(given)
 
 
 def test_titles_are_shortened_only_if_they_stay_different() -> None:

@@ -42,7 +42,7 @@ __all__ = [
 ANSWERS_FIRST_BELOW: Final = 5
 """With fewer samples, a report starts with the answers."""
 _NARROW: Final = 0.015
-"""Intervals narrower than this are written with three decimals."""
+"""Intervals narrower than this are written with one more decimal."""
 _JUDGE_CHARS: Final = 100
 _SENTENCE_END: Final = re.compile(r"(?<=[^.]\.) (?=[A-Z0-9])")
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
@@ -185,8 +185,10 @@ def _all_have_causes(answers: Sequence[AnswerView]) -> bool:
 
 
 def format_share(share: Estimate) -> str:
-    """Write a share and its interval in percent: "16 % [13, 21]"."""
-    return f"{100 * share.value:.0f} % [{100 * share.low:.0f}, {100 * share.high:.0f}]"
+    """Write a share and its interval in percent: "16 % [13, 21]", or "0.0 % [0.0, 0.3]" if the interval is narrow."""
+    decimals = 1 if share.high - share.low < _NARROW else 0
+    value, low, high = (f"{100 * end:.{decimals}f}" for end in (share.value, share.low, share.high))
+    return f"{value} % [{low}, {high}]"
 
 
 def short_titles(titles: Mapping[str, str]) -> dict[str, str]:

@@ -72,7 +72,7 @@
       const link = make("a", row.query || "(no question)");
       link.href = "#q=" + encodeURIComponent(row.id);
       const about = make("small");
-      if (row.cause) about.append(make("span", titles.get(row.cause) + " ", "cause"));
+      if (titles.has(row.cause)) about.append(make("span", titles.get(row.cause) + " ", "cause"));
       about.append(make("span", row.id, "id"));
       cell.append(link, about);
       line.append(cell, ...row.values.slice(0, columns).map((score, n) => {

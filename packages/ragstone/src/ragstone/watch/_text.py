@@ -121,7 +121,7 @@ def _points(loss: float) -> str:
 
 
 def _mean(alarm: Alarm, scale: Scale, unit: float) -> str:
-    return f"{unit:.1%}" if alarm.kind == "failures" else f"{scale.to_value(unit):.3g}"
+    return f"{unit:.1%}" if alarm.kind == "failures" else f"{scale.to_value(unit):.3f}"
 
 
 def _since(alarm: Alarm, zone: tzinfo | None) -> str:
@@ -139,12 +139,8 @@ def _where(alarm: Alarm) -> str:
     tested = f"({alarm.n_slices} slices, family-wise 5%)"
     if not alarm.slices:
         return f"everywhere: no slice differs from the rest {tested}"
-    first, *others = alarm.slices
-    text = f"{first.name} carries it: {-100 * first.drop:+.1f}"
-    more = (
-        "; also " + ", ".join(f"{s.name} {-100 * s.drop:+.1f}" for s in others) if others else "; nothing else differs"
-    )
-    return f"{text}{more} {tested}"
+    found = ", ".join(f"{each.name}: {-100 * each.drop:+.1f} points" for each in alarm.slices)
+    return f"{found}; no other slice differs {tested}"
 
 
 def _judge(alarm: Alarm) -> str:

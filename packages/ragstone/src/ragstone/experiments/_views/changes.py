@@ -177,11 +177,10 @@ def _describe_lists(
             else f"{title} fell by at least half of its range for {count(len(gained), 'question')} and rose as much for {len(lost):,}."
         )
         return [Statement(text=text, kind="count", numbers=numbers)]
-    text = (
-        f"Of {count(n_judged, 'question')} judged in both, {len(gained):,} {'was' if len(gained) == 1 else 'were'} wrong in "
-        f"{compared.baseline} and {'is' if len(gained) == 1 else 'are'} not in {compared.system}. {len(lost):,} "
-        f"{'is' if len(lost) == 1 else 'are'} wrong now and {'was' if len(lost) == 1 else 'were'} not before."
-    )
+    was, is_ = ("was", "is") if len(gained) <= 1 else ("were", "are")
+    fixed = f"{_number(gained)} {was} wrong in {compared.baseline} and {is_} not in {compared.system}"
+    was, is_ = ("was", "is") if len(lost) <= 1 else ("were", "are")
+    text = f"Of {count(n_judged, 'question')} judged in both, {fixed}. {_number(lost).capitalize()} {is_} wrong now and {was} not before."
     statements = [Statement(text=text, kind="count", numbers=numbers | {"n_judged": n_judged})]
     causes = Counter(cause for id_ in gained if (cause := before[id_]) is not None)
     if causes:
@@ -197,6 +196,10 @@ def _describe_lists(
             )
         )
     return statements
+
+
+def _number(ids: Sequence[str]) -> str:
+    return f"{len(ids):,}" if ids else "none"
 
 
 def describe_change(compared: Compared) -> Statement:

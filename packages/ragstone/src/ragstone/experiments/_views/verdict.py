@@ -177,11 +177,11 @@ def describe_notices(
 
 def _describe_failures(row: MetricRow) -> Statement:
     n = row.n_scored + row.n_failed
-    kinds = ", ".join(f"{kind} {k:,}" for kind, k in row.failure_kinds.items())
+    kinds = ", ".join(kind if k == row.n_failed else f"{k:,} {kind}" for kind, k in row.failure_kinds.items())
     text = f"{row.n_failed:,} of {n:,} scores of {row.title} failed ({kinds})."
     numbers: dict[str, float] = {"n_failed": row.n_failed, "n": n, **row.failure_kinds}
     if row.bounds is not None and all(abs(end) != float("inf") for end in row.bounds):
         low, high = row.bounds
-        text += f" For any values of these scores, the mean is between {low:.3f} and {high:.3f}."
+        text += f" Whatever their values, the mean is between {low:.3f} and {high:.3f}."
         numbers |= {"low": low, "high": high}
     return Statement(text=text, kind="warning", numbers=numbers)
