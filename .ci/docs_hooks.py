@@ -26,6 +26,13 @@ def on_config(config: Any) -> Any:
     return config
 
 
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
+    """List decisions below the pages for users in the results of a search."""
+    if page.file.src_uri.startswith("decisions/"):
+        page.meta["search"] = {"boost": 0.001}
+    return markdown
+
+
 def name_search(html: str) -> str:
     """Give the dialog of the search a name, which the theme forgets: screen readers read it."""
     return html.replace(
@@ -33,9 +40,14 @@ def name_search(html: str) -> str:
     )
 
 
+def name_contents(html: str) -> str:
+    """Name the parts of the table of contents by their page: a heading can have the title of a part of the site."""
+    return html.replace('<nav class="md-nav" aria-label="', '<nav class="md-nav" aria-label="On this page: ')
+
+
 def on_post_page(output: str, **_: Any) -> str:
     """Correct a page."""
-    return name_search(output)
+    return name_contents(name_search(output))
 
 
 def on_post_template(output_content: str, **_: Any) -> str:

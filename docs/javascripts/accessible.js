@@ -1,3 +1,12 @@
+// The search takes a dash in front of a word for "not", and finds nothing for --judge-model.
+document.querySelector("[data-md-component=search-query]").addEventListener(
+  "input",
+  (event) => {
+    const words = event.target.value.replace(/(^|\s)-+(?=[^\s-])/g, "$1");
+    if (words !== event.target.value) event.target.value = words;
+  },
+  true,
+);
 document$.subscribe(() =>
   requestAnimationFrame(() => {
     // A wide table scrolls. The keyboard can scroll it too if its frame takes the focus.

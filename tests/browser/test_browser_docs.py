@@ -90,6 +90,27 @@ def check(window: Any, address: str, page: str, width: int) -> None:
     assert [] == [(each["id"], node["target"], node["failureSummary"]) for each in violations for node in each["nodes"]]
 
 
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [("--judge-model", "reference/cli/"), ("retention", "how-to/retention/")],
+)
+def test_search(browser: Any, address: str, words: str, page: str) -> None:
+    """The search finds options with their dashes, and pages for users before decisions."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+    try:
+        window = context.new_page()
+        window.goto(address)
+        window.locator("[data-md-component=search-query]").fill(words)
+        window.locator(f".md-search-result a[href*='{page}']").first.wait_for(state="attached", timeout=60_000)
+        found = window.locator(".md-search-result a.md-search-result__link").evaluate_all(
+            "all => all.map(one => one.pathname)"
+        )
+        decisions = [place for place, path in enumerate(found) if path.startswith("/decisions/")]
+        assert found.index(f"/{page}") < min(decisions, default=len(found))
+    finally:
+        context.close()
+
+
 class Links(HTMLParser):
     """The anchors of a page, and what its links and pictures name."""
 
