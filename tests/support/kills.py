@@ -36,6 +36,8 @@ MANY_KILLS: Final = int(os.environ.get("RAGSTONE_KILLS", "40"))
 METRICS: Final = ("ccrs.qr", "ccrs.ac")
 PER_KILL: Final = 25
 """Requests that the application records for each kill."""
+_AT_THE_KILL: Final = 10
+"""Those that it begins to record less than half a second before."""
 _LIMIT_S: Final = 1800.0
 """Time in which a busy machine scores what many kills have left over, in seconds."""
 
@@ -251,11 +253,13 @@ def kill_and_check(deployment: Deployment, victims: Sequence[str], n_kills: int)
         try:
             for n in range(n_kills):
                 deployment.supervise()
-                deployment.record()
+                deployment.record(PER_KILL - _AT_THE_KILL)
                 # Half of the kills meet a process that has just started, the others one that delivers.
                 progress = (lambda: judge.calls) if moments.random() < 0.5 else deployment.count_delivered
                 before = progress()
                 _wait_until(lambda: deployment.supervise() or progress() > before)  # noqa: B023 - called here
+                # Half of the kills of an application meet it while it records.
+                deployment.record(_AT_THE_KILL)
                 time.sleep(moments.uniform(0, 0.5))
                 deployment.kill(victims[n % len(victims)], moments)
                 print(f"{time.strftime('%X')} killed {victims[n % len(victims)]}", flush=True)
