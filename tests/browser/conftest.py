@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from hostile_texts import NOTE_HITS
+
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
@@ -36,6 +38,7 @@ class Opened:
         page.on("pageerror", lambda error: self.messages.append(str(error)))
         page.on("dialog", lambda dialog: (self.messages.append(f"dialog {dialog.message}"), dialog.dismiss()))
         page.on("request", lambda request: self.requests.append(request.url))
+        page.add_init_script(NOTE_HITS)
         page.goto(self.address)
 
     def ready(self) -> Opened:

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Request, expect
 
 from command_line import MAIN
-from hostile_texts import HOSTILE
-from live_store import add_requests, make_store
+from hostile_texts import HOSTILE, NOTE_HITS
+from live_store import add_request, add_requests, make_store, make_trace
 from ragstone.store import DrawnRequest, SqliteStore
 
 WAIT_MS = 60_000
@@ -26,9 +26,9 @@ WAIT_MS = 60_000
 class Served:
     """A `ragstone view` process."""
 
-    def __init__(self, path: Path, port: int = 0) -> None:
+    def __init__(self, path: Path, port: int = 0, *, changes: str = "") -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", MAIN, "view", str(path), "--port", str(port)],
+            [sys.executable, "-c", changes + MAIN, "view", str(path), "--port", str(port)],
             stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )  # fmt: skip
         assert self.process.stdout is not None
@@ -46,8 +46,8 @@ def serve() -> Iterator[Callable[..., Served]]:
     """A function that serves a store."""
     running: list[Served] = []
 
-    def start(path: Path, port: int = 0) -> Served:
-        running.append(Served(path, port))
+    def start(path: Path, port: int = 0, *, changes: str = "") -> Served:
+        running.append(Served(path, port, changes=changes))
         return running[-1]
 
     yield start
@@ -66,7 +66,13 @@ class Tab:
         page.on("pageerror", lambda error: self.messages.append(str(error)))
         page.on("dialog", lambda dialog: (self.messages.append(f"dialog {dialog.message}"), dialog.dismiss()))
         page.on("request", lambda request: self.requests.append(request.url))
-        page.goto(address)
+        page.on("requestfailed", self._note_failure)
+        page.add_init_script(NOTE_HITS)
+        page.goto(address, wait_until="commit")
+
+    def _note_failure(self, request: Request) -> None:
+        if request.failure == "csp":  # not sent
+            self.requests.remove(request.url)
 
     def live(self) -> Tab:
         """Wait until it is connected and the table is there."""
@@ -193,9 +199,90 @@ def test_hostile_texts_do_not_run(serve: Any, tab: Any, tmp_path: Path) -> None:
     with SqliteStore.open(path, mode="own") as store:
         add_requests(store, 40, 20, bad=HOSTILE)
     expect(page.locator("h1")).to_contain_text("15 of 60", timeout=WAIT_MS)
-    assert page.evaluate("window.hit") is None
     assert [] == opened.messages
     assert all(request.startswith(served.address) for request in opened.requests)
+
+
+NO_ESCAPING = "import ragstone.views._markup as markup; markup.escape = lambda text: text; "
+NO_POLICY = "import ragstone.views._live as live; live.content_policy = lambda *_, **__: ''; "
+LAYERS = pytest.mark.parametrize(
+    ("changes", "is_blocked", "runs"),
+    [
+        pytest.param(NO_POLICY, False, False, id="escaping alone"),
+        pytest.param(NO_ESCAPING, True, False, id="policy alone"),
+        pytest.param(NO_ESCAPING + NO_POLICY, False, True, id="neither"),
+    ],
+)
+"""Each of both layers without the other. Without both, scripts run: the texts can show what a layer stops."""
+
+
+def has_run(opened: Tab) -> bool:
+    """Whether a hostile text ran. It may have broken the page."""
+    return "ran" in opened.messages
+
+
+def check_layer(opened: Tab, *, is_blocked: bool, runs: bool) -> None:
+    """Assert whether a script ran, and whether the policy stopped something."""
+    assert runs == has_run(opened), opened.messages
+    assert is_blocked == any("Content Security Policy" in message for message in opened.messages)
+    if not runs:
+        assert not any(url.startswith("http://127.0.0.1:9/") for url in opened.requests)
+
+
+@LAYERS
+def test_each_layer_alone_stops_texts_of_the_first_page(
+    serve: Any, tab: Any, tmp_path: Path, changes: str, is_blocked: bool, runs: bool
+) -> None:
+    """The worst and latest answers, the judge, and labels."""
+    served = serve(make_store(tmp_path / "s.db", 60, bad=HOSTILE), changes=changes)
+    opened = tab(served.address)
+    opened.page.wait_for_timeout(1500)
+    check_layer(opened, is_blocked=is_blocked, runs=runs)
+
+
+@LAYERS
+def test_each_layer_alone_stops_texts_that_are_fetched(
+    serve: Any, tab: Any, tmp_path: Path, changes: str, is_blocked: bool, runs: bool
+) -> None:
+    """Rows of the table, and each answer in the dialog, of a page that does not contain them at first."""
+    # No policy can forbid to leave a page.
+    texts = [text for text in HOSTILE if "http-equiv=refresh" not in text]
+    path = make_store(tmp_path / "s.db", 60)
+    with SqliteStore.open(path, mode="own") as store:
+        for k, text in enumerate(texts):
+            add_request(store, 101 + 12 * k, bad=text, judge="judge")  # correct and supported
+    served = serve(path, changes=changes)
+    opened = tab(served.address).live()
+    with opened.page.expect_response(re.compile(r"/questions\?.*n=250")):
+        opened.page.locator("#more").click()
+    for k, text in enumerate(texts):
+        if has_run(opened):
+            break
+        id_ = make_trace(101 + 12 * k, bad=text).trace_id
+        opened.page.evaluate("id => { location.hash = '#q=' + encodeURIComponent(id); }", id_)
+        expect(opened.page.locator("#content")).to_contain_text(
+            f"When does ferry {101 + 12 * k} leave?", timeout=WAIT_MS
+        )
+    opened.page.wait_for_timeout(300)
+    check_layer(opened, is_blocked=is_blocked, runs=runs)
+
+
+@LAYERS
+def test_each_layer_alone_stops_texts_of_the_label_page(
+    serve: Any, tab: Any, tmp_path: Path, changes: str, is_blocked: bool, runs: bool
+) -> None:
+    """Before and after a label."""
+    served = serve(drawn_store(tmp_path / "s.db", bad=HOSTILE), changes=changes)
+    opened = tab(f"{served.address}label")
+    for k in range(10):
+        if has_run(opened):
+            break
+        expect(opened.page.locator("#item")).to_contain_text(f"When does ferry {k} leave?", timeout=WAIT_MS)
+        opened.page.keyboard.press("1")
+        expect(opened.page.locator("#saved")).to_have_count(1, timeout=WAIT_MS)
+        opened.page.keyboard.press("j")
+    opened.page.wait_for_timeout(300)
+    check_layer(opened, is_blocked=is_blocked, runs=runs)
 
 
 def test_without_javascript(serve: Any, tab: Any, tmp_path: Path) -> None:
@@ -264,7 +351,6 @@ def test_the_label_page_is_accessible(serve: Any, tab: Any, tmp_path: Path, widt
         assert [] == [v["id"] for v in Axe().run(page).response["violations"]]
         page.keyboard.press("j")
         expect(page.locator("#saved")).to_have_count(0, timeout=WAIT_MS)
-    assert page.evaluate("window.hit") is None
     assert [] == opened.messages
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["HOSTILE"]
+__all__ = ["HOSTILE", "NOTE_HITS"]
+
+NOTE_HITS = "Object.defineProperty(window, 'hit', { set() { console.log('ran'); } })"
+"""Script that a browser runs first in each page. It writes to the console if a text runs, also in a page that is left at once."""
 
 HOSTILE = [
     "<script>window.hit=1</script>",

@@ -7,7 +7,7 @@ from pathlib import Path
 from ragstone.schema import Captured, Passage, Score, Trace
 from ragstone.store import PlannedMetric, SqliteStore
 
-__all__ = ["METRICS", "add_requests", "make_store", "make_trace"]
+__all__ = ["METRICS", "add_request", "add_requests", "make_store", "make_trace"]
 
 METRICS = ("ccrs.ac", "ragas.faithfulness", "ccrs.qr")
 
@@ -29,7 +29,7 @@ def make_trace(k: int, *, bad: str = "") -> Trace:
     )
 
 
-def _scores(trace: Trace, k: int, bad: str) -> list[Score]:
+def _scores(trace: Trace, k: int, bad: str, judge: str) -> list[Score]:
     judged = 0.1 if k % 4 == 0 else 0.9
     claims = [{"claim": f"It costs {k} crowns. {bad}", "supported": bool(k % 3)}]
     values = ((judged, {"em": 0.0, "judge": judged}), (float(bool(k % 3)), {"claims": claims}), (k % 7 / 7, {}))
@@ -42,21 +42,25 @@ def _scores(trace: Trace, k: int, bad: str) -> list[Score]:
             method="exact",
             details=details,
             explanation=bad or None,
-            judge=f"judge {bad}".strip(),
+            judge=judge,
             judge_hash="h",
         )
         for metric, (value, details) in zip(METRICS, values, strict=True)
     ]
 
 
+def add_request(store: SqliteStore, k: int, *, scored: bool = True, bad: str = "", judge: str | None = None) -> None:
+    """Add request number `k`. `bad` is added to all its texts, and to the name of the judge if that is not given."""
+    trace = make_trace(k, bad=bad)
+    store.ingest("test", k + 1, [Captured(trace=trace)])
+    if scored:
+        store.complete(trace.trace_id, _scores(trace, k, bad, f"judge {bad}".strip() if judge is None else judge))
+
+
 def add_requests(store: SqliteStore, first: int, n: int, *, scored: bool = True, bad: list[str] | None = None) -> None:
     """Add requests with the numbers `first` to `first + n - 1`."""
     for k in range(first, first + n):
-        text = bad[k % len(bad)] if bad else ""
-        trace = make_trace(k, bad=text)
-        store.ingest("test", k + 1, [Captured(trace=trace)])
-        if scored:
-            store.complete(trace.trace_id, _scores(trace, k, text))
+        add_request(store, k, scored=scored, bad=bad[k % len(bad)] if bad else "")
 
 
 def make_store(path: Path, n: int, *, scored: bool = True, bad: list[str] | None = None) -> Path:
