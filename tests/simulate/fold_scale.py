@@ -49,11 +49,8 @@ def main(n: int, folder: Path) -> None:
     queue(path, n)
     store = open_store(path, mode="own")
     parts: list[float] = []
-    after, is_over, may_learn = None, False, False
+    after, is_over = None, False
     while not is_over:
-        if may_learn:
-            import scipy.special  # noqa: F401 - before the transaction, as a worker does
-
         started = time.process_time()
         with store.watching() as tables:
             assert tables is not None
@@ -62,7 +59,7 @@ def main(n: int, folder: Path) -> None:
                 limit=PART, after=after,
             )  # fmt: skip
         parts.append(time.process_time() - started)
-        after, may_learn = result.more_after, may_learn or result.may_learn
+        after = result.more_after
         is_over = after is None
     peak = int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) / 1024
     with store.watched() as tables:

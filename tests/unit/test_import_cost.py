@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import typer
 
+from live_store import make_store
+
 HEAVY = (
     "numpy",
     "scipy",
@@ -155,3 +157,15 @@ def test_the_command_line_handles_signals_before_it_imports_anything():
     [loaded] = loaded_after("from ragstone.cli import program")
     names = {name for name in loaded if name.partition(".")[0] == "ragstone" and not name.startswith("ragstone._")}
     assert {"ragstone", "ragstone.cli", "ragstone.cli._signals"} == names
+
+
+def test_the_means_of_a_store_do_not_load_scipy(tmp_path: Path) -> None:
+    """`status` computes intervals. The import of `scipy.special` takes longer than the rest of the command."""
+    path = tmp_path / "a.db"
+    make_store(path, 40)
+    _, loaded = loaded_after(
+        "import sys; sys.argv = ['ragstone', 'status', %r]" % str(path),  # noqa: UP031
+        "from ragstone.cli import program; program()",
+    )
+    assert "ragstone.stats._mean" in loaded
+    assert "scipy" not in loaded

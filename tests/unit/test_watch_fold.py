@@ -96,18 +96,6 @@ def test_parts_of_a_large_queue_are_one_fold(seed):
     assert once.events
 
 
-def test_a_fold_says_when_a_baseline_may_follow():
-    """A worker prepares for it: not before a stream has 200 units, in the folds before it learns, and not afterwards."""
-    tables, said = MemoryTables(), []
-    outcomes = sessions((0, 9), per_day=60, size=1)
-    for day in range(1, 10):
-        tables.put(*[o for o in outcomes if day - 1 <= o.requested_at / DAY_S < day])
-        result = fold(tables, now=day * DAY_S + 3600, options=WatchOptions(min_drop=0.3), scales=SCALES)
-        said.append((result.may_learn, {stream.phase for stream in read_streams(tables)}))
-    learning, watching = {"learning"}, {"watching"}
-    assert said == [(False, learning)] * 3 + [(True, learning)] * 4 + [(False, watching)] * 2
-
-
 @pytest.mark.parametrize("n_open", [100, 1_000])
 def test_queue_of_open_sessions_is_not_divided(n_open):
     """More outcomes of open sessions than the limit are one part, and are not read as many. Nor are ten times as many."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from ragstone._util.distributions import normal_cdf, normal_quantile
 from ragstone.stats._mean import Estimate
 
 if TYPE_CHECKING:
@@ -192,7 +193,6 @@ def _bca_tails(
 ) -> tuple[float, float] | None:
     """Compute the shares of resamples below both limits, or None if bias or acceleration is undefined."""
     import numpy as np
-    from scipy.special import ndtr, ndtri
 
     # Resamples equal to the estimate count half as below it.
     below = (np.searchsorted(drawn, point) + np.searchsorted(drawn, point, side="right")) / (2 * drawn.size)
@@ -210,11 +210,11 @@ def _bca_tails(
         return None
     away = away / size
     acceleration = float((away**3).sum() / (6 * (away**2).sum() ** 1.5))
-    bias = float(ndtri(below))
+    bias = normal_quantile(below)
     tails = []
-    for z in (float(ndtri((1 - confidence_level) / 2)), float(ndtri((1 + confidence_level) / 2))):
+    for z in (normal_quantile((1 - confidence_level) / 2), normal_quantile((1 + confidence_level) / 2)):
         shrunk = 1 - acceleration * (bias + z)
         if shrunk <= 0:
             return None
-        tails.append(float(ndtr(bias + (bias + z) / shrunk)))
+        tails.append(normal_cdf(bias + (bias + z) / shrunk))
     return tails[0], tails[1]

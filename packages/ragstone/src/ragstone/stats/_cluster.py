@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from ragstone._util.distributions import student_quantile
 from ragstone.stats._mean import Side, mean_interval
 
 if TYPE_CHECKING:
@@ -138,14 +139,13 @@ def jackknife_interval(
         Jackknife over clusters: Bell and McCaffrey 2002.
     """
     import numpy as np
-    from scipy.special import stdtrit
 
     n = effective_number(weights)
     deviations = np.nan_to_num(without, nan=value) - value
     variance = float(deviations @ deviations) * (n - 1) / n if n > 2 else 0.0
     if variance <= _ROUNDING**2:
         return low, high, "range"
-    error = float(stdtrit(n - 1, (1 + confidence_level) / 2)) * math.sqrt(variance)
+    error = student_quantile(n - 1, (1 + confidence_level) / 2) * math.sqrt(variance)
     return max(low, value - error), min(high, value + error), "jackknife"
 
 
@@ -183,7 +183,6 @@ def cluster_interval(
         2019. Skewness correction: Johnson 1978, Hall 1992.
     """
     import numpy as np
-    from scipy.special import stdtrit
 
     k = weights.size
     share = weights / weights.sum()
@@ -201,7 +200,7 @@ def cluster_interval(
     variance = squares * (k - 1) / k
     kurtosis = k * float((moved**4).sum()) / squares**2
     freedom = max(min(n_effective, 2 * k / max(kurtosis - 1, _ROUNDING)) - 1, 1.0)
-    t = float(stdtrit(freedom, 1 - (1 - confidence_level) / (2 if side == "two-sided" else 1)))
+    t = student_quantile(freedom, 1 - (1 - confidence_level) / (2 if side == "two-sided" else 1))
     if math.isinf(high - low):
         half = t * math.sqrt(variance)
         return mean, max(low, mean - half), min(high, mean + half)

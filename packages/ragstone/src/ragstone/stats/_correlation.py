@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
+from ragstone._util.distributions import normal_quantile
 from ragstone.stats._mean import Estimate, wilson_interval
 
 if TYPE_CHECKING:
@@ -206,9 +207,7 @@ def _z_error(r: float, n: int, kind: CorrelationKind, confidence_level: float) -
 
 
 def _quantile(confidence_level: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri((1 + confidence_level) / 2))
+    return normal_quantile((1 + confidence_level) / 2)
 
 
 def _pairs(

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from ragstone._util.distributions import find_root, normal_cdf
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -44,7 +46,6 @@ def gaffke_limit(unit: NDArray[np.float64], tail: float, *, mid_p: bool = True) 
         Mid-p: Lancaster 1961.
     """
     import numpy as np
-    from scipy.optimize import brentq
 
     values, counts = np.unique(unit, return_counts=True)
     n = unit.size
@@ -68,7 +69,7 @@ def gaffke_limit(unit: NDArray[np.float64], tail: float, *, mid_p: bool = True) 
         return 0.0
     if excess(high) <= 0:
         return 1.0
-    return float(brentq(excess, low, high, xtol=_TOLERANCE))
+    return find_root(excess, low, high, tolerance=_TOLERANCE)
 
 
 def gaffke_cdf(
@@ -100,7 +101,6 @@ def _negative(scale: NDArray[np.float64], shape: NDArray[np.float64]) -> float:
         variables".
     """
     import numpy as np
-    from scipy.special import ndtr
 
     if scale.min() >= 0:
         return 0.0
@@ -121,8 +121,6 @@ def _negative(scale: NDArray[np.float64], shape: NDArray[np.float64]) -> float:
     curvature = float((shape * ratio * ratio).sum())
     u = s * math.sqrt(curvature)
     if abs(u) < _CENTER:
-        return float(ndtr(u)) + float((shape * ratio**3).sum()) / (
-            3 * math.sqrt(2 * math.pi) * math.pow(curvature, 1.5)
-        )
+        return normal_cdf(u) + float((shape * ratio**3).sum()) / (3 * math.sqrt(2 * math.pi) * math.pow(curvature, 1.5))
     w = math.copysign(math.sqrt(2 * max(float((shape * np.log1p(-s * scale)).sum()), 0.0)), s)
-    return min(max(float(ndtr(w)) + math.exp(-w * w / 2) / math.sqrt(2 * math.pi) * (1 / w - 1 / u), 0.0), 1.0)
+    return min(max(normal_cdf(w) + math.exp(-w * w / 2) / math.sqrt(2 * math.pi) * (1 / w - 1 / u), 0.0), 1.0)

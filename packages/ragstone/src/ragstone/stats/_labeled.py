@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from ragstone._util.distributions import student_quantile
 from ragstone.stats._agreement import Agreement
 from ragstone.stats._cluster import cluster_codes, effective_number, jackknife_interval
 from ragstone.stats._mean import Estimate
@@ -72,7 +73,6 @@ def drawn_prediction_powered_mean(
         (0.65, 4, 2)
     """
     import numpy as np
-    from scipy.special import stdtrit
 
     f = np.asarray(scores, dtype=float)
     drawn = np.asarray([label is not None for label in labels], dtype=bool)
@@ -114,7 +114,7 @@ def drawn_prediction_powered_mean(
     if weight == 0 or n <= 2 or variance <= _ROUNDING * (high - low) ** 2:
         return replace(result, weight=0.0)
     value = min(max(mean_label + weight * (mean - mean_drawn), low), high)
-    error = float(stdtrit(n - 1, (1 + confidence_level) / 2)) * math.sqrt(variance)
+    error = student_quantile(n - 1, (1 + confidence_level) / 2) * math.sqrt(variance)
     estimate = Estimate(
         value=value,
         low=max(low, value - error),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
 
+from ragstone._util.distributions import normal_quantile, student_quantile
 from ragstone.stats._gaffke import gaffke_limit
 
 if TYPE_CHECKING:
@@ -171,13 +172,11 @@ def wilson_interval(successes: int, n: int, *, confidence_level: float = 0.95) -
         >>> estimate.value, round(estimate.low, 2), round(estimate.high, 2)
         (0.85, 0.64, 0.95)
     """
-    from scipy.special import ndtri
-
     if n <= 0 or not 0 <= successes <= n:
         raise ValueError(f"a proportion needs 0 <= successes <= n and n > 0, got successes={successes}, n={n}")
     if not 0 < confidence_level < 1:
         raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level}")
-    z = float(ndtri((1 + confidence_level) / 2))
+    z = normal_quantile((1 + confidence_level) / 2)
     p = successes / n
     center = p + z * z / (2 * n)
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
@@ -222,11 +221,9 @@ def failure_bounds(mean: float | None, n: int, n_failed: int, *, low: float, hig
 
 def _student_t(x: NDArray[np.float64], tail: float) -> float:
     """Compute the distance of Student's limits from the mean, which is infinite for equal values."""
-    from scipy.special import stdtrit
-
     if x[0] == x[-1]:
         return math.inf
-    return float(stdtrit(x.size - 1, 1 - tail)) * float(x.std(ddof=1)) / math.sqrt(x.size)
+    return student_quantile(x.size - 1, 1 - tail) * float(x.std(ddof=1)) / math.sqrt(x.size)
 
 
 def _skewness(x: NDArray[np.float64]) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
+from ragstone._util.distributions import normal_cdf, normal_quantile, student_cdf, student_quantile
 from ragstone.stats._bootstrap import resampled_means
 from ragstone.stats._cluster import cluster_codes
 from ragstone.stats._tukey import Alternative, randomized_tukey
@@ -193,16 +194,12 @@ def expanded_tail(tail: float, n: float) -> float:
     Source:
         Hesterberg 2015, "What teachers should know about the bootstrap".
     """
-    from scipy.special import ndtr, stdtrit
-
-    return float(ndtr(float(stdtrit(n - 1, tail)) * math.sqrt(n / (n - 1))))
+    return normal_cdf(student_quantile(n - 1, tail) * math.sqrt(n / (n - 1)))
 
 
 def _student_share(share: float, n: float) -> float:
     """Invert `expanded_tail`."""
-    from scipy.special import ndtri, stdtr
-
-    return float(stdtr(n - 1, float(ndtri(share)) * math.sqrt((n - 1) / n)))
+    return student_cdf(n - 1, normal_quantile(share) * math.sqrt((n - 1) / n))
 
 
 def _unit_differences(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from ragstone._util.distributions import student_quantile
 from ragstone.stats._mean import Estimate, mean_interval
 
 if TYPE_CHECKING:
@@ -83,7 +84,6 @@ def prediction_powered_mean(
         (0.767, 4, 6)
     """
     import numpy as np
-    from scipy.special import stdtrit
 
     y, f, g = (np.asarray(values, dtype=float) for values in (human, judge, judged))
     if y.shape != f.shape or y.size < 2 or g.size < 2:
@@ -99,7 +99,7 @@ def prediction_powered_mean(
     n, rest = y.size, g.size
     lam = _tuned(y, f, g) if weight is None else weight
     value = float(y.mean() + lam * (g.mean() - f.mean()))
-    t = float(stdtrit(n - 1, (1 + confidence_level) / 2))
+    t = student_quantile(n - 1, (1 + confidence_level) / 2)
     corrected = y - lam * f
     of_judge = lam**2 * float(g.var(ddof=1)) / rest
     variance = float(corrected.var(ddof=1)) / n + of_judge

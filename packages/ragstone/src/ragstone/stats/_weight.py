@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
+from ragstone._util.distributions import student_quantile
 from ragstone.stats._cluster import cluster_codes, cluster_interval
 from ragstone.stats._mean import Estimate, Side, mean_interval
 
@@ -114,15 +115,13 @@ def _of_observed_traffic(
     x: NDArray[np.float64], p: NDArray[np.float64], *, low: float, high: float, confidence_level: float
 ) -> Estimate:
     """Estimate the mean over exactly the observed traffic, of which each item was sampled independently."""
-    from scipy.special import stdtrit
-
     w = 1 / p
     total = float(w.sum())
     mean = float((w * x).sum()) / total
     residual = (w * (x - mean)) ** 2 * (1 - p)
     variance = float(residual.sum()) / total**2 * x.size / (x.size - 1)
     effective = total**2 / float((w * w).sum())
-    half = float(stdtrit(max(effective - 1, 1.0), (1 + confidence_level) / 2)) * math.sqrt(variance)
+    half = student_quantile(max(effective - 1, 1.0), (1 + confidence_level) / 2) * math.sqrt(variance)
     mean = min(max(mean, low), high)
     if x.min() == x.max() and p.min() < 1:
         # The sample variance of equal values is 0, but their mean still has an error.

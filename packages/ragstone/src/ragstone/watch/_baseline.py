@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from ragstone._util.distributions import student_quantile
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -116,7 +118,6 @@ class LearningUnits:
     def _estimate(self) -> _Estimate | None:
         """Estimate the mean and its errors, or return None for units of one day."""
         import numpy as np
-        from scipy.special import stdtrit
 
         x, total, day = np.asarray(self.values, float), np.asarray(self.totals, float), np.asarray(self.days, int)
         n_days = int(np.unique(day).size)
@@ -129,7 +130,7 @@ class LearningUnits:
         part = w * (x - mean) / w.sum()
         by_day = np.bincount(day, weights=part)
         over_sessions = _NORMAL * math.sqrt(float((part**2).sum()) * x.size / (x.size - 1))
-        t = float(stdtrit(n_days - 1, (1 + _CONFIDENCE_LEVEL) / 2))
+        t = student_quantile(n_days - 1, (1 + _CONFIDENCE_LEVEL) / 2)
         over_days = t * math.sqrt(float((by_day**2).sum()) * n_days / (n_days - 1))
         return _Estimate(mean=mean, over_sessions=over_sessions, over_days=over_days, n_days=n_days, cap=cap)
 

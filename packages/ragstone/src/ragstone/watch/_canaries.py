@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from ragstone._util.distributions import student_quantile
 from ragstone.schema import Usage
 from ragstone.store import CanaryScore, StreamKey, WatchTables
 from ragstone.watch._alarm import Alarm, JudgeShift
@@ -117,7 +118,6 @@ def judge_shift(scores: Sequence[CanaryScore], *, before: float, after: float, s
         The shift, or None with fewer than five canaries on both sides.
     """
     import numpy as np
-    from scipy.special import stdtrit
 
     rounds: dict[str, tuple[list[float], list[float]]] = {}
     for score in scores:
@@ -127,6 +127,6 @@ def judge_shift(scores: Sequence[CanaryScore], *, before: float, after: float, s
     if len(pairs) < _MIN_PAIRS:
         return None
     loss = sign * np.array([old - new for old, new in pairs])
-    t = float(stdtrit(len(pairs) - 1, (1 + _CONFIDENCE_LEVEL) / 2))
+    t = student_quantile(len(pairs) - 1, (1 + _CONFIDENCE_LEVEL) / 2)
     mean, half = float(loss.mean()), t * float(loss.std(ddof=1)) / math.sqrt(len(pairs))
     return JudgeShift(drop=mean, low=mean - half, high=mean + half, n=len(pairs))

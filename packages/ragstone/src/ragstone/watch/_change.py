@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from ragstone._util.distributions import normal_cdf
 from ragstone.stats import holm
 
 if TYPE_CHECKING:
@@ -157,7 +158,6 @@ def find_slices(
         All slices with at least 30 units in and 30 outside of the slice after the change.
     """
     import numpy as np
-    from scipy.special import ndtr
 
     after = np.arange(x.size) >= start
     found: list[tuple[str, float, float, float, int]] = []
@@ -173,7 +173,7 @@ def find_slices(
             loss, error = _loss(x, w, inside, after, sign)
             rest, rest_error = _loss(x, w, ~inside, after, sign)
             z = (loss - rest) / max(math.hypot(error, rest_error), 1e-12)
-            found.append((f"{field}={value}", loss, loss - rest, float(ndtr(-z)), n))
+            found.append((f"{field}={value}", loss, loss - rest, normal_cdf(-z), n))
     adjusted = holm([p for *_, p, _ in found]).adjusted
     slices = [
         SliceDrop(name=name, drop=loss, excess=excess, p=p, n=n)

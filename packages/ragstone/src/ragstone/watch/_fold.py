@@ -21,7 +21,7 @@ from ragstone.store import (
 )
 from ragstone.watch._alarm import Alarm, describe_alarm, follow_up, units_around
 from ragstone.watch._backfill import learn_from_backfills
-from ragstone.watch._baseline import DAY_S, MIN_SESSIONS
+from ragstone.watch._baseline import DAY_S
 from ragstone.watch._options import SESSION_MAX_S, Scale, WatchOptions
 from ragstone.watch._stream import ACTIVE_S, Event, Stream
 from ragstone.watch._units import segments, to_unit
@@ -45,8 +45,6 @@ class Folded:
     """Alarms that were raised, closed or followed up."""
     more_after: float | None = None
     """If later outcomes are queued: where the next fold begins."""
-    may_learn: bool = False
-    """Whether a later fold may learn a baseline: a stream without one has the units that it needs at least."""
 
 
 def fold(
@@ -108,7 +106,6 @@ def fold(
         n_units=len(old) + len(units),
         alarms=() if run is None else tuple(run.changed),
         more_after=more_after,
-        may_learn=run is not None and run.may_learn,
     )
 
 
@@ -260,11 +257,6 @@ class _Fold:
                 self._last[name] = stream.last_at
             if event is not None:
                 self._on_event(event, stream, unit, partial(self._history, key))
-
-    @property
-    def may_learn(self) -> bool:
-        """Whether a stream that learns has enough units."""
-        return any(s.baseline is None and s.n_units >= MIN_SESSIONS for s in self._streams.values())
 
     def save(self) -> None:
         """Store the streams that changed, and the budget."""

@@ -93,8 +93,6 @@ class StreamWatcher:
         self._next = 0.0
         self._after: float | None = None
         """Where the next fold begins, if the last one did not reach the end of the queue."""
-        self._may_learn = False
-        """Whether a stream may soon learn its baseline."""
         self._due: tuple[float, list[Trace]] | None = None
         """Time and requests of a round of canaries that is due."""
         self._done: CanaryRound | None = None
@@ -173,9 +171,6 @@ class StreamWatcher:
     def _fold(self, store: Store) -> bool:
         requests = list(read_requests(self._requests))
         now = self._clock()
-        if self._may_learn:
-            # It takes a second, in which a transaction would keep others waiting.
-            import scipy.special  # noqa: F401
         with store.watching(notify=[sink.name for sink in self._sinks]) as tables:
             if tables is None:
                 return False
@@ -193,7 +188,6 @@ class StreamWatcher:
             moved = [] if done is None else end_round(tables, done, scales=self._scales, keep_since=now - _KEPT_S)
             canaries = begin_round(tables, now=now, options=self._options)
         self._done, self._after = None, result.more_after
-        self._may_learn = self._may_learn or result.may_learn
         if self._after is not None:
             self._next = 0.0
         if canaries is not None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
+from ragstone._util.distributions import normal_quantile, student_quantile
 from ragstone.experiments._compare.align import FAILED, NOT_APPLICABLE, SCORED, AlignedMetric, AlignedScores
 from ragstone.experiments._compare.bootstrap import bootstrap_pairs
 from ragstone.stats import (
@@ -394,7 +395,6 @@ def _find_detectable_difference(
     1 / sqrt(n), like its standard error.
     """
     import numpy as np
-    from scipy.special import ndtri
 
     difference = first - second
     rows = np.flatnonzero(~np.isnan(difference))
@@ -403,7 +403,7 @@ def _find_detectable_difference(
         return None, None
     labels = None if scores.clusters is None else [scores.clusters[row] for row in rows]
     error = standard_error(difference[rows], 1 / scores.inclusion_probabilities[rows], labels)
-    detectable = half + float(ndtri(POWER)) * error
+    detectable = half + normal_quantile(POWER) * error
     if min_effect is None:
         return detectable, None
     return detectable, max(0, math.ceil(n * (detectable / min_effect) ** 2 * (1 - _SAME)) - n)
@@ -455,7 +455,6 @@ def effect_interval(
         Delta method for mean and variance: van der Vaart 1998, section 3.1.
     """
     import numpy as np
-    from scipy.special import stdtrit
 
     errors, least = [], math.inf
     for values, labels in groups:
@@ -464,7 +463,7 @@ def effect_interval(
         errors.append(standard_error(values, np.ones(values.size), labels))
     if least < _FEW_UNITS:
         return None
-    half = float(stdtrit(least - 1, (1 + confidence_level) / 2)) * math.hypot(*errors)
+    half = student_quantile(least - 1, (1 + confidence_level) / 2) * math.hypot(*errors)
     return g - half, g + half
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from ragstone._util.distributions import normal_quantile
 from ragstone.experiments._compare.align import FAILED, SCORED, AlignedMetric, AlignedScores
 from ragstone.experiments._compare.pairs import (
     POWER,
@@ -115,7 +116,6 @@ def _pair(
     min_effect: float | None,
 ) -> PairDifference:
     import numpy as np
-    from scipy.special import ndtri
 
     groups, errors, clusters = [], [], []
     for column in (tukey.first, tukey.second):
@@ -126,7 +126,7 @@ def _pair(
         weights = 1 / scores.inclusion_probabilities[rows]
         errors.append(standard_error(groups[-1], weights, labels) if rows.size else 0.0)
     half = None if tukey.low is None or tukey.high is None else (tukey.high - tukey.low) / 2
-    detectable = None if half is None else half + float(ndtri(POWER)) * math.hypot(*errors)
+    detectable = None if half is None else half + normal_quantile(POWER) * math.hypot(*errors)
     n_more = None
     if detectable is not None and min_effect is not None:
         n_more = max(0, math.ceil(tukey.n * (detectable / min_effect) ** 2 * (1 - 1e-12)) - tukey.n)
