@@ -192,7 +192,7 @@ def test_labels_that_show_no_error_do_not_rule_it_out(human, judge, judged, weig
     assert found.estimate.high - found.estimate.low > 0.3
     if weight == 0 and len(set(human)) == 1:
         assert pytest.approx(found.labels_only.low, rel=1e-12) == found.estimate.low
-            assert pytest.approx(found.labels_only.high, rel=1e-12) == found.estimate.high
+        assert pytest.approx(found.labels_only.high, rel=1e-12) == found.estimate.high
         assert found.labels_worth is None
 
 
