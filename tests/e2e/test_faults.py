@@ -77,3 +77,5 @@ def test_books_after_faults(
     }
     deployment.servers = {fault: servers[fault]() for fault in faults if fault in servers}
     kill_and_check(deployment, faults, n_faults)
+    if "signal" in faults:
+        print(dict(deployment.servers["signal"].n_sent))

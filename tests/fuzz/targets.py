@@ -37,7 +37,7 @@ from ragstone.replay import InputFile, RejectedRecord, all_formats, merge_outcom
 from ragstone.replay.otlp import OtlpFormat, spans_of_request
 from ragstone.research._dataset.documents import read_documents
 from ragstone.research._validation.labels import read_labels
-from ragstone.schema import Captured, Failure, Passage, Retrieval, Score, Trace, spool_entry_adapter
+from ragstone.schema import Captured, Dropped, Failure, Passage, Retrieval, Score, Trace, spool_entry_adapter
 from ragstone.spool import SpoolReader
 from ragstone.spool._format import END, LAST, MORE, frame, header
 from ragstone.store._body import _compress, to_body, to_outcome, to_trace
@@ -157,6 +157,11 @@ def spool(content: bytes, folder: Path) -> str:
         while True:
             batch = reader.read(state.name, offset)
             assert batch.next_offset >= offset
+            for entry in batch.entries:
+                # What is damaged is counted, and never read as something else.
+                assert (
+                    entry.reason == "corrupt_segment" if isinstance(entry, Dropped) else entry == Captured(trace=TRACE)
+                )
             n += len(batch.entries)
             if batch.at_end or batch.next_offset == offset:
                 break
