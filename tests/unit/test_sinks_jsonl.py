@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import os
+import sys
 
 import pytest
 
@@ -172,6 +173,22 @@ def test_a_full_disk_in_the_middle_of_a_batch(tmp_path, monkeypatch):
     assert b"" == path.read_bytes()
     _deliver(sink, *outcomes)
     assert [o.id for o in outcomes] == [json.loads(line)["id"] for line in path.read_bytes().splitlines()]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="locks files")
+def test_a_batch_waits_for_that_of_another_process(tmp_path, monkeypatch):
+    """A process that is stopped while it writes does not keep others for ever: they try again later."""
+    import fcntl
+
+    monkeypatch.setattr("ragstone.sinks.jsonl._LOCK_S", 0.1)
+    path = tmp_path / "out.jsonl"
+    sink = JsonlSink(path)
+    with path.open("ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(SinkUnavailableError, match="another process has been writing"):
+            _deliver(sink, _score("t1"))
+    _deliver(sink, _score("t1"))
+    assert ["t1"] == [json.loads(line)["trace_id"] for line in path.read_text().splitlines()]
 
 
 def test_only_the_tail_is_read(tmp_path, monkeypatch):

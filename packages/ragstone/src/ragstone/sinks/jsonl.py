@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +22,7 @@ __all__ = ["JsonlSink"]
 # the tail of the file is sufficient. 4 MiB hold a batch of 500 lines of 8 KiB each.
 _TAIL_MAX_BYTES: Final = 4 * 1024 * 1024
 _SEEN_MAX_IDS: Final = 10_000
+_LOCK_S: Final = 5.0
 _START: Final = b'{"schema_version": '
 """How a line begins: the first key of `outcome_row`."""
 
@@ -168,11 +171,27 @@ def _append(path: Path, data: bytes) -> None:
 
 
 def _wait_for_lock(fd: int) -> None:
-    """Wait until no other sink appends to an open file. Closing it ends the lock. Some file systems do not have locks."""
-    with suppress(ImportError, OSError):
-        import fcntl  # not on Windows
+    """Wait until no other sink appends to an open file. Closing it ends the lock. Some file systems do not have locks.
 
-        fcntl.flock(fd, fcntl.LOCK_EX)
+    Raises:
+        OSError: If another process does not end its batch in time, because it is stopped, for example.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    end = time.monotonic() + _LOCK_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise OSError(errno.EAGAIN, "another process has been writing to it for seconds") from None
+            time.sleep(0.02)
+        except OSError:
+            return
+        else:
+            return
 
 
 def _end_of(fd: int) -> tuple[int, bool]:
