@@ -166,6 +166,29 @@ def test_the_metrics_with_the_most_failures_are_described() -> None:
     assert (others.numbers, others.text) == ({"n_metrics": 2}, "2 more metrics have failures, see the table.")
 
 
+def test_of_several_outcomes_of_a_sample_the_last_one_counts() -> None:
+    """As in `compare`: a report of two files in one is that of the second, and says so."""
+    first, second = experiment([(0.1, 0.9), (0.2, None)] * 20), experiment([(0.9, None), (0.3, 0.8)] * 20)
+    both = dataclasses.replace(second, outcomes=(*first.outcomes, *second.outcomes))
+    view, expected = build_report(both), build_report(second)
+    (note,) = [each.text for each in view.notices if "later one" in each.text]
+    assert "80 outcomes do not count: a later one is of the same sample and metric." == note
+    assert expected.metrics == view.metrics
+    assert (expected.verdict, expected.causes, expected.worst) == (view.verdict, view.causes, view.worst)
+    compared = second.report(baseline=both)
+    assert note in [each.text for each in compared.notices]
+
+
+def test_several_judges_are_named_once() -> None:
+    """In one notice for all metrics."""
+    result = experiment([(0.1, 0.9)] * 4)
+    outcomes = tuple(o.model_copy(update={"judge": f"judge {o.sample_id}"}) for o in result.outcomes)
+    notices = build_report(dataclasses.replace(result, outcomes=outcomes)).notices
+    (said,) = [each for each in notices if "n_judges" in each.numbers]
+    assert said.text == "Scores of 2 metrics come from 4 judges, whose scales may differ."
+    assert {"n_metrics": 2, "n_judges": 4} == said.numbers
+
+
 def test_answers_without_a_score_are_counted_in_notebooks() -> None:
     """By kind: a metric that does not apply has not failed."""
     result = experiment([(0.1, 0.9), (0.2, None), (0.3, None), (0.4, None)])

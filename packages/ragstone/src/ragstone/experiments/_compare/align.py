@@ -354,7 +354,7 @@ def _check_overlap(systems: Sequence[_System], ids: Sequence[str]) -> None:
             raise DataError(
                 f"{system.name!r} does not share samples with the others (its ids: {_examples(ids, has[:, i])}, other ids: "
                 f"{_examples(ids, others)}). Samples are matched by id. Evaluate the same rows with every system and stable "
-                "ids, or compare different traffic with paired=False (--unpaired)."
+                "ids, or compare different traffic with paired=False (`ragstone compare --unpaired`)."
             )
 
 

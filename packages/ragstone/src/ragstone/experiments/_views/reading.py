@@ -54,6 +54,7 @@ from ragstone.views import (
     QuestionRow,
     ReportView,
     SliceTable,
+    count,
 )
 
 __all__ = ["Reading", "unknown_card"]
@@ -64,6 +65,8 @@ _HISTOGRAM_FROM: Final = 10
 _CAUSES_FROM: Final = 5
 """Smallest number of answers for causes."""
 _LISTED_IDS: Final = 200
+_COMPARED_TEXTS: Final = 200
+"""Number of questions whose texts are compared with those of a baseline."""
 _QUERY_CHARS: Final = 300
 _WORST_DETAILS: Final = 100
 """Number of answers of each cause that come before the others."""
@@ -123,6 +126,8 @@ class Reading:
         self._probabilities: Mapping[str, float] = {}
         self._clusters: Clusters | None = None
         self._cluster_notes: list[str] = []
+        self.n_earlier = 0
+        """Number of outcomes that do not count, because a later one is of the same sample and metric."""
         self._n_calls, self._input_tokens, self._output_tokens = 0, 0, 0
         self._cost_usd: float | None = None
         self._timeline = Timeline()
@@ -130,26 +135,21 @@ class Reading:
     def read(self) -> None:
         """Read samples and outcomes. Called again, it adds those that the source yields then.
 
+        If a sample has several outcomes of a metric, the last one counts.
+
         Raises:
             DataError: If the source does not contain outcomes.
         """
-        keys: set[str] = set()
-        for id_, content, time, labels in self._source.samples():
-            signals = self._signals.setdefault(id_, Signals())
-            if isinstance(content, Sample):
-                note_sample(signals, content)
-            elif content is not None:
-                note_outline(signals, content)
-            if self._keeps_questions and content is not None and content.query is not None:
-                self._queries[id_] = content.query[:_QUERY_CHARS]
-            if self._slices is not None:
-                self._slices.add(id_, labels)
-            self._timeline.add(id_, time, labels)
-            if self._where:
-                keys |= labels.keys()
-                self._labels[id_] = {c.key: labels[c.key] for c in self._where if c.key in labels}
-        for outcome in self._source.outcomes():
-            self._add(outcome)
+        is_first = not self._signals
+        keys = self._read_samples()
+        earlier = self._read_outcomes()
+        if earlier and is_first:
+            for read in (self._signals, self._metrics, self._scores, self._chosen):
+                read.clear()
+            self._n_calls, self._input_tokens, self._output_tokens, self._cost_usd = 0, 0, 0, None
+            self.n_earlier = earlier.total()
+            self._read_samples()
+            self._read_outcomes(earlier)
         if not self._metrics:
             n = len(self._signals)
             there = f"{n:,} samples without scores" if n else "no samples either"
@@ -167,6 +167,44 @@ class Reading:
         self._cluster_notes = cluster_notes(
             self._source.cluster, self._clusters, dependence.labels, self._signals, scores
         )
+
+    def _read_samples(self) -> set[str]:
+        """Read the samples, and return the keys of their labels if conditions need them."""
+        keys: set[str] = set()
+        for id_, content, time, labels in self._source.samples():
+            signals = self._signals.setdefault(id_, Signals())
+            if isinstance(content, Sample):
+                note_sample(signals, content)
+            elif content is not None:
+                note_outline(signals, content)
+            if self._keeps_questions and content is not None and content.query is not None:
+                self._queries[id_] = content.query[:_QUERY_CHARS]
+            if self._slices is not None:
+                self._slices.add(id_, labels)
+            self._timeline.add(id_, time, labels)
+            if self._where:
+                keys |= labels.keys()
+                self._labels[id_] = {c.key: labels[c.key] for c in self._where if c.key in labels}
+        return keys
+
+    def _read_outcomes(self, earlier: Counter[tuple[str, str]] | None = None) -> Counter[tuple[str, str]]:
+        """Read the outcomes, and return how many of each metric and sample came before the last one.
+
+        Args:
+            earlier: Number of outcomes to skip, by metric and sample.
+        """
+        seen: set[tuple[str, str]] = set()
+        left, repeated = Counter(earlier), Counter[tuple[str, str]]()
+        for outcome in self._source.outcomes():
+            key = (outcome.metric, outcome.sample_id)
+            if left[key] > 0:
+                left[key] -= 1
+                continue
+            if key in seen:
+                repeated[key] += 1
+            seen.add(key)
+            self._add(outcome)
+        return repeated
 
     @property
     def has_outcomes(self) -> bool:
@@ -302,6 +340,11 @@ class Reading:
     def _notes(self, compared: Compared | None, before: Reading | None) -> list[str]:
         """Return what limits the numbers of this source and of a comparison, each once."""
         notes = [*self._source.notes(), *(() if compared is None else compared.notes), *self._cluster_notes]
+        if n_earlier := self.n_earlier + (0 if before is None else before.n_earlier):
+            replaced = count(n_earlier, "outcome does", "outcomes do")
+            notes.append(f"{replaced} not count: a later one is of the same sample and metric.")
+        if compared is not None and before is not None and compared.paired:
+            notes += self._note_other_questions(compared, before)
         if compared is not None and before is not None and before.signals() != self.signals():
             known = "; ".join(before.signals()) or "none"
             notes.append(
@@ -309,6 +352,22 @@ class Reading:
                 "causes can differ for that reason."
             )
         return list(dict.fromkeys(f"{note[0].upper()}{note[1:]}" for note in notes if note))
+
+    def _note_other_questions(self, compared: Compared, before: Reading) -> list[str]:
+        """Return a note if ids of both sources belong to different questions, as those of the rows of two files do."""
+        ids = list(itertools.islice((id_ for id_ in self._signals if id_ in before._signals), _COMPARED_TEXTS))
+        texts = [
+            {id_: record.sample.query for id_, record in source.records(ids).items() if record.sample is not None}
+            for source in (compared.before, self._source)
+        ]
+        pairs = [(texts[0][id_], texts[1][id_]) for id_ in ids if id_ in texts[0] and id_ in texts[1]]
+        n_other = sum(
+            first.split() != second.split() for first, second in pairs if first is not None and second is not None
+        )
+        if not n_other:
+            return []
+        text = f"{n_other:,} of {count(len(pairs), 'question')} {'has' if n_other == 1 else 'have'} another text in "
+        return [f"{text}{compared.baseline}. Samples are matched by id: check that equal ids are the same question."]
 
     def _questions(
         self, rows: Sequence[MetricRow], causes: Mapping[str, str | None], slices: Sequence[SliceTable]
@@ -516,7 +575,7 @@ class Reading:
 
     def _build_answers(self, ids: Sequence[str], records: Mapping[str, AnswerRecord]) -> tuple[AnswerView, ...]:
         return tuple(
-            build_answer(id_, record.sample, record.outcomes, self._signals[id_], self._cards, time=record.time)
+            build_answer(id_, record.sample, last_outcomes(record), self._signals[id_], self._cards, time=record.time)
             for id_ in ids
             for record in [records.get(id_, AnswerRecord())]
         )
@@ -558,6 +617,11 @@ def _question(description: str) -> str:
     """Return the question of a description, without the sentences that follow it."""
     question, mark, _ = description.partition("? ")
     return f"{question}?" if mark else description
+
+
+def last_outcomes(record: AnswerRecord) -> list[Score | NotApplicable | Failure]:
+    """Return the outcomes of a sample, of each metric the last one."""
+    return list({outcome.metric: outcome for outcome in record.outcomes}.values())
 
 
 def unknown_card(outcome: Score | NotApplicable | Failure) -> MetricCard:

@@ -164,10 +164,12 @@ def describe_notices(
     if 0 < population.n_scored < _FEW:
         text = f"Only {count(population.n_scored, 'sample')}: intervals are wide, and shares are rough."
         notices.append(Statement(text=text, kind="warning", numbers={"n_scored": population.n_scored}))
-    for row in rows:
-        if len(row.judges) > 1:
-            text = f"Scores of {row.title} come from {len(row.judges)} judges, whose scales may differ."
-            notices.append(Statement(text=text, kind="warning", numbers={"n_judges": len(row.judges)}))
+    mixed = [row for row in rows if len(row.judges) > 1]
+    if mixed:
+        what = mixed[0].title if len(mixed) == 1 else f"{len(mixed)} metrics"
+        n_judges = len({judge for row in mixed for judge in row.judges})
+        text = f"Scores of {what} come from {n_judges} judges, whose scales may differ."
+        notices.append(Statement(text=text, kind="warning", numbers={"n_metrics": len(mixed), "n_judges": n_judges}))
     for reason, n in doubts.items():
         text = f"Not applicable to {count(n, 'sample')}: {reason}."
         notices.append(Statement(text=text, kind="warning", numbers={"n": n}))
