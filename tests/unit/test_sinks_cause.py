@@ -23,6 +23,7 @@ from ragstone.sinks import (
     PrometheusSink,
     Sink,
 )
+from ragstone.sinks._row import cause_note_of
 
 _RUN = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
 _TRACE, _SPAN = "0af7651916cd43dd8448eb211c80319c", "07ad6b7169203331"
@@ -195,3 +196,22 @@ def test_prometheus_counts_causes_once_and_with_few_labels() -> None:
     assert value("ragstone_causes_total", {"app": "shop", "cause": "missed_passage"}) == 1
     assert value("ragstone_causes_total", {"app": "shop", "cause": "other"}) == 21
     asyncio.run(sink.aclose())
+
+
+@pytest.mark.parametrize(
+    ("title", "why", "comment"),
+    [
+        (
+            "The model did not answer",
+            "The model did not answer. No more is known.",
+            "The model did not answer. No more is known. Do it.",
+        ),
+        ("Not scored", "No metric has a score.", "Not scored. No metric has a score. Do it."),
+        ("Not scored", "", "Not scored. Do it."),
+    ],
+)
+def test_a_comment_has_each_sentence_once(title: str, why: str, comment: str) -> None:
+    """The comment is the title, the evidence and the next step. Evidence that begins with the title does not repeat it."""
+    note = cause_note_of(_delivery(cause=AnswerCause(name="x", title=title, why=why, next="Do it.")))
+    assert note is not None
+    assert note.comment == comment

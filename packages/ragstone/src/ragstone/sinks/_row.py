@@ -114,10 +114,13 @@ def cause_note_of(delivery: Delivery) -> CauseNote | None:
     if cause is None:
         return None
     about = {name: getattr(delivery, name) for name in _CAUSE_FIELDS}
+    title = f"{cause.title}."
+    words = (title, cause.why, cause.next)
     return CauseNote(
         id=str(uuid.uuid5(_CAUSE_IDS, delivery.outcome.id)),
         label=cause.name.replace("_", " "),
-        comment=f"{cause.title}. {cause.why} {cause.next}".strip(),
+        # Some evidence begins with the title.
+        comment=" ".join(filter(None, words[cause.why.startswith(title) :])),
         metadata={"cause": cause.name} | {name: value for name, value in about.items() if value not in (None, "")},
     )
 
