@@ -30,6 +30,8 @@ from ragstone.demo import sample_file
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 RAGSTONE = str(Path(sys.executable).with_name("ragstone"))
 SCHEMES = ("light", "dark")
+WRONG_ANSWER = "Is there wireless internet in the saloon?"
+"""A question of the sample spans that the model did not answer."""
 
 
 @contextmanager
@@ -111,8 +113,12 @@ def serve_tool(command: list[str], url: str, environment: dict[str, str], log: P
         server.wait()
 
 
-def send_samples(url: str, sink: str, directory: Path, headers: dict[str, str]) -> None:
-    """Send the sample spans to a tool as an exporter does, score them, and deliver the scores to the tool."""
+def send_samples(url: str, sink: str, directory: Path, headers: dict[str, str]) -> str:
+    """Send the sample spans to a tool as an exporter does, score them, and deliver the scores to the tool.
+
+    Returns:
+        The id of the trace that is a wrong answer.
+    """
     lines = sample_file("spans").splitlines()[-12:]
     for line in lines:
         message = json.loads(line)
@@ -130,6 +136,8 @@ def send_samples(url: str, sink: str, directory: Path, headers: dict[str, str]) 
     time.sleep(5)  # Phoenix stores spans after it has answered.
     arguments = ["--metrics", "ccrs.cc,ccrs.qr,ccrs.id", "--judge", "lexical", "--store", directory / f"{sink[:5]}.db"]
     subprocess.run([RAGSTONE, "replay", spans, *arguments, "--sink", sink], check=True)
+    (wrong,) = (line for line in lines if WRONG_ANSWER in line)
+    return str(json.loads(wrong)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["traceId"])
 
 
 def take_tools(browser: Browser, directory: Path) -> None:
@@ -144,11 +152,13 @@ def take_tools(browser: Browser, directory: Path) -> None:
             send_samples(url, f"phoenix+text:{url}", directory, {})
             project = httpx.get(f"{url}/v1/projects").json()["data"][0]["id"]
             for scheme in SCHEMES:
-                with tool_page(browser, f"{url}/projects/{project}/spans", scheme) as page:
-                    page.get_by_text("ask", exact=True).first.click(timeout=120_000)
-                    page.get_by_text("ccrs.qr").first.wait_for(timeout=120_000)
+                memory = {"arize-phoenix-theme": scheme}
+                with tool_page(browser, f"{url}/projects/{project}/spans", scheme, memory) as page:
+                    page.get_by_text(WRONG_ANSWER).first.click(timeout=120_000)
+                    page.get_by_text("_ragstone.cause").locator("visible=true").first.wait_for(timeout=120_000)
                     page.wait_for_timeout(4_000)
-                    page.screenshot(path=PICTURES / f"phoenix-{scheme}.png")
+                    pane = {"x": 400, "y": 46, "width": 1200, "height": 660}
+                    page.screenshot(path=PICTURES / f"phoenix-{scheme}.png", clip=pane)  # type: ignore[arg-type]
     if program := os.environ.get("RAGSTONE_MLFLOW"):
         port = free_port()
         url = address.format(port)
@@ -156,18 +166,29 @@ def take_tools(browser: Browser, directory: Path) -> None:
         command += ["--backend-store-uri", f"sqlite:///{directory}/mlflow.db"]
         settings = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
         with serve_tool(command, f"{url}/health", settings, directory / "mlflow.log"):
-            send_samples(url, f"mlflow+text:{url}", directory, {"x-mlflow-experiment-id": "0"})
+            trace_id = send_samples(url, f"mlflow+text:{url}", directory, {"x-mlflow-experiment-id": "0"})
             for scheme in SCHEMES:
-                with tool_page(browser, f"{url}/#/experiments/0/traces", scheme) as page:
-                    page.get_by_text("ccrs.qr").first.wait_for(timeout=120_000)
+                memory = {"_mlflow_dark_mode_toggle_enabled": str(scheme == "dark").lower()}
+                traces = f"{url}/#/experiments/0/traces"
+                with tool_page(browser, traces, scheme, memory) as page:
+                    page.get_by_text("ago").first.wait_for(timeout=120_000)
+                    page.goto(f"{traces}?selectedEvaluationId=tr-{trace_id}")
+                    pane = page.get_by_test_id("assessments-pane")
+                    page.get_by_role("button", name="Assess").or_(pane).first.wait_for(timeout=120_000)
+                    if not pane.is_visible():
+                        page.get_by_role("button", name="Assess").first.click()
+                    cause = pane.get_by_role("status").filter(has_text="abstained").first
+                    cause.locator("xpath=preceding-sibling::button").click(timeout=120_000)
                     page.wait_for_timeout(4_000)
-                    page.screenshot(path=PICTURES / f"mlflow-{scheme}.png")
+                    drawer = {"x": 0, "y": 0, "width": 1120, "height": 660}
+                    page.screenshot(path=PICTURES / f"mlflow-{scheme}.png", clip=drawer)  # type: ignore[arg-type]
 
 
 @contextmanager
-def tool_page(browser: Browser, url: str, scheme: str) -> Iterator[Page]:
-    """Open a page of a tool in a window that is wide enough for it."""
+def tool_page(browser: Browser, url: str, scheme: str, memory: dict[str, str]) -> Iterator[Page]:
+    """Open a page of a tool, with what the tool would remember in the browser, in a window that is wide enough for it."""
     context = browser.new_context(viewport={"width": 1600, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
+    context.add_init_script(f"Object.assign(localStorage, {json.dumps(memory)})")
     page = context.new_page()
     page.goto(url, timeout=120_000)
     yield page
