@@ -316,21 +316,24 @@ def _count_by_value(db: Sql, metric: PlannedMetric, *, sampled: bool) -> MetricC
         _key(metric),
     ):
         found.add(kind, value, p[0] if p else 1.0, n)
-    rows = db.execute(
-        f"""
-        SELECT {columns}, count(*) FROM outcomes AS o {join}
+    scores = f"""
+        FROM outcomes AS o {join}
         WHERE o.metric = ? AND o.metric_version = ? AND o.judge_hash = ? AND o.kind = 'score'
-        GROUP BY {columns}
-        """,  # noqa: S608 - its parts are written above
-        _key(metric),
-    )
+    """
     # Nearly every value of a continuous metric is distinct, so rows are read by page, and numbers are kept in arrays.
-    read = iter(rows)
-    while page := list(itertools.islice(read, _ROWS)):
-        values, *p, repeats = zip(*page, strict=True)
-        found.values.extend(values)
-        found.probabilities.extend(p[0] if p else itertools.repeat(1.0, len(page)))
-        found.repeats.extend(repeats)
+    if sampled:
+        read = iter(db.execute(f"SELECT {columns}, count(*) {scores} GROUP BY {columns}", _key(metric)))
+        while page := list(itertools.islice(read, _ROWS)):
+            values, p, repeats = zip(*page, strict=True)
+            found.values.extend(values)
+            found.probabilities.extend(p)
+            found.repeats.extend(repeats)
+    else:
+        # Numbers that the database does not group and count are read twice as fast.
+        single, read = array("d"), iter(db.execute(f"SELECT {columns} {scores}", _key(metric)))
+        while page := list(itertools.islice(read, _ROWS)):
+            single.extend(itertools.chain.from_iterable(page))
+        found.add_values(single)
     return found.checked(db)
 
 
@@ -377,6 +380,17 @@ class _Counted:
         self._totals.add((*self._key, kind), value, n)
         self._others_p.add(probability)
         self._others[kind] += n
+
+    def add_values(self, values: array[float]) -> None:
+        """Add scores of requests that were all kept."""
+        import numpy as np
+
+        if not values:
+            return
+        distinct, repeats = np.unique(np.frombuffer(values), return_counts=True)
+        self.values.frombytes(distinct.tobytes())
+        self.repeats.frombytes(repeats.astype("q").tobytes())
+        self.probabilities.extend(itertools.repeat(1.0, distinct.size))
 
     def checked(self, db: Sql) -> MetricCounts:
         """Verify the outcomes against their counters, and return them."""
