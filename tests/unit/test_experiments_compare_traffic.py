@@ -105,7 +105,9 @@ def test_files_of_different_rows_are_refused_unless_asked_for(store, tmp_path):
         ]
         path.write_text("\n".join(rows))
         files.append(path)
-    with pytest.raises(DataError, match=r"or compare different traffic with paired=False \(`ragstone compare --unpaired`\)"):
+    with pytest.raises(
+        DataError, match=r"or compare different traffic with paired=False \(`ragstone compare --unpaired`\)"
+    ):
         ragstone.compare(files)
     assert not ragstone.compare(files, paired=False).paired
 
