@@ -338,6 +338,18 @@ def test_protobuf_that_breaks_off_gives_what_it_had(tmp_path):
         next(items)
 
 
+def test_delimited_protobuf_that_breaks_off_is_noticed_at_each_byte(tmp_path):
+    """Also where the part that is left is a request of its own."""
+    request = protobuf()
+    length = bytes([len(request) & 0x7F | 0x80, len(request) >> 7])
+    for n_left in range(1, len(length) + len(request)):
+        (tmp_path / "torn").write_bytes(length + request + (length + request)[:n_left])
+        items = OtlpFormat().read(InputFile(tmp_path / "torn", "torn"))
+        assert [ANSWERED] == told([next(items)])
+        with pytest.raises(DataError, match="'torn' cannot be read on"):
+            next(items)
+
+
 def test_a_request_to_a_receiver_is_read_as_files_are():
     """JSON and protobuf by their content types; anything else is refused in words."""
     as_json = spans_of_request(
