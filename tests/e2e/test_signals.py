@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from command_line import run_in_new_process
+from command_line import STARTED, run_in_new_process
 from fake_servers import FakeJudgeServer
 from kills import MANY_KILLS
 from live_store import make_store
@@ -24,8 +24,6 @@ pytestmark = [
     pytest.mark.timeout(300 + 30 * MANY_KILLS),
 ]
 
-STARTED = "import os; from ragstone.cli import program; os.write(1, b'.'); program()"
-"""Code for `python -c` that writes a byte before the command handles signals. Python itself handles earlier ones."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
