@@ -6,6 +6,7 @@ RAGSTONE_REPOSITORY is the address of the public repository. Without it, pages h
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -45,9 +46,14 @@ def name_contents(html: str) -> str:
     return html.replace('<nav class="md-nav" aria-label="', '<nav class="md-nav" aria-label="On this page: ')
 
 
+def keep_options_whole(html: str) -> str:
+    """Mark an option in a text, so that the style sheet can keep its dashes and its name on one line."""
+    return re.sub(r"<code>(--[a-z-]+)", r'<code><span class="option">\1</span>', html)
+
+
 def on_post_page(output: str, **_: Any) -> str:
     """Correct a page."""
-    return name_contents(name_search(output))
+    return keep_options_whole(name_contents(name_search(output)))
 
 
 def on_post_template(output_content: str, **_: Any) -> str:
