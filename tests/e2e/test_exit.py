@@ -88,6 +88,31 @@ def test_open_requests_are_recorded_at_exit(tmp_path, process):
     assert [(query, expected[query]) for query, _ in traces] == traces
 
 
+@pytest.mark.parametrize("before", ["", "recorder.record(TraceDraft(query='done'))"], ids=["unused", "used"])
+@pytest.mark.parametrize("fork", [False, True])
+def test_requests_after_close_are_counted(tmp_path, before, fork):
+    """The process writes their number when it ends. A forked child does not write that of its parent again."""
+    code = f"""
+import os
+recorder = monitor()
+{before}
+recorder.close()
+assert [recorder.record(TraceDraft(query='late')) for _ in range(3)] == [False] * 3
+if {fork} and os.fork() == 0:
+    recorder.record(TraceDraft(query='late'))
+elif {fork}:
+    assert os.wait()[1] == 0
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", BEGIN + code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (0, "", "") == (done.returncode, done.stdout, done.stderr)
+    reader = SpoolReader(tmp_path / "r.db.spool")
+    entries = [entry for segment in reader.segments() for entry in reader.read(segment.name).entries]
+    dropped = [(entry.reason, entry.n) for entry in entries if entry.entry == "dropped"]
+    assert sorted([("closed", 3), *([("closed", 1)] if fork else [])]) == sorted(dropped)
+
+
 def test_a_recorder_that_never_closes(tmp_path):
     """Where no capture of ours is at work, what is open still reaches whoever records."""
     code = """

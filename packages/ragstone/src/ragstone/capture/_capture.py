@@ -9,7 +9,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from ragstone._util.exit import run_exit_hooks
 from ragstone._util.fork import after_fork_in_child
@@ -59,7 +59,7 @@ class Capture:
     everything is on disk.
 
     **Losses are counted** by reason in `counters`, and as `Dropped` entries in the spool as soon as it accepts lines:
-    "queue_full", "closed" (only in `counters`), "no_thread", "invalid", "redaction_failed", "disk_full", "spool_error",
+    "queue_full", "closed" (when the process ends), "no_thread", "invalid", "redaction_failed", "disk_full", "spool_error",
     "deadline", "bug". Each reason is logged at most once a minute, without any text of the request.
 
     **Redaction** covers every text: query, response, passages, retrieval queries, references, errors, tags, keys and
@@ -235,6 +235,7 @@ class Capture:
         """
         if self._closes_at_exit is not None:
             atexit.unregister(self._closes_at_exit)
+        _closed.add(self)
         return self._writer.close(timeout_s)
 
     @property
@@ -276,6 +277,16 @@ class Capture:
         self._closes_at_exit = None  # multiprocessing clears it in a child
         if closed:
             self._writer.reject_all()
+
+
+_closed: Final[weakref.WeakSet[Capture]] = weakref.WeakSet()
+
+
+@atexit.register
+def _report_rejected() -> None:
+    """Write how many requests came after `close`. This is registered first, so it is called last."""
+    for capture in list(_closed):
+        capture._guard.attempt(capture._writer.report_losses)  # noqa: SLF001 - our own class
 
 
 def _close(reference: weakref.ref[Capture]) -> None:

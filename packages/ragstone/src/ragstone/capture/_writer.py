@@ -161,6 +161,12 @@ class CaptureWriter:
             return False
         return not self._lost
 
+    def report_losses(self) -> None:
+        """Write the losses since the end of the thread, or without a thread, for the end of the process."""
+        if self._closed and (self._finished or self._thread is None) and self.drops.unreported():
+            self.groups.write([])
+            self.groups.close()
+
     def _start(self) -> bool:
         """Start the thread, unless another caller is starting it. Return False if the system refuses."""
         if not self._starting.acquire(blocking=False):  # another thread, or this one further up its stack
