@@ -182,9 +182,26 @@ def test_sources_that_cannot_be_shown(tmp_path: Path) -> None:
         ("damaged.db", 3, "is damaged"),
         ("future.db", 3, "has version 99"),
     ):
-        for extra in ((), ("-o", tmp_path / "r.html")):
-            done = run_command("report", tmp_path / name, *extra)
-            assert (code, True) == (done.returncode, message in done.stderr), (name, done.stderr)
+        path = tmp_path / name
+        commands = [
+            ("report", path),
+            ("report", path, "-o", tmp_path / "r.html"),
+            ("traces", path),
+            ("traces", path, "--worst", 2),
+        ]
+        for command in commands:
+            done = run_command(*command)
+            assert (code, True) == (done.returncode, message in done.stderr), (command, done.stderr)
+        done = run_command("compare", path, f"other={path}", "--unpaired")
+        expected = "does not contain outcomes. `ragstone status STORE` shows" if code == 2 else message
+        assert (code, True) == (done.returncode, expected in done.stderr), (name, done.stderr)
+        if name.endswith(".db"):
+            done = run_command("status", path)
+            said = done.stdout if code == 2 else done.stderr
+            assert (code if code == 3 else 0, True) == (
+                done.returncode,
+                ("captured" if code == 2 else message) in said,
+            ), name
     assert not (tmp_path / "r.html").exists()
 
 

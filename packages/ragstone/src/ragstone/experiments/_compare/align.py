@@ -130,7 +130,10 @@ def align(
         if not system.columns:
             if selected and system.others:
                 continue
-            raise DataError(f"{system.name!r} does not contain outcomes")
+            raise DataError(
+                f"{system.name!r} does not contain outcomes. `ragstone status STORE` shows how many requests of a store wait for a "
+                "score."
+            )
     names = _metric_names(systems, selected)
     notes = [
         *(
