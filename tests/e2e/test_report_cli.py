@@ -158,6 +158,13 @@ def test_any_terminal(files: tuple[Path, Path], columns: str, encoding: str) -> 
     assert max(map(len, lines)) <= int(columns)
     assert encoding != "ascii" or done.stdout.isascii()
     assert "\x1b" not in done.stdout
+    long = data.with_name("long.jsonl")
+    rows = [{**row, "question": f"{row['question']} \u201cAnd why\u201d, {'of all others, ' * 20}?"} for row in ROWS]
+    long.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    listed = run_in_new_process("traces", outcomes, "--data", long, COLUMNS=columns, PYTHONIOENCODING=encoding)
+    assert 0 == listed.returncode, listed.stderr
+    most = min(int(columns), 100)
+    assert max(len(line) for line in listed.stdout.splitlines() if "ragstone " not in line) in range(most - 2, most + 1)
 
 
 def test_sources_that_cannot_be_shown(tmp_path: Path) -> None:

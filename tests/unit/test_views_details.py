@@ -352,3 +352,19 @@ def test_the_scores_of_an_answer_take_the_width_that_they_need() -> None:
     assert any(line.startswith("      a-long-name") for line in lines)
     (line,) = [each.plain for each in AnswerText(view, width=100).lines() if "a-long-name" in each.plain]
     assert line.startswith("   1  distracting a-long-name")
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (60, ["one answer", "  ragstone traces traffic.db 01a21fef-6e23-7451-bacf-d0c9"]),
+        (80, ["one answer  ragstone traces traffic.db 01a21fef-6e23-7451-bacf-d0c9"]),
+        (50, ["one answer  ragstone traces traffic.db 01a21fef-6e23-7451-bacf-d0c9"]),
+    ],
+)
+def test_commands_have_lines_of_their_own_if_they_fit_only_there(width: int, expected: list[str]) -> None:
+    """They are never broken, so that they can be copied."""
+    view = build_report(experiment([(0.1, 0.9)] * 6))
+    steps = [("one answer", "ragstone traces traffic.db 01a21fef-6e23-7451-bacf-d0c9")]
+    lines = [line.plain for line in ReportText(view, width=width).lines(next_steps=steps)]
+    assert expected == lines[-len(expected) :]

@@ -7,6 +7,7 @@ import sys
 import traceback
 from typing import Final
 
+from ragstone._util.ascii import replace_unshown
 from ragstone.cli._app import app
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.errors import ConfigurationError, DataError, JudgeError, RagstoneError, StoreNotFoundError
@@ -19,6 +20,8 @@ _WRONG_PATH: Final = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOL
 
 def run(arguments: list[str] | None) -> None:
     """Run a command, and exit with an `ExitCode`."""
+    for stream in (sys.stdout, sys.stderr):
+        replace_unshown(stream)
     try:
         app(arguments)
     except (ConfigurationError, DataError, StoreNotFoundError) as error:

@@ -120,7 +120,7 @@ def terminal_options() -> dict[str, Any]:
 
 def print_json(value: Any) -> None:
     """Print a result as JSON on stdout, with control characters and lone surrogates as JSON escapes."""
-    text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    text = json.dumps(value, ensure_ascii=terminal_options()["ascii_only"], indent=2, default=str)
     print(_UNSHOWN.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 

@@ -11,7 +11,7 @@ import typer
 
 from ragstone.cli._models import ModelOptions, takes_models
 from ragstone.cli._options import JsonOption
-from ragstone.cli._output import print_json, progress_bar
+from ragstone.cli._output import print_json, progress_bar, terminal_options
 from ragstone.cli._panels import LIMITS, OUTPUT, STATISTICS
 from ragstone.cli._udcg_experiment import experiment_command
 from ragstone.errors import ConfigurationError
@@ -165,7 +165,7 @@ def rank(
 
 def _print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     for row in rows:
-        typer.echo(json.dumps(row, ensure_ascii=False))
+        typer.echo(json.dumps(row, ensure_ascii=terminal_options()["ascii_only"]))
 
 
 def _print_errors(errors: Sequence[str]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
+from ragstone._util.ascii import to_ascii
+
 if TYPE_CHECKING:
     from rich.text import Text
 
@@ -43,6 +45,11 @@ class Canvas:
         for n, line in enumerate(cells or [""]):
             self.add(" " * (indent + (hanging if n else 0)), (line, style))
 
+    def cut(self, text: str, width: int) -> str:
+        """Return a text as one line of at most `width` columns."""
+        # No need to look at all of a long text.
+        return _cut(" ".join(self._clean(text[: 20 * width]).split()), width, self.more)
+
     @property
     def more(self) -> str:
         """The mark of a text that was cut."""
@@ -51,26 +58,7 @@ class Canvas:
     def _clean(self, text: str) -> str:
         """Remove control characters, and in ASCII mode everything else that is not ASCII."""
         shown = "".join(c if c.isprintable() else " " for c in text)
-        if not self.ascii_only:
-            return shown
-        for mark, replacement in _ASCII.items():
-            shown = shown.replace(mark, replacement)
-        return shown.encode("ascii", errors="replace").decode()
-
-
-_ASCII: Final = {
-    "\u2026": "...",
-    "\u2013": "-",
-    "\u2018": "'",
-    "\u2019": "'",
-    "\u201c": '"',
-    "\u201d": '"',
-    "\u00b7": "-",
-    "\u25b8": ">",
-    "\u221e": "inf",
-    "\u2192": "->",
-    "\u00b1": "+-",
-}
+        return to_ascii(shown) if self.ascii_only else shown
 
 
 def wrap_cells(text: str, width: int) -> list[str]:

@@ -87,9 +87,15 @@ class ReportText:
         if next_steps:
             canvas.add()
             width = max(len(what) for what, _ in next_steps)
+            longest = max(len(command) for _, command in next_steps)
+            # Commands are not wrapped, so that they can be copied.
+            is_below = longest + 2 <= canvas.width < longest + 2 + width
             for what, command in next_steps:
-                # Not wrapped, so that the command can be copied.
-                canvas.add((f"{what:<{width}}  ", "dim"), command)
+                if is_below:
+                    canvas.add((what, "dim"))
+                    canvas.add("  ", command)
+                else:
+                    canvas.add((f"{what:<{width}}  ", "dim"), command)
         return canvas.lines
 
     def _heading(self) -> None:

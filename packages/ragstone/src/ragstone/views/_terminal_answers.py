@@ -165,8 +165,7 @@ class AnswersText:
         for view in self._views:
             rating = self._rating(view)
             number = " n.a." if rating is None else f"{rating:5.2f}"
-            cells = wrap_cells(" ".join((view.query or "(no question)").split()), canvas.width - 7)
-            canvas.add((f"{number}  ", "bold"), cells[0] + (canvas.more if len(cells) > 1 else ""))
+            canvas.add((f"{number}  ", "bold"), canvas.cut(view.query or "(no question)", canvas.width - 7))
             if view.cause_title is not None:
                 canvas.wrap(view.cause_title, "red", indent=7)
             canvas.add(" " * 7, (view.id, "dim"))
