@@ -81,6 +81,13 @@ WORDS = {
     "support": r"(abstains or is|abstain or are) not supported",
     "abstention": r"abstains?\b",
 }
+NONE = {
+    "correctness": "is judged wrong",
+    "mixed": "is judged wrong, abstains, or lacks support",
+    "support": "abstains or lacks support",
+    "abstention": "abstains",
+}
+"""What is said if no answer is wrong."""
 
 
 def check(view: ReportView, flags: dict[str, bool], rule: str) -> None:
@@ -93,7 +100,8 @@ def check(view: ReportView, flags: dict[str, bool], rule: str) -> None:
     assert (share.value, share.low, share.high) == (numbers["share"], numbers["low"], numbers["high"])
     percent = f"({format_share(share)})."
     if total > 1:
-        assert re.match(rf"{n or 'None'} of {total} answers {WORDS[rule]} {re.escape(percent)}", first.text)
+        words = WORDS[rule] if n else NONE[rule]
+        assert re.match(rf"{n or 'None'} of {total} answers {words} {re.escape(percent)}", first.text)
     counts = Counter(answer.cause for answer in view.worst if flags.get(answer.id))
     assert sum(counts.values()) == n  # all answers are shown
     if total < 5:

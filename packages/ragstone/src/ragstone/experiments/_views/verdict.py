@@ -74,6 +74,8 @@ def _describe_wrong(population: Population) -> Statement:
     numbers = {"n_wrong": n, "n_answers": total, "share": share.value, "low": share.low, "high": share.high}
     what = _ARE_WRONG[population.rule][n > 1]
     subject = "None" if n == 0 else f"{n:,}"
+    if n == 0:
+        what = what.replace("is not supported", "lacks support")  # "None ... is not" would be read twice
     text = f"{subject} of {count(total, 'answer')} {what} ({format_share(share)})."
     if total == 1:
         text = f"The only answer {_describe_one(population)} ({format_share(share)})."
