@@ -57,8 +57,8 @@ COMBINATIONS = {
     # How requests are scored, victims, and the number of kills of the short run.
     "thread": ({"scoring": "thread"}, ("application",), 1),
     "process": ({"scoring": "process"}, ("child", "owner and child", "application"), 3),
-    "worker": ({}, ("owner", "application"), 1),
-    "processes": ({"processes": 2}, ("child", "owner and child", "owner", "application"), 3),
+    "worker": ({}, ("application and owner", "owner", "application"), 1),
+    "processes": ({"processes": 2}, ("child", "owner and child", "application and owner", "owner", "application"), 3),
 }
 
 

@@ -19,8 +19,15 @@ __all__ = ["MAIN", "STARTED", "Done", "app", "run_command", "run_in_new_process"
 MAIN = "from ragstone.cli import program; program()"
 """Code for `python -c` that runs the command line with the arguments that follow."""
 
-STARTED = "import os; from ragstone.cli import program; os.write(1, b'.'); program()"
-"""`MAIN`, which writes a byte before the command handles signals. Python itself handles earlier ones."""
+STARTED = """
+import os
+from ragstone.cli import main
+from ragstone.cli._signals import until_exit
+with until_exit():
+    os.write(1, b".")
+    main()
+"""
+"""`MAIN`, which writes a byte when it handles signals. Python itself handles earlier ones."""
 
 _OURS = ("RAGSTONE_", "OPENAI_")
 

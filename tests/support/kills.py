@@ -130,7 +130,7 @@ class Deployment:
 
         Args:
             victim: "application", "owner" (of the store or of scoring processes), "child" (a scoring process), "owner and child",
-                or the name of a server.
+                "application and owner" (one after the other), or the name of a server.
             moments: Draws which one it is, and pauses.
         """
         if victim in self.servers:
@@ -138,6 +138,11 @@ class Deployment:
             time.sleep(moments.uniform(0, 0.5))
             self.servers[victim].start_again()
             return
+        if victim == "application and owner":
+            self.kill("application", moments)
+            # A worker moves what is left in the spool.
+            time.sleep(moments.uniform(0, 0.5))
+            victim = "owner"
         owner = self._application if victim == "application" else moments.choice(self._owners)
         pids = [] if victim == "child" else [owner.pid]
         if "child" in victim:
