@@ -88,12 +88,16 @@ class TestMaking:
 
         assert ([int.from_bytes(b"RGST"), _sqlite_tables.VERSION], "wal") == (found, mode)
 
-    def test_an_empty_file_becomes_a_store(self, path: Path):
-        """A process that died between making the file and its tables must not be in the way for ever."""
+    def test_an_empty_file_becomes_a_store_with_a_warning(self, path: Path, caplog: pytest.LogCaptureFixture):
+        """A process that died between making the file and its tables must not be in the way for ever. Or the content is lost."""
         path.touch()
 
         with own(path) as store:
             assert LedgerRow() == store.ledger().total
+        assert "was an empty file. If it had content before" in caplog.text
+        caplog.clear()
+        with own(path), own(path.with_name("new.db")):
+            assert "" == caplog.text
 
     def test_odd_names_are_only_names(self, tmp_path: Path):
         """Characters that mean something in a URI are part of the file name."""

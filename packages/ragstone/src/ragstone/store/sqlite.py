@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import sqlite3
 import threading
@@ -55,6 +56,8 @@ from ragstone.store._verify import SqlVerify
 from ragstone.store._watch import SqlWatch
 
 __all__ = ["Database", "SqliteStore", "is_file_owned", "store_errors"]
+
+_logger = logging.getLogger("ragstone")
 
 _BUSY_TIMEOUT_S: Final = 30.0
 """Time that SQLite waits for a lock of another process before an operation fails."""
@@ -294,6 +297,7 @@ def _take_lock(path: Path) -> FileLock:
 
 def _open_for_owner(path: Path) -> Database:
     """Open `path` as its owner. Create a missing file, readable by this user only."""
+    existed = path.exists()
     _create_file(path)
     with ExitStack() as undo, store_errors(path):
         db = _connect(path, access="rw")
@@ -304,6 +308,13 @@ def _open_for_owner(path: Path) -> Database:
         _configure(db, path)
         database = Database(db, path=path, writable=True)
         if is_new:
+            if existed:
+                # As a process leaves it that is killed while it creates the store, or a disk that has lost the content.
+                _logger.warning(
+                    "the store %r was an empty file. If it had content before, stop this process, and restore a backup with `ragstone "
+                    "store restore`.",
+                    str(path),
+                )
             with database.write():
                 _sqlite_tables.create_tables(db)
         _migrate(database, path)
