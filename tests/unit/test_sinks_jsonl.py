@@ -191,6 +191,17 @@ def test_a_batch_waits_for_that_of_another_process(tmp_path, monkeypatch):
     assert ["t1"] == [json.loads(line)["trace_id"] for line in path.read_text().splitlines()]
 
 
+def test_what_another_process_has_written_is_not_repeated(tmp_path):
+    """A worker gets deliveries of another one that was killed after it wrote them, although it has read the file before."""
+    path = tmp_path / "out.jsonl"
+    first, second = JsonlSink(path), JsonlSink(path)
+    _deliver(first, _score("t1"))
+    _deliver(second, _score("t2"), _score("t3"))
+    _deliver(first, _score("t2"), _score("t3"), _score("t4"))
+    _deliver(second, _score("t4"), _score("t1"))
+    assert ["t1", "t2", "t3", "t4"] == [row["trace_id"] for row in _rows(path)]
+
+
 def test_only_the_tail_is_read(tmp_path, monkeypatch):
     """In a long file a repeat of the last batch is found; one from before the tail is not, and the file says so twice."""
     monkeypatch.setattr("ragstone.sinks.jsonl._TAIL_MAX_BYTES", 2_000)

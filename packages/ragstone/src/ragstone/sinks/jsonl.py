@@ -64,8 +64,10 @@ class JsonlSink:
                 "a file."
             )
         self._include_text = include_text
-        self._seen: dict[str, None] | None = None
-        """Ids in the file, oldest first. None if the file must be read."""
+        self._seen: dict[str, None] = {}
+        """Ids in the file, oldest first."""
+        self._end: tuple[int, int] | None = None
+        """Number and size of the file when `_seen` was complete. None if the file must be read."""
         self._closed = False
 
     @classmethod
@@ -101,14 +103,24 @@ class JsonlSink:
 
     def _write(self, batch: Sequence[Delivery]) -> None:
         try:
-            if self._seen is None:
-                self._seen = _ids_in_tail(self._path)
-            fresh = {d.outcome.id: d for d in batch if d.outcome.id not in self._seen}
-            if fresh:
-                _append(self._path, b"".join(self._line(d) for d in fresh.values()))
+            is_new = not self._path.exists()
+            fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                _wait_for_lock(fd)
+                if self._end != _end_of(fd):
+                    # Another process may have written what this one gets again, because it was killed before it said so.
+                    self._seen |= _ids_in_tail(fd)
+                fresh = {d.outcome.id: d for d in batch if d.outcome.id not in self._seen}
+                if fresh:
+                    _append(fd, b"".join(self._line(d) for d in fresh.values()))
+                self._end = _end_of(fd)
+            finally:
+                os.close(fd)
+            if is_new:
+                _sync_entry(self._path)
         except OSError as error:
             # Part of the batch may be in the file, so the ids are read from the file again, as after a crash.
-            self._seen = None
+            self._end = None
             raise SinkUnavailableError(f"cannot append to {str(self._path)!r}: {error.strerror or error}") from error
         self._seen.update(dict.fromkeys(fresh))
         while len(self._seen) > _SEEN_MAX_IDS:
@@ -120,17 +132,10 @@ class JsonlSink:
         return text.encode("utf-8", "backslashreplace") + b"\n"
 
 
-def _ids_in_tail(path: Path) -> dict[str, None]:
+def _ids_in_tail(fd: int) -> dict[str, None]:
     """Return the ids in the last 4 MiB of the file, in file order. Lines in another format are ignored."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _TAIL_MAX_BYTES))
-            lines = file.read().split(b"\n")
-    except FileNotFoundError:
-        return {}
     ids: dict[str, None] = {}
-    for line in lines:
+    for line in _tail_of(fd).split(b"\n"):
         try:
             row = json.loads(line)
         except ValueError:
@@ -140,34 +145,41 @@ def _ids_in_tail(path: Path) -> dict[str, None]:
     return ids
 
 
-def _append(path: Path, data: bytes) -> None:
-    """Append `data` on a new line and sync it. For a new file, sync the directory entry too."""
-    is_new = not path.exists()
-    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _tail_of(fd: int) -> bytes:
+    return os.pread(fd, _TAIL_MAX_BYTES, max(0, os.fstat(fd).st_size - _TAIL_MAX_BYTES))
+
+
+def _end_of(fd: int) -> tuple[int, int]:
+    """Return the number of an open file and its size."""
+    found = os.fstat(fd)
+    return found.st_ino, found.st_size
+
+
+def _append(fd: int, data: bytes) -> None:
+    """Append `data` on a new line and sync it."""
+    size, torn = _next_line(fd)
+    if torn:
+        os.ftruncate(fd, size)
+    elif size and os.pread(fd, 1, size - 1) != b"\n":
+        data = b"\n" + data
     try:
-        _wait_for_lock(fd)
-        size, torn = _end_of(fd)
-        if torn:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        _sync(fd)
+    except OSError:
+        with suppress(OSError):
             os.ftruncate(fd, size)
-        elif size and os.pread(fd, 1, size - 1) != b"\n":
-            data = b"\n" + data
-        try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(fd, rest) :]
-            _sync(fd)
-        except OSError:
-            with suppress(OSError):
-                os.ftruncate(fd, size)
-            raise
+        raise
+
+
+def _sync_entry(path: Path) -> None:
+    """Sync the directory entry of a new file."""
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
     finally:
-        os.close(fd)
-    if is_new:
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        os.close(directory)
 
 
 def _wait_for_lock(fd: int) -> None:
@@ -194,10 +206,9 @@ def _wait_for_lock(fd: int) -> None:
             return
 
 
-def _end_of(fd: int) -> tuple[int, bool]:
+def _next_line(fd: int) -> tuple[int, bool]:
     """Return where the next line of a file begins, and whether this removes an incomplete line of this sink."""
-    size = os.fstat(fd).st_size
-    tail = os.pread(fd, _TAIL_MAX_BYTES, max(0, size - _TAIL_MAX_BYTES))
+    size, tail = os.fstat(fd).st_size, _tail_of(fd)
     last = tail[tail.rfind(b"\n") + 1 :]
     if not last or last[: len(_START)] != _START[: len(last)]:
         return size, False
