@@ -122,6 +122,11 @@ def _run(connection: socket.socket) -> None:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    # A stream remembers of its file whether it has positions. These files are others than those of the server.
+    encoding = sys.stdout.encoding
+    sys.stdin = open(0, encoding=encoding, closefd=False)  # noqa: SIM115  a descriptor, until the process ends
+    sys.stdout = open(1, "w", encoding=encoding, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", 1, encoding, "backslashreplace", closefd=False)  # noqa: SIM115
     size = int.from_bytes(header, "big")
     program, arguments, directory, environment = json.loads(connection.recv(size, socket.MSG_WAITALL))
     os.chdir(directory)
