@@ -170,7 +170,7 @@ def report_command(
         else:
             print_text("\n".join(statement.text for statement in view.verdict))
             _print_check(check)
-            typer.echo(f"written: {output} ({output.stat().st_size / 1e6:.2f} MB)", err=True)
+            typer.echo(f"written: {output} ({output.stat().st_size / 1e3:,.0f} kB)", err=True)
         exit_if_failed(check)
         return
     view = build_report(systems.reported, **options)
