@@ -40,8 +40,9 @@ print(json.dumps([acknowledged, counts.recorded, counts.written, dict(counts.dro
 
 def test_file_size_limit_loses_only_what_is_counted(tmp_path):
     """All or nothing of each group, at whichever byte the disk ended; the losses are in the spool as well."""
+    # Not its bytecode, which the limit would cut, for all later commands.
     app = subprocess.run(
-        [sys.executable, "-c", APP, str(tmp_path)], check=True, capture_output=True, text=True, timeout=240
+        [sys.executable, "-B", "-c", APP, str(tmp_path)], check=True, capture_output=True, text=True, timeout=240
     )
     acknowledged, recorded, written, dropped = json.loads(app.stdout)
     reader = SpoolReader(tmp_path)

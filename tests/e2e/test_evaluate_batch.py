@@ -177,8 +177,9 @@ def test_a_full_disk(server, data, tmp_path):
     """Ends the command with a message. No request is lost: the next run writes all of them."""
     limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000)); from ragstone.cli import main; main()"
     arguments = ["evaluate", data, "--judge", server.url, "--metrics", CCRS, "--batch", tmp_path / "b"]
+    # Not its bytecode, which the limit would cut, for all later commands.
     done = subprocess.run(
-        [sys.executable, "-c", limited, *map(str, arguments)], capture_output=True, text=True, check=False
+        [sys.executable, "-B", "-c", limited, *map(str, arguments)], capture_output=True, text=True, check=False
     )
     assert 3 == done.returncode, done.stderr
     assert "Traceback" not in done.stderr
