@@ -79,7 +79,7 @@ def test_student_t_agrees_with_scipy() -> None:
 
     estimate = mean_interval(list(values))
 
-    assert expected == pytest.approx((estimate.low, estimate.high), abs=1e-12)
+    assert expected == pytest.approx((estimate.low, estimate.high), abs=1e-8)  # the oldest scipy has nine digits
 
 
 @pytest.mark.parametrize(("k", "n"), [(0, 10), (3, 10), (10, 10), (81, 263)])
@@ -150,7 +150,7 @@ def test_without_an_upper_bound_it_is_student_cut_at_the_lower():
     values = [0.8, 1.4, 0.9, 2.2, 1.1]
     low, high = stats.t.interval(0.9, 4, loc=np.mean(values), scale=stats.sem(values))
     estimate = mean_interval(values, high=math.inf, confidence_level=0.9)
-    assert (low, high) == pytest.approx((estimate.low, estimate.high), abs=1e-12)
+    assert (low, high) == pytest.approx((estimate.low, estimate.high), abs=1e-8)  # the oldest scipy has nine digits
     assert ("student_t", 5) == (estimate.method, estimate.n)
     assert 0.0 == mean_interval([0.01, 5.0], high=math.inf).low
     below = mean_interval([-0.01, -5.0], low=-math.inf, high=0.0)

@@ -1,4 +1,7 @@
-"""`SqliteStore`: a store in one SQLite file, with one owning process and any number of readers."""
+"""`SqliteStore`: a store in one SQLite file, with one owning process and any number of readers.
+
+The store and how its file is opened, locked and checked, so the file is not split although it has more than 600 lines.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reads a source in one pass, and builds the report of what it noted."""
+"""Reads a source, and builds the report of what it noted.
+
+One class, whose methods share what was noted of each sample, so the file is not split although it has more than 600 lines.
+"""
 
 from __future__ import annotations
 
