@@ -809,6 +809,31 @@ class TestReading:
         assert counts.is_sampled
         assert (5, True) == (absent.n_not_applicable, absent.is_sampled)
 
+        counts, absent = store.count_outcomes(by_trace=True)
+        assert [("a", 0.5, 1.0, 1), ("b", 0.5, 1.0, 1), ("d", 0.5, 0.25, 1)] == [
+            *zip(counts.trace_ids, counts.values, counts.probabilities, counts.repeats, strict=True)
+        ]
+        assert (counts.n_failed, counts.is_sampled, absent.n_not_applicable, [*absent.values]) == (1, True, 5, [])
+
+    @pytest.mark.parametrize("rows", [1, 2, 10_000])
+    def test_outcomes_of_any_number_of_values_are_counted(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch, rows: int
+    ):
+        """The counts do not depend on how many rows are read at once, also if some values are equal and others are not."""
+        monkeypatch.setattr("ragstone.store._outcomes._ROWS", rows)
+        ids = [f"t{i}" for i in range(6)]
+        values = [0.25, 0.0, 0.25, 0.75, 1.0, 0.75]
+        ingest(store, *ids)
+        for id_, value in zip(ids, values, strict=True):
+            store.complete(id_, [score(id_, value=value), not_applicable(id_)])
+
+        (by_value, _), (by_trace, _) = store.count_outcomes(), store.count_outcomes(by_trace=True)
+
+        assert {0.0: 1, 0.25: 2, 0.75: 2, 1.0: 1} == dict(zip(by_value.values, by_value.repeats, strict=True))
+        assert [1.0] * 4 == [*by_value.probabilities]
+        assert dict(zip(ids, values, strict=True)) == dict(zip(by_trace.trace_ids, by_trace.values, strict=True))
+        assert ids == by_trace.trace_ids
+
     def test_the_worst_answers_come_first(self, store: Store):
         """Worst by the metric's direction; failures are no scores; ties in order of arrival."""
         ingest(store, "a", "b", "c", "d")

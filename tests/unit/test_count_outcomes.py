@@ -5,13 +5,14 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragstone.schema import Captured, Failure, NotApplicable, Score, Trace
-from ragstone.store import Completion, PlannedMetric, SqliteStore
+from ragstone.store import Completion, PlannedMetric, SqliteStore, _outcomes
 from ragstone.store._body import sum_value_checksums, value_checksum
 
 METRICS = [PlannedMetric(name="grounded", version="1", judge_hash="j"), PlannedMetric(name="recall", version="1")]
@@ -38,10 +39,14 @@ def record(trace_id: str, metric: PlannedMetric, what: float | str) -> Score | F
 
 
 @settings(max_examples=30)
-@given(requests=requests, is_sampled=st.booleans())
-def test_counts_by_value_and_by_trace_equal_a_count_of_the_records(requests, is_sampled):
-    """With and without sampling: the same scores, probabilities, failures and traces."""
-    with tempfile.TemporaryDirectory() as folder, SqliteStore.open(Path(folder) / "store.db", mode="own") as store:
+@given(requests=requests, is_sampled=st.booleans(), rows=st.sampled_from([1, 2, 10_000]))
+def test_counts_by_value_and_by_trace_equal_a_count_of_the_records(requests, is_sampled, rows):
+    """With and without sampling, on one page and on several: the same scores, probabilities, failures and traces."""
+    with (
+        mock.patch.object(_outcomes, "_ROWS", rows),
+        tempfile.TemporaryDirectory() as folder,
+        SqliteStore.open(Path(folder) / "store.db", mode="own") as store,
+    ):
         store.set_plan(METRICS, [])
         p = {f"t{i}": probability if is_sampled else 1.0 for i, (probability, _) in enumerate(requests)}
         store.ingest("a", 1, [

@@ -65,8 +65,12 @@ def count_units(sample_ids: Collection[str], clusters: Clusters | None) -> int:
     """Return the number of independent units: samples, or clusters of samples."""
     if clusters is None:
         return len(sample_ids)
-    found = clusters.of(sample_ids)
-    return len({label for label in found if label is not None}) + found.count(None)
+    return _count_clusters(clusters.of(sample_ids))
+
+
+def _count_clusters(labels: Sequence[str | None]) -> int:
+    """Return the number of clusters of samples with these labels. Each None is a cluster of its own."""
+    return len({label for label in labels if label is not None}) + labels.count(None)
 
 
 def labels_in(metadata: Mapping[str, Any], keys: Iterable[str]) -> dict[str, str]:
@@ -280,8 +284,8 @@ def _notes_in_use(
         notes.append(
             f"{_described(clusters.key, effect)}. Intervals and tests treat whole {_plural(clusters.key)} as independent{off}"
         )
-    n_unlabeled = clusters.of(sample_ids).count(None)
-    n_clusters = count_units(sample_ids, clusters)
+    found = clusters.of(sample_ids)
+    n_unlabeled, n_clusters = found.count(None), _count_clusters(found)
     if n_unlabeled:
         notes.append(
             f"{n_unlabeled:,} of {len(sample_ids):,} samples do not have a {clusters.key}. Each counts as a cluster of its own."

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from typing_extensions import override
 
@@ -41,6 +41,9 @@ IGNORED: Final = "ignored:"
 
 _ROWS: Final = 10_000
 """Rows that are taken apart at once."""
+
+_SAMPLED: Final = "JOIN traces AS t ON t.trace_id = o.sample_id"
+"""Reads the request of an outcome, for its sampling probability."""
 
 _LATEST_S: Final = 7200.0
 """Longer than any pause between two attempts, in seconds."""
@@ -303,61 +306,71 @@ def _settle_times(db: Sql, *, now: float) -> None:
 
 def _count_by_value(db: Sql, metric: PlannedMetric, *, sampled: bool) -> MetricCounts:
     """Count the outcomes of a metric, by value and probability."""
-    columns, join = "o.value", ""
-    if sampled:
-        columns, join = "o.value, t.inclusion_probability", "JOIN traces AS t ON t.trace_id = o.sample_id"
-    found = _Counted(metric)
-    for kind, value, *p, n in db.execute(
-        f"""
-        SELECT o.kind, {columns}, count(*) FROM outcomes AS o {join}
-        WHERE o.metric = ? AND o.metric_version = ? AND o.judge_hash = ? AND o.kind <> 'score'
-        GROUP BY o.kind, {columns}
-        """,  # noqa: S608 - its parts are written above
-        _key(metric),
-    ):
-        found.add(kind, value, p[0] if p else 1.0, n)
+    found = _count_others(db, metric, sampled=sampled)
     scores = f"""
-        FROM outcomes AS o {join}
+        FROM outcomes AS o {_SAMPLED if sampled else ""}
         WHERE o.metric = ? AND o.metric_version = ? AND o.judge_hash = ? AND o.kind = 'score'
     """
-    # Nearly every value of a continuous metric is distinct, so rows are read by page, and numbers are kept in arrays.
     if sampled:
-        read = iter(db.execute(f"SELECT {columns}, count(*) {scores} GROUP BY {columns}", _key(metric)))
-        while page := list(itertools.islice(read, _ROWS)):
-            values, p, repeats = zip(*page, strict=True)
-            found.values.extend(values)
-            found.probabilities.extend(p)
-            found.repeats.extend(repeats)
-    else:
-        # Numbers that the database does not group and count are read twice as fast.
-        single, read = array("d"), iter(db.execute(f"SELECT {columns} {scores}", _key(metric)))
-        while page := list(itertools.islice(read, _ROWS)):
-            single.extend(itertools.chain.from_iterable(page))
-        found.add_values(single)
+        pair = "o.value, t.inclusion_probability"
+        for page in _pages(db, f"SELECT {pair}, count(*) {scores} GROUP BY {pair}", _key(metric)):
+            found.add_scores(*zip(*page, strict=True))
+        return found.checked(db)
+    # Most judges give few distinct values, which the database counts fastest. Nearly every value of a continuous metric is
+    # distinct. These are read twice as fast without being counted.
+    values = f"SELECT o.value, count(*) {scores} GROUP BY o.value ORDER BY o.value LIMIT {_ROWS}"
+    counted = db.execute(values, _key(metric)).fetchall()
+    for value, n in counted:
+        found.add_scores([value], [1.0], [n])
+    if len(counted) == _ROWS:
+        others = array("d")
+        for page in _pages(db, f"SELECT o.value {scores} AND o.value > ?", (*_key(metric), counted[-1][0])):
+            others.extend(itertools.chain.from_iterable(page))
+        found.add_values(others)
     return found.checked(db)
 
 
 def _count_by_trace(db: Sql, plan: Sequence[PlannedMetric], *, sampled: bool) -> list[MetricCounts]:
     """Count the outcomes of all planned metrics with one read of the table, because its index does not have the traces."""
-    probability, join = "1.0", ""
-    if sampled:
-        probability, join = "t.inclusion_probability", "JOIN traces AS t ON t.trace_id = o.sample_id"
-    counted = {metric.name: _Counted(metric) for metric in plan}
-    for name, kind, value, p, trace_id in db.execute(
+    counted = {metric.name: _count_others(db, metric, sampled=sampled) for metric in plan}
+    for name, trace_id, value, probability in db.execute(
         f"""
-        SELECT p.name, o.kind, o.value, {probability}, o.sample_id FROM outcomes AS o CROSS JOIN plan AS p {join}
-        WHERE o.metric = p.name AND o.metric_version = p.version AND o.judge_hash = p.judge_hash ORDER BY o.seq
+        SELECT p.name, o.sample_id, o.value, {"t.inclusion_probability" if sampled else "1.0"}
+        FROM outcomes AS o CROSS JOIN plan AS p {_SAMPLED if sampled else ""}
+        WHERE o.metric = p.name AND o.metric_version = p.version AND o.judge_hash = p.judge_hash AND o.kind = 'score'
+        ORDER BY o.seq
         """  # noqa: S608 - its parts are written above
     ):
         found = counted[name]
-        if kind == "score":
-            found.values.append(value)
-            found.probabilities.append(p)
-            found.repeats.append(1)
-            found.trace_ids.append(trace_id)
-        else:
-            found.add(kind, value, p, 1)
+        found.trace_ids.append(trace_id)
+        found.values.append(value)
+        found.probabilities.append(probability)
+    for found in counted.values():
+        found.repeats.extend(itertools.repeat(1, len(found.values)))
     return [found.checked(db) for found in counted.values()]
+
+
+def _count_others(db: Sql, metric: PlannedMetric, *, sampled: bool) -> _Counted:
+    """Count the outcomes of a metric that are not scores."""
+    found = _Counted(metric)
+    columns = "o.kind, o.value" + (", t.inclusion_probability" if sampled else "")
+    for kind, value, *p, n in db.execute(
+        f"""
+        SELECT {columns}, count(*) FROM outcomes AS o {_SAMPLED if sampled else ""}
+        WHERE o.metric = ? AND o.metric_version = ? AND o.judge_hash = ? AND o.kind <> 'score'
+        GROUP BY {columns}
+        """,  # noqa: S608 - its parts are written above
+        _key(metric),
+    ):
+        found.add(kind, value, p[0] if p else 1.0, n)
+    return found
+
+
+def _pages(db: Sql, query: str, parameters: Sequence[object]) -> Iterator[list[Any]]:
+    """Yield the rows of a query in pages."""
+    rows = iter(db.execute(query, parameters))
+    while page := list(itertools.islice(rows, _ROWS)):
+        yield page
 
 
 def _key(metric: PlannedMetric) -> tuple[str, str, str]:
@@ -380,6 +393,12 @@ class _Counted:
         self._totals.add((*self._key, kind), value, n)
         self._others_p.add(probability)
         self._others[kind] += n
+
+    def add_scores(self, values: Iterable[float], probabilities: Iterable[float], repeats: Iterable[int]) -> None:
+        """Add scores, with the probabilities of their requests, and how often each pair occurs."""
+        self.values.extend(values)
+        self.probabilities.extend(probabilities)
+        self.repeats.extend(repeats)
 
     def add_values(self, values: array[float]) -> None:
         """Add scores of requests that were all kept."""
