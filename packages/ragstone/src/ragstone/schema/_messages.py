@@ -9,7 +9,7 @@ import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ragstone.errors import DataError
 from ragstone.schema._names import MESSAGE_ROLES, MessageRole, field_names
@@ -55,11 +55,6 @@ class _Message:
     citations: tuple[Mapping[str, Any], ...] = ()
     found: list[Passage] | None = field(default=None)
     """Passages in the result of a tool."""
-
-
-class _Content(NamedTuple):
-    text: str
-    citations: tuple[Mapping[str, Any], ...]
 
 
 def are_messages(value: object) -> bool:
