@@ -120,6 +120,14 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(lambda _: self._virtual_clock.add_busy(-1))
         return future
 
+    async def shutdown_default_executor(self, *timeout: Any) -> None:
+        """Wait for the threads. Python 3.13 waits with a timer, which must not advance the time before they have ended."""
+        self._virtual_clock.add_busy(1)
+        try:
+            await super().shutdown_default_executor(*timeout)
+        finally:
+            self._virtual_clock.add_busy(-1)
+
 
 class _Policy(asyncio.DefaultEventLoopPolicy):
     def __init__(self, clock: VirtualClock) -> None:
