@@ -12,6 +12,7 @@ import re
 import sqlite3
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 from ragstone.store import open_store
@@ -28,7 +29,7 @@ def queue(path: Path, n: int) -> None:
     open_store(path, mode="own").close()
     rng = random.Random(1)
     step = DAYS * 86_400.0 / n
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.executemany(
             "INSERT INTO traces (seq, trace_id, state, status, started_at, received_at, inclusion_probability, session_id, app) "
             "VALUES (?, ?, 'scored', 'ok', ?, ?, 1, ?, 'app')",

@@ -8,6 +8,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -224,13 +225,13 @@ def torn(path):
 
 
 def foreign(path):
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("CREATE TABLE theirs (x)")
     db.close()
 
 
 def newer(path):
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("PRAGMA user_version = 99")
     db.close()
 
@@ -280,7 +281,7 @@ def test_a_row_that_cannot_be_read_is_asked_again(tmp_path):
     """And is repaired by the new reply."""
     cache = CachedReplies(tmp_path, endpoint="http://a/v1")
     asked(cache)
-    with sqlite3.connect(tmp_path / "replies.sqlite") as db:
+    with closing(sqlite3.connect(tmp_path / "replies.sqlite")) as db, db:
         db.execute("UPDATE reply SET body = '{\"choices\": ['")
     db.close()
     assert (chat_reply(), True) == asked(cache)
@@ -296,7 +297,7 @@ def test_a_changed_reply_is_a_miss(tmp_path, change, caplog):
     cache.write([("a", "m", {"value": 4})])
     cache.write([("b", "m", {"value": 4})])
     assert {"value": 4} == cache.read("a")
-    with sqlite3.connect(cache.path) as db:
+    with closing(sqlite3.connect(cache.path)) as db, db:
         db.execute(f"UPDATE reply SET body = {change} WHERE key = 'a'")  # noqa: S608 - constant expressions
         db.execute("UPDATE reply SET body = substr(body, 10) WHERE key = 'b'")
     db.close()
@@ -309,7 +310,7 @@ def test_a_hundred_damaged_replies_are_one_line_in_the_log(tmp_path, caplog):
     """A damaged file is read once for each request; the log says so at most once a minute."""
     cache = ReplyCache(tmp_path)
     cache.write([(str(n), "m", {"value": n}) for n in range(100)])
-    with sqlite3.connect(cache.path) as db:
+    with closing(sqlite3.connect(cache.path)) as db, db:
         db.execute("UPDATE reply SET body = '0'")
     db.close()
     assert all(cache.read(str(n)) is None for n in range(100))
@@ -319,7 +320,7 @@ def test_a_hundred_damaged_replies_are_one_line_in_the_log(tmp_path, caplog):
 def test_never_a_write_ahead_log(tmp_path):
     """Several processes write this file, and a log is not safe for that in many versions of SQLite."""
     asked(CachedReplies(tmp_path, endpoint="http://a/v1"))
-    with sqlite3.connect(tmp_path / "replies.sqlite") as db:
+    with closing(sqlite3.connect(tmp_path / "replies.sqlite")) as db, db:
         assert ("delete",) == db.execute("PRAGMA journal_mode").fetchone()
     db.close()
     assert ["replies.sqlite"] == [path.name for path in tmp_path.iterdir()]
@@ -365,7 +366,7 @@ def test_four_processes_share_one_cache(tmp_path):
     assert ["", "", "", ""] == [errors for _, errors in done]
     assert 150 <= sum(int(sent) for sent, _ in done) < 600
     assert 150 == ReplyCache(tmp_path).summary().n_replies
-    with sqlite3.connect(tmp_path / "replies.sqlite") as db:
+    with closing(sqlite3.connect(tmp_path / "replies.sqlite")) as db, db:
         assert ("ok",) == db.execute("PRAGMA integrity_check").fetchone()
     db.close()
     assert ["replies.sqlite"] == [path.name for path in tmp_path.iterdir()]
@@ -473,7 +474,7 @@ def test_capabilities_are_remembered(tmp_path):
         assert (first, 0) == (again, n_again)
         assert min(n_first, n_other, n_fresh) > 0
         assert 0 == ReplyCache(tmp_path).summary().n_replies
-        with sqlite3.connect(tmp_path / "replies.sqlite") as db:
+        with closing(sqlite3.connect(tmp_path / "replies.sqlite")) as db, db:
             db.execute("UPDATE fact SET created_at = created_at - 86500")
         db.close()
         assert measured(server, tmp_path)[1] > 0
@@ -496,7 +497,7 @@ def test_capabilities_that_cannot_be_read_are_measured(tmp_path):
     """What another version has noted, or a torn row, is not believed."""
     with FakeModelServer(ScriptedModel({"yes": 1.0})) as server:
         measured(server, tmp_path)
-        with sqlite3.connect(tmp_path / "replies.sqlite") as db:
+        with closing(sqlite3.connect(tmp_path / "replies.sqlite")) as db, db:
             db.execute("UPDATE fact SET value = '{}'")
         db.close()
         assert measured(server, tmp_path)[1] > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def test_a_report_checks_the_traces_that_it_does_not_show(tmp_path: Path) -> Non
             [Completion(trace_id=id_, outcomes=[score.model_copy(update={"sample_id": id_})]) for id_ in ids]
         )
     assert build_report(path).n_samples == len(ids)
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE trace_bodies SET body = substr(body, 1, length(body) - 9) || x'00' WHERE seq = 9")
     with pytest.raises(StoreCorruptError, match=r"trace_bodies 't8' is damaged.*store verify"):
         build_report(path, n_worst=0)

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -130,7 +131,7 @@ def test_a_damaged_text_does_not_stop_deliveries(store: SqliteStore, tmp_path: P
     """The outcomes arrive without the cause."""
     store.ingest("a", 1, [captured("t1")])
     store.complete("t1", [correctness("t1", 0.1), support("t1", True)])
-    with sqlite3.connect(tmp_path / "s.db") as db:
+    with closing(sqlite3.connect(tmp_path / "s.db")) as db, db:
         db.execute("UPDATE trace_bodies SET body = '{'")
     assert [cause for _, _, cause in deliver(store)] == [None, None]
 
