@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -95,8 +98,22 @@ def test_all_or_nothing():
 
 
 def test_a_file_that_cannot_be_used_is_told(tmp_path: Path):
-    """The message names the file."""
+    """The message names the file, which is closed."""
     (tmp_path / "s.db").write_bytes(b"no database at all, and long enough to be read as one" * 40)
 
-    with pytest.raises(StoreError, match=r"cannot be kept in .*s\.db"):
+    connections: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def note(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        connections.append(connect(*args, **kwargs))
+        return connections[-1]
+
+    with (
+        mock.patch.object(sqlite3, "connect", note),
+        pytest.raises(StoreError, match=r"cannot be kept in .*s\.db"),
+    ):
         SpanBuffer(tmp_path / "s.db")
+
+    (db,) = connections
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        db.execute("SELECT 1")

@@ -8,6 +8,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -100,11 +101,14 @@ class SpanBuffer:
         try:
             if not self._path.exists():
                 os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-            self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-            # A stage that is thrown away has nothing to survive.
-            self._db.execute(f"PRAGMA journal_mode = {'WAL' if path else 'MEMORY'}")
-            self._db.execute(f"PRAGMA synchronous = {'FULL' if path else 'OFF'}")
-            self._db.executescript(_TABLES)
+            with ExitStack() as on_error:
+                self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+                on_error.callback(self._db.close)
+                # A stage that is thrown away has nothing to survive.
+                self._db.execute(f"PRAGMA journal_mode = {'WAL' if path else 'MEMORY'}")
+                self._db.execute(f"PRAGMA synchronous = {'FULL' if path else 'OFF'}")
+                self._db.executescript(_TABLES)
+                on_error.pop_all()
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"spans cannot be kept in {str(self._path)!r}: {error}") from error
 
