@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from command_line import run_command
 from ragstone.schema import Captured, Failure, Score, Trace
+from ragstone.spool import SpoolWriter
 from ragstone.store import PlannedMetric, SqliteStore
 
 PLANNED = PlannedMetric(name="ccrs.qr", version="1", judge_hash="j")
@@ -53,6 +56,51 @@ def test_json_has_them_too(tmp_path: Path) -> None:
     assert found["judge_is_baseline"]
     (scores,) = found["scores"]
     assert ("Question relevance", 1.0, 3, 1) == tuple(scores[k] for k in ("title", "mean", "n_scored", "n_failed"))
+
+
+def test_an_empty_file_is_an_error(tmp_path: Path) -> None:
+    """A disk can lose the content of a store: zeros and success would hide it from a script."""
+    (tmp_path / "a.db").touch()
+    result = run_command("status", tmp_path / "a.db")
+    assert result.returncode == 3
+    assert "a.db' is empty" in result.stderr
+    assert "ragstone store restore" in result.stderr
+    assert result.stdout == ""
+
+
+def test_requests_in_a_spool_are_shown_without_a_store(tmp_path: Path) -> None:
+    """An application writes its spool before the store's owner makes the tables."""
+    (tmp_path / "a.db").touch()
+    with closing(SpoolWriter(tmp_path / "a.db.spool")) as spool:
+        entry = Captured(trace=Trace(trace_id="t", started_at=1.0, query="Why?"))
+        spool.append([entry.model_dump_json().encode()])
+    assert "1 request is pending" in status(str(tmp_path / "a.db"))
+
+
+@pytest.mark.parametrize("json_output", [[], ["--json"]], ids=["text", "json"])
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        ("DELETE FROM counters", "its counts of ccrs.qr do not add up"),
+        ("UPDATE counters SET n = n - 1 WHERE name = 'state:scored'", "its counts of traces do not add up"),
+        ("DELETE FROM outcome_counts", "differ from their counters"),
+        ("DELETE FROM outcomes", "differ from their counters"),
+        ("DELETE FROM meta", "is empty"),
+        ("DROP TABLE outcomes", "tables are missing (outcomes)"),
+    ],
+)
+def test_a_damaged_store_is_an_error(tmp_path: Path, damage: str, says: str, json_output: list[str]) -> None:
+    """Whatever could be read is printed, the error names the store and the way out, and the exit code is 3."""
+    path = stored(tmp_path / "a.db", [1.0] * 3)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(damage)
+        db.commit()
+    result = run_command("status", path, *json_output)
+    assert result.returncode == 3
+    assert says in result.stderr
+    assert "a.db" in result.stderr
+    assert "restore" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_means_of_sampled_requests_are_weighted(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def ledger_lines(ledger: Ledger) -> list[str]:
     unbalanced = [name for name, row in rows if not row.balanced]
     if unbalanced:
         lines.append(
-            f"THE COUNTS DO NOT ADD UP for {', '.join(map(sanitize_for_terminal, unbalanced))}. Please report this bug."
+            f"THE COUNTS DO NOT ADD UP for {', '.join(map(sanitize_for_terminal, unbalanced))}. See `ragstone store verify`."
         )
     else:
         lines.append(" = ".join([names[0], " + ".join(names[1:])]))

@@ -11,11 +11,12 @@ import typer
 from ragstone.brokers import is_broker_url
 from ragstone.cli._options import ClusterOption, ConfidenceLevelOption, FromOption, JsonOption, NoRetrieverToolOption
 from ragstone.cli._output import broker_line, ledger_lines, print_json, print_text
-from ragstone.errors import RagstoneError, StoreError, StoreNotReadyError
+from ragstone.errors import RagstoneError, StoreCorruptError, StoreError, StoreNotReadyError
 from ragstone.experiments import MetricSummary, format_table, summarize_store
 from ragstone.judges import is_baseline
 from ragstone.metrics import Metric, MetricCard, resolve_metrics
-from ragstone.store import is_database_url, open_store
+from ragstone.schema import Ledger
+from ragstone.store import describe_store, is_database_url, open_store
 from ragstone.worker import pending_message, read_ledger
 
 __all__ = ["status_command"]
@@ -45,7 +46,12 @@ def status_command(
         update={"doubts": {code: n for code, n in ledger.doubts.items() if code not in declared}}
     )
     cards = _cards([*ledger.metrics])
-    scores, notes = _scores(store, cards, cluster, confidence_level)
+    try:
+        scores, notes = _scores(store, cards, cluster, confidence_level)
+    except StoreNotReadyError:
+        if not ledger.total.captured:
+            raise
+        scores, notes = (), ()  # only a spool exists
     if json_output:
         print_json(
             ledger.model_dump(mode="json")
@@ -56,6 +62,7 @@ def status_command(
                 "notes": notes,
             }
         )
+        _check(ledger, store)
         return
     if any(s.n_scored + s.n_failed + s.n_not_applicable for s in scores):
         print_text(format_table(scores, titles={name: card.title for name, card in cards.items()}))
@@ -69,6 +76,18 @@ def status_command(
         for statement in _labels(store, cluster, confidence_level):
             print_text(statement)
         print_text(f"where it fails: ragstone report {'STORE' if is_database_url(store) else store}")
+    _check(ledger, store)
+
+
+def _check(ledger: Ledger, store: str) -> None:
+    """Raise `StoreCorruptError` if the counts of the ledger do not add up."""
+    unbalanced = [name for name, row in (("traces", ledger.total), *ledger.metrics.items()) if not row.balanced]
+    if unbalanced:
+        name = describe_store(store)
+        raise StoreCorruptError(
+            f"the store {name!r} is damaged: its counts of {', '.join(unbalanced)} do not add up. See what is damaged with "
+            f"`ragstone store verify {name}`, and repair it with --repair, or restore a backup with `ragstone store restore`."
+        )
 
 
 def _print_broker(url: str, *, as_json: bool) -> None:
@@ -128,14 +147,15 @@ def _score_dict(summary: MetricSummary, card: MetricCard | None) -> dict[str, An
 def _scores(
     store: str, cards: dict[str, MetricCard], cluster: str, confidence_level: float
 ) -> tuple[tuple[MetricSummary, ...], tuple[str, ...]]:
-    """Summarize the planned metrics, with notes. Returns empty tuples if only a spool exists."""
+    """Summarize the planned metrics, with notes. Returns empty tuples if no file exists.
+
+    Raises:
+        StoreNotReadyError: If the store is empty.
+    """
     if not is_database_url(store) and not Path(store).exists():
         return (), ()
-    try:
-        with open_store(store, mode="read") as opened:
-            return summarize_store(opened, cards, cluster=cluster, confidence_level=confidence_level)
-    except StoreNotReadyError:
-        return (), ()
+    with open_store(store, mode="read") as opened:
+        return summarize_store(opened, cards, cluster=cluster, confidence_level=confidence_level)
 
 
 def _cards(metrics: Sequence[str]) -> dict[str, MetricCard]:

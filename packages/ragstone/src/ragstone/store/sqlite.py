@@ -348,9 +348,7 @@ def _open_for_reader(path: Path) -> Database:
             undo.callback(db.close)
             is_empty = _is_empty(db)
         if is_empty:
-            raise StoreNotReadyError(
-                f"the store {str(path)!r} is empty: its owner has not initialized it yet. Try again later."
-            )
+            raise _not_ready(path)
         version = _check_identity(db, path)
         if version < _sqlite_tables.VERSION:
             raise StoreError(
@@ -359,8 +357,17 @@ def _open_for_reader(path: Path) -> Database:
                 "`ragstone worker` with this version."
             )
         _check_tables(db, path)
+        if db.execute("SELECT 1 FROM meta WHERE key = 'schema_version'").fetchone() is None:
+            raise _not_ready(path)
         undo.pop_all()
         return Database(db, path=path, writable=False)
+
+
+def _not_ready(path: Path) -> StoreNotReadyError:
+    return StoreNotReadyError(
+        f"the store {str(path)!r} is empty: its owner has not initialized it yet, or its content was lost. Try again "
+        "later. If no program writes to it, restore a backup with `ragstone store restore`."
+    )
 
 
 def _is_complete_and_fixed(path: Path) -> bool:
