@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from command_line import run_command
 from ragstone.errors import StoreCorruptError, StoreError
 from ragstone.schema import Captured, LedgerRow, Score, Trace
 from ragstone.store import PlannedMetric, SqliteStore
@@ -263,3 +264,27 @@ class TestKill:
             assert outcomes == queued
             assert len(outcomes) == len(set(outcomes)) == total.scored
             assert set(acknowledged) <= set(outcomes)
+
+
+@pytest.mark.parametrize("command", [("traces", "t0"), ("compare", "OTHER"), ("status",), ("view", "--port", "0")])
+def test_a_command_names_the_store_that_another_program_has_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """Exit code 3, one line with the store once and the way out, and no traceback."""
+    stores = [tmp_path / "a.db", tmp_path / "b.db"]
+    for path in stores:
+        with SqliteStore.open(path, mode="own"):
+            pass
+    monkeypatch.setattr("ragstone.store.sqlite._BUSY_TIMEOUT_S", 0.1)
+    other = sqlite3.connect(stores[0], isolation_level=None)
+    # With a log, readers do not wait for a writer.
+    other.execute("PRAGMA journal_mode = DELETE")
+    other.execute("BEGIN EXCLUSIVE")
+    name, *arguments = (str(stores[1]) if word == "OTHER" else word for word in command)
+    result = run_command(name, stores[0], *arguments)
+    other.close()
+    assert result.returncode == 3
+    assert 1 == result.stderr.count(repr(str(stores[0]))), result.stderr
+    assert "has been locked by another process" in result.stderr
+    assert "Close other programs that have it open" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -28,11 +28,14 @@ from ragstone.experiments._clusters import SampleFields
 from ragstone.experiments._outcome_file import OutcomeLines
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import resolve_metrics
-from ragstone.schema import Captured, Failure, NotApplicable, Passage, Sample, Score, Trace, Usage
+from ragstone.schema import Captured, Failure, Ledger, LedgerRow, NotApplicable, Passage, Sample, Score, Trace, Usage
 from ragstone.scoring import CAUSES
 from ragstone.stats import hajek_mean, mean_interval
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.views import ReportText, format_interval, format_mean
+from ragstone.views._live import live_parts
+from ragstone.views._markdown import MarkdownReport
+from ragstone.views._sections import sections
 from ragstone.views._svg import axis_chart
 
 METRICS = ("ccrs.ac", "ccrs.cc")
@@ -467,6 +470,29 @@ def test_a_label_that_is_asked_for_is_shown_with_any_number_of_answers() -> None
     assert "By weather" in text
     with pytest.raises(ConfigurationError, match="--by color: no sample has this label"):
         build_report(topics(9), by=["color"])
+
+
+def test_a_label_without_wrong_answers_is_one_sentence() -> None:
+    """In each form of the report: a table of zeros says no more. A label with a wrong answer keeps its table."""
+    result = topics(90)
+    object.__setattr__(result, "outcomes", [outcome(each.sample_id, each.metric, 0.9) for each in result.outcomes])
+    view = build_report(result)
+    assert [0, 0, 0] == [row.n_wrong for table in view.slices for row in table.rows]
+    sentence = "By topic: of 3 values, none has a wrong answer."
+    forms = (
+        "\n".join(line.plain for line in ReportText(view).lines()),
+        MarkdownReport(view).text(),
+        str(sections(view)["slices"]),
+    )
+    for form in forms:
+        assert sentence in form
+        assert "0 of 30" not in form
+    live = live_parts(view, Ledger(total=LedgerRow()), latest=(), command="", worker="")
+    assert "No answer is judged wrong." in live["latest"]
+    assert "<table" not in live["latest"]
+    with_wrong = build_report(topics(90))
+    assert "0 of 30" in str(sections(with_wrong)["slices"])
+    assert "none has a wrong answer" not in str(sections(with_wrong)["slices"])
 
 
 def test_a_single_answer_is_named_so() -> None:

@@ -97,10 +97,17 @@ def row(low: float = 0.0, high: float = 1.0, *, n: int = 3, failed: int = 0, **c
     )  # fmt: skip
 
 
+def low_in(row: MetricRow, value: float) -> bool:
+    """Whether a value is low in the range of a metric."""
+    return is_low(value, low=row.low, high=row.high, neutral=row.neutral, lower_is_better=row.lower_is_better)
+
+
 @pytest.mark.parametrize(
     ("metric", "low", "not_low"),
     [
         (row(), 0.49, 0.5),
+        (row(), 0.4949, 0.4951),
+        (row(lower_is_better=True), 0.5051, 0.5049),
         (row(lower_is_better=True), 0.51, 0.5),
         (row(0.0, 4.0), 1.9, 2.0),
         (row(0.42, 0.73, neutral=0.5), 0.49, 0.51),
@@ -109,15 +116,15 @@ def row(low: float = 0.0, high: float = 1.0, *, n: int = 3, failed: int = 0, **c
     ],
 )
 def test_low_scores_are_in_the_worse_half(metric: MetricRow, low: float, not_low: float) -> None:
-    """Of the range, or on the worse side of the value without effect."""
-    assert is_low(low, metric)
-    assert not is_low(not_low, metric)
+    """Of the range, or on the worse side of the value without effect, as the score is written: 0.4951 is 0.50."""
+    assert low_in(metric, low)
+    assert not low_in(metric, not_low)
 
 
 def test_an_unbounded_metric_does_not_have_low_scores() -> None:
     """Without a value to compare with."""
-    assert not is_low(-1e9, row(-math.inf, math.inf))
-    assert not is_low(1e9, row(0.0, math.inf, lower_is_better=True))
+    assert not low_in(row(-math.inf, math.inf), -1e9)
+    assert not low_in(row(0.0, math.inf, lower_is_better=True), 1e9)
 
 
 def test_metrics_are_divided_by_whether_they_apply() -> None:

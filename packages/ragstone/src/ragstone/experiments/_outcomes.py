@@ -302,7 +302,9 @@ def _reading(store_name: str) -> Iterator[None]:
     except StoreNotFoundError:
         raise
     except StoreError as error:
-        raise type(error)(f"the store {store_name!r} cannot be read: {error}") from None
+        message = str(error)
+        about = "" if repr(store_name) in message else f"the store {store_name!r} cannot be read: "
+        raise type(error)(f"{about}{message}") from None
 
 
 def _day(time: float | None) -> str:

@@ -180,9 +180,9 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def _latest(answers: Sequence[AnswerView]) -> Markup | None:
+def _latest(answers: Sequence[AnswerView]) -> Markup:
     if not answers:
-        return None
+        return tag("section", tag("p", "No answer is judged wrong.", class_="soft"), id="latest")
     head = tag("tr", *(tag("th", name, scope="col") for name in ("Time (UTC)", "Question", "Why", "Lowest score")))
     return tag(
         "section",
@@ -237,7 +237,8 @@ def question_rows(
 def _value_cell(value: float | None, row: MetricRow) -> Markup:
     if value is None:
         return tag("td", class_="value")
-    return tag("td", f"{value:.2f}", class_="value number bad" if is_low(value, row) else "value number")
+    low = is_low(value, low=row.low, high=row.high, neutral=row.neutral, lower_is_better=row.lower_is_better)
+    return tag("td", f"{value:.2f}", class_="value number bad" if low else "value number")
 
 
 def answer_part(answer: AnswerView) -> Markup:

@@ -8,6 +8,7 @@ from typing import Final
 from ragstone.views._model import AnswerView, ChangesView, Difference, ReportView
 from ragstone.views._words import (
     FINDING_MARKS,
+    describe_table_without_wrong,
     divide_rows,
     format_day,
     format_interval,
@@ -87,6 +88,9 @@ class MarkdownReport:
                 )
                 lines.append(f"| {escape_markdown(trend.title)} | {' | '.join(ends)} |")
         for table in view.slices[:_SLICES]:
+            if sentence := describe_table_without_wrong(table):
+                lines += ["", escape_markdown(sentence)]
+                continue
             lines += ["", f"| {escape_markdown(table.key)} | wrong | share |", "|---|---|---|"]
             for value in table.rows[:_SLICE_ROWS]:
                 share = escape_markdown(format_share(value.share))

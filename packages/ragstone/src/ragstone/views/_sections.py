@@ -14,6 +14,7 @@ from ragstone.views._svg import axis_chart, bar_chart, histogram_chart, share_ax
 from ragstone.views._words import (
     ANSWERS_FIRST_BELOW,
     count,
+    describe_table_without_wrong,
     divide_rows,
     format_day,
     format_interval,
@@ -167,7 +168,9 @@ def causes_section(view: ReportView) -> Markup | None:
 
 
 def slice_section(view: ReportView, table: SliceTable) -> Markup:
-    """Return the shares of wrong answers by the values of one label."""
+    """Return the shares of wrong answers by the values of one label, or one sentence if no answer is wrong."""
+    if sentence := describe_table_without_wrong(table):
+        return tag("section", tag("p", sentence, class_="soft"))
     overall = next((s.numbers["share"] for s in view.verdict if {"n_wrong", "share"} <= s.numbers.keys()), None)
     rows = [
         tag(

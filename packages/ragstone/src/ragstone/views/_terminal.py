@@ -14,6 +14,7 @@ from ragstone.views._words import (
     ANSWERS_FIRST_BELOW,
     bar,
     count,
+    describe_table_without_wrong,
     divide_rows,
     format_interval,
     format_mean,
@@ -187,6 +188,9 @@ class ReportText:
         canvas = self._canvas
         for table in self._view.slices:
             canvas.add()
+            if sentence := describe_table_without_wrong(table):
+                canvas.wrap(sentence, "dim")
+                continue
             canvas.add((f"By {table.key}", "bold"), (", wrong answers (intervals hold together)", "dim"))
             values = [wrap_cells(" ".join(row.value.split()) or "(empty)", _MAX_LABEL)[0] for row in table.rows]
             label = max(map(len, values), default=0)

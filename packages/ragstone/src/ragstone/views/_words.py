@@ -11,7 +11,7 @@ from typing import Final
 
 from ragstone._util.plural import count
 from ragstone.stats import Estimate
-from ragstone.views._model import AnswerView, Difference, MetricRow, ScoreView, TrendView
+from ragstone.views._model import AnswerView, Difference, MetricRow, ScoreView, SliceTable, TrendView
 
 __all__ = [
     "ANSWERS_FIRST_BELOW",
@@ -19,6 +19,7 @@ __all__ = [
     "bar",
     "count",
     "describe_low",
+    "describe_table_without_wrong",
     "difference_span",
     "divide_rows",
     "format_day",
@@ -43,6 +44,7 @@ ANSWERS_FIRST_BELOW: Final = 5
 """With fewer samples, a report starts with the answers."""
 _NARROW: Final = 0.015
 """Intervals narrower than this are written with one more decimal."""
+_SCORE_DECIMALS: Final = 2
 _JUDGE_CHARS: Final = 100
 _SENTENCE_END: Final = re.compile(r"(?<=[^.]\.) (?=[A-Z0-9])")
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
@@ -130,7 +132,7 @@ def levels(values: Sequence[float], axis: tuple[float, float], *, ascii_only: bo
 
 def format_score(value: float | None) -> str:
     """Write a single score, or "n.a." without one."""
-    return "n.a." if value is None else f"{value:.2f}"
+    return "n.a." if value is None else f"{value:.{_SCORE_DECIMALS}f}"
 
 
 def list_judges(judges: Sequence[str]) -> str:
@@ -149,15 +151,27 @@ def divide_rows(rows: Sequence[MetricRow]) -> tuple[tuple[MetricRow, ...], tuple
 
 def middle_of(row: MetricRow) -> float | None:
     """Return the value between the worse and the better half of a metric's range, or None for an unbounded metric."""
-    if row.neutral is not None:
-        return row.neutral
-    return None if math.isinf(row.low) or math.isinf(row.high) else (row.low + row.high) / 2
+    return _middle(row.low, row.high, row.neutral)
 
 
-def is_low(value: float, row: MetricRow) -> bool:
-    """Return whether a score is in the worse half of the metric's range."""
-    middle = middle_of(row)
-    return middle is not None and (value > middle if row.lower_is_better else value < middle)
+def _middle(low: float, high: float, neutral: float | None) -> float | None:
+    if neutral is not None:
+        return neutral
+    return None if math.isinf(low) or math.isinf(high) else (low + high) / 2
+
+
+def is_low(value: float, *, low: float, high: float, neutral: float | None, lower_is_better: bool) -> bool:
+    """Return whether a score is in the worse half of its metric's range, as it is shown: 0.499 is shown as 0.50, which is not low."""
+    middle = _middle(low, high, neutral)
+    shown = round(value, _SCORE_DECIMALS)
+    return middle is not None and (shown > middle if lower_is_better else shown < middle)
+
+
+def describe_table_without_wrong(table: SliceTable) -> str | None:
+    """Say in one sentence that no answer of a table is wrong. None if one is."""
+    if any(row.n_wrong for row in table.rows):
+        return None
+    return f"By {table.key}: of {count(len(table.rows), 'value')}, none has a wrong answer."
 
 
 def describe_low(scores: Sequence[ScoreView]) -> str:

@@ -20,7 +20,7 @@ from ragstone.scoring import (
     used_positions,
     why_wrong,
 )
-from ragstone.views import AnswerView, PassageView, ScoreView, Span, describe_low
+from ragstone.views import AnswerView, PassageView, ScoreView, Span, describe_low, is_low
 
 __all__ = ["build_answer"]
 
@@ -163,18 +163,15 @@ def _score(outcome: AnyOutcome, card: MetricCard | None) -> ScoreView:
         high=None if interval is None else interval.high,
         reason=outcome.explanation or evidence,
         reason_source="judge" if "explanation_source" in outcome.details else "evidence" if evidence else None,
-        is_low=card is not None and _is_low(outcome.value, card),
+        is_low=card is not None
+        and is_low(
+            outcome.value,
+            low=card.low,
+            high=card.high,
+            neutral=card.neutral,
+            lower_is_better=card.direction == "lower",
+        ),
     )
-
-
-def _is_low(value: float, card: MetricCard) -> bool:
-    if card.neutral is not None:
-        middle = card.neutral
-    elif abs(card.low) == float("inf") or abs(card.high) == float("inf"):
-        return False
-    else:
-        middle = (card.low + card.high) / 2
-    return value > middle if card.direction == "lower" else value < middle
 
 
 def _evidence(score: Score) -> str | None:
