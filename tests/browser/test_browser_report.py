@@ -238,6 +238,22 @@ def test_columns_of_changed_answers_have_their_headings_above_them(opened: Any, 
         assert abs(heading["x"] + heading["width"] - value["x"] - value["width"]) < 1
 
 
+def test_the_color_of_a_score_fits_its_number(opened: Any, tmp_path: Path) -> None:
+    """0.499 is written as "0.50", the middle of the range, and 0.494 as "0.49", which is low."""
+    made = experiment(8)
+    values = {"s1": 0.499, "s2": 0.494}
+    outcomes = tuple(
+        outcome.model_copy(update={"value": values.get(outcome.sample_id, 0.9)}) for outcome in made.outcomes
+    )
+    replace(made, outcomes=outcomes).report(tmp_path / "r.html")
+    page = opened(tmp_path / "r.html").ready().page
+    cells = [
+        (cell.inner_text(), "bad" in cell.get_attribute("class").split())
+        for cell in page.locator("#rows td.value").all()
+    ]
+    assert {("0.50", False), ("0.49", True), ("0.90", False)} == set(cells)
+
+
 def test_answers_without_a_cause_have_none_in_the_table(opened: Any, tmp_path: Path) -> None:
     """Below five answers, causes are not counted, and do not have a title."""
     experiment(3).report(tmp_path / "r.html")

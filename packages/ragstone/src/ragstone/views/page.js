@@ -77,8 +77,9 @@
       cell.append(link, about);
       line.append(cell, ...row.values.slice(0, columns).map((score, n) => {
         const [, , high, middle] = data.metrics[n];
-        const low = score !== null && middle !== null && (high ? score > middle : score < middle);
-        return make("td", fixed(score), low ? "value number bad" : "value number");
+        const text = fixed(score);
+        const low = text !== "" && middle !== null && (high ? Number(text) > middle : Number(text) < middle);
+        return make("td", text, low ? "value number bad" : "value number");
       }));
       return line;
     }));
