@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -69,12 +70,27 @@ def test_an_empty_file_is_an_error(tmp_path: Path) -> None:
 
 
 def test_requests_in_a_spool_are_shown_without_a_store(tmp_path: Path) -> None:
-    """An application writes its spool before the store's owner makes the tables."""
-    (tmp_path / "a.db").touch()
+    """An application writes its spool before the store's owner makes the file."""
     with closing(SpoolWriter(tmp_path / "a.db.spool")) as spool:
         entry = Captured(trace=Trace(trace_id="t", started_at=1.0, query="Why?"))
         spool.append([entry.model_dump_json().encode()])
     assert "1 request is pending" in status(str(tmp_path / "a.db"))
+
+
+@pytest.mark.parametrize("json_output", [[], ["--json"]], ids=["text", "json"])
+def test_an_emptied_store_with_a_spool_is_an_error(tmp_path: Path, json_output: list[str]) -> None:
+    """A spool can keep requests that the store had scored: without a word about the lost scores, they look new."""
+    path = stored(tmp_path / "a.db", [1.0] * 3)
+    with closing(SpoolWriter(tmp_path / "a.db.spool")) as spool:
+        entry = Captured(trace=Trace(trace_id="t", started_at=1.0, query="Why?"))
+        spool.append([entry.model_dump_json().encode()])
+    assert 0 == run_command("status", path, *json_output).returncode
+    os.truncate(path, 0)
+    result = run_command("status", path, *json_output)
+    assert result.returncode == 3
+    assert ('"pending": 1' if json_output else "1 request is pending") in result.stdout
+    assert "a.db' is empty" in result.stderr
+    assert "ragstone store restore" in result.stderr
 
 
 @pytest.mark.parametrize("json_output", [[], ["--json"]], ids=["text", "json"])

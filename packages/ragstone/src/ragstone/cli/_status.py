@@ -46,12 +46,14 @@ def status_command(
         update={"doubts": {code: n for code, n in ledger.doubts.items() if code not in declared}}
     )
     cards = _cards([*ledger.metrics])
+    not_ready: StoreNotReadyError | None = None
     try:
         scores, notes = _scores(store, cards, cluster, confidence_level)
-    except StoreNotReadyError:
+    except StoreNotReadyError as error:
         if not ledger.total.captured:
             raise
-        scores, notes = (), ()  # only a spool exists
+        scores, notes = (), ()  # what is known is in the spool
+        not_ready = None if is_database_url(store) else error
     if json_output:
         print_json(
             ledger.model_dump(mode="json")
@@ -62,7 +64,7 @@ def status_command(
                 "notes": notes,
             }
         )
-        _check(ledger, store)
+        _check(ledger, store, not_ready)
         return
     if any(s.n_scored + s.n_failed + s.n_not_applicable for s in scores):
         print_text(format_table(scores, titles={name: card.title for name, card in cards.items()}))
@@ -76,11 +78,13 @@ def status_command(
         for statement in _labels(store, cluster, confidence_level):
             print_text(statement)
         print_text(f"where it fails: ragstone report {'STORE' if is_database_url(store) else store}")
-    _check(ledger, store)
+    _check(ledger, store, not_ready)
 
 
-def _check(ledger: Ledger, store: str) -> None:
-    """Raise `StoreCorruptError` if the counts of the ledger do not add up."""
+def _check(ledger: Ledger, store: str, not_ready: StoreNotReadyError | None) -> None:
+    """Raise the error of a file that is empty, or `StoreCorruptError` if the counts of the ledger do not add up."""
+    if not_ready is not None:
+        raise not_ready
     unbalanced = [name for name, row in (("traces", ledger.total), *ledger.metrics.items()) if not row.balanced]
     if unbalanced:
         name = describe_store(store)
