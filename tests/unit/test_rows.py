@@ -221,3 +221,21 @@ def test_ids_that_do_not_fit_the_passages_name_none(ids: object) -> None:
     row = {"user_input": Q, "retrieved_contexts": [C, A], "retrieved_context_ids": ids}
 
     assert [None, None] == [p.id for p in sample_from_row(row, position=1).contexts or ()]
+
+
+def test_the_order_of_the_names_in_a_row_does_not_matter():
+    """The first of our names counts, and the first field with two different values is the error."""
+    row = {"answer": A, "response": A, "question": Q, "query": Q, "id": 3, "question_id": 4}
+    assert ("3", Q, A) == ((sample := sample_from_row(row, position=1)).id, sample.query, sample.response)
+    assert {"question_id": 4} == sample.metadata
+    for names in (("answer", "response", "question", "query"), ("query", "question", "response", "answer")):
+        with pytest.raises(DataError, match="row 1 has both 'query' and 'question'"):
+            sample_from_row({name: name for name in names}, position=1)
+
+
+@pytest.mark.parametrize(("query", "response"), [("[a] b", "c"), ("a", "[b]"), ("a", None), (None, "b"), (None, None)])
+def test_texts_in_brackets_are_texts(query, response):
+    """Without messages, question and answer stay as they are."""
+    row = {"query": query, "response": response, "reference": R}
+    sample = sample_from_row(row, position=1)
+    assert (query, response, ()) == (sample.query, sample.response, sample.history)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal
@@ -26,7 +27,7 @@ def parse_json(text: bytes | str) -> Any:
         DataError: If it is not valid JSON in UTF-8, or nests too deeply.
     """
     try:
-        value = json.loads(text.decode("utf-8-sig") if isinstance(text, bytes) else text)
+        value = json.loads(text.removeprefix(BOM_UTF8).decode() if isinstance(text, bytes) else text)
     except RecursionError as error:
         raise _too_deep() from error
     except ValueError as error:
@@ -53,7 +54,8 @@ def clean(value: Any, *, depth: int = 0) -> Any:
         return value if math.isfinite(value) else None
     if depth > MAX_DEPTH:
         raise _too_deep()
-    if isinstance(value, Mapping):
+    # First the classes that JSON has, because the test of an abstract class is ten times slower.
+    if isinstance(value, (dict, Mapping)):
         return {_text(str(key)): clean(item, depth=depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [clean(item, depth=depth + 1) for item in value]

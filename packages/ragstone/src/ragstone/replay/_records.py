@@ -50,7 +50,9 @@ def records(source: InputFile, *, within: Sequence[str] = ("data",)) -> Iterator
     for part in source.parts():
         suffix = "" if part is source else f" of {part.name}"
         for item in _of_file(part, within):
-            if isinstance(item, RejectedRecord):
+            if not suffix:
+                yield item
+            elif isinstance(item, RejectedRecord):
                 yield RejectedRecord(place=item.place + suffix, reason=item.reason)
             else:
                 yield Record(item.place + suffix, item.value)

@@ -29,9 +29,10 @@ _LISTS: Final = ("input_data", "results", "samples", "examples", "rows", "test_c
 _TIMES: Final = ("started_at", "start_time", "timestamp", "created_at", "time", "date")
 _KNOWN: Final = frozenset(n for field in ("query", "response", "contexts") for n in FIELD_ALIASES[field])
 _CAMEL: Final = {
-    "".join(part.capitalize() if n else part for n, part in enumerate(name.split("_"))): name
+    camel: name
     for names in FIELD_ALIASES.values()
     for name in names
+    if (camel := "".join(part.capitalize() if n else part for n, part in enumerate(name.split("_")))) != name
 }
 _CONVERSATION: Final = re.compile(rb'\s*\[?\s*\{\s*(?:"\w*id"\s*:\s*(?:"[^"]*"|\d+)\s*,\s*)?"messages"\s*:\s*\[')
 """Beginning of a row with a list of messages. Many formats have this name at other places."""
@@ -115,12 +116,14 @@ def trace_of_row(record: Record, source: str, started_at: float) -> Trace | Reje
         )
     if not any(_names_row(row.get(name)) for name in FIELD_ALIASES["id"]):
         sample = sample.model_copy(update={"id": _made_id(record)})
-    times = (unix_time(row.get(name)) for name in _TIMES)
+    times = (unix_time(row[name]) for name in _TIMES if name in row)
     return trace_from_sample(sample, source=source, started_at=next((t for t in times if t is not None), started_at))
 
 
 def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row with keys in snake case, if these are known names (`actualOutput` becomes `actual_output`)."""
+    if _CAMEL.keys().isdisjoint(row):
+        return dict(row)
     return {name if (known := _CAMEL.get(name, name)) in row else known: value for name, value in row.items()}
 
 

@@ -49,6 +49,8 @@ Langfuse, RAGChecker, autoevals). The first is ours, and the only one printed.""
 _KNOWN: Final = frozenset(
     name for field, names in FIELD_ALIASES.items() if field not in ("id", "history") for name in names
 )
+_FIELD_OF: Final = {alias: field for field, names in FIELD_ALIASES.items() for alias in names}
+_NO_MESSAGES: Final = Conversation(query=None, history=(), response=None, contexts=None)
 _EXPECTED_KEYS: Final = (*FIELD_ALIASES["reference"], "expected_response", "answer", "output", "response")
 
 
@@ -71,32 +73,7 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
     if not isinstance(row, Mapping):
         raise DataError(f"row {position} must be an object with named fields, got {shorten(row)}")
     flat = _flatten(row)
-    present = {name for name, value in flat.items() if not is_missing(value)}
-    # deepeval keeps the retrieved passages under `retrieval_context`, and the ideal ones as `context`.
-    others = {"context"} if "retrieval_context" in flat else set()
-    # Several contexts of one question: each row has its own id and that of the question.
-    if not present.isdisjoint(("id", "sample_id", "_id")):
-        others.add("question_id")
-    used: set[str] = set()
-    found: dict[str, Any] = {}
-    for field, aliases in FIELD_ALIASES.items():
-        wanted = (fields or {}).get(field)
-        if wanted is not None and wanted not in flat:
-            raise DataError(
-                f"row {position} does not have the field {wanted!r}, which was named for {field!r}; it has {sorted(flat)}"
-            )
-        names = (wanted,) if wanted is not None else tuple(a for a in aliases if a in present and a not in others)
-        values = [(name, flat[name]) for name in names]
-        if not values:
-            continue
-        for name, value in values[1:]:
-            if to_plain(value) != to_plain(values[0][1]):
-                raise DataError(
-                    f"row {position} has both {values[0][0]!r} and {name!r}, which mean {field!r} and differ; "
-                    f"say which one counts: fields={{{field!r}: {name!r}}} (--field {field}={name})"
-                )
-        used.update(name for name, _ in values)
-        found[field] = values[0][1]
+    found, used = _find_fields(flat, fields or {}, position)
     if flat and not fields and _KNOWN.isdisjoint(flat):
         raise DataError(
             f"row {position} does not have a field with a known name; it has {sorted(map(str, flat))}. Name its fields, "
@@ -125,8 +102,52 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
         raise DataError(f"row {position}: field {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
+def _find_fields(flat: Mapping[str, Any], fields: Mapping[str, str], position: int) -> tuple[dict[str, Any], set[str]]:
+    """Return the values of a row by our field name, and the names in the row that were used."""
+    present: dict[str, list[str]] = {}
+    for name, value in flat.items():
+        if (known := _FIELD_OF.get(name)) is not None and not is_missing(value):
+            present.setdefault(known, []).append(name)
+    others: set[str] = set()
+    # deepeval keeps the retrieved passages under `retrieval_context`, and the ideal ones as `context`.
+    if "retrieval_context" in flat:
+        others.add("context")
+    # Several contexts of one question: each row has its own id and that of the question.
+    if not {"id", "sample_id", "_id"}.isdisjoint(present.get("id", ())):
+        others.add("question_id")
+    used: set[str] = set()
+    found: dict[str, Any] = {}
+    for field, aliases in FIELD_ALIASES.items():
+        if field not in present and field not in fields:
+            continue
+        wanted = fields.get(field)
+        if wanted is not None and wanted not in flat:
+            raise DataError(
+                f"row {position} does not have the field {wanted!r}, which was named for {field!r}; it has {sorted(flat)}"
+            )
+        names = [wanted] if wanted is not None else [name for name in present.get(field, ()) if name not in others]
+        if not names:
+            continue
+        if len(names) > 1:
+            names.sort(key=aliases.index)
+        for name in names[1:]:
+            if to_plain(flat[name]) != to_plain(flat[names[0]]):
+                raise DataError(
+                    f"row {position} has both {names[0]!r} and {name!r}, which mean {field!r} and differ; "
+                    f"say which one counts: fields={{{field!r}: {name!r}}} (--field {field}={name})"
+                )
+        used.update(names)
+        found[field] = flat[names[0]]
+    return found, used
+
+
 def _read_messages(found: dict[str, Any], used: set[str], position: int) -> Conversation:
     """Take messages and content blocks out of the found fields, and set query and response from them."""
+    if all(field not in found for field in ("messages", "history")) and all(
+        isinstance(value, str) and not value.lstrip().startswith("[")
+        for value in (found.get("query", ""), found.get("response", ""))
+    ):
+        return _NO_MESSAGES
     if (
         found.keys() <= {"id", "messages"}
         and "messages" in found

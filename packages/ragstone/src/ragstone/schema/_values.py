@@ -90,6 +90,8 @@ def is_missing(value: object) -> bool:
 
 def to_plain(value: Any) -> Any:
     """Return arrays and scalars of NumPy as plain values, without importing it."""
+    if isinstance(value, str):
+        return value
     if hasattr(value, "tolist"):
         value = value.tolist()
     return None if is_missing(value) else value
