@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.capture import redact_secrets
+from ragstone.capture import _redaction, redact_secrets, redact_trace
+from ragstone.schema import Passage
+from ragstone.testing import make_trace
 
 JWT = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P"
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow==\n-----END RSA PRIVATE KEY-----"
@@ -120,3 +124,33 @@ def test_redacting_twice_changes_nothing_more(text):
     """What is redacted once is redacted: replacements are no secrets, and make none of the words around them."""
     once = redact_secrets(text)
     assert once == redact_secrets(once)
+
+
+def test_a_trace_without_secrets_is_not_copied():
+    """And the redaction of one leaves nothing to the garbage collector."""
+    trace = make_trace(
+        "t", query="Why?", response="Because.", contexts=[Passage(text="A reason.", metadata={"page": 1})]
+    )
+    secret = trace.model_copy(update={"response": "Ask ada@example.org."})
+    gc.collect()
+    gc.disable()
+    try:
+        assert redact_trace(trace, redact_secrets) is trace
+        assert redact_trace(secret, redact_secrets).response == "Ask [email]."
+        assert 0 == gc.collect()
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("rule", _redaction._RULES, ids=lambda rule: rule.needles[0])
+def test_each_needle_is_found_by_its_mark(rule):
+    """A needle without a mark, or behind one that it does not contain, would not be looked for."""
+    marked = {needle: mark for mark, needles in _redaction._MARKED_NEEDLES for needle in needles}
+    assert all(marked[needle] in needle for needle in rule.needles)
+    assert all(_redaction._has_needle(f"some text {needle} more") for needle in rule.needles)
+
+
+@pytest.mark.parametrize("digits", ["2" * 12, "4111 1111 1111", "2222 2222", "", "4111-1111-1111-111"])
+def test_fewer_than_13_digits_are_no_card(digits):
+    """The other digits of a text count as well, so texts with many numbers are looked at closer."""
+    assert _redaction._has_card_digits(f"{digits}.") == (len([d for d in digits if d.isdigit()]) >= 13)
