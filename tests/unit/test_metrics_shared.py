@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import weakref
 
 import pytest
 
@@ -254,3 +255,24 @@ def test_what_is_spent_while_work_is_cancelled_is_on_the_total_bill():
         return scorer.usage.calls
 
     assert 1 == asyncio.run(run())
+
+
+def test_shared_work_is_freed_without_a_collection():
+    """A reply of the judge does not stay in memory until the garbage collector runs."""
+
+    class Reply:
+        pass
+
+    async def make():
+        return Reply()
+
+    async def run():
+        async with share_work():
+            return weakref.ref(await compute_once("key", make))
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert asyncio.run(run())() is None
+    finally:
+        gc.enable()

@@ -9,8 +9,9 @@ import pytest
 from fake_servers import FakeJudgeServer
 from ragstone.capture import capture_suppressed
 from ragstone.errors import ConfigurationError, JudgeError, JudgeReplyError, JudgeUnavailableError
-from ragstone.judges import NumberReply, OpenAICompatibleJudge, record_usage
+from ragstone.judges import LexicalJudge, NumberReply, OpenAICompatibleJudge, record_usage
 from ragstone.metrics import CCRS, MetricBase, MetricCard
+from ragstone.metrics.ccrs import InformationDensity
 from ragstone.schema import Failure, Interval, NotApplicable, Passage, Score, Usage
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge, make_sample
@@ -485,3 +486,79 @@ def test_two_metrics_of_one_name():
     """Their outcomes could not be told apart."""
     with pytest.raises(ConfigurationError, match=r"ccrs\.cc"):
         Scorer([CCRS[0], CCRS[0]], FakeJudge())
+
+
+def test_a_metric_is_checked_once():
+    """The scorer has checked the sample, so the base class does not check it again."""
+    checked = []
+
+    class Counting(MetricBase):
+        """Count the checks."""
+
+        name, needs = "acme.counting", ("response",)
+
+        def check_sample(self, sample):
+            checked.append(sample.id)
+            return super().check_sample(sample)
+
+        async def compute(self, sample, judge):
+            return self.make_score(sample, 1.0, method="exact")
+
+    (outcome,) = score([Counting()], sample=make_sample(id="a"))
+    assert (["a"], 1.0) == (checked, outcome.value)
+
+
+def test_a_metric_with_its_own_score_is_called():
+    """A metric may replace `score`, in its class or on the object."""
+
+    class Own(MetricBase):
+        """Replace `score`."""
+
+        name, needs = "acme.own", ("response",)
+
+        async def score(self, sample, judge):
+            return self.make_score(sample, 0.75, method="exact")
+
+        async def compute(self, sample, judge):
+            raise AssertionError("not reached")
+
+    changed = InformationDensity()
+    changed.score = Own().score
+    assert [0.75, 0.75] == [outcome.value for outcome in score([Own(), changed], sample=make_sample(query="Why?"))]
+
+
+@pytest.mark.parametrize("metrics", [CCRS, CCRS[:1]], ids=["all", "one"])
+def test_the_lexical_judge_rates_the_same_in_tasks_and_in_turn(metrics):
+    """Its metrics are computed one after another, and those of any other judge in a task each."""
+
+    class InTasks(LexicalJudge):
+        """The same ratings, by another class."""
+
+    sample = make_sample(query="How tall is it?", response="It is 31 meters tall.", reference=("31 meters",))
+    unlike = {"created_at", "duration_s"}
+    in_turn, in_tasks = (score(metrics, judge=judge, sample=sample) for judge in (LexicalJudge(), InTasks()))
+    assert [o.model_dump(exclude=unlike) for o in in_turn] == [o.model_dump(exclude=unlike) for o in in_tasks]
+
+
+def test_a_metric_of_a_user_runs_beside_those_of_the_lexical_judge():
+    """It may wait for something else, so it is not computed after them."""
+    order = []
+
+    class Waiting(InformationDensity):
+        """A metric that waits."""
+
+        name = "acme.waiting"
+
+        async def compute(self, sample, judge):
+            order.append(f"{self.name} begins")
+            await asyncio.sleep(0)
+            order.append(f"{self.name} ends")
+            return self.make_score(sample, 1.0, method="exact")
+
+    class Other(Waiting):
+        """Another."""
+
+        name = "acme.other"
+
+    score([Waiting(), Other()], judge=LexicalJudge(), sample=make_sample(query="Why?"))
+    assert ["acme.waiting begins", "acme.other begins", "acme.waiting ends", "acme.other ends"] == order

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -319,8 +319,21 @@ class UsageMeter:
 _meters: ContextVar[tuple[UsageMeter, ...]] = ContextVar("ragstone_usage_meters", default=())
 
 
-@contextmanager
-def metered() -> Iterator[UsageMeter]:
+class _Metered:
+    """The block of `metered`. A generator would cost more than what a metric of a fast judge does."""
+
+    __slots__ = ("_token",)
+
+    def __enter__(self) -> UsageMeter:
+        meter = UsageMeter()
+        self._token = _meters.set((*_meters.get(), meter))
+        return meter
+
+    def __exit__(self, *_: object) -> None:
+        _meters.reset(self._token)
+
+
+def metered() -> AbstractContextManager[UsageMeter]:
     """Measure the usage of the block and of the tasks it starts. Blocks can be nested: each meter includes inner ones.
 
     The meter also includes failed and canceled calls, whose usage is not returned in another way.
@@ -332,12 +345,7 @@ def metered() -> Iterator[UsageMeter]:
         meter.total.calls
         ```
     """
-    meter = UsageMeter()
-    token = _meters.set((*_meters.get(), meter))
-    try:
-        yield meter
-    finally:
-        _meters.reset(token)
+    return _Metered()
 
 
 def record_usage(usage: Usage) -> None:

@@ -253,7 +253,7 @@ def _share_found(sought: list[str], text: list[str]) -> float:
     If `sought` is empty, this raises ZeroDivisionError.
     """
     distinct = set(_content(sought) or sought)
-    return len(distinct & set(text)) / len(distinct)
+    return len(distinct.intersection(text)) / len(distinct)
 
 
 def _coherence(fields: Fields) -> float:

@@ -40,8 +40,9 @@ def find_missing_fields(sample: Sample, needs: Sequence[str]) -> tuple[str, ...]
 def _has_field(sample: Sample, name: str) -> bool:
     value = getattr(sample, name)
     if name in _TEXTS:
-        texts = (value,) if isinstance(value, str) else value or ()
-        return any(text.strip() for text in texts)
+        if isinstance(value, str):
+            return bool(value.strip())
+        return any(text.strip() for text in value or ())
     return value is not None
 
 

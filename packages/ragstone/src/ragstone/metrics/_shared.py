@@ -21,15 +21,19 @@ async def share_work() -> AsyncIterator[None]:
 
     Computations that are unfinished at the end of the block are canceled.
     """
-    token = _work.set({})
+    work: dict[Hashable, asyncio.Task[Any]] = {}
+    token = _work.set(work)
     try:
         yield
     finally:
-        tasks = list((_work.get() or {}).values())
         _work.reset(token)
+        tasks = list(work.values())
+        # The context of each task refers to the dict. Only the garbage collector would free them all.
+        work.clear()
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def compute_once(key: Hashable, make: Callable[[], Awaitable[T]]) -> T:

@@ -7,7 +7,7 @@ import hashlib
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, get_args
 
@@ -23,7 +23,8 @@ from ragstone.judges import (
     metered,
     requests_of_sample,
 )
-from ragstone.metrics import EmbedderMetric, Metric, ReaderMetric, check_sample, share_work
+from ragstone.metrics import EmbedderMetric, Metric, MetricBase, ReaderMetric, check_sample, share_work
+from ragstone.metrics.ccrs import computes_at_once
 from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score, Usage
 from ragstone.scoring._deadline import SampleDeadline
 
@@ -98,6 +99,9 @@ class Scorer:
         self._spent = UsageMeter()
         # Looked up once: `isinstance` with a Protocol for each outcome costs more than most metrics.
         self._others = {metric.card.name: _models_other_than_judge(metric) for metric in metrics}
+        # A task costs more than a rating of the lexical judge.
+        self._is_sequential = len(metrics) == 1 or all(computes_at_once(metric, judge) for metric in metrics)
+        self._computed_by = {metric.card.name: _computation(metric) for metric in metrics}
         models: list[object] = [judge, *(model for used in self._others.values() for _, model in used)]
         self._models = [model for model in models if isinstance(model, Preparable)]
         self._buggy: set[str] = set()
@@ -162,8 +166,8 @@ class Scorer:
             deadline = SampleDeadline(self._deadline_s)
             try:
                 async with share_work():
-                    if len(self.metrics) == 1:
-                        return (await self._outcome(self.metrics[0], sample, deadline),)
+                    if self._is_sequential:
+                        return tuple([await self._outcome(metric, sample, deadline) for metric in self.metrics])
                     async with asyncio.TaskGroup() as group:
                         tasks = [group.create_task(self._outcome(metric, sample, deadline)) for metric in self.metrics]
             finally:
@@ -295,7 +299,7 @@ class Scorer:
             async with deadline.timeout() as limit:
                 if metric.card.asks_judge or self._others[metric.card.name]:
                     await self._prepare()
-                outcome = await metric.score(sample, self.judge)
+                outcome = await self._computed_by[metric.card.name](sample, self.judge)
             return _checked(metric, outcome)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
@@ -332,6 +336,13 @@ class Scorer:
         else:
             self._buggy.add(name)
             logger.error("metric %s failed on sample %r", name, sample.id, exc_info=error, extra=about)
+
+
+def _computation(metric: Metric) -> Callable[[Sample, Judge], Awaitable[object]]:
+    """Return what scores a sample that was checked: `MetricBase.score` would check it again."""
+    if isinstance(metric, MetricBase) and type(metric).score is MetricBase.score and "score" not in vars(metric):
+        return metric.compute
+    return metric.score
 
 
 def _models_other_than_judge(metric: Metric) -> tuple[tuple[str, Reader | Embedder], ...]:

@@ -623,6 +623,8 @@ class _Registry:
         self._lock = threading.Lock()
 
     def all(self) -> list[EndpointLimiter]:
+        if not self._known:
+            return []
         with self._lock:
             return list(self._known.values())
 
