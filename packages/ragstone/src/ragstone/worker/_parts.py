@@ -262,7 +262,7 @@ class JudgeOutage:
             is_final = failed_at is not None and self._answered_at > failed_at
             outcomes = await score()
             # The model may have answered some metrics before the outage.
-            is_cut = is_any_endpoint_down() and any(isinstance(o, Failure) and o.kind in UNANSWERED for o in outcomes)
+            is_cut = any(isinstance(o, Failure) and o.kind in UNANSWERED for o in outcomes) and is_any_endpoint_down()
             if any(_answered(o) for o in outcomes) and not is_cut:
                 self._note_answer()
                 return outcomes

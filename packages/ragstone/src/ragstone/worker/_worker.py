@@ -56,6 +56,8 @@ _WATCH_S = 5.0
 _STREAMS_S = 60.0
 _STOP_S = 20.0
 """Time in which a stopped worker stores its results, in seconds. Service managers kill after 30 s."""
+_MAX_CLAIM_FACTOR = 4
+"""How many times its free slots a worker claims, at most, if all claimed traces have ended before the next claim."""
 _SILENT_S = 5.0
 """Duration of a call to the store after which the worker does not count as ready, in seconds."""
 
@@ -108,6 +110,8 @@ class Worker:
         self._outage_patience_s = max_outage_s
         self._ends_at_cap = ends_at_cap
         self._stop_early = stop_early
+        # A daily budget is exceeded by the traces that are claimed when it is reached.
+        self._max_claim_factor = 1 if daily_budget else _MAX_CLAIM_FACTOR
         self.budget_exhausted = False
         """Whether the budget prevented calls."""
         self.stopped_early: str | None = None
@@ -395,6 +399,7 @@ class Worker:
         scoring: set[asyncio.Task[None]] = set()
         deliveries: dict[SinkDispatcher | AlarmDispatcher, asyncio.Task[None]] = {}
         wait_s = _POLL_MIN_S
+        factor, is_full = 1, False
         try:
             while not self._stop.is_set():
                 woken.clear()
@@ -403,7 +408,9 @@ class Worker:
                     break
                 ending = self._ends_at_cap and self.budget_exhausted
                 transferred = 0 if ending else await self._transfer(committer.store, intake_calls)
-                free = parts.free_slots(len(scoring))
+                # If scoring is faster than the store, each transaction takes more traces.
+                factor = min(2 * factor, self._max_claim_factor) if is_full and not scoring else 1
+                free = parts.free_slots(len(scoring)) * factor
                 waiting = [each for each in dispatchers if each not in deliveries]
                 # What ends during the turn has results that the turn may not have seen.
                 had_work = bool(scoring or deliveries)
@@ -424,7 +431,8 @@ class Worker:
                     task.add_done_callback(lambda _, ended=dispatcher: deliveries.pop(ended))  # type: ignore[misc]
                     task.add_done_callback(lambda _: woken.set())
                 self._publish(turn)
-                is_busy = ending or turn.over_budget or len(turn.claimed) >= free
+                is_full = len(turn.claimed) >= free
+                is_busy = ending or turn.over_budget or is_full
                 backfilling = self._backfills.update(committer, is_busy=is_busy, woken=woken)
                 backfilling = backfilling and not turn.over_budget
                 busy = bool(

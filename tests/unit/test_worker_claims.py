@@ -1,0 +1,109 @@
+"""How many requests a worker claims at once."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from ragstone.judges import Judge
+from ragstone.metrics import MetricBase
+from ragstone.schema import Captured, Sample, Score
+from ragstone.store import SqliteStore
+from ragstone.testing import make_trace
+from ragstone.worker import Worker, open_setup, read_ledger
+
+N_REQUESTS = 200
+CONCURRENCY = 4
+
+
+class Waiting(MetricBase):
+    """A metric that waits, for the first request until all others have ended."""
+
+    name, needs = "acme.waiting", ("response",)
+
+    def __init__(self, *, keeps_first: bool) -> None:
+        self._keeps_first = keeps_first
+        self._others = asyncio.Event()
+        self._n_ended = self._running = self.most_running = 0
+
+    async def compute(self, sample: Sample, judge: Judge) -> Score:
+        """Score 1."""
+        self._running += 1
+        self.most_running = max(self.most_running, self._running)
+        if self._keeps_first and sample.id == "t0":
+            await self._others.wait()
+        await asyncio.sleep(0)
+        self._running -= 1
+        self._n_ended += 1
+        if self._n_ended == N_REQUESTS - 1:
+            self._others.set()
+        return self.make_score(sample, 1.0, method="exact")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A store with requests."""
+    with SqliteStore.open(tmp_path / "s.db", mode="own") as store:
+        store.ingest("segment", 1, [Captured(trace=make_trace(f"t{n}")) for n in range(N_REQUESTS)])
+    return tmp_path / "s.db"
+
+
+@pytest.fixture
+def claims(monkeypatch):
+    """Numbers of the requests that were claimed."""
+    found: list[int] = []
+    claim = SqliteStore.claim
+
+    def counted(self, owner, limit, *, lease_s):
+        claimed = claim(self, owner, limit, lease_s=lease_s)
+        found.append(len(claimed))
+        return claimed
+
+    monkeypatch.setattr(SqliteStore, "claim", counted)
+    return found
+
+
+def work(path, metric):
+    setup = open_setup([metric], judge="lexical", concurrency=CONCURRENCY)
+
+    async def run():
+        async with setup:
+            await Worker(path, setup).run(until_idle=True)
+
+    asyncio.run(run())
+    assert N_REQUESTS == read_ledger(path).total.scored
+
+
+def test_a_worker_that_scores_faster_than_the_store_claims_more(path, claims):
+    """It begins with its slots, and claims at most four times as many."""
+    work(path, "ccrs.qr")
+    assert CONCURRENCY == claims[0]
+    assert 4 * CONCURRENCY == max(claims)
+
+
+def test_a_worker_with_unfinished_requests_claims_for_its_free_slots(path, claims):
+    """Other workers of a shared store can score the rest meanwhile."""
+    work(path, Waiting(keeps_first=True))
+    assert CONCURRENCY == max(claims)
+
+
+def test_no_more_are_scored_at_once_than_there_are_slots(path, claims):
+    """Requests that are claimed ahead wait for a slot."""
+    metric = Waiting(keeps_first=False)
+    work(path, metric)
+    assert CONCURRENCY < max(claims)
+    assert CONCURRENCY == metric.most_running
+
+
+def test_with_a_daily_budget_a_worker_claims_for_its_slots(path, claims):
+    """Claimed requests are scored although the budget is reached meanwhile."""
+    setup = open_setup(["ccrs.qr"], judge="lexical", concurrency=CONCURRENCY)
+
+    async def run():
+        async with setup:
+            await Worker(path, setup, daily_budget={"calls": 10}).run(until_idle=True)
+
+    asyncio.run(run())
+    assert CONCURRENCY == max(claims)
