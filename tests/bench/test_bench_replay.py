@@ -22,6 +22,7 @@ pytestmark = [
 
 SIZES = [int(size) for size in os.environ.get("RAGSTONE_REPLAY_SIZES", "1000,10000").split(",")]
 """Traces; `RAGSTONE_REPLAY_SIZES=1000,10000,100000` for the figures of the documentation (half an hour)."""
+METRICS = "ccrs.cc,ccrs.qr,ccrs.id"
 MAX_GROWTH = 1.5
 MAX_SLOWDOWN = 1.7
 
@@ -30,7 +31,7 @@ import re, resource, sys
 from pathlib import Path
 from ragstone.replay import replay_traces
 # The baseline judge answers at once: what is measured is everything else.
-report = replay_traces([sys.argv[1]], ["ccrs.cc", "ccrs.qr", "ccrs.id"], store=sys.argv[2], judge="lexical")
+report = replay_traces([sys.argv[1]], sys.argv[3].split(","), store=sys.argv[2], judge="lexical")
 used = resource.getrusage(resource.RUSAGE_SELF)
 # What `getrusage` says of memory includes the process that this one was forked from.
 peak_mib = int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024
@@ -84,7 +85,10 @@ def measured(folder: Path, lines: Iterator[str]) -> tuple[int, float, float, flo
         out.writelines(line + "\n" for line in lines)
     started = time.perf_counter()
     output = subprocess.run(
-        [sys.executable, "-c", REPLAY, str(file), str(folder / "r.db")], check=True, capture_output=True, text=True
+        [sys.executable, "-c", REPLAY, str(file), str(folder / "r.db"), METRICS],
+        check=True,
+        capture_output=True,
+        text=True,
     ).stdout
     n, peak_mib, cpu_s = output.split()
     return int(n), float(peak_mib), float(cpu_s), time.perf_counter() - started
@@ -114,11 +118,13 @@ def test_a_larger_replay_takes_as_much_memory_and_as_long_a_trace(tmp_path, line
 
 BEFORE = os.environ.get("RAGSTONE_BENCH_BEFORE", "ffec998")
 """Commit that replay is compared with."""
-MIN_SPEEDUP = 1.5
+MIN_SPEEDUP = {METRICS: 2.2, "ccrs.cc": 2.6, "crux.coverage": 1.6}
+"""By metrics. Without sub-questions, `crux.coverage` is not applicable: what is measured is everything except scoring."""
 
 
 @pytest.mark.timeout(1800)
-def test_a_trace_costs_less_than_before(tmp_path, record_property):
+@pytest.mark.parametrize("metrics", list(MIN_SPEEDUP))
+def test_a_trace_costs_less_than_before(tmp_path, record_property, metrics):
     """Processor time a trace of this version and of an older one, in interleaved rounds on the same export."""
     archive = tmp_path / "before.tar"
     found = subprocess.run(
@@ -138,7 +144,8 @@ def test_a_trace_costs_less_than_before(tmp_path, record_property):
     def per_trace(round_: int, name: str, path: str | None) -> float:
         seconds = []
         for file in (one, export):
-            command = [sys.executable, "-c", REPLAY, str(file), str(tmp_path / f"{name}-{round_}-{file.stem}.db")]
+            store = tmp_path / f"{name}-{round_}-{file.stem}.db"
+            command = [sys.executable, "-c", REPLAY, str(file), str(store), metrics]
             environment = os.environ | ({"PYTHONPATH": path} if path else {})
             output = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
             seconds.append(float(output.split()[2]))
@@ -147,7 +154,9 @@ def test_a_trace_costs_less_than_before(tmp_path, record_property):
     rounds = [(per_trace(i, "now", None), per_trace(i, "before", older)) for i in range(5)]
     speedup = statistics.median(before / now for now, before in rounds)
     now_ms, before_ms = (statistics.median(column) * 1e3 for column in zip(*rounds, strict=True))
-    figures = f"{BEFORE}: {before_ms:.2f} ms of processor a trace; now {now_ms:.2f} ms: {speedup:.1f} x a core"
+    figures = (
+        f"{metrics}: {BEFORE} {before_ms:.2f} ms of processor a trace; now {now_ms:.2f} ms: {speedup:.1f} x a core"
+    )
     print(f"\n  {figures}")
     record_property("speedup", figures)
-    assert speedup >= MIN_SPEEDUP
+    assert speedup >= MIN_SPEEDUP[metrics]
