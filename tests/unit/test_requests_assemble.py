@@ -54,6 +54,38 @@ def all_that_was_found_is_in_the_prompt() -> Request:
     return steps.request()
 
 
+@case(Expected((B,), response=None, response_rule="unknown"))
+def dropped_by_a_function_and_answered_under_an_unknown_name() -> Request:
+    """The prompt counts although the answer is not known: the model did not see all that was found."""
+    steps = Steps()
+    root = steps.chain(inputs={"question": QUESTION}, outputs={"reply": ANSWER, "cites": [1]})
+    steps.retrieval(root, A, B, C)
+    steps.model(root, prompt(B), json.dumps({"answer": ANSWER, "used": [1]}), calls_tool=True)
+    return steps.request()
+
+
+@case(Expected(None, "unknown", response=None, response_rule="unknown"))
+def several_prompts_and_no_known_answer() -> Request:
+    """Nothing says which of the prompts led to what the request returns."""
+    steps = Steps()
+    root = steps.chain(inputs={"question": QUESTION}, outputs={"reply": ANSWER, "cites": [1]})
+    steps.retrieval(root, A, B, C)
+    for text in (A, B):
+        steps.model(root, prompt(text), json.dumps({"answer": text}), calls_tool=True)
+    return steps.request()
+
+
+@case(Expected((A, C), "in_output", response=None, response_rule="unknown"))
+def documents_graded_and_returned_without_an_answer() -> Request:
+    """A request that only retrieves: its documents are what it returns, not what the last grader saw."""
+    steps = Steps()
+    root = steps.chain(inputs={"question": QUESTION}, outputs={"documents": passages(A, C)})
+    steps.retrieval(root, A, B, C)
+    for text in (A, B, C):
+        steps.model(root, prompt(text), json.dumps({"relevant": text != B}), calls_tool=True)
+    return steps.request()
+
+
 @case(Expected((C, A)))
 def reranked_inside_a_function() -> Request:
     """No step shows the order and the number of passages, the prompt does."""
@@ -570,7 +602,9 @@ def request_that_failed_inside_another_chain() -> Request:
     inner = steps.chain(root, error="RuntimeError: the model is gone")
     steps.retrieval(inner, A, B)
     steps.model(inner, prompt(A, B), None, error="RuntimeError: the model is gone")
-    return steps.request()
+    request = steps.request()
+    request.draft.status = "error"
+    return request
 
 
 @case(Expected((A, B)))

@@ -41,6 +41,14 @@ def numbered_sources_and_structured_output(config: Any) -> None:
     (context | ANSWER | model).invoke(Q, config)
 
 
+@app("saturday", "branch")
+def structured_output_next_to_the_raw_message(config: Any) -> None:
+    model = Scripted(script={"Answer from the context": calls("Cited", answer=A, citations=[1])})
+    structured = model.with_structured_output(Cited, include_raw=True)
+    context = {"context": Index(names=["saturday", "branch"]) | join, "question": RunnablePassthrough()}
+    (context | ANSWER | structured).invoke(Q, config)
+
+
 @app("branch", "saturday", "ferry")
 def rag_fusion(config: Any) -> None:
     def fuse(results: list[list[Document]], k: int = 60) -> list[tuple[Document, float]]:

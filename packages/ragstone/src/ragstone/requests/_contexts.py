@@ -59,8 +59,10 @@ def _stated(facts: Facts) -> Sequence[PassageDraft] | None:
 def _in_prompts(facts: Facts, answer: Answer, *, question: str | None) -> Contexts | None:
     """Return the passages in the prompts behind the answer, or None if no prompt is visible."""
     visible = [call for call in facts.calls if call.is_visible]
-    if not visible or answer.text is None:
+    if not visible:
         return None
+    if answer.text is None:
+        return _without_answer(facts, answer, visible, question)
     if not answer.calls:
         # Without anything found or given there is nothing that it could have been made from.
         doubt = "no_model_wrote_it" if answer.text.strip() else "empty_answer"
@@ -70,11 +72,8 @@ def _in_prompts(facts: Facts, answer: Answer, *, question: str | None) -> Contex
     calls = _with_predecessors(facts, answer.calls, question)
     matches = facts.find_passages([facts.finder(call, question=question) for call in _not_repeated(facts, calls)])
     doubts = list(_tool_doubts(facts, calls, matches))
-    if any(match.is_doubtful for match in matches):
-        doubts.append("short_passage")
     if matches:
-        is_cut = any(match.excerpt is not None for match in matches)
-        return Contexts(_passages(matches), "part_of_prompt" if is_cut else "in_prompt", doubts)
+        return _shown(matches, doubts)
     if left_nothing(facts):
         return Contexts([], "made_by_last_step", doubts)
     if any(candidate.text for candidate in facts.candidates):
@@ -82,6 +81,28 @@ def _in_prompts(facts: Facts, answer: Answer, *, question: str | None) -> Contex
     if facts.searches:
         return dataclasses.replace(_fallback(facts, answer), doubts=doubts)
     return Contexts(None, "unknown", doubts)
+
+
+def _without_answer(facts: Facts, answer: Answer, calls: Sequence[Call], question: str | None) -> Contexts | None:
+    """Return the passages in the only prompt that has some, for a finished request whose answer is not known.
+
+    Of several such prompts, nothing says which one led to what the request returned, unless it returned documents.
+    """
+    if facts.request.draft.status != "ok":
+        return None
+    shown = [found for call in _not_repeated(facts, calls) if (found := facts.matches(call, question=question))]
+    if len(shown) == 1:
+        return _shown(shown[0], [])
+    contexts = _fallback(facts, answer)
+    return Contexts(None, "unknown") if shown and contexts.rule != "in_output" else contexts
+
+
+def _shown(matches: Sequence[Match], doubts: list[str]) -> Contexts:
+    """Return the passages that stand in prompts."""
+    if any(match.is_doubtful for match in matches):
+        doubts = [*doubts, "short_passage"]
+    is_cut = any(match.excerpt is not None for match in matches)
+    return Contexts(_passages(matches), "part_of_prompt" if is_cut else "in_prompt", doubts)
 
 
 def _passages(matches: Iterable[Match]) -> list[PassageDraft]:

@@ -46,7 +46,7 @@ _NAMES: Final[dict[NamedField, tuple[tuple[frozenset[str], tuple[str, ...]], ...
         (
             _OUTPUT,
             (
-                "generation", "output_text", "final_result", "raw", "replies", "text", "content", "message", "messages",
+                "generation", "output_text", "final_result", "parsed", "raw", "replies", "text", "content", "message", "messages",
                 "structured_response",
             ),
         ),
