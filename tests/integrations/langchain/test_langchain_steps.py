@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from langchain_core.caches import InMemoryCache
 from langchain_core.documents import Document
+from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, Generation, LLMResult
 from langchain_core.prompt_values import ChatPromptValue
@@ -24,6 +26,7 @@ from langchain_ragstone._documents import MAX_PASSAGES, Passages, document_texts
 from langchain_ragstone._live import _MAX_CHARS
 from ragstone.errors import ConfigurationError
 from ragstone.requests import Message, PassageDraft, Step, TraceDraft
+from ragstone.testing import MemoryRecorder
 
 A, B = Document("alpha", id="a"), Document("beta", id="b")
 CALL = AIMessage("", tool_calls=[{"name": "search", "args": {"query": "who?"}, "id": "1"}])
@@ -187,6 +190,18 @@ def test_reply_of_a_chat_model():
     assert ("me", False, "tiny", 5, 2) == (
         step.reply, step.calls_tool, step.model, step.input_tokens, step.output_tokens,
     )  # fmt: skip
+
+
+def test_a_reply_from_the_cache_of_langchain_has_no_tokens():
+    """The cached message has those of the call that was sent, which are counted there."""
+    usage = {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}
+    model = GenericFakeChatModel(messages=iter([AIMessage("me", usage_metadata=usage)]), cache=InMemoryCache())
+    recorder = MemoryRecorder()
+
+    for _ in range(2):
+        model.invoke("who?", {"callbacks": [RagstoneCallbackHandler(recorder)]})
+
+    assert [(5, 2), (0, 0)] == [(draft.input_tokens, draft.output_tokens) for draft in recorder.drafts]
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,10 @@ def fill_reply(step: Step, result: LLMResult) -> None:
 
 
 def _usage(usage: Mapping[str, Any]) -> _Usage:
+    if usage.get("total_cost") == 0:
+        return _Usage(
+            0, 0
+        )  # LangChain's mark of a message from its cache, which repeats the tokens of the call that was sent
     return _Usage(
         _count(usage.get("input_tokens", usage.get("prompt_tokens"))),
         _count(usage.get("output_tokens", usage.get("completion_tokens"))),
