@@ -527,21 +527,8 @@ def test_a_metric_with_its_own_score_is_called():
     assert [0.75, 0.75] == [outcome.value for outcome in score([Own(), changed], sample=make_sample(query="Why?"))]
 
 
-@pytest.mark.parametrize("metrics", [CCRS, CCRS[:1]], ids=["all", "one"])
-def test_the_lexical_judge_rates_the_same_in_tasks_and_in_turn(metrics):
-    """Its metrics are computed one after another, and those of any other judge in a task each."""
-
-    class InTasks(LexicalJudge):
-        """The same ratings, by another class."""
-
-    sample = make_sample(query="How tall is it?", response="It is 31 meters tall.", reference=("31 meters",))
-    unlike = {"created_at", "duration_s"}
-    in_turn, in_tasks = (score(metrics, judge=judge, sample=sample) for judge in (LexicalJudge(), InTasks()))
-    assert [o.model_dump(exclude=unlike) for o in in_turn] == [o.model_dump(exclude=unlike) for o in in_tasks]
-
-
-def test_a_metric_of_a_user_runs_beside_those_of_the_lexical_judge():
-    """It may wait for something else, so it is not computed after them."""
+def test_metrics_of_a_sample_run_beside_each_other():
+    """Each may wait for something else, also with a judge that answers at once."""
     order = []
 
     class Waiting(InformationDensity):

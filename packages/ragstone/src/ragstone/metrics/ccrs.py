@@ -29,9 +29,9 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from ragstone.errors import ConfigurationError
-from ragstone.judges import Judge, LexicalJudge, NumberReply, Prompt
+from ragstone.judges import Judge, NumberReply, Prompt
 from ragstone.metrics._base import MetricBase
-from ragstone.metrics._card import Metric, WorkedExample
+from ragstone.metrics._card import WorkedExample
 from ragstone.metrics._claim_reason import EMPTY_RESPONSE
 from ragstone.metrics._history import question_fields
 from ragstone.metrics._rated import make_rated_score
@@ -45,7 +45,6 @@ __all__ = [
     "InformationDensity",
     "InformationRecall",
     "QuestionRelevance",
-    "computes_at_once",
 ]
 
 _ROW: Final = {
@@ -89,8 +88,6 @@ class CcrsMetric(MetricBase):
         """Return the judge's rating from 0 to 100."""
         shown = {name: value for name, value in fields.items() if name != "reference" or "reference" in self.needs}
         prompt = Prompt(construct=self.construct, task=self.task, fields=shown)
-        if type(judge) is LexicalJudge:
-            return await judge.ask_number(prompt)  # it answers in less time than it takes to share an answer
         # The composite of these metrics uses the same ratings.
         key = ("ccrs", judge.identity.hash, self.task, tuple(shown.items()))
         return await compute_once(key, lambda: judge.ask_number(prompt))
@@ -299,10 +296,3 @@ CCRS: Final = (
     InformationRecall(),
 )
 """The five metrics as the source defines them."""
-
-_CLASSES: Final = frozenset(map(type, CCRS))
-
-
-def computes_at_once(metric: Metric, judge: Judge) -> bool:
-    """Return whether a metric never waits with this judge, so that metrics of one sample cannot be computed concurrently."""
-    return type(judge) is LexicalJudge and type(metric) in _CLASSES

@@ -24,7 +24,6 @@ from ragstone.judges import (
     requests_of_sample,
 )
 from ragstone.metrics import EmbedderMetric, Metric, MetricBase, ReaderMetric, check_sample, share_work
-from ragstone.metrics.ccrs import computes_at_once
 from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score, Usage
 from ragstone.scoring._deadline import SampleDeadline
 
@@ -99,8 +98,6 @@ class Scorer:
         self._spent = UsageMeter()
         # Looked up once: `isinstance` with a Protocol for each outcome costs more than most metrics.
         self._others = {metric.card.name: _models_other_than_judge(metric) for metric in metrics}
-        # A task costs more than a rating of the lexical judge.
-        self._is_sequential = len(metrics) == 1 or all(computes_at_once(metric, judge) for metric in metrics)
         self._computed_by = {metric.card.name: _computation(metric) for metric in metrics}
         models: list[object] = [judge, *(model for used in self._others.values() for _, model in used)]
         self._models = [model for model in models if isinstance(model, Preparable)]
@@ -166,8 +163,8 @@ class Scorer:
             deadline = SampleDeadline(self._deadline_s)
             try:
                 async with share_work():
-                    if self._is_sequential:
-                        return tuple([await self._outcome(metric, sample, deadline) for metric in self.metrics])
+                    if len(self.metrics) == 1:
+                        return (await self._outcome(self.metrics[0], sample, deadline),)
                     async with asyncio.TaskGroup() as group:
                         tasks = [group.create_task(self._outcome(metric, sample, deadline)) for metric in self.metrics]
             finally:
