@@ -239,3 +239,25 @@ def test_texts_in_brackets_are_texts(query, response):
     row = {"query": query, "response": response, "reference": R}
     sample = sample_from_row(row, position=1)
     assert (query, response, ()) == (sample.query, sample.response, sample.history)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"contexts": '["\\ud800 a", "b"]'},
+        {"contexts": "['\\ud800 a', 'b']"},
+        {"reference": '["\\ud800 a"]'},
+        {"messages": '[{"role": "user", "content": "\\ud800 a"}]', "query": None},
+    ],
+    ids=["JSON", "Python", "reference", "messages"],
+)
+def test_texts_in_a_cell_can_be_stored(row: dict[str, object]) -> None:
+    """An escape of half a character, which UTF-8 cannot encode, becomes U+FFFD."""
+    sample = sample_from_row({"query": Q, **row}, position=1)
+    assert "\ufffd a" in sample.model_dump_json()
+
+
+def test_escaped_pairs_in_a_cell_are_one_character() -> None:
+    """JSON writes characters beyond 16 bits as two escapes."""
+    (passage,) = sample_from_row({"query": Q, "contexts": '["\\ud83d\\ude00"]'}, position=1).contexts or ()
+    assert passage.text == "\U0001f600"

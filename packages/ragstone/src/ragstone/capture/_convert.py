@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, TypeVar
 from uuid import UUID
 
 from ragstone._util.suppress import suppress_capture
+from ragstone._util.surrogates import replace_surrogates
 from ragstone.capture._application import Application
 from ragstone.capture._feedback import MAX_COMMENT, FeedbackDraft
 from ragstone.capture._ids import IdHasher
@@ -77,15 +78,7 @@ def to_valid_text(value: object) -> str:
     """Return a text that UTF-8 can encode: lone surrogates become U+FFFD. Other values are replaced by their `repr`."""
     if not isinstance(value, str):
         return _described(value)
-    text = str(value)  # a subclass can hold objects of the application
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        # Encoding as UTF-16 joins surrogate pairs into characters.
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
+    return replace_surrogates(str(value))  # a subclass can hold objects of the application
 
 
 def to_finite_number(value: object) -> float | None:

@@ -10,6 +10,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Final
 
+from ragstone._util.surrogates import replace_surrogates
 from ragstone.errors import DataError
 
 __all__ = ["MAX_DEPTH", "clean", "inner_json", "parse_json"]
@@ -45,7 +46,7 @@ def clean(value: Any, *, depth: int = 0) -> Any:
         DataError: If the value nests too deeply.
     """
     if isinstance(value, str):
-        return value if value.isascii() else _text(value)
+        return value if value.isascii() else replace_surrogates(value)
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -56,7 +57,7 @@ def clean(value: Any, *, depth: int = 0) -> Any:
         raise _too_deep()
     # First the classes that JSON has, because the test of an abstract class is ten times slower.
     if isinstance(value, (dict, Mapping)):
-        return {_text(str(key)): clean(item, depth=depth + 1) for key, item in value.items()}
+        return {replace_surrogates(str(key)): clean(item, depth=depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [clean(item, depth=depth + 1) for item in value]
     if isinstance(value, datetime | date):
@@ -76,15 +77,6 @@ def inner_json(value: Any) -> Any:
         return parse_json(value)
     except DataError:
         return value
-
-
-def _text(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        # Encoding as UTF-16 joins surrogate pairs into characters.
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
 
 
 def _too_deep() -> DataError:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate, islice
 from typing import Final, NamedTuple
 
+from ragstone._util.surrogates import replace_surrogates
 from ragstone.requests._draft import PassageDraft
 
 __all__ = [
@@ -98,10 +99,7 @@ def canonical(text: str) -> str:
         if text == before:
             break
     if not text.isascii():
-        if any("\ud800" <= char <= "\udfff" for char in text):
-            # Two escapes that together are one character.
-            text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        text = unicodedata.normalize("NFC", _INVISIBLE.sub("", text))
+        text = unicodedata.normalize("NFC", _INVISIBLE.sub("", replace_surrogates(text)))
     lines = text.replace("\n", " ")
     if lines.isprintable():  # the only whitespace is spaces: half the time of splitting
         while "  " in lines:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ragstone._util.surrogates import replace_surrogates_in
 from ragstone.errors import DataError
 from ragstone.schema._names import MESSAGE_ROLES, MessageRole, field_names
 from ragstone.schema._trace import Passage, Turn
@@ -223,7 +224,7 @@ def _parsed(text: str) -> object:
     if text.lstrip()[:1] not in ("[", "{"):
         return None
     try:
-        return json.loads(text)
+        return replace_surrogates_in(json.loads(text))
     except (ValueError, RecursionError):
         return None
 

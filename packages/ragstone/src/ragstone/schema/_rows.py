@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from ragstone._util.surrogates import replace_surrogates_in
 from ragstone.errors import DataError
 from ragstone.schema._messages import Conversation, are_messages, read_content, read_conversation
 from ragstone.schema._names import field_names
@@ -305,9 +306,9 @@ def _names(ids: Any) -> list[str]:
 def _list_in(text: str) -> Any:
     """Return the list in a CSV cell, as JSON or Python (and pandas) writes it. Other text in brackets stays text."""
     try:
-        value = json.loads(text)
+        value = replace_surrogates_in(json.loads(text))
     except (ValueError, RecursionError):
-        value = _python_list(text)
+        value = replace_surrogates_in(_python_list(text))
     return value if isinstance(value, list) else [text]
 
 
