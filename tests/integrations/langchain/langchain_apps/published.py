@@ -353,3 +353,24 @@ def second_turn_of_an_agent_with_a_memory(config: Any) -> None:
     thread = {**config, "configurable": {"thread_id": "t-1"}}
     agent.invoke({"messages": [HumanMessage("What does a card cost?")]}, thread)
     agent.invoke(ASK, thread)
+
+
+@app(
+    requests=[
+        Expected([TEXTS["card"]], "What does a card cost?", "A card costs twelve euros a year."),
+        Expected([TEXTS["card"], TEXTS["saturday"], TEXTS["sunday"]]),
+    ]
+)
+def second_turn_of_an_agent_whose_memory_has_artifacts(config: Any) -> None:
+    index = Index(by_query={"card": ["card"], "hours": ["saturday", "sunday"]})
+    script = {
+        TEXTS["sunday"]: A,
+        Q: calls("search", query="opening hours"),
+        TEXTS["card"]: "A card costs twelve euros a year.",
+        "What does a card cost?": calls("search", query="card"),
+    }
+    search = create_retriever_tool(index, "search", "Search.", response_format="content_and_artifact")
+    agent = create_agent(Scripted(script=script), [search], checkpointer=InMemorySaver())
+    thread = {**config, "configurable": {"thread_id": "t-1"}}
+    agent.invoke({"messages": [HumanMessage("What does a card cost?")]}, thread)
+    agent.invoke(ASK, thread)
