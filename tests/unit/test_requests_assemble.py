@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from ragstone.requests import Message, PassageDraft, Request, Statements, Step, assemble
+from ragstone.requests import Message, PassageDraft, Request, Statements, Step, assemble, harvest
 from request_steps import ANSWER, QUESTION, A, B, C, D, Steps, passages, prompt
 
 
@@ -166,6 +166,17 @@ def chunk_within_its_parent() -> Request:
     return steps.request()
 
 
+@case(Expected((f"{A} {B}",)))
+def parent_that_stands_in_the_prompt_twice() -> Request:
+    """Two children were found, and the prompt has their parent for each of them."""
+    steps, root = _start()
+    steps.retrieval(root, A, B)
+    parent = steps.chain(root, inputs={"documents": passages(A, B)})
+    parent.outputs = harvest({"documents": [{"page_content": f"{A} {B}", "id": "parent"}] * 2})
+    steps.model(root, prompt(f"{A} {B}", f"{A} {B}"), ANSWER)
+    return steps.request()
+
+
 _PASTED = f"Is this right: {B} Please check."
 
 
@@ -200,6 +211,38 @@ def refine() -> Request:
     draft = "The warranty seems to last for about two years in most cases."
     steps.model(root, prompt(A), draft)
     steps.model(root, f"Refine the answer.\nExisting answer: {draft}\nNew context: {B}", ANSWER)
+    return steps.request()
+
+
+def _refined(answer: str) -> Request:
+    """The next passages do not help, so that each call gives the answer back, as LlamaIndex asks for."""
+    steps, root = _start(answer)
+    steps.retrieval(root, A, B, C)
+    steps.model(root, prompt(A), answer)
+    for text in (B, C):
+        steps.model(root, f"Refine the answer.\nExisting answer: {answer}\nNew context: {text}", answer)
+    return steps.request()
+
+
+@case(Expected((A, B, C)))
+def refine_that_keeps_the_answer() -> Request:
+    """Each of the calls saw a passage, and any of them could have changed the answer."""
+    return _refined(ANSWER)
+
+
+@case(Expected((A, B, C), response="It lasts for two years."))
+def refine_that_keeps_a_short_answer() -> Request:
+    """An answer of 23 characters is not quoted by coincidence if the last call gives it back."""
+    return _refined("It lasts for two years.")
+
+
+@case(Expected((A, B, C), response="1: It lasts for two years.\n2: The text does not say.\n3: The text does not say."))
+def same_reply_to_several_passages() -> Request:
+    """Each passage is answered alone, and two replies are the same text."""
+    steps, root = _start("1: It lasts for two years.\n2: The text does not say.\n3: The text does not say.")
+    steps.retrieval(root, A, B, C)
+    for text, reply in ((A, "It lasts for two years."), (B, "The text does not say."), (C, "The text does not say.")):
+        steps.model(root, prompt(text), reply)
     return steps.request()
 
 

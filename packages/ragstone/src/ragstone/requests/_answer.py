@@ -89,10 +89,12 @@ def _pieces(facts: Facts, calls: Sequence[Call], text: str) -> list[Call]:
     taken: list[tuple[int, int]] = []
     pieces: list[Call] = []
     for call in sorted(calls, key=lambda call: (-len(call.reply), -call.place)):
+        size = len(call.reply)
         start = facts.find(call.reply, text)
-        end = start + len(call.reply)
-        if start >= 0 and not any(a <= start and end <= b for a, b in taken):
-            taken.append((start, end))
+        while start >= 0 and any(a <= start and start + size <= b for a, b in taken):
+            start = facts.find(call.reply, text, start + size)  # two calls can write the same text
+        if start >= 0:
+            taken.append((start, start + size))
             pieces.append(call)
     if any(len(call.reply) >= _SHORT for call in pieces):
         pieces = [call for call in pieces if len(call.reply) >= _SHORT]
@@ -154,18 +156,25 @@ def _chosen(facts: Facts, calls: list[Call], question: str | None) -> tuple[list
     if len(calls) < 2:
         return calls, []
     calls = _with_passages(facts, calls, question)
-    calls = [call for call in calls if not _quotes(call, calls)] or calls
+    calls = [call for call in calls if not _quotes(facts, call, calls, question)] or calls
     if len(calls) > 1 and any(len(call.reply) < _SHORT for call in calls) and _contexts_differ(facts, calls, question):
         return calls, ["several_answers"]
     return calls, []
 
 
-def _quotes(call: Call, others: Sequence[Call]) -> bool:
-    """Whether the prompt of a call quotes an earlier one, as the prompt of a guard quotes what it checks."""
+def _quotes(facts: Facts, call: Call, others: Sequence[Call], question: str | None) -> bool:
+    """Whether the prompt of a call quotes an earlier one, as the prompt of a guard quotes what it checks.
+
+    A call that gives the quoted reply back and shows further passages is not a guard: it refined the answer, and kept it.
+    """
     # A short answer stands in a prompt by coincidence.
     earlier = [other for other in others if other.place < call.place and len(other.reply) >= _SHORT]
     try:
-        return call.is_visible and any(other.reply in call.prompt for other in earlier)
+        return call.is_visible and any(
+            other.reply in call.prompt
+            and (other.reply != call.reply or _contexts(facts, call, question) <= _contexts(facts, other, question))
+            for other in earlier
+        )
     except TooLargeError:
         return False
 

@@ -19,6 +19,8 @@ __all__ = ["Contexts", "find_contexts"]
 _MIN_REPLY_BYTES: Final = 40
 """In UTF-8, because 14 Chinese characters say as much as 40 Latin ones."""
 _MIN_REPLY_WORDS: Final = 6
+_MIN_REPEATED: Final = 20
+"""Characters of a reply that a prompt does not contain by coincidence if the answer is the same reply."""
 _MIN_TOOL_TEXT: Final = 80
 """Characters of a tool's result from which on it can be a passage."""
 _MANY: Final = 20
@@ -121,13 +123,11 @@ def _with_predecessors(facts: Facts, answering: Sequence[Call], question: str | 
     """Return calls and the calls whose replies stand in their prompts, and so on back, in the order they began."""
     queries = {facts.canonical(step.query) for step in facts.tree.steps if step.query and step.kind != "chain"}
     queries.add(facts.canonical(question or ""))
+    repeated = {call.reply for call in answering if len(call.reply) >= _MIN_REPEATED}
     possible = [
         call
         for call in facts.calls
-        if call.is_visible
-        and len(call.reply.encode("utf-8", "replace")) >= _MIN_REPLY_BYTES
-        and (len(call.reply.split()) >= _MIN_REPLY_WORDS or not call.reply.isascii())
-        and call.reply not in queries
+        if call.is_visible and (_is_long(call.reply) or call.reply in repeated) and call.reply not in queries
     ]
     found = {call.place: call for call in answering}
     waiting = list(answering)
@@ -138,6 +138,12 @@ def _with_predecessors(facts: Facts, answering: Sequence[Call], question: str | 
                 found[call.place] = call
                 waiting.append(call)
     return [found[place] for place in sorted(found)]
+
+
+def _is_long(reply: str) -> bool:
+    """Whether a prompt does not contain a reply by coincidence."""
+    is_long = len(reply.encode("utf-8", "replace")) >= _MIN_REPLY_BYTES
+    return is_long and (len(reply.split()) >= _MIN_REPLY_WORDS or not reply.isascii())
 
 
 def _not_repeated(facts: Facts, calls: Sequence[Call]) -> Iterator[Call]:

@@ -150,13 +150,13 @@ class Facts:
         """Return a canonical text to search passages in."""
         return Text(text, self.budget, indexed=self._is_indexed)
 
-    def find(self, piece: str, text: str) -> int:
+    def find(self, piece: str, text: str, begin: int = 0) -> int:
         """Return where a canonical text stands in another one in whole words, or -1 if it does not, or at the limit."""
         try:
             self.budget.spend(len(text))
         except TooLargeError:
             return -1
-        start = text.find(piece)
+        start = text.find(piece, begin)
         return start if start >= 0 and has_word_edges(text, start, start + len(piece)) else -1
 
     @cached_property

@@ -367,11 +367,13 @@ class Finder:
             size = len(candidate.text)
             seed = candidate.seed if self._text.is_indexed else None
             found = islice(self._text.starts(candidate.text, seed), _MAX_OCCURRENCES)
-            start = next((start for start in found if self._is_free(start, start + size)), None)
-            if start is None:
+            starts = [start for start in found if self._is_free(start, start + size)]
+            if not starts:
                 rest.append(candidate)
-            else:
-                self._add(Match(candidate, start, start + size))
+                continue
+            self._add(Match(candidate, starts[0], starts[0] + size))
+            for start in starts[1:]:  # what stands in a repetition is not a match of its own either
+                self._spans.add(start, start + size)
         return rest
 
     def find_pieces(self, candidates: Iterable[Candidate]) -> None:
