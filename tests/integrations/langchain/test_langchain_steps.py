@@ -132,6 +132,16 @@ def test_a_document_that_comes_again_is_the_same_passage():
     assert passages.n_chars == len("alpha" + "alpha" + "beta")
 
 
+def test_stored_documents_with_odd_fields_are_read_without_them() -> None:
+    """A checkpointer stores an artifact as mappings, and anybody may have written the store."""
+    stored = {"type": "Document", "page_content": "A card costs twelve euros.", "id": 7, "metadata": ["not a mapping"]}
+    found = Passages().in_list([stored, {"type": "Document", "page_content": None}, "other"])
+    assert found is not None
+    assert [(passage.text, passage.id, passage.metadata) for passage in found] == [
+        ("A card costs twelve euros.", "7", {})
+    ]
+
+
 @pytest.mark.parametrize(
     ("value", "found"),
     [

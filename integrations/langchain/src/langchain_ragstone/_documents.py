@@ -65,15 +65,15 @@ class Passages:
     def in_list(self, items: object) -> tuple[PassageDraft, ...] | None:
         """Return the passages for a list of documents, or of (document, score) pairs; None for all else.
 
-        The documents in a message's artifact are mappings once a checkpointer has stored them. The first item decides. At most `MAX_PASSAGES` items are copied. An empty list is None, because it does not say
-        what it is a list of.
+        The documents in a message's artifact are mappings once a checkpointer has stored them. The first item decides.
+        At most `MAX_PASSAGES` items are copied. An empty list is None, because it does not say what it is a list of.
         """
         if not isinstance(items, list | tuple) or not items:
             return None
         if isinstance(items[0], Document):
             return self.found(items)
         if _is_stored(items[0]):
-            return self.found([Document.model_validate(item) for item in items[:MAX_PASSAGES] if _is_stored(item)])
+            return self.found([_restored(item) for item in items[:MAX_PASSAGES] if _is_stored(item)])
         if not _is_pair(items[0]):
             return None
         pairs = (item for item in items[:MAX_PASSAGES] if _is_pair(item))
@@ -91,6 +91,15 @@ def _is_pair(item: object) -> bool:
 
 def _is_stored(item: object) -> bool:
     return isinstance(item, Mapping) and item.get("type") == "Document" and isinstance(item.get("page_content"), str)
+
+
+def _restored(item: Mapping[str, Any]) -> Document:
+    identity, metadata = item.get("id"), item.get("metadata")
+    return Document(
+        page_content=item["page_content"],
+        id=None if identity is None else str(identity),
+        metadata=dict(metadata) if isinstance(metadata, Mapping) else {},
+    )
 
 
 def _is_document(item: object) -> bool:
