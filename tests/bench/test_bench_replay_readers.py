@@ -24,13 +24,13 @@ MAX_SLOWDOWN = 2.0
 READER = """
 import re, resource, sys
 from pathlib import Path
-from ragstone.replay import Source
+from ragstone.replay import InputFile
 from ragstone.replay.otlp import OtlpFormat
 def peak_mib():
     # What `getrusage` says includes the process that this one was forked from.
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024
 before = peak_mib()
-n = sum(1 for _ in OtlpFormat().read(Source(Path(sys.argv[1]), "export")))
+n = sum(1 for _ in OtlpFormat().read(InputFile(Path(sys.argv[1]), "export")))
 used = resource.getrusage(resource.RUSAGE_SELF)
 print(n, peak_mib(), before, used.ru_utime + used.ru_stime)
 """
