@@ -89,12 +89,12 @@ class Arrangement:
         cells: list[list[NDArray[np.float64]]] = [[] for _ in range(self.n_units)]
         total, by_unit = 1, []
         for group in itertools.chain.from_iterable(self.tables):
-            table = _orders(len(group.columns))[_induced(self._k, group.columns)]
-            for unit, row in zip(group.units.tolist(), group.rows, strict=True):
-                cells[unit].append(row[table])
             if len(group.rows) > limit.bit_length():
                 # Each unit has at least two distinct orders.
                 return None
+            table = _orders(len(group.columns))[_induced(self._k, group.columns)]
+            for unit, row in zip(group.units.tolist(), group.rows, strict=True):
+                cells[unit].append(row[table])
         for arranged in cells:
             _, first = np.unique(np.concatenate(arranged, axis=1), axis=0, return_index=True)
             total *= len(first)
