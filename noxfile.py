@@ -340,7 +340,7 @@ def docs(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Speed and memory against their budgets; numbers only mean something on a quiet machine."""
-    session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"))
+    session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"), *group("golden"))
     session.run("pytest", junit(session), "-m", "bench", "-s", "--timeout=600", "tests/bench", *session.posargs)
 
 

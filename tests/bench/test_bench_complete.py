@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
 import pytest
 
+from postgres_server import serve_postgres
 from ragstone.schema import Captured, Score, Trace
 from ragstone.store import Completion, PlannedMetric, SqliteStore, Store, open_store
 from ragstone.store._body import to_body
@@ -25,8 +25,21 @@ GROUP = 30
 ROUNDS = 7
 PER_ROUND = 10 * GROUP
 
-URL = os.environ.get("RAGSTONE_BENCH_POSTGRES")
-"""URL of an empty database. Without it, only the file is measured."""
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """The kind of the store."""
+    return request.param
+
+
+@pytest.fixture
+def place(kind: str, tmp_path: Path) -> Iterator[Path | str]:
+    """A file, or the URL of an empty database of a server that keeps nothing else."""
+    if kind == "sqlite":
+        yield tmp_path / "s.db"
+        return
+    with serve_postgres() as server:
+        yield server.new_database()
 
 
 def outcomes(trace_id: str) -> list[Score]:
@@ -109,16 +122,12 @@ def postgres_floor(url: str, closing: ExitStack) -> Callable[[list[Completion]],
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_groups_against_single_transactions(kind, tmp_path, record_property):
+def test_groups_against_single_transactions(kind, place, tmp_path, record_property):
     """A group costs less than half of its traces one by one."""
-    if kind == "postgres" and URL is None:
-        pytest.skip("RAGSTONE_BENCH_POSTGRES does not name a database")
-    place = tmp_path / "s.db" if kind == "sqlite" else URL
     walls: dict[str, list[float]] = {"one by one": [], "groups": [], "floor": []}
     cpus: dict[str, list[float]] = {name: [] for name in walls}
     with ExitStack() as closing, open_store(place, mode="own") as store:
-        floor = sqlite_floor(tmp_path / "floor.db", closing) if kind == "sqlite" else postgres_floor(URL, closing)
+        floor = sqlite_floor(tmp_path / "floor.db", closing) if kind == "sqlite" else postgres_floor(place, closing)
         ways: dict[str, Callable[[Store, list[Completion]], None]] = {
             "one by one": one_by_one,
             "groups": grouped,
@@ -147,11 +156,8 @@ def test_groups_against_single_transactions(kind, tmp_path, record_property):
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_sinks_cost_a_completion_nothing(kind, tmp_path, record_property):
+def test_sinks_cost_a_completion_nothing(kind, place, record_property):
     """Two sinks add no row to a trace; and its ten deliveries cost about as much as its completion."""
-    if kind == "postgres" and URL is None:
-        pytest.skip("RAGSTONE_BENCH_POSTGRES does not name a database")
     cpus: dict[str, list[float]] = {"no sinks": [], "two sinks": [], "delivery": []}
 
     def deliver(store: Store) -> int:
@@ -162,9 +168,7 @@ def test_sinks_cost_a_completion_nothing(kind, tmp_path, record_property):
                 n += len(batch)
         return n
 
-    with open_store(tmp_path / "s.db" if kind == "sqlite" else URL, mode="own") as store:
-        # What another bench has left.
-        deliver(store)
+    with open_store(place, mode="own") as store:
         for round_ in range(ROUNDS):
             for name, sinks in (("no sinks", []), ("two sinks", SINKS)):
                 store.set_plan(METRICS, sinks)

@@ -4,98 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
-import shutil
-import signal
 import socket
-import subprocess
 import tempfile
-import time
 from pathlib import Path
 
-import httpx
 import pytest
 
+from postgres_server import serve_postgres
+from server_programs import executable, free_port, launch, serve, stop
 from tls_brokers import make_certificate
-
-# Importing themselves takes Phoenix and MLflow a minute and a half on a busy machine with two cores.
-START_LIMIT_S = 240
-STOP_LIMIT_S = 20
-
-
-def free_port():
-    """A loopback port that no one listens on at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def executable(variable, name, *, folders=()):
-    """The program that an environment variable names, or that is on the path or in one of `folders`; else no test."""
-    places = os.pathsep.join([*map(str, folders), os.environ.get("PATH", "")])
-    found = os.environ.get(variable) or shutil.which(name, path=places)
-    if found is None:
-        # Where the servers must be tested, a skip would look like success.
-        refuse = pytest.fail if os.environ.get("RAGSTONE_REQUIRE_SERVERS") else pytest.skip
-        refuse(f"needs {name}: run `nox -s servers`, or let {variable} name the program")
-    return found
-
-
-def healthy(url):
-    """Whether a GET is answered with success."""
-    with contextlib.suppress(httpx.HTTPError):
-        return httpx.get(url, timeout=5, trust_env=False).is_success
-    return False
-
-
-def launch(command, *, ready, log, environment=None, cwd=None):
-    """Start a server in a process of its own, and return the process when the server has said it is well.
-
-    Args:
-        command: Program and arguments.
-        ready: The URL that answers with success, or a function that says so.
-        log: Where its output goes, and whose end is shown when it does not start.
-        environment: Added to ours.
-        cwd: Where it runs.
-    """
-    is_ready = (lambda: healthy(ready)) if isinstance(ready, str) else ready
-    with Path(log).open("ab") as output:
-        process = subprocess.Popen(
-            list(map(str, command)), env=os.environ | (environment or {}), cwd=cwd, stdin=subprocess.DEVNULL,
-            stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
-    try:
-        deadline = time.monotonic() + START_LIMIT_S
-        while not is_ready():
-            if process.poll() is not None or time.monotonic() > deadline:
-                end = Path(log).read_text(errors="replace")[-4000:]
-                pytest.fail(f"{command[0]} did not start (exit status {process.poll()}); its log ends:\n{end}")
-            time.sleep(0.05)
-    except BaseException:
-        stop(process)
-        raise
-    return process
-
-
-@contextlib.contextmanager
-def serve(command, **options):
-    """A server that `launch` has started; stopped at the end, with the processes it started."""
-    process = launch(command, **options)
-    try:
-        yield process
-    finally:
-        stop(process)
-
-
-def stop(process):
-    """Ask a server to stop, then do not ask."""
-    process.terminate()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(STOP_LIMIT_S)
-    # What it started may outlive it: they are a process group of their own.
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 @pytest.fixture(scope="session")
@@ -161,111 +78,11 @@ def mlflow(tmp_path_factory):
         yield url
 
 
-class Postgres:
-    """A PostgreSQL server that tests may stop and start; it listens on loopback alone.
-
-    Args:
-        folder: Where its data goes.
-        port: Where it listens.
-    """
-
-    password = "s3cret-of-the-server"
-
-    def __init__(self, folder, port):
-        found = executable("RAGSTONE_PG_CTL", "pg_ctl", folders=sorted(Path("/usr/lib/postgresql").glob("*/bin")))
-        self._programs = Path(found).resolve().parent
-        self._folder, self._data, self._port = Path(folder), Path(folder) / "data", port
-        self._user = None
-        if os.geteuid() == 0:
-            # It refuses to run as root.
-            self._user = "postgres" if any(u.pw_name == "postgres" for u in pwd.getpwall()) else "nobody"
-            shutil.chown(folder, self._user)
-        secret = self._folder / "password"
-        secret.write_text(self.password)
-        secret.chmod(0o644)
-        self._run("initdb", "-D", self._data, "-U", "admin", f"--pwfile={secret}", "-A", "scram-sha-256", "-E", "UTF8",
-                  "--no-sync", "--locale=C.UTF-8")  # fmt: skip
-        self._databases = 0
-
-    def _run(self, name, *arguments):
-        log = self._folder / "log"
-        with log.open("ab") as output:
-            command = [str(self._programs / name), *map(str, arguments)]
-            done = subprocess.run(
-                command, cwd=self._folder, user=self._user, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                check=False,
-            )  # fmt: skip
-        if done.returncode:
-            pytest.fail(f"{name} failed: {log.read_text()[-4000:]}")
-
-    def start(self):
-        """Start, and wait until it is ready."""
-        options = f"-c listen_addresses=127.0.0.1 -p {self._port} -k {self._folder} -c fsync=off -c max_connections=50"
-        self._run("pg_ctl", "start", "-w", "-t", START_LIMIT_S, "-D", self._data, "-o", options)
-
-    def kill(self):
-        """Kill -9 the process that the others are children of."""
-        postmaster = int((self._data / "postmaster.pid").read_text().split()[0])
-        os.kill(postmaster, signal.SIGKILL)
-
-    def start_again(self):
-        """Start after a kill, when its children have ended."""
-        deadline = time.monotonic() + START_LIMIT_S
-        while True:
-            try:
-                self.start()
-            except pytest.fail.Exception:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.2)
-            else:
-                return
-
-    def stop(self):
-        """End all connections and stop."""
-        self._run("pg_ctl", "stop", "-w", "-m", "fast", "-D", self._data)
-
-    @contextlib.contextmanager
-    def frozen(self):
-        """Stop all its processes without ending a connection, and let them run again at the end of the block."""
-        parent = int((self._data / "postmaster.pid").read_text().split()[0])
-        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-        # The parent first, so that it starts no others.
-        processes = [parent, *map(int, children)]
-        for each in processes:
-            os.kill(each, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            for each in processes:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(each, signal.SIGCONT)
-
-    def url(self, database="postgres"):
-        """The URL of a database, with its password."""
-        return f"postgresql://admin:{self.password}@127.0.0.1:{self._port}/{database}"
-
-    def new_database(self):
-        """Make an empty database; its URL."""
-        import psycopg
-
-        self._databases += 1
-        name = f"test_{self._databases}"
-        with psycopg.connect(self.url(), autocommit=True) as admin:
-            admin.execute(f"CREATE DATABASE {name}")
-        return self.url(name)
-
-
 @pytest.fixture(scope="session")
 def postgres():
     """A PostgreSQL server."""
-    pytest.importorskip("psycopg", reason="needs the extra 'postgres'")
-    # pytest's own folders are closed to other users.
-    with tempfile.TemporaryDirectory(prefix="ragstone-postgres-") as folder:
-        server = Postgres(folder, free_port())
-        server.start()
+    with serve_postgres() as server:
         yield server
-        server.stop()
 
 
 @pytest.fixture
