@@ -83,6 +83,8 @@ class NatsBroker:
         self._js: Any = None
         self._bucket: Any = None
         self._pull: Any = None
+        self._checked_at = 0.0
+        """When the state of the consumer was compared with the stream, in monotonic seconds."""
         self._held: dict[str, Any] = {}
         """Entries that were received and not acknowledged, by key."""
 
@@ -263,6 +265,11 @@ class NatsBroker:
                     "applications and workers. If that store does not exist anymore, give its entries to this one with: "
                     f"nats kv del {self._stream} store"
                 ) from None
+        await self._add_consumer()
+        await self._deliver_forgotten()
+        await self._restore()
+
+    async def _add_consumer(self) -> None:
         await self._js.add_consumer(
             self._stream,
             api.ConsumerConfig(
@@ -276,33 +283,44 @@ class NatsBroker:
             ),
         )
         self._pull = await self._js.pull_subscribe_bind(consumer=_DURABLE, stream=self._stream)
-        await self._publish_passed_over()
-        await self._restore()
 
-    async def _publish_passed_over(self) -> None:
-        """Publish entries again that the consumer takes for acknowledged, and that no worker would receive.
+    async def _deliver_forgotten(self) -> None:
+        """Replace the consumer if its state does not fit the stream, as after `kill -9` of a server.
 
-        A server that was killed may have acknowledged entries again. They would count as waiting, and fill the stream. The store
-        ignores what it has. New entries are among them if the server has lost the end of the stream and used its numbers again.
+        The server may have removed acknowledged entries and forgotten it, so that they are in the stream and no worker receives
+        them. They would count as waiting, and fill the stream. New entries are among them if the server has lost the end of
+        the stream and used its numbers again. The consumer may also wait for an entry that the server has removed. A new
+        consumer delivers all entries of the stream, and the store ignores those that it has.
         """
-        floor = (await self._js.consumer_info(self._stream, _DURABLE)).ack_floor
+        self._checked_at = time.monotonic()
+        before = await self._js.consumer_info(self._stream, _DURABLE)
         state = (await self._js.stream_info(self._stream)).state
-        if floor is None or not state.messages:
+        is_floor_right = True
+        if before.num_ack_pending and before.ack_floor is not None:
+            # All entries up to the floor are acknowledged, and the next one is in progress.
+            is_floor_right = await self._has_entry(before.ack_floor.stream_seq + 1)
+        after = await self._js.consumer_info(self._stream, _DURABLE)
+        if (before.num_pending, before.num_ack_pending, before.ack_floor, before.delivered) != (
+            after.num_pending,
+            after.num_ack_pending,
+            after.ack_floor,
+            after.delivered,
+        ):
+            return  # entries are published or received, so the numbers are of different moments
+        if is_floor_right and state.messages <= (after.num_pending or 0) + (after.num_ack_pending or 0):
             return
-        for number in range(state.first_seq, min(floor.stream_seq, state.last_seq) + 1):
-            try:
-                found = await self._js.get_msg(self._stream, number)
-            except NotFoundError:
-                continue
-            try:
-                await self._js.publish(self._subject, found.data or b"", stream=self._stream)
-                await self._js.delete_msg(self._stream, number)
-            except APIError as error:
-                if error.err_code != _FULL:
-                    raise
-                # Room for itself.
-                await self._js.delete_msg(self._stream, number)
-                await self._js.publish(self._subject, found.data or b"", stream=self._stream)
+        with contextlib.suppress(NotFoundError):  # another worker has removed it
+            await self._js.delete_consumer(self._stream, _DURABLE)
+        with contextlib.suppress(nats.errors.Error):
+            await self._pull.unsubscribe()
+        await self._add_consumer()
+
+    async def _has_entry(self, number: int) -> bool:
+        try:
+            await self._js.get_msg(self._stream, number)
+        except NotFoundError:
+            return False
+        return True
 
     async def _restore(self) -> None:
         """Receive entries again that an older version of Ragstone has set aside."""
@@ -323,6 +341,8 @@ class NatsBroker:
 
     async def _receive(self, limit: int, *, again: bool) -> list[Message]:
         if not again and self._pull is not None:
+            if not self._held and time.monotonic() - self._checked_at >= self._take_over_s:
+                await self._deliver_forgotten()
             with contextlib.suppress(nats.errors.TimeoutError, TimeoutError):
                 for found in await self._pull.fetch(limit, timeout=_FETCH_S):
                     self._held[str(found.metadata.sequence.stream)] = found
