@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from ragstone import judges
 from ragstone.errors import ConfigurationError
-from ragstone.judges import ROLES, EndpointOptions, OptionNames, Role
 
 __all__ = ["CONFIGURABLE", "read_config", "read_models"]
 
@@ -80,13 +80,13 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ConfigurationError(f"the configuration {name!r} cannot be read: {error}") from None
     if len(text) > _MAX_BYTES:
         raise ConfigurationError(f"the configuration {name!r} has more than {_MAX_BYTES:,} bytes. Check the path.")
-    for role in ROLES:
+    for role in judges.ROLES:
         if isinstance(urls := values.get(role), list):
             values[role] = ",".join(map(str, urls))
     for key, value in values.items():
-        if isinstance(value, dict) and key not in ROLES and "url" in value:
+        if isinstance(value, dict) and key not in judges.ROLES and "url" in value:
             raise ConfigurationError(
-                f"{name!r} has a table [{key}] with a `url`, but {key!r} is not a role. Roles: {', '.join(ROLES)}."
+                f"{name!r} has a table [{key}] with a `url`, but {key!r} is not a role. Roles: {', '.join(judges.ROLES)}."
             )
         if key not in CONFIGURABLE and not isinstance(value, dict):
             raise ConfigurationError(
@@ -110,11 +110,13 @@ def read_models(values: Mapping[str, Any], path: str | os.PathLike[str]) -> dict
         ConfigurationError: If a table has an unknown key or an invalid value.
     """
 
-    def read(role: Role) -> EndpointOptions:
+    def read(role: judges.Role) -> judges.EndpointOptions:
         value = values.get(role)
         table = value if isinstance(value, Mapping) else {} if value is None else {"url": value}
-        return EndpointOptions.from_table(role, table, source=os.fspath(path), names=OptionNames(role, "file"))
+        return judges.EndpointOptions.from_table(
+            role, table, source=os.fspath(path), names=judges.OptionNames(role, "file")
+        )
 
-    if not any(isinstance(values.get(role), Mapping) for role in ROLES):
+    if not any(isinstance(values.get(role), Mapping) for role in judges.ROLES):
         return {}
-    return {role: read(role) for role in ROLES}
+    return {role: read(role) for role in judges.ROLES}

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from ragstone import judges, metrics, sinks
+from ragstone import worker as workers
 from ragstone._util.clock import steady_time
 from ragstone._util.exit import run_exit_hooks
 from ragstone._util.fork import after_fork_in_child
@@ -32,24 +34,15 @@ from ragstone.capture import (
     redact_secrets,
 )
 from ragstone.errors import ConfigurationError, RagstoneError, StoreError, StoreOwnedError
-from ragstone.judges import EmbedderSpec, JudgeSpec, ReaderSpec
-from ragstone.metrics import Metric
 from ragstone.monitor._config import CONFIGURABLE, read_config, read_models
 from ragstone.monitor._finish import Progress, State, is_script, is_server, pauses
 from ragstone.monitor._load import LoadWarning
 from ragstone.requests import Request, RequestBlocks, TraceDraft
 from ragstone.schema import Ledger
-from ragstone.sinks import Sink
 from ragstone.spool import SpoolWriter
 from ragstone.store import is_database_url, is_owned, resolve_store
 from ragstone.watch import WatchOptions
 from ragstone.worker import (
-    ScorerSpec,
-    ScoringSetup,
-    Worker,
-    WorkerProcess,
-    WorkerProcessError,
-    WorkerSettings,
     claim_spool,
     daily_budget_from_table,
     id_hasher,
@@ -133,12 +126,12 @@ class Monitor(RequestBlocks):
     def __init__(
         self,
         *,
-        judge: JudgeSpec = None,
-        reader: ReaderSpec = None,
-        embedder: EmbedderSpec = None,
-        metrics: Sequence[str | Metric] | str = ("ccrs",),
+        judge: judges.JudgeSpec = None,
+        reader: judges.ReaderSpec = None,
+        embedder: judges.EmbedderSpec = None,
+        metrics: Sequence[str | metrics.Metric] | str = ("ccrs",),
         store: str | os.PathLike[str] = "ragstone.db",
-        sinks: Sequence[str | Sink] = (),
+        sinks: Sequence[str | sinks.Sink] = (),
         app: str | None = None,
         release: str | None = None,
         environment: str | None = None,
@@ -174,7 +167,7 @@ class Monitor(RequestBlocks):
                 f"the directory of store={str(store)!r} does not exist. Create it, or give another path."
             )
         self._scoring = scoring
-        self._setup = ScoringSetup(
+        self._setup = workers.ScoringSetup(
             metrics,
             judge=judge,
             reader=reader,
@@ -191,10 +184,10 @@ class Monitor(RequestBlocks):
         self._watch = WatchOptions.from_table(watch or {}, source="Monitor(watch=...)")
         self._clock = clock
         self._load_warning = LoadWarning(is_server)
-        self._process_settings: WorkerSettings | None = None
+        self._process_settings: workers.WorkerSettings | None = None
         """Arguments of the worker process, or None if a thread scores."""
         if scoring == "process":
-            spec = ScorerSpec(
+            spec = workers.ScorerSpec(
                 metrics,
                 judge=judge,
                 reader=reader,
@@ -203,7 +196,7 @@ class Monitor(RequestBlocks):
                 deadline_s=deadline_s,
                 reasons=reasons,
             )
-            self._process_settings = WorkerSettings(
+            self._process_settings = workers.WorkerSettings(
                 store=self._store,
                 spec=spec,
                 sinks=tuple(sinks),
@@ -274,11 +267,11 @@ class Monitor(RequestBlocks):
         """Reset to the state without a worker: at creation, and in a forked child, which lacks the parent's thread."""
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._worker: Worker | WorkerProcess | None = None
+        self._worker: workers.Worker | workers.WorkerProcess | None = None
         """This monitor's worker while it owns the store."""
         self._state: State = "scoring"
         """Result of the last attempt to own the store and to score."""
-        self._candidate: Worker | WorkerProcess | None = None
+        self._candidate: workers.Worker | workers.WorkerProcess | None = None
         """This monitor's worker, even if it does not own the store yet."""
         self._closed = False
         self._closing = threading.Event()
@@ -393,7 +386,7 @@ class Monitor(RequestBlocks):
 
     def _idle_check(self) -> Callable[[], bool]:
         """Return a function that checks if everything recorded until now is scored and delivered by this worker."""
-        asked: tuple[Worker | WorkerProcess, Callable[[], bool]] | None = None
+        asked: tuple[workers.Worker | workers.WorkerProcess, Callable[[], bool]] | None = None
 
         def is_idle() -> bool:
             nonlocal asked
@@ -529,7 +522,7 @@ class Monitor(RequestBlocks):
         while not self._closing.is_set():
             try:
                 self._run_worker()
-            except WorkerProcessError as error:
+            except workers.WorkerProcessError as error:
                 logger.warning("ragstone scores in a thread, because the worker process cannot be started: %s", error)
                 self._process_settings = None
                 continue
@@ -561,12 +554,12 @@ class Monitor(RequestBlocks):
             # Each process of a server looks every second. The start of a worker that cannot own the store is expensive.
             if is_owned(self._store):
                 raise StoreOwnedError(f"the store {self._store!r} is owned by another process")
-            process = self._candidate = WorkerProcess(self._process_settings)
+            process = self._candidate = workers.WorkerProcess(self._process_settings)
             if self._closing.is_set():
                 return
             process.run(on_owned=lambda: self._own(process))
             return
-        worker = self._candidate = Worker(
+        worker = self._candidate = workers.Worker(
             self._store,
             self._setup,
             max_outage_s=self._outage_patience_s,
@@ -579,7 +572,7 @@ class Monitor(RequestBlocks):
             worker.stop()
         asyncio.run(self._work(worker))
 
-    async def _work(self, worker: Worker) -> None:
+    async def _work(self, worker: workers.Worker) -> None:
         load = asyncio.create_task(self._load_warning.watch())
         try:
             await worker.run(on_owned=lambda: self._own(worker))
@@ -590,7 +583,7 @@ class Monitor(RequestBlocks):
             else:
                 await self._setup.aclose_models()
 
-    def _own(self, worker: Worker | WorkerProcess) -> None:
+    def _own(self, worker: workers.Worker | workers.WorkerProcess) -> None:
         self._worker = worker
         self._state = "scoring"
 

@@ -1,30 +1,35 @@
 """Sinks: destinations for outcomes, with at-least-once delivery."""
 
+from typing import TYPE_CHECKING
+
+from ragstone._util.lazy import lazy_names
 from ragstone.schema import Delivery
-from ragstone.sinks._alarms import AlarmSink as AlarmSink
-from ragstone.sinks._alarms import alarm_sink_from as alarm_sink_from
-from ragstone.sinks._alarms import check_alarm_spec as check_alarm_spec
-from ragstone.sinks._export_file import check_export_path as check_export_path
-from ragstone.sinks._export_file import export_row as export_row
-from ragstone.sinks._export_file import write_export as write_export
-from ragstone.sinks._outcome_record import RECORD_COLUMNS as RECORD_COLUMNS
-from ragstone.sinks._outcome_record import label_trace as label_trace
-from ragstone.sinks._outcome_record import record_row as record_row
-from ragstone.sinks._protocol import Sink
-from ragstone.sinks._protocol import StatusSink as StatusSink
-from ragstone.sinks._protocol import StreamSink as StreamSink
-from ragstone.sinks._protocol import StreamStatus as StreamStatus
-from ragstone.sinks._protocol import sink_from as sink_from
-from ragstone.sinks.jsonl import JsonlSink
-from ragstone.sinks.langfuse import LangfuseSink
-from ragstone.sinks.langsmith import LangsmithSink
-from ragstone.sinks.mlflow import MlflowSink
-from ragstone.sinks.otlp import OtlpSink
-from ragstone.sinks.parquet import ParquetSink
-from ragstone.sinks.phoenix import PhoenixSink
-from ragstone.sinks.postgresql import PostgresqlSink
-from ragstone.sinks.prometheus import PrometheusSink
-from ragstone.sinks.webhook import WebhookSink
+
+if TYPE_CHECKING:
+    from ragstone.sinks._alarms import AlarmSink as AlarmSink
+    from ragstone.sinks._alarms import alarm_sink_from as alarm_sink_from
+    from ragstone.sinks._alarms import check_alarm_spec as check_alarm_spec
+    from ragstone.sinks._export_file import check_export_path as check_export_path
+    from ragstone.sinks._export_file import export_row as export_row
+    from ragstone.sinks._export_file import write_export as write_export
+    from ragstone.sinks._outcome_record import RECORD_COLUMNS as RECORD_COLUMNS
+    from ragstone.sinks._outcome_record import label_trace as label_trace
+    from ragstone.sinks._outcome_record import record_row as record_row
+    from ragstone.sinks._protocol import Sink
+    from ragstone.sinks._protocol import StatusSink as StatusSink
+    from ragstone.sinks._protocol import StreamSink as StreamSink
+    from ragstone.sinks._protocol import StreamStatus as StreamStatus
+    from ragstone.sinks._protocol import sink_from as sink_from
+    from ragstone.sinks.jsonl import JsonlSink
+    from ragstone.sinks.langfuse import LangfuseSink
+    from ragstone.sinks.langsmith import LangsmithSink
+    from ragstone.sinks.mlflow import MlflowSink
+    from ragstone.sinks.otlp import OtlpSink
+    from ragstone.sinks.parquet import ParquetSink
+    from ragstone.sinks.phoenix import PhoenixSink
+    from ragstone.sinks.postgresql import PostgresqlSink
+    from ragstone.sinks.prometheus import PrometheusSink
+    from ragstone.sinks.webhook import WebhookSink
 
 __all__ = [
     "Delivery",
@@ -40,3 +45,42 @@ __all__ = [
     "Sink",
     "WebhookSink",
 ]
+
+if not TYPE_CHECKING:  # a type checker would accept any name
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "_alarms": (
+                "AlarmSink",
+                "alarm_sink_from",
+                "check_alarm_spec",
+            ),
+            "_export_file": (
+                "check_export_path",
+                "export_row",
+                "write_export",
+            ),
+            "_outcome_record": (
+                "RECORD_COLUMNS",
+                "label_trace",
+                "record_row",
+            ),
+            "_protocol": (
+                "Sink",
+                "StatusSink",
+                "StreamSink",
+                "StreamStatus",
+                "sink_from",
+            ),
+            "jsonl": ("JsonlSink",),
+            "langfuse": ("LangfuseSink",),
+            "langsmith": ("LangsmithSink",),
+            "mlflow": ("MlflowSink",),
+            "otlp": ("OtlpSink",),
+            "parquet": ("ParquetSink",),
+            "phoenix": ("PhoenixSink",),
+            "postgresql": ("PostgresqlSink",),
+            "prometheus": ("PrometheusSink",),
+            "webhook": ("WebhookSink",),
+        },
+    )

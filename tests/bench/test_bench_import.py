@@ -1,0 +1,44 @@
+"""CPU time of importing Ragstone in an application, and of the first commands of its terminal program."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.bench
+
+ROUNDS = 11
+FLOOR = "import asyncio, pydantic; type('Row', (pydantic.BaseModel,), {'__annotations__': {'name': str, 'n': int}})"
+"""What a program with a client of a model has loaded: asyncio, and pydantic with one model."""
+MAX_RATIO = 2.0
+MAX_HELP_S = 0.5
+
+
+def cpu_s(*arguments: str) -> float:
+    """Seconds of CPU that a process takes."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_import_of_a_monitor():
+    """Capture, spool and store are imported. Judges, metrics, sinks and the worker are not."""
+    statements = ("pass", FLOOR, "from ragstone import Monitor")
+    rounds = [[cpu_s("-c", statement) for statement in statements] for _ in range(ROUNDS)]
+    empty, floor, monitor = (statistics.median(column) for column in zip(*rounds, strict=True))
+    ratio = statistics.median(each[2] / each[1] for each in rounds)
+    print(f"\n  Python {empty:.3f} s, floor {floor:.3f} s, Monitor {monitor:.3f} s: x{ratio:.2f} of the floor")
+    assert ratio <= MAX_RATIO
+
+
+def test_help():
+    """Commands import what they use when they run."""
+    command = "import sys; from ragstone.cli import main; sys.argv = ['ragstone', '--help']; main()"
+    taken = statistics.median(cpu_s("-c", command) for _ in range(ROUNDS))
+    print(f"\n  ragstone --help {taken:.3f} s")
+    assert taken <= MAX_HELP_S
