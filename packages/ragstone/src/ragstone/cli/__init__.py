@@ -1,5 +1,6 @@
 """The command line: parse, call, print."""
 
+from ragstone._util.own_process import collect_garbage_rarely
 from ragstone.cli._signals import end_at_once, interruptible, until_exit
 
 __all__ = ["main", "program"]
@@ -16,5 +17,6 @@ def main(arguments: list[str] | None = None) -> None:
 
 def program() -> None:
     """Run `ragstone` as a process, which ends with it."""
+    collect_garbage_rarely()
     with until_exit():
         main()

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Final
 
+from ragstone._util.own_process import collect_garbage_rarely
 from ragstone._util.signals import STOP_SIGNALS
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import Budget, CallContext, find_outage, is_any_endpoint_down, metered
@@ -39,6 +40,7 @@ def main(first: bytes) -> None:
     Args:
         first: The first line of standard input, a `Start`.
     """
+    collect_garbage_rarely()
     # Ctrl-C and service managers signal all processes of a group. The owner decides when its processes end.
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)

@@ -11,6 +11,7 @@ import threading
 from contextlib import suppress
 from typing import Any, Final
 
+from ragstone._util.own_process import collect_garbage_rarely
 from ragstone._util.signals import STOP_SIGNALS
 from ragstone.errors import RagstoneError
 from ragstone.worker._log_forward import forward_log
@@ -32,6 +33,7 @@ def main(pickled: str) -> None:
     Args:
         pickled: Pickled `WorkerSettings`, in base64.
     """
+    collect_garbage_rarely()
     # Ctrl-C and service managers signal all processes of a group. This one ends with its parent.
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
