@@ -19,6 +19,7 @@ def threshold_after(code: str) -> int:
 
 @pytest.mark.slow
 def test_only_own_processes_collect_garbage_rarely():
+    """The command does, and functions that an application calls do not."""
     program = "import sys; sys.argv = ['ragstone', '--version']; from ragstone.cli import program; program()"
     assert threshold_after(program) > DEFAULT
     for code in (
