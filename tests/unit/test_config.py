@@ -149,3 +149,50 @@ def test_a_table_of_no_command_and_an_option_of_none(tmp_path, capsys, text, wor
     code, _, err = run(capsys, "--config", str(write(tmp_path / "r.toml", text)), "metrics")
     assert 2 == code
     assert words in err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[evaluate]\ndeadline_s = true", "sets deadline_s of `evaluate` to True, which must be a number or a text"),
+        ("[evaluate]\nconcurrency = true", "sets concurrency of `evaluate` to True, which must be a number or a text"),
+        ("[evaluate]\nsinks = false", "sets sinks of `evaluate` to False, which must be a number or a text"),
+        ("[evaluate]\ndry-run = 'yes'", "sets dry-run of `evaluate` to 'yes', which must be true or false"),
+        ("[udcg.fit]\nseed = true", "sets seed of `fit` to True, which must be a number or a text"),
+    ],
+)
+def test_only_a_flag_is_true_or_false(tmp_path, capsys, text, words):
+    """Typer would read true as 1, and a text as true or false."""
+    config = write(tmp_path / "r.toml", text)
+    code, _, err = run(capsys, "--config", str(config), "metrics")
+    assert (2, f"ragstone: {str(config)!r} {words}.\n") == (code, err)
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_a_flag_of_a_file_counts(tmp_path, capsys, value):
+    """With true nothing is scored."""
+    rows = write(tmp_path / "rows.jsonl", json.dumps({"query": "How tall?", "response": "31 m tall.", "contexts": []}))
+    text = f'judge = "lexical"\nmetrics = "ccrs.qr"\n[evaluate]\ndry_run = {str(value).lower()}\n'
+    code, out, _ = run(capsys, "--config", str(write(tmp_path / "r.toml", text)), "evaluate", str(rows))
+    assert (0, value) == (code, "1 sample would be scored" in out)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("0", "got 0. Write a number of at least 1."),
+        ("'many'", "got 'many'. Write an integer."),
+        ("2.5", "got 2.5. Write an integer."),
+        ("[1]", "got [1]. Write an integer."),
+    ],
+)
+def test_an_invalid_value_names_the_file_it_is_from(tmp_path, capsys, monkeypatch, value, words):
+    """The file is not named if the command line sets the option."""
+    monkeypatch.setattr("typer.core.HAS_RICH", False)
+    config = write(tmp_path / "r.toml", f"[evaluate]\nconcurrency = {value}")
+    code, _, err = run(capsys, "--config", str(config), "evaluate", "rows.jsonl")
+    assert 2 == code
+    assert f"Invalid value for '--concurrency': {words} The value is from {str(config)!r}.\n" in err
+
+    code, _, err = run(capsys, "--config", str(config), "evaluate", "rows.jsonl", "--concurrency", "0")
+    assert (2, "got '0'. Write a number of at least 1.\n") == (code, err[err.index("got") :])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -139,7 +140,10 @@ _EXPECTED: Final = {
     "less_than_equal": "a number of at most {le}",
     "less_than": "a number below {lt}",
     "int_parsing": "an integer",
+    "int_from_float": "an integer",
+    "int_type": "an integer",
     "float_parsing": "a number",
+    "float_type": "a number",
 }
 
 
@@ -152,6 +156,14 @@ def _describe_value(error: typer.BadParameter) -> str:
         if (expected := _EXPECTED.get(first["type"])) is not None:
             return f"got {first['input']!r}. Write {expected.format(**first.get('ctx', {}))}."
     return error.message.removeprefix("Value error, ")
+
+
+def _configured(error: typer.BadParameter) -> Path | None:
+    """Return the configuration file, if it sets the invalid value."""
+    if error.ctx is None or error.param is None:
+        return None
+    source = error.ctx.get_parameter_source(error.param.name)
+    return error.ctx.find_root().params["config"] if source is not None and source.name == "DEFAULT_MAP" else None
 
 
 class _Commands(TyperGroup):
@@ -189,6 +201,8 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
         except typer.BadParameter as error:
             error.message = _describe_value(error)
+            if (path := _configured(error)) is not None:
+                error.message += f" The value is from {str(path)!r}."
             raise
         except KeyboardInterrupt:
             typer.echo("ragstone: interrupted. Stored results are kept.", err=True)

@@ -36,7 +36,8 @@ def apply_config(context: typer.Context, path: Path | None) -> None:
         path: The file. None does nothing.
 
     Raises:
-        ConfigurationError: If the file cannot be read or sets an option that the command does not have.
+        ConfigurationError: If the file cannot be read, sets an option that the command does not have, or sets a flag to
+            another value than true or false, or another option to true or false.
     """
     set_watch_options(None, "")
     set_retention(None, "")
@@ -88,6 +89,7 @@ def _defaults(
             continue
         names = _option_names(command)
         repeatable = {parameter.name for parameter in command.params if getattr(parameter, "multiple", False)}
+        flags = {parameter.name for parameter in command.params if getattr(parameter, "is_flag", False)}
         for key, value in section.items():
             if key in roles and isinstance(value, Mapping):
                 raise ConfigurationError(
@@ -100,6 +102,11 @@ def _defaults(
                 )
         merged = {**shared, **section}
         given = {names[_key(k)]: _plain(k, v) for k, v in merged.items() if _key(k) in names}
+        for key, value in merged.items():
+            # Typer reads true as the number 1 or the text "True", and "yes" as true.
+            if (option := names.get(_key(key))) is not None and isinstance(value, bool) != (option in flags):
+                form = "true or false" if option in flags else "a number or a text"
+                raise ConfigurationError(f"{str(path)!r} sets {key} of `{name}` to {value!r}, which must be {form}.")
         # click reads the letters of a text as the values of a repeatable option.
         defaults[name] = {k: [v] if k in repeatable and isinstance(v, str) else v for k, v in given.items()}
     return defaults
