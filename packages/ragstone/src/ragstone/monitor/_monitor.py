@@ -522,16 +522,18 @@ class Monitor(RequestBlocks):
         while not self._closing.is_set():
             try:
                 self._run_worker()
-            except workers.WorkerProcessError as error:
-                logger.warning("ragstone scores in a thread, because the worker process cannot be started: %s", error)
-                self._process_settings = None
-                continue
             except StoreOwnedError as error:
                 if not waiting:
                     logger.info("%s (this process captures, and scores when the owner has stopped)", error)
                 waiting = True
                 self._state = "not_owner"
             except RagstoneError as error:
+                if self._process_settings is not None and isinstance(error, workers.WorkerProcessError):
+                    logger.warning(
+                        "ragstone scores in a thread, because the worker process cannot be started: %s", error
+                    )
+                    self._process_settings = None
+                    continue
                 if not waiting:
                     # The message says what to do. A traceback would not help.
                     logger.error("ragstone cannot score, requests stay in the spool: %s", error)  # noqa: TRY400
