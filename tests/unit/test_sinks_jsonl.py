@@ -145,9 +145,10 @@ def test_a_torn_last_line_is_replaced(tmp_path, left):
 def test_a_last_line_of_others_stays(tmp_path, foreign):
     """The next batch begins on a new line."""
     path = tmp_path / "out.jsonl"
-    path.write_bytes(foreign)
+    _deliver(JsonlSink(path), _score("t0"))
+    path.write_bytes(path.read_bytes() + foreign)
     _deliver(JsonlSink(path), _score("t1"))
-    first, second = path.read_bytes().splitlines()
+    _, first, second = path.read_bytes().splitlines()
     assert (foreign, "t1") == (first, json.loads(second)["trace_id"])
 
 
@@ -230,12 +231,33 @@ def test_a_renamed_file_starts_a_new_one(tmp_path):
 
 
 def test_foreign_lines_are_left_alone(tmp_path):
-    """A file with other content is appended to, not judged."""
+    """Lines that another program has added are not judged."""
     path = tmp_path / "out.jsonl"
-    path.write_bytes(b'not json\n[1]\n{"id": 5}\n\xff\xfe\n')
+    _deliver(JsonlSink(path), _score("t0"))
+    path.write_bytes(path.read_bytes() + b'not json\n[1]\n{"id": 5}\n\xff\xfe\n')
     _deliver(JsonlSink(path), _score("t1"))
-    assert path.read_bytes().splitlines()[:4] == [b"not json", b"[1]", b'{"id": 5}', b"\xff\xfe"]
-    assert json.loads(path.read_bytes().splitlines()[4])["trace_id"] == "t1"
+    assert path.read_bytes().splitlines()[1:5] == [b"not json", b"[1]", b'{"id": 5}', b"\xff\xfe"]
+    assert json.loads(path.read_bytes().splitlines()[5])["trace_id"] == "t1"
+
+
+@pytest.mark.parametrize("content", [b'{"id": "q1", "query": "Why?"}\n', b"SQLite format 3\x00", b"x"])
+def test_a_file_with_another_content_is_refused(tmp_path, content):
+    """A dataset or a store that is named by mistake stays as it is."""
+    path = tmp_path / "out.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=r"out\.jsonl.*another content.*new file"):
+        JsonlSink(path)
+    assert content == path.read_bytes()
+
+
+@pytest.mark.parametrize("left", [0, 1, 10])
+def test_a_file_whose_first_line_was_cut_is_continued(tmp_path, left):
+    """As after a kill in the first batch."""
+    path = tmp_path / "out.jsonl"
+    _deliver(JsonlSink(path), _score("t0"))
+    path.write_bytes(path.read_bytes()[:left])
+    _deliver(JsonlSink(path), _score("t1"))
+    assert ["t1"] == [json.loads(line)["trace_id"] for line in path.read_bytes().splitlines()]
 
 
 def test_a_missing_directory_is_named(tmp_path):

@@ -12,11 +12,38 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, TextIO
 
-__all__ = ["open_output", "open_private", "write_json", "write_output"]
+from ragstone.errors import ConfigurationError
+
+__all__ = ["check_not_read", "open_output", "open_private", "write_json", "write_output"]
 
 _PRIVATE: Final = 0o600
 _PARTIAL: Final = ".ragstone-"
 _SPECIAL: Final = ("/dev/", "/proc/")
+
+
+def check_not_read(output: str | os.PathLike[str] | None, *inputs: object) -> None:
+    """Check that a command does not write to a file that it reads, which would lose its content.
+
+    Args:
+        output: The file that is written. None if none is.
+        inputs: What is read: paths, None, or other values, which are ignored.
+
+    Raises:
+        ConfigurationError: If they are the same file, also by a link.
+    """
+    for given in inputs:
+        if output is not None and isinstance(given, str | os.PathLike) and _is_same_file(output, given):
+            raise ConfigurationError(
+                f"cannot write the output to {os.fspath(output)!r}, because it is an input. Its content would be lost. Give "
+                "another path."
+            )
+
+
+def _is_same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    try:
+        return Path(one).is_file() and Path(one).samefile(other)
+    except (OSError, ValueError):  # one of them does not exist, or is no path
+        return False
 
 
 @contextmanager

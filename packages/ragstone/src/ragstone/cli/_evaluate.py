@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from ragstone._util.files import check_not_read
 from ragstone._util.plural import count
 from ragstone._util.run_async import run_async
 from ragstone.cli._application import (
@@ -141,6 +142,7 @@ def evaluate_command(
         if models.cache is None and "RAGSTONE_CACHE" not in os.environ:
             # A run that resumes after a kill reads replies from this cache instead of paying for them again.
             os.environ["RAGSTONE_CACHE"] = f"{traces.absolute()}.cache"
+    check_not_read(output, file, references)
     with stdin_as_file([file]) as (data,):
         if dry_run:
             spread, rejected = StrideSampler(_MAX_ESTIMATED), list[RejectedRow]()

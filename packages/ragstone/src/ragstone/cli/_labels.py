@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ragstone._util.files import open_output
+from ragstone._util.files import check_not_read, open_output
 from ragstone._util.plural import count
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text
@@ -41,6 +41,7 @@ def draw(
     """Draw scored requests at random, half of them where the metrics disagree, and keep their probabilities."""
     if output is not None and not output.absolute().parent.is_dir():
         raise ConfigurationError(f"cannot write {str(output)!r}: its directory does not exist")
+    check_not_read(output, store)
     drawn = draw_to_label(store, n, seed=seed)
     if output is not None:
         rows = drawn_rows(store)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ragstone._util.files import check_not_read
 from ragstone.cli._models import ModelOptions, takes_models
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, progress_bar, terminal_options
@@ -54,7 +55,7 @@ def fit(
     """Fit UDCG-theta to graded contexts, and print how well it ranks contexts of held-out queries."""
     from ragstone.research import fit_udcg
 
-    _check_writable(output)
+    _check_writable(output, file)
     options: dict[str, Any] = {"svm_c": tuple(svm_c)} if svm_c else {}
     judge, reader = models.models_or_none()
     with progress_bar("reading") as progress:
@@ -133,7 +134,7 @@ def rank(
     from ragstone.research import rank_udcg
 
     if output is not None:
-        _check_writable(output)
+        _check_writable(output, file)
     elif json_output:
         raise ConfigurationError(
             "--json prints the counts to stdout, where the samples would be printed. Add --output FILE."
@@ -173,7 +174,8 @@ def _print_errors(errors: Sequence[str]) -> None:
         typer.echo(f"failed: {error}", err=True)
 
 
-def _check_writable(output: Path) -> None:
+def _check_writable(output: Path, file: Path) -> None:
+    check_not_read(output, file)
     if not output.absolute().parent.is_dir():
         raise ConfigurationError(
             f"the directory of --output {str(output)!r} does not exist. Create it, or give another path."

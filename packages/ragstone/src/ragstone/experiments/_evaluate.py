@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, contextmanager, nullcontext
 from typing import Final, Literal
 
+from ragstone._util.files import check_not_read
 from ragstone._util.plural import count
 from ragstone._util.run_async import run_async
 from ragstone.data import QrelsSource, RejectedRow, SampleSource, iter_samples
@@ -143,6 +144,7 @@ async def aevaluate(
         1
     """
     check_level(confidence_level)
+    check_not_read(output, data, references, qrels)
     kept = KeptOutcomes(output)
     rejected: list[RejectedRow] = []
     rows = SampleRows()

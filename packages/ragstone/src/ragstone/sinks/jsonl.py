@@ -43,7 +43,8 @@ class JsonlSink:
         include_text: Also write explanations, details and the judge's raw replies, which may contain captured text.
 
     Raises:
-        ConfigurationError: If the directory does not exist, or `path` is a directory, a device or a pipe.
+        ConfigurationError: If the directory does not exist, or `path` is a directory, a device, a pipe, or a file that does not
+            begin with an outcome, such as the dataset that is evaluated.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, include_text: bool = True) -> None:
@@ -63,6 +64,7 @@ class JsonlSink:
                 f"cannot write {os.fspath(path)!r}: it is a device or a pipe, whose lines cannot be read again. Give the path of "
                 "a file."
             )
+        _check_content(self._path, os.fspath(path))
         self._include_text = include_text
         self._seen: dict[str, None] = {}
         """Ids in the file, oldest first."""
@@ -130,6 +132,20 @@ class JsonlSink:
         text = json.dumps(outcome_row(delivery, include_text=self._include_text), ensure_ascii=False, allow_nan=False)
         # A lone surrogate is not UTF-8; its backslash escape is valid JSON.
         return text.encode("utf-8", "backslashreplace") + b"\n"
+
+
+def _check_content(path: Path, given: str) -> None:
+    """Check that a file is empty or begins with a line of this sink, so that no outcomes are added to a dataset or a store."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_START))
+    except OSError:
+        return  # missing, or written only
+    if not _START.startswith(start):
+        raise ConfigurationError(
+            f"cannot add outcomes to {given!r}: the file has another content. Give the path of a new file, or of one that this sink "
+            "has written."
+        )
 
 
 def _ids_in_tail(fd: int) -> dict[str, None]:
