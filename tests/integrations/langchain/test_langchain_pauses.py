@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
+import uuid
+from typing import Any, TypedDict
 
 import langgraph.callbacks
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.retrievers import BaseRetriever
 from langchain_scenarios import graphs
-from langgraph.types import Command, Send
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Command, Send, interrupt
 
-from langchain_ragstone import RagstoneCallbackHandler
-from langchain_ragstone._graph import input_keys, keys_written
+from langchain_ragstone import RagstoneCallbackHandler, _graph
+from langchain_ragstone._graph import keys_written
+from langchain_ragstone._live import Live
+from ragstone.requests import Step, TraceDraft
 from ragstone.testing import MemoryRecorder
 
 
@@ -84,7 +94,123 @@ def test_what_a_step_writes(output, keys):
     assert keys == keys_written(output)
 
 
-@pytest.mark.parametrize("inputs", [None, Command(resume="yes"), Command(goto="a step", update={"answer": ""}), "who?"])
-def test_what_resumes_is_given_no_keys(inputs):
-    """Its state is that of the request which it continues with."""
-    assert input_keys(inputs) is None
+DOCS = [Document(id=f"d{n}", page_content=f"Passage {n} says where boat {n} lands on Sundays.") for n in range(3)]
+NEW = Document(id="new", page_content="A clerk has noted that no boat lands today.")
+
+
+class _Retriever(BaseRetriever):
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        return DOCS
+
+
+class _State(TypedDict, total=False):
+    question: str
+    documents: list[Document]
+    draft: str
+    answer: str
+
+
+def reviewed(app, *between, after=None):
+    """A graph whose model sees one of three documents, and whose draft a person reviews.
+
+    Args:
+        app: The application.
+        between: For each request, what happens between its parts, or None.
+        after: A step after the pause.
+    """
+    model = FakeListChatModel(responses=["It lands at the pier of the town."])
+    graph = StateGraph(_State)
+    graph.add_node("find", lambda state: {"documents": _Retriever().invoke(state["question"])})
+    graph.add_node(
+        "write", lambda state: {"draft": model.invoke(f"{DOCS[0].page_content} {state['question']}").content}
+    )
+    graph.add_node("review", lambda state: {"answer": interrupt(state["draft"])})
+    graph.add_node("last", after or (lambda _: {}))
+    for start, end in itertools.pairwise((START, "find", "write", "review", "last", END)):
+        graph.add_edge(start, end)
+    compiled = graph.compile(checkpointer=InMemorySaver())
+    for step in between:
+        thread = {"configurable": {"thread_id": f"{uuid.uuid4()}"}}
+        compiled.invoke({"question": "Where does it land?"}, {**thread, "callbacks": [app.handler]})
+        if step is not None:
+            step()
+        compiled.invoke(Command(resume="It lands at the pier of the town."), {**thread, "callbacks": [app.handler]})
+    return app.drafts[1::2]
+
+
+def contexts(app):
+    """The ids of the contexts of each resumed request. None if they are unknown."""
+    known = {one.page_content: one.id for one in (*DOCS, NEW)}
+    return [None if seen.contexts is None else [known[text] for text in seen.contexts] for seen in app.seen()[1::2]]
+
+
+def test_a_resumed_graph_has_the_contexts_of_the_prompt_before_the_pause(app):
+    """Not all documents of its state. The model's tokens were paid before the pause."""
+    (draft,) = reviewed(app, None)
+    assert [["d0"]] == contexts(app)
+    assert ("Where does it land?", "in_prompt") == (draft.query, draft.evidence.contexts)
+    assert [["d0", "d1", "d2"]] == [[passage.id for passage in found.passages] for found in draft.retrievals]
+
+
+def test_a_handler_of_the_second_part_alone_knows_them(app):
+    """An application may make a handler for each part."""
+
+    def another():
+        app.handler = RagstoneCallbackHandler(app.recorder)
+
+    reviewed(app, another)
+    assert [["d0"]] == contexts(app)
+
+
+def test_contexts_are_unknown_if_the_first_part_is(app):
+    """As in another process: nothing says which documents of the state the model saw."""
+    (draft,) = reviewed(app, _graph._paused._steps.clear)
+    assert ([None], "unknown", []) == (contexts(app), draft.evidence.contexts, draft.retrievals)
+    assert ("Where does it land?", "It lands at the pier of the town.") == (draft.query, draft.response)
+
+
+def test_documents_that_the_second_part_wrote_count(app):
+    """They are of this request."""
+    (draft,) = reviewed(app, _graph._paused._steps.clear, after=lambda _: {"documents": [NEW]})
+    assert ([["new"]], "in_output") == (contexts(app), draft.evidence.contexts)
+
+
+def test_parts_of_other_threads_are_not_mixed_up(app):
+    """Each is kept with its thread, and forgotten at its end."""
+    reviewed(app, None, None)
+    assert [["d0"], ["d0"]] == contexts(app)
+    assert {} == dict(_graph._paused._steps)
+
+
+def test_a_hundred_paused_requests_are_kept(app, monkeypatch):
+    """The oldest are forgotten, and those with much text are not kept."""
+    monkeypatch.setattr(_graph, "_MAX_PAUSED", 2)
+    graphs_paused = []
+    for limit in (200_000, 200_000, 200_000, 10):
+        monkeypatch.setattr(_graph, "_MAX_PAUSED_CHARS", limit)
+        reviewed(app, lambda: graphs_paused.append(len(_graph._paused._steps)))
+    assert [1, 1, 1, 0] == graphs_paused
+    monkeypatch.setattr(_graph, "_MAX_PAUSED_CHARS", 200_000)
+    for n in range(4):
+        live = Live(TraceDraft(trace_id=str(n), source="langchain", started_at=0.0), Step(id=n))
+        live.thread = ("graph", str(n))
+        _graph.end_on_thread(live, "interrupted")
+    assert [("graph", "2"), ("graph", "3")] == list(_graph._paused._steps)
+    _graph._paused._steps.clear()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "resumed", "written"),
+    [
+        (None, True, set()),
+        (Command(resume="yes"), True, set()),
+        (Command(goto="a step", update={"answer": ""}), True, {"answer"}),
+        ({"question": "who?"}, False, {"question"}),
+        ("who?", False, None),
+    ],
+)
+def test_what_resumes(inputs, resumed, written):
+    """A graph that is given nothing, or a command, continues with its state."""
+    live = Live(TraceDraft(trace_id="1", source="langchain", started_at=0.0), Step(id=1))
+    _graph.begin_on_thread(live, inputs, "t")
+    assert (resumed, written) == (live.resumed, live.written)

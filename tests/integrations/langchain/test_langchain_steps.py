@@ -132,6 +132,13 @@ def test_a_document_that_comes_again_is_the_same_passage():
     assert passages.n_chars == len("alpha" + "alpha" + "beta")
 
 
+def test_two_documents_with_one_text_keep_their_ids():
+    """As in a store that has a page twice. A document without an id, as a step may copy it, is the one that is known."""
+    passages, text = Passages(), "alpha beta"
+    documents = [Document(text, id="a"), Document(text, id="b"), Document(text)]
+    assert ["a", "b", "b"] == [passage.id for passage in passages.found(documents)]
+
+
 def test_stored_documents_with_odd_fields_are_read_without_them() -> None:
     """A checkpointer stores an artifact as mappings, and anybody may have written the store."""
     stored = {"type": "Document", "page_content": "A card costs twelve euros.", "id": 7, "metadata": ["not a mapping"]}

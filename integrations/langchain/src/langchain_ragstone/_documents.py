@@ -47,7 +47,13 @@ class Passages:
         text, metadata = document.page_content, document.metadata
         known = self._by_text.get(id(text))
         # The passage holds the text, so that no other text can have this identity.
-        if known is not None and known.text is text and score in (None, known.score) and _is_same(known, metadata):
+        if (
+            known is not None
+            and known.text is text
+            and document.id in (None, known.id)
+            and score in (None, known.score)
+            and _is_same(known, metadata)
+        ):
             return known
         flat = _flat(metadata)
         identity = document.id

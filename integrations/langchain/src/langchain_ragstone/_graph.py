@@ -6,18 +6,35 @@ thread is the whole state: a request without a retrieval returns the documents o
 
 from __future__ import annotations
 
+import copy
 import functools
 import sys
-from collections.abc import Mapping
-from typing import Any
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from langchain_core.callbacks import BaseCallbackHandler
 from pydantic import BaseModel
 
 from langchain_ragstone._live import Live
-from ragstone.requests import Step
+from ragstone.requests import Step, Value
+from ragstone.schema import TraceStatus
 
-__all__ = ["enable_interrupt_events", "input_keys", "keys_written", "note_node", "only_written"]
+__all__ = [
+    "begin_on_thread",
+    "enable_interrupt_events",
+    "keys_written",
+    "note_node",
+    "only_written",
+    "without_earlier_documents",
+]
+
+
+_MAX_PAUSED: Final = 100
+"""Paused requests whose steps are kept."""
+_MAX_PAUSED_CHARS: Final = 200_000
+"""Characters of prompts and documents of a paused request, at most, whose steps are kept."""
 
 
 def enable_interrupt_events(handler: BaseCallbackHandler) -> None:
@@ -41,9 +58,55 @@ def _with(own: type[Any], kind: type[Any]) -> type[Any]:
     return type(own.__name__, (own, kind), names)
 
 
-def input_keys(inputs: object) -> set[str] | None:
-    """Return the keys of its state that a graph is given; None if it is given none, for example when it resumes."""
-    return keys_written(inputs) if isinstance(inputs, Mapping | BaseModel) else None
+class _PausedRequests:
+    """The steps of requests that paused, by graph and thread, for the request that resumes them in this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._steps: OrderedDict[tuple[str | None, str], list[Step]] = OrderedDict()
+
+    def steps(self, live: Live) -> list[Step]:
+        """Return the steps of the paused request that a request resumes."""
+        with self._lock:
+            return [] if live.thread is None else self._steps.get(live.thread, [])
+
+    def end(self, live: Live, *, paused: bool) -> None:
+        """Keep the steps of a request that pauses, and forget those of its thread at the end of another one."""
+        if live.thread is None:
+            return
+        is_kept = paused and live.n_prompt_chars + live.passages.n_chars <= _MAX_PAUSED_CHARS
+        with self._lock:
+            self._steps.pop(live.thread, None)
+            if is_kept:
+                self._steps[live.thread] = [_without_costs(step) for step in live.steps]
+                if len(self._steps) > _MAX_PAUSED:
+                    self._steps.popitem(last=False)
+
+
+def _without_costs(step: Step) -> Step:
+    """Return a step of a paused request as a step of the one that resumes it, which does not pay for it again."""
+    step = copy.copy(step)
+    step.input_tokens = step.output_tokens = step.first_token_at = None
+    return step
+
+
+_paused: Final = _PausedRequests()
+"""Of all handlers, because an application may make one for each request."""
+
+
+def begin_on_thread(live: Live, inputs: object, thread_id: object) -> None:
+    """Note the keys of its state that a graph on a thread is given, and what it resumes."""
+    live.thread = (live.draft.name, str(thread_id))
+    live.resumed = inputs is None or type(inputs).__name__ == "Command"
+    live.written = keys_written(inputs) if live.resumed or isinstance(inputs, Mapping | BaseModel) else None
+    if live.resumed and (earlier := _paused.steps(live)):
+        live.steps[:0] = earlier
+        live.has_earlier_steps = True
+
+
+def end_on_thread(live: Live, status: TraceStatus) -> None:
+    """Keep the steps of a graph on a thread if it paused."""
+    _paused.end(live, paused=status == "interrupted")
 
 
 def note_node(step: Step, live: Live, metadata: Mapping[str, Any] | None) -> None:
@@ -73,6 +136,19 @@ def keys_written(output: object) -> set[str] | None:
 
 def only_written(live: Live, outputs: Any) -> Any:
     """Return the part of the state that this request wrote, if a graph on a thread returned the state."""
-    if live.written is None or not live.nodes or not isinstance(outputs, Mapping):
+    if live.resumed or live.written is None or not live.nodes or not isinstance(outputs, Mapping):
         return outputs
     return {key: value for key, value in outputs.items() if key in live.written}
+
+
+def without_earlier_documents(live: Live, outputs: Sequence[Value]) -> Sequence[Value]:
+    """Return what a request returned, without documents in the state of a resumed graph that are from before its pause.
+
+    Its question and its answer may be from before. If its steps before the pause are not known, as in another process, nothing
+    says which of the documents a model saw then.
+    """
+    if not live.resumed or live.has_earlier_steps:
+        return outputs
+    return tuple(
+        value for value in outputs if value.passages is None or not value.path or value.path[0] in (live.written or ())
+    )

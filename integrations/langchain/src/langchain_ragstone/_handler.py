@@ -18,7 +18,15 @@ from langchain_ragstone import _steps as steps_of
 from langchain_ragstone._documents import document_texts, documents_in
 from langchain_ragstone._explicit import ExplicitRecording
 from langchain_ragstone._fallbacks import fallbacks_around
-from langchain_ragstone._graph import enable_interrupt_events, input_keys, keys_written, note_node, only_written
+from langchain_ragstone._graph import (
+    begin_on_thread,
+    enable_interrupt_events,
+    end_on_thread,
+    keys_written,
+    note_node,
+    only_written,
+    without_earlier_documents,
+)
 from langchain_ragstone._live import Begun, Live, LiveRequests
 from langchain_ragstone._not_requests import is_bare_model_call, runs_in_evaluator
 from langchain_ragstone._otel import link_current_span, link_root_span
@@ -387,7 +395,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
             metadata = about.get("metadata") or {}
             steps_of.fill_identity(draft, metadata, about.get("tags") or ())
             if "thread_id" in metadata:  # its outputs may hold what earlier requests of the thread left
-                live.written = input_keys(inputs)
+                begin_on_thread(live, inputs, metadata["thread_id"])
             link_current_span(draft)
             self._take_inputs(live, inputs)
         for given_up in self._live.give_up():
@@ -411,7 +419,8 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
             # not a stream, such steps are background work of the application.)
             status = "truncated"
         self._extractors.read_outputs(outputs, live.request.statements)
-        live.root.outputs = self._values(live, only_written(live, outputs))
+        values = self._values(live, only_written(live, outputs))
+        live.root.outputs = without_earlier_documents(live, values)
         self._record(live, status)
 
     def _values(self, live: Live, value: Any) -> Any:
@@ -423,6 +432,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         draft = live.draft
         draft.status = status
         draft.ended_at = self._clock()
+        end_on_thread(live, status)
         if live.block is not None:
             live.block.join(live.request)
         elif self._on_every_call and is_bare_model_call(live.root, live.steps):

@@ -49,12 +49,15 @@ class Live:
         ignored: Whether it is followed and not recorded, because it began while capture was suppressed.
         interrupted: Whether it paused to ask a person.
         nodes: Ids of the steps of the graph that is the request.
+        thread: The name and the thread of a graph on a thread.
+        resumed: Whether it is a graph on a thread that continues after a pause.
+        has_earlier_steps: Whether its steps before the pause are among the steps.
         written: Keys of its state that a graph on a thread wrote in this request; None if this is unknown.
     """
 
     __slots__ = (
-        "block", "ignored", "interrupted", "n_open", "n_prompt_chars", "nodes", "passages", "request", "root",
-        "steps", "written",
+        "block", "has_earlier_steps", "ignored", "interrupted", "n_open", "n_prompt_chars", "nodes", "passages",
+        "request", "resumed", "root", "steps", "thread", "written",
     )  # fmt: skip
 
     def __init__(self, draft: TraceDraft, root: Step) -> None:
@@ -68,6 +71,9 @@ class Live:
         self.ignored = False
         self.interrupted = False
         self.nodes: set[Any] = set()
+        self.thread: tuple[str | None, str] | None = None
+        self.resumed = False
+        self.has_earlier_steps = False
         self.written: set[str] | None = None
 
     @property
