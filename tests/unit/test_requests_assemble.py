@@ -618,6 +618,21 @@ def tool_whose_text_result_is_json() -> Request:
     return steps.request()
 
 
+@case(Expected((f'He said: "It\'s"\nCafé. {A}', B), standalone_query="warranty"))
+def tool_whose_text_result_is_documents_as_python() -> Request:
+    """An agent hands the documents of LangChain that its tool returned to the model as `str(documents)`."""
+    steps, root = _start()
+    steps.model(root, QUESTION, None, calls_tool=True)
+    first = f'He said: "It\'s"\nCafé. {A}'
+    written = (
+        f"[Document(id='d1', metadata={{'at': datetime.date(2024, 1, 2), 'kind': <Kind.A: 'a'>}}, "
+        f"page_content={first!r}), Document(metadata={{}}, page_content={B!r})]"
+    )
+    steps.add("tool", within=root, name="search", query="warranty", outputs=written)
+    steps.model(root, [Message("user", QUESTION), Message("tool", written, tool="search")], ANSWER)
+    return steps.request()
+
+
 @case(Expected(None, "unknown"))
 def nothing_was_retrieved() -> Request:
     """A chain without retrieval says nothing about contexts, and nothing is unclear."""

@@ -102,6 +102,7 @@ MATRIX = [
     ("31",  agents.agent_stream,                          [OK],                                            {"first_token": True, "retrievals": 1}),
     ("32",  agents.agent_multi_turn_checkpointer,         [ok("q one", ["about one"], "answer one"), ok("q two", ["about two"], "answer two")], {"sessions": ["T", "T"], "metadata": {}}),
     ("33",  agents.agent_artifact_tool_no_retriever,      [OK],                                            {"retrievals": 1}),
+    ("33b", agents.agent_tool_returns_documents,          [OK],                                            {"retrievals": 1}),
     ("34",  agents.agent_text_tool_no_artifact,           [ok(contexts=None)],                             {"retrievals": 0}),  # unknown, which is not "none"
     ("35",  agents.agent_rag_chain_as_tool,               [OK],                                            {"retrievals": 1}),
     ("36",  agents.agent_tool_error_then_recovers,        [ok(contexts=["right"])],                        SURVIVED),

@@ -49,6 +49,15 @@ def agent_artifact_tool_no_retriever(app):
     agent_with(app, search).invoke(ASK, app.config)
 
 
+def agent_tool_returns_documents(app):
+    @tool("search")
+    def search(query: str) -> list[Document]:
+        """Search, and return documents, which the model gets as their text in Python."""
+        return [Document(page_content=text, id=str(place)) for place, text in enumerate(FOUND)]
+
+    agent_with(app, search).invoke(ASK, app.config)
+
+
 def agent_text_tool_no_artifact(app):
     @tool("search")
     def search(query: str) -> str:

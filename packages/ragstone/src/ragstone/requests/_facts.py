@@ -21,6 +21,7 @@ from ragstone.requests._match import (
     canonical,
     has_word_edges,
 )
+from ragstone.requests._python_text import read_python_text
 from ragstone.requests._step import Message, Request, Step, Value
 from ragstone.requests._tree import Tree
 
@@ -30,7 +31,7 @@ _INDEX_PAIRS: Final = 400
 """Pairs of passage and prompt from which on prompts are indexed."""
 _MAX_STAGES: Final = 8
 _MIN_SENTENCE: Final = 32
-_MAX_JSON_CHARS: Final = 1_000_000
+_MAX_PARSED_CHARS: Final = 1_000_000
 _MIN_KEPT_TEXT: Final = 80
 """Characters of a text in a document's metadata from which on a prompt does not contain it by coincidence."""
 
@@ -211,7 +212,7 @@ class Facts:
         if step.passages is not None:
             return step.passages
         declared = step.name is not None and step.name in self.separators
-        values = [*step.outputs, *_values_in_json(step)]
+        values = [*step.outputs, *_values_in_text(step)]
         for value in values:
             if value.passages and (declared or self._is_shown(step, [passage.text for passage in value.passages])):
                 return value.passages
@@ -350,15 +351,17 @@ def _kept_texts(passage: PassageDraft) -> Iterator[PassageDraft]:
             yield dataclasses.replace(passage, text=value)
 
 
-def _values_in_json(step: Step) -> Sequence[Value]:
-    """Return the values in a tool's text result that is JSON: frameworks write a list of hits as a text."""
+def _values_in_text(step: Step) -> Sequence[Value]:
+    """Return the values in a tool's text result that is JSON or Python: frameworks write a list of hits as a text."""
     text = next((text for text in output_texts(step)[:1]), "")
-    if text[:1] not in ("[", "{") or len(text) > _MAX_JSON_CHARS:
+    if len(text) > _MAX_PARSED_CHARS:
         return ()
-    try:
-        return harvest(json.loads(text))
-    except (ValueError, RecursionError):
-        return ()
+    for read in (json.loads, read_python_text) if text[:1] in ("[", "{") else (read_python_text,):
+        try:
+            return harvest(read(text))
+        except (ValueError, RecursionError):
+            continue
+    return ()
 
 
 def _is_block(path: tuple[str, ...]) -> bool:
