@@ -321,6 +321,35 @@ def test_labels_of_requests(tmp_path: Path) -> None:
     assert set() == {a.id for a in find_worst(path, where="release=2.3 and tag!=beta and ccrs.ac>0.95")}
 
 
+def test_requests_without_scores_follow_if_conditions_select_them(tmp_path: Path) -> None:
+    """Requests that ended with an error do not have scores: only a condition lists them, after those with scores."""
+    path = stored(tmp_path / "r.db", [1.0] * 2)
+    best = Trace(trace_id="the best", started_at=1_100_000.0, query="How?", response="So.", name="chat")
+    failed = Trace(
+        trace_id="bad", started_at=1_100_000.0, query="Why?", status="error", error="ValueError: x", name="chat"
+    )
+    score = outcome("the best", "ccrs.ac", 1.0)
+    not_scored = NotApplicable(
+        sample_id="bad", metric="ccrs.ac", metric_version="1", judge=score.judge, reason="the request ended as 'error'"
+    )
+    with SqliteStore.open(path, mode="own") as store:
+        for n, (trace, done) in enumerate([(best, score), (failed, not_scored)]):
+            store.ingest("s", n + 3, [Captured(trace=trace)])
+            store.claim("w", 1, lease_s=60)
+            store.complete(trace.trace_id, [done], owner="w")
+    scored = ["t0", "t1", "the best"]
+    for where, ids in {
+        "status=error": ["bad"],
+        "status!=ok": ["bad"],
+        "name=chat": [*scored, "bad"],
+        "name=chat and ccrs.ac>0": scored,
+        "status=ok": scored,
+    }.items():
+        assert ids == [answer.id for answer in find_worst(path, where=where)], where
+    assert scored == [answer.id for answer in find_worst(path)]
+    assert [] == list(find_worst(path, where="status=error", metric="ccrs.ac"))
+
+
 @pytest.mark.parametrize(
     ("where", "message"),
     [

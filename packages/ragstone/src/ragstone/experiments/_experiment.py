@@ -172,7 +172,7 @@ class Experiment(Evaluated):
             cause: If given, only answers with this cause ("no_relevant_passage").
             metric: If given, the answers with the worst scores of this metric.
             where: If given, only answers with these labels and scores: "topic=fares and ccrs.ac<0.5". Labels are the
-                samples' metadata.
+                samples' metadata. Without a metric, answers without scores follow those with scores.
 
         Raises:
             ConfigurationError: If the cause does not exist, the metric was not scored, or `where` is invalid.

@@ -227,7 +227,8 @@ def find_worst(
         n: Maximum number of answers.
         cause: If given, only answers with this cause.
         metric: If given, the answers with the worst scores of this metric.
-        where: If given, only answers with these labels and scores: "release=2.4 and ccrs.ac<0.5".
+        where: If given, only answers with these labels and scores: "release=2.4 and ccrs.ac<0.5". Without a metric, answers
+            without scores, such as requests that ended with an error, follow those with scores.
         samples: The samples of a file of outcomes.
 
     Raises:

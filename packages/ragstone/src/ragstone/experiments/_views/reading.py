@@ -448,7 +448,7 @@ class Reading:
 
     def _badness_key(self, sample_id: str) -> tuple[float, str]:
         rating = self._signals[sample_id].rating
-        return (1.0 if rating is None else rating, sample_id)
+        return (math.inf if rating is None else rating, sample_id)
 
     def _share(self, ids: Sequence[str], flags: Sequence[bool], n_simultaneous: int = 1) -> Estimate | None:
         """Estimate a share of all requests. The intervals of `n_simultaneous` shares hold together (Bonferroni)."""
@@ -554,8 +554,9 @@ class Reading:
         return (find_cause(self._signals[sample_id]) not in _WRONG, *self._badness_key(sample_id))
 
     def worst(self, n: int, cause: str | None) -> tuple[AnswerView, ...]:
-        """Return the worst answers, worst first."""
-        found = {id_: find_cause(s) for id_, s in self._signals.items() if s.n_scores or cause == "not_scored"}
+        """Return the worst answers, worst first. Those without scores follow if conditions select them."""
+        also_unscored = cause == "not_scored" or (bool(self._where) and self._metric is None)
+        found = {id_: find_cause(s) for id_, s in self._signals.items() if s.n_scores or also_unscored}
         ids = [id_ for id_, its in found.items() if (cause is None or its == cause) and self._is_selected(id_)]
         if self._metric is not None:
             ids = heapq.nsmallest(n, (i for i in ids if i in self._chosen), key=lambda i: (-self._chosen[i], i))
