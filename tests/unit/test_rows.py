@@ -143,7 +143,45 @@ def test_lists_as_pandas_writes_them_into_csv_are_lists(texts: list[str]) -> Non
     assert tuple(texts) == sample.reference
 
 
-@pytest.mark.parametrize("text", ["[1] a footnote", r"['\d', x]", "['a' 'b']", "[" * 100_000])
+@pytest.mark.parametrize(
+    "items",
+    [
+        ["p1", "p2"],
+        ["it's one", 'two "q"', "both ' and \"", "line\nbreak", "back\\slash\\", "[a] ... 'b' {c}"],
+        ["a long passage " * 10, "another long passage " * 10, "x"],
+        [{"text": "a } b", "id": "1", "score": 0.5}, {"text": "it's ' '", "id": "2", "score": None}],
+    ],
+)
+def test_arrays_as_numpy_writes_them_into_csv_are_lists(items: list[object]) -> None:
+    """A frame from `read_parquet` holds arrays. `to_csv` writes them without commas, long ones over several lines."""
+    cell = str(np.array(items, dtype=object))
+    found = sample_from_row({"query": Q, "contexts": cell}, position=1).contexts
+    assert sample_from_row({"query": Q, "contexts": items}, position=1).contexts == found
+    assert len(items) == len(found or ())
+
+
+def test_an_array_that_numpy_shortened_is_an_error() -> None:
+    """The omitted passages would be missing without a word."""
+    cell = str(np.array([f"p{n}" for n in range(1001)], dtype=object))
+
+    with pytest.raises(DataError, match=r"row 1: passage 4 must be text or an object .* got ellipsis Ellipsis"):
+        sample_from_row({"query": Q, "contexts": cell}, position=1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[1] a footnote",
+        r"['\d', x]",
+        "['a' x 'b']",
+        "['a''b']",
+        '["a" "b"]',
+        "[...]",
+        "[..., 'a']",
+        "['a' ...",
+        "[" * 100_000,
+    ],
+)
 def test_text_in_brackets_stays_text(text: str) -> None:
     """What merely looks like a list is not taken apart, and costs no error."""
     sample = sample_from_row({"query": Q, "contexts": text}, position=1)

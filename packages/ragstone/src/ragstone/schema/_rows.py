@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -52,6 +53,12 @@ _KNOWN: Final = frozenset(
 )
 _FIELD_OF: Final = {alias: field for field, names in FIELD_ALIASES.items() for alias in names}
 _NO_MESSAGES: Final = Conversation(query=None, history=(), response=None, contexts=None)
+_STRING: Final = r"""(?:'(?:[^'\\\n]|\\.)*+'|"(?:[^"\\\n]|\\.)*+")"""
+_ITEM: Final = rf"""(?:{_STRING}|\{{(?:[^'"{{}}]|{_STRING})*+\}}|\.\.\.)"""
+_ITEMS: Final = re.compile(_ITEM)
+_ARRAY: Final = re.compile(rf"\[{_ITEM}(?:\s+{_ITEM})++\]")
+"""Texts or objects in a cell as NumPy writes an array: without commas, over several lines, and "..." for the middle of
+more than 1000 items."""
 _EXPECTED_KEYS: Final = (*FIELD_ALIASES["reference"], "expected_response", "answer", "output", "response")
 
 
@@ -304,7 +311,7 @@ def _names(ids: Any) -> list[str]:
 
 
 def _list_in(text: str) -> Any:
-    """Return the list in a CSV cell, as JSON or Python (and pandas) writes it. Other text in brackets stays text."""
+    """Return the list in a CSV cell, as JSON, Python, pandas or NumPy writes it. Other text in brackets stays text."""
     try:
         value = replace_surrogates_in(json.loads(text))
     except (ValueError, RecursionError):
@@ -313,14 +320,18 @@ def _list_in(text: str) -> Any:
 
 
 def _python_list(text: str) -> Any:
+    text = text.strip()
+    if is_array := _ARRAY.fullmatch(text) is not None:
+        # Python would join the adjacent texts 'a' 'b' to "ab".
+        text = f"[{', '.join(_ITEMS.findall(text))}]"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)  # a text's backslashes are its own
-            value = ast.literal_eval(text.strip())
+            value = ast.literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return None
-    # Only what Python wrote: NumPy's "['a' 'b']" would become the one text "ab".
-    return value if repr(value) == text.strip() else None
+    # Only what Python wrote. Items that NumPy omitted are an error of the row.
+    return value if repr(value) == text or (is_array and ... in value) else None
 
 
 def _grades(value: Any, field: str, position: int) -> dict[str, float] | None:
