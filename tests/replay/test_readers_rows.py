@@ -132,6 +132,19 @@ def test_a_row_of_a_table_with_too_many_cells_is_told(read):
     assert [("row 1", "more cells than the first line has names")] == [(r.place, r.reason) for r in rejected]
 
 
+@pytest.mark.parametrize("separator", [b";", b"\t"])
+def test_a_table_with_the_separator_of_a_spreadsheet_is_detected_and_read(read, tmp_path, separator):
+    """Commas in its cells are text."""
+    path = tmp_path / "t.csv"
+    path.write_bytes(
+        b"question,answer\nWhy, though?,So\n".replace(b",", separator).replace(b"Why" + separator, b"Why,")
+    )
+    assert "rows" == detect(InputFile(path, "data")).format.name
+    traces, rejected = read(FORMATS["rows"], path)
+
+    assert ([("Why, though?", "So")], []) == ([(t.query, t.response) for t in traces], rejected)
+
+
 def test_a_run_is_read_line_by_line(read, tmp_path):
     """Best first by score, whatever the ranks say; a bad line is told; without a question and without texts."""
     traces, rejected = read(

@@ -25,8 +25,8 @@ CSV = b"id,query,response\na,Why?,So.\nb,Where?,Here.\n"
 
 @pytest.mark.parametrize(
     "given",
-    [JSONL, json.dumps(ROWS).encode(), json.dumps(ROWS, indent=1).encode(), json.dumps({"results": ROWS}, indent=1).encode(), CSV],
-    ids=["jsonl", "json", "json over lines", "object over lines", "csv"],
+    [JSONL, json.dumps(ROWS).encode(), json.dumps(ROWS, indent=1).encode(), json.dumps({"results": ROWS}, indent=1).encode(), CSV, CSV.replace(b",", b";"), CSV.replace(b",", b"\t")],
+    ids=["jsonl", "json", "json over lines", "object over lines", "csv", "semicolons", "tabs"],
 )  # fmt: skip
 def test_evaluate_reads_rows_from_stdin(given: bytes) -> None:
     """Whatever their format, which the first bytes tell."""

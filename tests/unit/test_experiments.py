@@ -360,6 +360,23 @@ def test_a_csv_row_with_too_many_cells_is_rejected(tmp_path: Path) -> None:
     assert ["the row that ends in line 3 has more cells than the header"] == [r.reason for r in rejected]
 
 
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_a_csv_with_the_separator_of_a_spreadsheet_is_read(tmp_path: Path, separator: str) -> None:
+    """In countries with a decimal comma, spreadsheets write semicolons. A header with a comma decides for commas."""
+    path = tmp_path / "s.csv"
+    rows = [["question", "answer", "Frage"], ["q, r", '"a; b\tc"', ""]]
+    path.write_text("\n".join(separator.join(row) for row in rows), encoding="utf-8-sig")
+    (sample,), _ = read_samples(path)
+    assert ("q, r", "a; b\tc", {"Frage": ""}) == (sample.query, sample.response, sample.metadata)
+
+    (sample,), _ = read_samples(path, fields={"query": "Frage"})
+    assert "" == sample.query
+
+    path.write_text(f"question,a{separator}b\nq,c\n", encoding="utf-8")
+    (sample,), _ = read_samples(path)
+    assert ("q", {f"a{separator}b": "c"}) == (sample.query, sample.metadata)
+
+
 def test_a_csv_in_another_encoding_is_named(tmp_path: Path) -> None:
     """Excel writes such files."""
     path = tmp_path / "s.csv"

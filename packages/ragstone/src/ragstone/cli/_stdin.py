@@ -49,7 +49,7 @@ def _suffix(path: Path) -> str:
     if first.startswith(b"PAR1"):
         return ".parquet"
     if not first.startswith((b"{", b"[")):
-        return ".csv" if b"," in first else ".jsonl"
+        return ".csv" if any(separator in first for separator in (b",", b";", b"\t")) else ".jsonl"
     try:
         row = json.loads(first)
     except ValueError:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
 
+from ragstone._util.csv_rows import csv_rows
 from ragstone._util.id_table import IdTable
 from ragstone._util.parquet_rows import parquet_rows
 from ragstone._util.plural import count
@@ -213,7 +214,7 @@ def _csv_rows(path: Path) -> Iterator[Any]:
     try:
         with path.open("rb") as file:
             lines = CsvLines(file, str(path))
-            reader = csv.DictReader(lines)
+            reader = csv_rows(lines)
             for number, row in enumerate(reader, start=1):
                 lines.next_row()
                 unnamed: Any = row.pop(None, ())  # a list of the cells beyond the header

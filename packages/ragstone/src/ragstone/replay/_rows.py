@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from ragstone._util.csv_rows import csv_rows, csv_separator
 from ragstone._util.row_limits import CsvLines
 from ragstone.data import iter_rows, read_beir, read_qrels, read_trec_run
 from ragstone.errors import ConfigurationError, DataError
@@ -149,7 +150,7 @@ def _text_file(head: bytes) -> str | None:
     if _is_run(head):
         return "a TREC run: query, Q0, passage, rank, score, tag"
     try:
-        names = {name.strip() for name in next(csv.reader([first.rstrip("\r")]), [])}
+        names = {name.strip() for name in next(csv.reader([first.rstrip("\r")], delimiter=csv_separator(first)), [])}
     except csv.Error:
         return None
     found = {name for name in names if _CAMEL.get(name, name) in _KNOWN}
@@ -172,10 +173,9 @@ def _csv(source: InputFile) -> Iterator[Record | RejectedRecord]:
     csv.field_size_limit(MAX_RECORD_BYTES)
     with source.open() as stream:
         lines = CsvLines(stream, source.name)
-        reader = csv.DictReader(lines)
         number = 0
         try:
-            for number, row in enumerate(reader, start=1):
+            for number, row in enumerate(csv_rows(lines), start=1):
                 lines.next_row()
                 unnamed: Any = row.pop(None, ())  # a list, of all that are too many
                 if any(unnamed):
