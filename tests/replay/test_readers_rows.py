@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from ragstone.errors import DataError
 from ragstone.replay import InputFile, all_formats, detect
 from ragstone.schema import SCHEMA_VERSION, Passage, Retrieval, Trace
 
@@ -130,6 +131,12 @@ def test_a_row_of_a_table_with_too_many_cells_is_told(read):
 
     assert ["How?"] == [t.query for t in traces]
     assert [("row 1", "more cells than the first line has names")] == [(r.place, r.reason) for r in rejected]
+
+
+def test_two_columns_with_one_name_are_an_error(read):
+    """Which one holds the answer is unknown."""
+    with pytest.raises(DataError, match="'export' has 2 columns with the name 'answer'"):
+        read(FORMATS["rows"], b"question,answer,answer\nHow?,Thus,So\n")
 
 
 @pytest.mark.parametrize("separator", [b";", b"\t"])

@@ -377,6 +377,18 @@ def test_a_csv_with_the_separator_of_a_spreadsheet_is_read(tmp_path: Path, separ
     assert ("q", {f"a{separator}b": "c"}) == (sample.query, sample.metadata)
 
 
+def test_two_csv_columns_with_one_name_are_an_error(tmp_path: Path) -> None:
+    """The csv module would use the last one. Columns without a name, such as empty ones of a spreadsheet, are no error."""
+    path = tmp_path / "s.csv"
+    path.write_text("question,answer,answer\nq,31 m,32 m\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"s\.csv' has 2 columns with the name 'answer'\. Rename or remove all but one"):
+        read_samples(path, on_bad_row="skip")
+
+    path.write_text("question,answer,,\nq,31 m,,\n", encoding="utf-8")
+    (sample,), _ = read_samples(path)
+    assert "31 m" == sample.response
+
+
 def test_a_csv_in_another_encoding_is_named(tmp_path: Path) -> None:
     """Excel writes such files."""
     path = tmp_path / "s.csv"

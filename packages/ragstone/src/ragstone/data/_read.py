@@ -214,7 +214,7 @@ def _csv_rows(path: Path) -> Iterator[Any]:
     try:
         with path.open("rb") as file:
             lines = CsvLines(file, str(path))
-            reader = csv_rows(lines)
+            reader = csv_rows(lines, str(path))
             for number, row in enumerate(reader, start=1):
                 lines.next_row()
                 unnamed: Any = row.pop(None, ())  # a list of the cells beyond the header

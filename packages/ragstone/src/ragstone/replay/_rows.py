@@ -175,7 +175,7 @@ def _csv(source: InputFile) -> Iterator[Record | RejectedRecord]:
         lines = CsvLines(stream, source.name)
         number = 0
         try:
-            for number, row in enumerate(csv_rows(lines), start=1):
+            for number, row in enumerate(csv_rows(lines, source.name), start=1):
                 lines.next_row()
                 unnamed: Any = row.pop(None, ())  # a list, of all that are too many
                 if any(unnamed):
