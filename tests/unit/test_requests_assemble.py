@@ -633,6 +633,47 @@ def tool_whose_text_result_is_documents_as_python() -> Request:
     return steps.request()
 
 
+def _rewriting(asked: str, **inputs: object) -> Request:
+    """A request whose first model call rewrites the question."""
+    steps = Steps()
+    root = steps.chain(inputs=inputs, outputs={"answer": ANSWER})
+    steps.model(root, asked, "warranty in years")
+    steps.retrieval(root, A, query="warranty in years")
+    steps.model(root, prompt(A), ANSWER)
+    return steps.request()
+
+
+@case(Expected((A,), standalone_query="warranty in years"))
+def rewritten_question_under_a_known_name_next_to_other_texts() -> Request:
+    """The names that applications give to the question of a user."""
+    return _rewriting(f"Rewrite: {QUESTION}", language="English", user_query=QUESTION)
+
+
+@case(Expected((A,), query_rule="prompt", standalone_query="warranty in years"))
+def rewritten_question_under_an_unknown_name_next_to_other_texts() -> Request:
+    """The prompt asks to rewrite the longest text of the inputs that it contains, which is the question."""
+    return _rewriting(
+        f"Rewrite in English for Big Acme:\n{QUESTION}\nAfter: {B}",
+        language="English",
+        tenant="Big Acme",
+        ticket=QUESTION,
+        chat_history=B,
+        style="Write as a friendly person would write in a very long letter.",
+    )
+
+
+@case(Expected((A,), query="Rewrite for English: Price?", query_rule="prompt", standalone_query="warranty in years"))
+def word_of_the_inputs_in_the_first_prompt() -> Request:
+    """A single word of the inputs can be in a prompt by coincidence."""
+    return _rewriting("Rewrite for English: Price?", language="English", tenant="Acme")
+
+
+@case(Expected((A,), query="Rewrite: the old pricelist", query_rule="prompt", standalone_query="warranty in years"))
+def part_of_a_word_in_the_first_prompt() -> Request:
+    """Only whole words count."""
+    return _rewriting("Rewrite: the old pricelist", language="English", ticket="old price")
+
+
 @case(Expected(None, "unknown"))
 def nothing_was_retrieved() -> Request:
     """A chain without retrieval says nothing about contexts, and nothing is unclear."""

@@ -14,6 +14,8 @@ __all__ = ["find_query", "find_standalone_query"]
 
 _NAMES: Final = field_names("query", "input")
 _STATE_NAMES: Final = field_names("query", "output")
+_OTHER_NAMES: Final = frozenset({*field_names("contexts", "input"), "history", "chat_history"})
+"""Names of texts that a prompt quotes next to the question."""
 _MAX_STANDALONE: Final = 300
 
 
@@ -67,13 +69,31 @@ def _nested(facts: Facts) -> str | None:
 
 
 def _asked_of_model(facts: Facts) -> str | None:
-    """Return the last message of the user to the first model, unless it is a prompt that quotes what was found."""
+    """Return what the first model was asked, unless its prompt quotes what was found.
+
+    This is the longest text of the inputs that is a part of the last message of the user, which can ask for something
+    else, such as to rewrite the question; without one, it is the message.
+    """
     for call in facts.calls[:1]:
         text = last_question(call.messages)
         known = facts.canonical(text or "")
         if text and not any(facts.find(one.text, known) >= 0 for one in facts.candidates):
-            return text
+            inputs = () if facts.root is None else facts.root.inputs
+            quoted = [one for value in inputs if (one := _possible_question(value)) and _is_in(facts, one, known)]
+            return max(quoted, key=len, default=text)
     return None
+
+
+def _possible_question(value: Value) -> str | None:
+    """Return a text of the inputs that can be the question. A single word, such as a name, can be in a prompt by coincidence."""
+    text = value.text or ""
+    is_possible = _is_text(value) and _OTHER_NAMES.isdisjoint(value.path)
+    return text if is_possible and (len(text.split()) > 1 or not text.isascii()) else None
+
+
+def _is_in(facts: Facts, text: str, prompt: str) -> bool:
+    piece = facts.canonical(text)
+    return bool(piece) and facts.find(piece, prompt) >= 0
 
 
 def find_standalone_query(facts: Facts, query: str | None) -> str | None:

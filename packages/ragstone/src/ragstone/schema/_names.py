@@ -30,6 +30,7 @@ _HIT: Final = frozenset({"hit"})
 _NAMES: Final[dict[NamedField, tuple[tuple[frozenset[str], tuple[str, ...]], ...]]] = {
     "query": (
         (_EVERY, ("query", "question", "user_input", "input")),
+        (_INPUT | _OUTPUT, ("user_query", "user_question", "utterance")),
         (_ROW | _INPUT, ("inputs", "prompt")),
         (
             _INPUT,
