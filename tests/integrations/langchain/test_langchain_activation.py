@@ -9,6 +9,7 @@ import logging
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import pytest
 from langchain_core.callbacks import dispatch_custom_event
@@ -183,6 +184,14 @@ class TestProcess:
             ragstone_enable("ragstone.db")
         with pytest.raises(ConfigurationError, match=r"needs a recorder, .*, got RagstoneCallbackHandler"):
             RagstoneCallbackHandler(RagstoneCallbackHandler(MemoryRecorder()))
+        assert _activation._process.get() is None
+
+    @pytest.mark.parametrize("name", ["question", "contexts", "answer"])
+    def test_extractor_that_is_not_a_function_is_refused(self, name):
+        """At once, rather than by a warning at each request: the name of a field is an obvious mistake."""
+        for start in (partial(RagstoneCallbackHandler, MemoryRecorder()), partial(ragstone_enable, MemoryRecorder())):
+            with pytest.raises(ConfigurationError, match=rf"{name} must be a function, .*, got str"):
+                start(**{name: "field"})
         assert _activation._process.get() is None
 
 

@@ -144,6 +144,13 @@ def test_what_cannot_record_is_refused(recorder):
         RagstoneInstrumentor(recorder)
 
 
+@pytest.mark.parametrize("name", ["question", "contexts", "answer"])
+def test_extractor_that_is_not_a_function_is_refused(name):
+    """At once, rather than by a warning at each request: the name of an argument is an obvious mistake."""
+    with pytest.raises(ConfigurationError, match=rf"^{name} must be a function, .*, got str$"):
+        RagstoneInstrumentor(MemoryRecorder(), **{name: "field"})
+
+
 def test_a_bug_of_ours_does_not_reach_the_application(make_app, monkeypatch, caplog):
     """LlamaIndex would hide it without a word: it is counted each time and logged once; the answer is there."""
     app = make_app()

@@ -107,8 +107,8 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
             clock: Unix time in seconds.
 
         Raises:
-            ConfigurationError: If the recorder does not have a `record` method or is a handler, or if `retriever_tools`
-                contains anything but names and separators.
+            ConfigurationError: If the recorder does not have a `record` method or is a handler, if `question`, `contexts` or
+                `answer` is not a function, or if `retriever_tools` contains anything but names and separators.
         """
         if isinstance(recorder, BaseCallbackHandler) or not callable(getattr(recorder, "record", None)):
             raise ConfigurationError(f"needs a recorder, such as a ragstone.Monitor, got {type(recorder).__name__}")

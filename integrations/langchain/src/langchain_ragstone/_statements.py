@@ -10,6 +10,7 @@ from langchain_core.documents import Document
 from langchain_ragstone._documents import Passages
 from langchain_ragstone._messages import text_of
 from ragstone.capture import Guard, make_draft
+from ragstone.errors import ConfigurationError
 from ragstone.requests import PassageDraft, Statements
 from ragstone.schema import field_names
 
@@ -27,6 +28,9 @@ class Extractors:
         question: See `RagstoneCallbackHandler`, like the other two.
         contexts: As above.
         answer: As above.
+
+    Raises:
+        ConfigurationError: If one of them is neither a function nor None.
     """
 
     def __init__(
@@ -37,6 +41,11 @@ class Extractors:
         contexts: ContextsExtractor | None,
         answer: AnswerExtractor | None,
     ) -> None:
+        for name, extractor in {"question": question, "contexts": contexts, "answer": answer}.items():
+            if extractor is not None and not callable(extractor):
+                raise ConfigurationError(
+                    f"{name} must be a function, such as lambda inputs: inputs['question'], got {type(extractor).__name__}"
+                )
         self._attempt = guard.attempt
         self._question = question
         self._contexts = contexts

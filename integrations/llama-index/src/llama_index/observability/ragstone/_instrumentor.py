@@ -74,8 +74,8 @@ class RagstoneInstrumentor:
             clock: Unix time in seconds.
 
         Raises:
-            ConfigurationError: If the recorder does not have a `record` method or is an instrumentor, or if
-                `retriever_tools` contains anything but names and separators.
+            ConfigurationError: If the recorder does not have a `record` method or is an instrumentor, if `question`,
+                `contexts` or `answer` is not a function, or if `retriever_tools` contains anything but names and separators.
         """
         if isinstance(recorder, RagstoneInstrumentor) or not callable(getattr(recorder, "record", None)):
             raise ConfigurationError(f"needs a recorder, such as a ragstone.Monitor, got {type(recorder).__name__}")

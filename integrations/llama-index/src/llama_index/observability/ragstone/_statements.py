@@ -8,6 +8,7 @@ from typing import Any
 from llama_index.observability.ragstone._nodes import Passages
 from llama_index.observability.ragstone._steps import text_of
 from ragstone.capture import Guard
+from ragstone.errors import ConfigurationError
 from ragstone.requests import Statements
 
 __all__ = ["AnswerExtractor", "ContextsExtractor", "Extractors", "QuestionExtractor"]
@@ -25,6 +26,9 @@ class Extractors:
         question: See `RagstoneInstrumentor`, like the other two.
         contexts: As above.
         answer: As above.
+
+    Raises:
+        ConfigurationError: If one of them is neither a function nor None.
     """
 
     def __init__(
@@ -35,6 +39,11 @@ class Extractors:
         contexts: ContextsExtractor | None,
         answer: AnswerExtractor | None,
     ) -> None:
+        for name, extractor in {"question": question, "contexts": contexts, "answer": answer}.items():
+            if extractor is not None and not callable(extractor):
+                raise ConfigurationError(
+                    f"{name} must be a function, such as lambda arguments: arguments['question'], got {type(extractor).__name__}"
+                )
         self._attempt = guard.attempt
         self._question = question
         self._contexts = contexts
