@@ -9,7 +9,6 @@ import logging
 import subprocess
 import sys
 import threading
-from functools import partial
 
 import pytest
 from langchain_core.callbacks import dispatch_custom_event
@@ -189,10 +188,13 @@ class TestProcess:
     @pytest.mark.parametrize("name", ["question", "contexts", "answer"])
     def test_extractor_that_is_not_a_function_is_refused(self, name):
         """At once, rather than by a warning at each request: the name of a field is an obvious mistake."""
-        for start in (partial(RagstoneCallbackHandler, MemoryRecorder()), partial(ragstone_enable, MemoryRecorder())):
-            with pytest.raises(ConfigurationError, match=rf"{name} must be a function, .*, got str"):
-                start(**{name: "field"})
-        assert _activation._process.get() is None
+        with pytest.raises(ConfigurationError, match=rf"{name} must be a function, .*, got str"):
+            RagstoneCallbackHandler(MemoryRecorder(), **{name: "field"})
+        with (
+            pytest.raises(ConfigurationError, match=rf"{name} must be a function, .*, got str"),
+            collect_traces(**{name: "field"}),
+        ):
+            pass
 
 
 class TestBlock:
