@@ -42,7 +42,7 @@ def check_not_read(output: str | os.PathLike[str] | None, *inputs: object) -> No
 def _is_same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
     try:
         return Path(one).is_file() and Path(one).samefile(other)
-    except (OSError, ValueError):  # one of them does not exist, or is no path
+    except (OSError, ValueError):  # one of them does not exist, or is not a path
         return False
 
 
