@@ -271,6 +271,9 @@ def test_tool_query(inputs, text, query):
         (ToolMessage("found", tool_call_id="1", artifact=[A]), ["alpha"], ["found"]),
         (ToolMessage("found", tool_call_id="1", artifact={"took_s": 3}), None, ["found"]),
         (Command(update={"messages": [ToolMessage("found", tool_call_id="1")]}), None, ["found"]),
+        (Command(update={"messages": [ToolMessage("found", tool_call_id="1", artifact=[A])]}), ["alpha"], ["found"]),
+        (Command(update={"messages": "found"}), None, ["found"]),
+        (Command(update=[("messages", [])]), None, ["messages"]),
     ],
 )
 def test_result_of_a_tool(output, passages, texts):

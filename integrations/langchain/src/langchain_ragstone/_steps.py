@@ -84,11 +84,23 @@ def tool_query_from(inputs: object, input_text: str) -> str:
 
 def fill_tool_result(step: Step, output: object, passages: Passages) -> None:
     """Fill in the result of a tool: its documents, itself or as the artifact of its message, and its texts."""
-    found = output.artifact if isinstance(output, ToolMessage) else output
-    step.passages = passages.in_list(found)
+    messages = _tool_messages(output)
+    lists = (
+        passages.in_list(found) for found in ([message.artifact for message in messages] if messages else [output])
+    )
+    step.passages = next((found for found in lists if found is not None), None)
     step.outputs = values_in(output, passages)
+    texts = [text for message in messages for text in block_texts(message)]
+    step.outputs += tuple(Value((str(place),), text=text) for place, text in enumerate(texts))
+
+
+def _tool_messages(output: object) -> list[ToolMessage]:
+    """Return the messages of a tool's result, also those of a command that adds them to the state of a graph."""
     if isinstance(output, ToolMessage):
-        step.outputs += tuple(Value((str(place),), text=text) for place, text in enumerate(block_texts(output)))
+        return [output]
+    update = getattr(output, "update", None) if type(output).__name__ == "Command" else None
+    added = update.get("messages") if isinstance(update, Mapping) else None
+    return [one for one in added if isinstance(one, ToolMessage)] if isinstance(added, list | tuple) else []
 
 
 def fill_identity(draft: TraceDraft, metadata: Mapping[str, Any], tags: Sequence[str]) -> None:
