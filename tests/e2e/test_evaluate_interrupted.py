@@ -188,6 +188,33 @@ def test_nohup_is_respected(folder: Path) -> None:
     assert len(timeless(folder / "out.jsonl")) % 400 == 0
 
 
+@pytest.mark.parametrize("ignores_interrupt", [False, True], ids=["foreground", "background"])
+def test_sigterm_cancels_the_work_of_an_event_loop(ignores_interrupt: bool) -> None:
+    """Also of a command in the background of a script, which ignores SIGINT. It raises nothing in the middle of other work."""
+    code = f"""
+import asyncio, os, signal
+if {ignores_interrupt}:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+from ragstone.cli._signals import until_exit
+async def work():
+    try:
+        if {ignores_interrupt}:
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(0.1)
+            print("goes on")
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        print("canceled")
+        raise
+with until_exit():
+    asyncio.run(work())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (130, "") == (done.returncode, done.stderr)
+    assert [*(["goes on"] if ignores_interrupt else []), "canceled"] == done.stdout.split("\n")[:-1]
+
+
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("module", ["typer", "pydantic", "ragstone.experiments", "numpy"])

@@ -16,13 +16,20 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sends signals")
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 @pytest.mark.parametrize(
-    ("arguments", "started"),
-    [(("worker", "s.db"), "owning s.db"), (("ingest", "s.db", "--listen", "127.0.0.1:0"), "listening at")],
-    ids=["worker", "ingest"],
+    ("arguments", "started", "is_background"),
+    [
+        (("worker", "s.db"), "owning s.db", False),
+        (("worker", "s.db"), "owning s.db", True),
+        (("ingest", "s.db", "--listen", "127.0.0.1:0"), "listening at", False),
+    ],
+    ids=["worker", "worker in the background", "ingest"],
 )
-def test_a_signal_stops_it(tmp_path: Path, arguments: tuple[str, ...], started: str, name: str) -> None:
+def test_a_signal_stops_it(
+    tmp_path: Path, arguments: tuple[str, ...], started: str, is_background: bool, name: str
+) -> None:
     """It closes what it has open, without a traceback."""
-    command = [sys.executable, "-c", MAIN, *arguments, "--judge", "lexical"]
+    ignore = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); " if is_background else ""
+    command = [sys.executable, "-c", ignore + MAIN, *arguments, "--judge", "lexical"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:

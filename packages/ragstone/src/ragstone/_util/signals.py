@@ -37,6 +37,9 @@ def set_handlers(
         with suppress(ValueError):
             signal.signal(number, handler)
             before[number] = current
+            if number not in keep_ignored and hasattr(signal, "pthread_sigmask"):
+                # A command that a shell has started in the background blocks SIGINT.
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
     return before
 
 

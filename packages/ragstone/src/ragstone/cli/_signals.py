@@ -45,6 +45,7 @@ def until_exit() -> Iterator[None]:
     Hooks of `atexit` can be interrupted. What follows them ends soon in any case, and ignores signals.
     """
     atexit.register(_ignore)  # the first hook runs last
+    _block_ignored_interrupt()
     set_handlers(dict.fromkeys(STOP_SIGNALS[1:], _interrupt), keep_ignored=_KEEP_IGNORED)
     try:
         yield
@@ -52,6 +53,14 @@ def until_exit() -> Iterator[None]:
         sys.exit(_INTERRUPTED)
     finally:
         set_handlers(dict.fromkeys(STOP_SIGNALS, _end), keep_ignored=_KEEP_IGNORED)
+
+
+def _block_ignored_interrupt() -> None:
+    """Block SIGINT instead of ignoring it, so that event loops handle the interruption by the other signals."""
+    # An event loop sets its handler, which `_interrupt` calls, only in the place of this one.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _ignore() -> None:
@@ -66,10 +75,10 @@ def _end(_number: int, _frame: FrameType | None) -> None:
     os._exit(_INTERRUPTED)
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    if callable(signal.getsignal(signal.SIGINT)):
-        # The handler of a running event loop cancels its work instead of leaving it.
-        signal.raise_signal(signal.SIGINT)
+def _interrupt(_number: int, frame: FrameType | None) -> None:
+    handler = signal.getsignal(signal.SIGINT)
+    if callable(handler):
+        # That of a running event loop cancels its work instead of leaving it.
+        handler(signal.SIGINT, frame)
     else:
-        # A shell makes processes in the background ignore Ctrl-C.
         raise KeyboardInterrupt
