@@ -36,7 +36,7 @@ from ragstone.cli._options import (
 from ragstone.cli._reasons import ReasonsOption
 from ragstone.cli._retention import retention_ages
 from ragstone.cli._watch_options import watch_options
-from ragstone.errors import JudgeError, StoreError, StoreOwnedError, StoreUnavailableError
+from ragstone.errors import JudgeError, StoreNotFoundError, StoreOwnedError, StoreUnavailableError
 from ragstone.spool import SpoolWriter
 from ragstone.store import is_database_url, resolve_store
 from ragstone.worker import ScoringSetup, Worker, WorkerState, claim_spool, id_hasher, spool_directory
@@ -221,7 +221,9 @@ def _buffer_path(store: str) -> Path:
         return directory / "spans.db"
     path = Path(resolve_store(store))
     if not path.parent.is_dir():
-        raise StoreError(f"the directory of the store {store!r} does not exist. Create it, or give another path.")
+        raise StoreNotFoundError(
+            f"the directory of the store {store!r} does not exist. Create it, or give another path."
+        )
     return path.with_name(path.name + ".spans")
 
 

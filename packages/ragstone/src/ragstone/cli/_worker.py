@@ -34,7 +34,7 @@ from ragstone.cli._output import print_text
 from ragstone.cli._reasons import ReasonsOption
 from ragstone.cli._retention import retention_ages
 from ragstone.cli._watch_options import watch_options
-from ragstone.errors import StoreError
+from ragstone.errors import StoreNotFoundError
 from ragstone.schema import Failure, NotApplicable, Score, Trace
 from ragstone.scoring import JudgedCounts
 from ragstone.store import describe_store, is_database_url, resolve_store
@@ -66,7 +66,9 @@ def worker_command(
     """Own a store: score captured requests and deliver the outcomes. SIGTERM or Ctrl-C stops it cleanly."""
     resolved = resolve_store(store)
     if not is_database_url(store) and not Path(store).absolute().parent.is_dir():
-        raise StoreError(f"the directory of the store {store!r} does not exist. Create it, or give another path.")
+        raise StoreNotFoundError(
+            f"the directory of the store {store!r} does not exist. Create it, or give another path."
+        )
     health = None if listen is None else HealthPage(*parse_address(listen, "--listen"))
     setup = open_setup(
         parse_metrics(metrics, criterion),

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragstone._util.limited_log import LimitedLog
-from ragstone.errors import StoreCorruptError, StoreError, StoreVersionError
+from ragstone.errors import StoreCorruptError, StoreError, StoreNotFoundError, StoreVersionError
 
 __all__ = ["CacheSummary", "ReplyCache"]
 
@@ -139,7 +139,8 @@ class ReplyCache:
         """Count the replies, or with `older_than_days` only the older ones.
 
         Raises:
-            StoreError: If the cache does not exist or cannot be read.
+            StoreNotFoundError: If the cache does not exist.
+            StoreError: If the cache cannot be read.
         """
         with self._open(must_exist=True) as db:
             rows = db.execute(
@@ -164,7 +165,8 @@ class ReplyCache:
             since: Only those that were stored at this time (Unix seconds) or later.
 
         Raises:
-            StoreError: If the cache does not exist or cannot be written.
+            StoreNotFoundError: If the cache does not exist.
+            StoreError: If the cache cannot be written.
         """
         times = (self._before(older_than_days), -math.inf if since is None else since)
         with self._open(must_exist=True) as db:
@@ -203,7 +205,7 @@ class ReplyCache:
             if not must_exist:
                 self._create()
             elif not self.path.exists():
-                raise StoreError(f"reply cache not found in {str(self.path.parent)!r}. Check the directory")
+                raise StoreNotFoundError(f"reply cache not found in {str(self.path.parent)!r}. Check the directory")
             db = sqlite3.connect(
                 f"{self.path.as_uri()}?mode=rw", uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None
             )
