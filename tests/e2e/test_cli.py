@@ -74,7 +74,7 @@ def test_the_judge_comes_from_the_environment(samples: Path) -> None:
         (("status", "no-such.db"), 2, "store not found"),
         (("status", "."), 2, "store not found"),
         (("status", "SAMPLES"), 3, "not a Ragstone store"),
-        (("worker", "/no/such/folder/r.db"), 3, "does not exist"),
+        (("worker", "/no/such/folder/r.db"), 2, "does not exist"),
     ],
 )
 @pytest.mark.usefixtures("virtual_time")

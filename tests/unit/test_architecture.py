@@ -18,12 +18,19 @@ FRAMEWORKS = {SOURCES[1]: ("langchain", "langgraph", "langsmith"), SOURCES[2]: (
 
 
 def _imports(path: Path) -> Iterator[str]:
-    """Yield the dotted name of each import in a file."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    """Yield the dotted name of each import in a file, and of what it uses of an imported package: `metrics.Metric`."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    packages: dict[str, str] = {}
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            if node.module == "ragstone":
+                packages |= {alias.asname or alias.name: f"ragstone.{alias.name}" for alias in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in packages:
+            yield f"{packages[node.value.id]}.{node.attr}"
 
 
 @cache
