@@ -52,7 +52,7 @@ class TestRedisBroker(BrokerContract, NewerEntriesContract):
 
 def test_entries_of_a_worker_that_ended_are_taken_over(queue):
     """Another worker receives what a worker has not acknowledged for a while, and removes the dead one when it is empty."""
-    application, dead, living = connect_to(queue), connect_to(queue), connect_to(queue, take_over_s=0.2)
+    application, dead, living = connect_to(queue), connect_to(queue), connect_to(queue, take_over_s=3.0)
     lines = [line(captured(f"t{i}")) for i in range(5)]
     application.publish("a.seg", 0, 9, lines)
     dead.join("store")
