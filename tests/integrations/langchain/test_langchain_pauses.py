@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import subprocess
 import sys
 import uuid
@@ -173,6 +174,23 @@ def test_documents_that_the_second_part_wrote_count(app):
     """They are of this request."""
     (draft,) = reviewed(app, _graph._paused._steps.clear, after=lambda _: {"documents": [NEW]})
     assert ([["new"]], "in_output") == (contexts(app), draft.evidence.contexts)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent():
+    """A thread that holds the lock at the fork does not exist in the child."""
+    code = """
+import os, signal
+from langchain_ragstone import _graph
+with _graph._paused._lock:
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        os._exit(0 if _graph._paused._lock.acquire(timeout=5) else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "0\n" == done.stdout
 
 
 def test_parts_of_other_threads_are_not_mixed_up(app):

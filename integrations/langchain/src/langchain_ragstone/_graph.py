@@ -18,6 +18,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from pydantic import BaseModel
 
 from langchain_ragstone._live import Live
+from ragstone.capture import after_fork_in_child
 from ragstone.requests import Step, Value
 from ragstone.schema import TraceStatus
 
@@ -62,8 +63,13 @@ class _PausedRequests:
     """The steps of requests that paused, by graph and thread, for the request that resumes them in this process."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._steps: OrderedDict[tuple[str | None, str], list[Step]] = OrderedDict()
+        self._renew_lock()
+        after_fork_in_child(self._renew_lock)
+
+    def _renew_lock(self) -> None:
+        # In a forked child, because another thread of the parent may hold the earlier one.
+        self._lock = threading.Lock()
 
     def steps(self, live: Live) -> list[Step]:
         """Return the steps of the paused request that a request resumes."""
@@ -75,10 +81,11 @@ class _PausedRequests:
         if live.thread is None:
             return
         is_kept = paused and live.n_prompt_chars + live.passages.n_chars <= _MAX_PAUSED_CHARS
+        steps = [_without_costs(step) for step in live.steps] if is_kept else []
         with self._lock:
             self._steps.pop(live.thread, None)
             if is_kept:
-                self._steps[live.thread] = [_without_costs(step) for step in live.steps]
+                self._steps[live.thread] = steps
                 if len(self._steps) > _MAX_PAUSED:
                     self._steps.popitem(last=False)
 
