@@ -407,11 +407,3 @@ def release(session: nox.Session) -> None:
     """Build all distributions twice, compare and check them, and install them on each Python: `-- VERSION` before publishing it."""
     session.install(*group("release"), "uv")
     session.run("python", ".ci/release.py", *session.posargs, env={"RAGSTONE_RELEASE_DIR": session.create_tmp()})
-
-
-@nox.session
-def changelog(session: nox.Session) -> None:
-    """Show what the fragments of docs/changelog.d say; `-- VERSION` moves them into docs/changelog.md."""
-    session.install(*group("release"))
-    version = ["--yes", "--version", *session.posargs] if session.posargs else ["--draft", "--version", "unreleased"]
-    session.run("towncrier", "build", "--name", "ragstone", *version)

@@ -3,7 +3,8 @@
 It also writes a bill of materials (CycloneDX) of what an installation brings on the oldest Python.
 
 `nox -s release` runs this. An argument is the version that is to be published: `nox -s release -- 0.2.0`. All distributions and
-CITATION.cff must have it, and the distributions must name the addresses of the project.
+CITATION.cff must have it, the newest entry of the changelog must be that of the version with a date, and the distributions must
+name the addresses of the project.
 """
 
 from __future__ import annotations
@@ -100,6 +101,18 @@ def check_citation(version: str, citation: str) -> None:
         raise SystemExit(f"CITATION.cff has the version {cited and cited[1]}, expected {version}")
 
 
+def check_changelog(version: str, changelog: str, *, dated: bool) -> None:
+    """Refuse a changelog whose newest entry is about another version, and one without a date if the version is to be published."""
+    heading = re.search(r"^## (.*)$", changelog, re.MULTILINE)
+    date = r"\d{4}-\d{2}-\d{2}" if dated else r"(?:\d{4}-\d{2}-\d{2}|unreleased)"
+    if heading is None or not re.fullmatch(rf"{re.escape(version)} \({date}\)", heading[1]):
+        expected = f"{version} (YYYY-MM-DD)" if dated else f"{version} (unreleased)"
+        raise SystemExit(
+            f"the newest entry of docs/changelog.md is {heading and heading[1]!r}, expected the heading '## {expected}'. "
+            "CONTRIBUTING.md, 'Release a version', says what to write."
+        )
+
+
 def install_and_run(wheels: list[Path], python: str, directory: Path) -> None:
     """Install the wheels alone into an empty environment of a Python, and run the quickstart of each."""
     environment = directory / f"python-{python}"
@@ -145,7 +158,9 @@ def main(wanted: str | None = None) -> None:
     versions = {name.removesuffix(".tar.gz").split("-")[1].removesuffix(".whl") for name in hashes}
     if len(versions) != 1 or (wanted and versions != {wanted}):
         raise SystemExit(f"the distributions have the versions {sorted(versions)}, expected {wanted or 'one'}")
-    check_citation(versions.pop(), (ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    version = versions.pop()
+    check_citation(version, (ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    check_changelog(version, (ROOT / "docs" / "changelog.md").read_text(encoding="utf-8"), dated=wanted is not None)
     archives = sorted(first.iterdir())
     for archive in archives:
         check_contents(archive)

@@ -58,7 +58,7 @@ def blocks_of(page: Path) -> list[Block]:
 
 
 def documentation_pages() -> list[Path]:
-    """Return the READMEs and all pages of the documentation, without the fragments of the changelog."""
-    pages = [page for page in sorted((ROOT / "docs").rglob("*.md")) if "changelog.d" not in page.parts]
+    """Return the READMEs and all pages of the documentation."""
+    pages = sorted((ROOT / "docs").rglob("*.md"))
     distributions = sorted([*ROOT.glob("packages/*/README.md"), *ROOT.glob("integrations/*/README.md")])
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *distributions, *pages]

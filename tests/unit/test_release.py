@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import tomllib
 import zipfile
 from pathlib import Path
 from types import ModuleType
@@ -53,3 +54,32 @@ def test_the_citation_has_the_version_of_the_release(release, citation):
     release.check_citation("1.2.0", "title: Ragstone\nversion: 1.2.0\n")
     with pytest.raises(SystemExit, match=r"expected 1\.2\.0"):
         release.check_citation("1.2.0", citation)
+
+
+@pytest.mark.parametrize(
+    "heading", ["## 1.1.0 (2026-12-01)", "## 1.2.0", "## 1.2.0 (soon)", "## 11210 (unreleased)", ""]
+)
+@pytest.mark.parametrize("dated", [True, False])
+def test_the_newest_entry_of_the_changelog_is_about_the_release(release, heading, dated):
+    """A changelog that begins with the entry of another version, or whose heading has no date or "unreleased", is an error."""
+    with pytest.raises(SystemExit, match=r"docs/changelog\.md .* expected the heading '## 1\.2\.0 \("):
+        release.check_changelog("1.2.0", f"# Changelog\n\n{heading}\n\n- `Monitor` is new.\n", dated=dated)
+
+
+def test_a_version_is_published_with_a_date(release):
+    """An entry without a date is accepted before a release, and is an error if the version is to be published."""
+    open_entry = "# Changelog\n\n## 1.2.0 (unreleased)\n\n## 1.1.0 (2026-12-01)\n"
+    release.check_changelog("1.2.0", open_entry, dated=False)
+    with pytest.raises(SystemExit, match=r"'1\.2\.0 \(unreleased\)', expected the heading '## 1\.2\.0 \(YYYY-MM-DD\)'"):
+        release.check_changelog("1.2.0", open_entry, dated=True)
+    for dated in (True, False):
+        release.check_changelog("1.2.0", open_entry.replace("unreleased", "2027-01-31"), dated=dated)
+
+
+def test_the_changelog_of_this_tree_fits_its_version(release):
+    """The newest entry of `docs/changelog.md` is about the version of the core."""
+    project = tomllib.loads((SCRIPT.parents[1] / "packages/ragstone/pyproject.toml").read_text(encoding="utf-8"))[
+        "project"
+    ]
+    changelog = (SCRIPT.parents[1] / "docs" / "changelog.md").read_text(encoding="utf-8")
+    release.check_changelog(project["version"], changelog, dated=False)
