@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 # An application that captures does not pay for metrics and judges, which the worker may run elsewhere (PEP 562).
-# Reasons: docs/decisions/0005-lazy-top-level-imports.md.
+# Reasons: docs/decisions/0002-packages-import-their-names-lazily.md.
 _MODULE_OF = {"LangChainJudge": "_judge", "LangChainModel": "_judge", "RagstoneEvaluator": "_evaluator"}
 
 

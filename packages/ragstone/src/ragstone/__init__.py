@@ -44,8 +44,8 @@ __all__ = [
     "read_traces",
 ]
 
-# Each name comes from its room when it is first asked for (PEP 562): an application that imports one room, and every
-# test run that loads our pytest plugin, does not pay for the others. Reasons: docs/decisions/0005-lazy-top-level-imports.md.
+# An application that imports one room, and every test run that loads our pytest plugin, does not pay for the others
+# (PEP 562). Reasons: docs/decisions/0002-packages-import-their-names-lazily.md.
 _ROOMS = {
     "ragstone.errors": ("RagstoneError",),
     "ragstone.experiments": (
