@@ -9,14 +9,15 @@ from ragstone.capture._capture import Capture
 from ragstone.capture._capture import CaptureCounters as CaptureCounters
 from ragstone.capture._convert import CaptureLimits
 from ragstone.capture._convert import Converter as Converter
+from ragstone.capture._encoded import Redactor as Redactor
+from ragstone.capture._encoded import redact_json as redact_json
 from ragstone.capture._explicit import make_draft
 from ragstone.capture._ids import IdHasher as IdHasher
 from ragstone.capture._ids import Ids as Ids
 from ragstone.capture._ids import hash_trace_ids as hash_trace_ids
-from ragstone.capture._redaction import Redactor as Redactor
-from ragstone.capture._redaction import redact_json as redact_json
 from ragstone.capture._redaction import redact_secrets
 from ragstone.capture._redaction import redact_trace as redact_trace
+from ragstone.capture._redaction import safe_redactor as safe_redactor
 from ragstone.capture._sampling import read_sampling_rules as read_sampling_rules
 
 __all__ = [

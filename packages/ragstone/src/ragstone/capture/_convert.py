@@ -16,12 +16,12 @@ from pathlib import PurePath
 from typing import Any, Final, Literal, TypeVar
 from uuid import UUID
 
-from ragstone._util.suppress import suppress_capture
 from ragstone._util.surrogates import replace_surrogates
 from ragstone.capture._application import Application
+from ragstone.capture._encoded import Redactor, redact_json
 from ragstone.capture._feedback import MAX_COMMENT, FeedbackDraft
 from ragstone.capture._ids import IdHasher
-from ragstone.capture._redaction import Redactor, SecretRedactor, redact_secrets
+from ragstone.capture._redaction import RedactionError, SecretRedactor, redact_secrets, safe_redactor
 from ragstone.capture._sampling import SamplingRule, SamplingRules
 from ragstone.errors import ConfigurationError, RagstoneError
 from ragstone.requests import PassageDraft, Request, RetrievalDraft, TraceDraft, assemble
@@ -42,7 +42,6 @@ __all__ = [
     "CaptureLimits",
     "Converter",
     "Json",
-    "RedactionError",
     "is_sampled",
     "to_finite_number",
     "to_json_value",
@@ -164,13 +163,6 @@ _MAX_LABEL: Final = 1_000
 """Characters of an id or a name."""
 
 
-class RedactionError(RagstoneError):
-    """An error if the redactor raises or does not return text. The trace must not be written.
-
-    It never leaves the writer's thread.
-    """
-
-
 class Converter:
     """Converter from drafts to spool lines. It holds settings, and hashes of texts without secrets."""
 
@@ -187,7 +179,9 @@ class Converter:
         self._hash_id = hash_id
         self._application = application or Application()
         self._rules = SamplingRules(sample_rate, sampling)
-        self._redact = SecretRedactor() if redact is redact_secrets else redact
+        self._redact = (
+            None if redact is None else SecretRedactor() if redact is redact_secrets else safe_redactor(redact)
+        )
         self._limits = limits
 
     def needs_text(self, draft: TraceDraft | Request) -> bool:
@@ -319,8 +313,9 @@ class _Conversion:
 
     def _name(self, value: object) -> str | None:
         """Return a name without secrets. A function of the user is not applied, because conditions contain names."""
-        name = _label(value)
-        return name if name is None or self._redactor is None else redact_secrets(name)
+        if value is None or self._redactor is None:
+            return _label(value)
+        return _label(redact_secrets(to_valid_text(value if isinstance(value, str) else str(value))))
 
     def _id(self, kind: Literal["user", "session"], value: object) -> str | None:
         id_ = _label(value)
@@ -335,7 +330,7 @@ class _Conversion:
         return Retrieval(
             query=self._text(retrieval.query, "retrievals.query"),
             passages=self._passages(retrieval.passages, "retrievals.passages"),
-            name=_label(retrieval.name),
+            name=self._name(retrieval.name),
             stages=tuple(self._retrieval(stage) for stage in self._first(retrieval.stages, _MAX_STAGES, "retrievals")),
         )
 
@@ -361,10 +356,11 @@ class _Conversion:
         return every[:limit]
 
     def _text(self, value: object, field: str) -> str | None:
-        if value is None:
-            return None
+        return None if value is None else self._text_of(to_valid_text(value), field)
+
+    def _text_of(self, value: str, field: str) -> str:
         # Redact before truncation: the redactor cannot recognize a secret that was cut.
-        text = self._redact(to_valid_text(value))
+        text = self._redact(value)
         if len(text) > self._limits.max_chars:
             self._cut[field] = None
             text = text[: self._limits.max_chars]
@@ -373,7 +369,7 @@ class _Conversion:
     def _metadata(self, metadata: Mapping[str, Any], field: str) -> dict[str, Any]:
         if not metadata:
             return {}
-        plain = self._redacted(to_json_value(metadata), field)
+        plain = redact_json(to_json_value(metadata), partial(self._text_of, field=field))
         if not isinstance(plain, dict):
             plain = {"value": plain}
         if _json_bytes(plain) <= self._limits.max_metadata_bytes:
@@ -387,35 +383,15 @@ class _Conversion:
                 kept[key], bytes_left = value, after
         return kept
 
-    def _redacted(self, value: Json, field: str) -> Json:
-        if isinstance(value, str):
-            return self._text(value, field)
-        if isinstance(value, list):
-            return [self._redacted(item, field) for item in value]
-        if isinstance(value, dict):
-            redacted: dict[str, Json] = {}
-            for place, (key, item) in enumerate(value.items()):
-                name = self._text(key, field) or ""
-                # Two e-mail addresses as keys become the same name. Both items are kept.
-                redacted[f"{name} #{place}" if name in redacted else name] = self._redacted(item, field)
-            return redacted
-        return value
-
     def _redact(self, text: str) -> str:
-        redact = self._redactor
-        if redact is None or not text:
+        if self._redactor is None or not text:
             return text
-        if isinstance(redact, SecretRedactor):
-            return redact(text)
         try:
-            # A redactor may call a model. Capturing that call would recurse without end.
-            with suppress_capture():
-                redacted: object = redact(text)
+            return self._redactor(text)
+        except RedactionError:
+            raise
         except BaseException as error:  # noqa: BLE001 - not our code, and it must not end the writer's thread
             raise RedactionError(f"the redactor raised {type(error).__name__}") from None
-        if not isinstance(redacted, str):
-            raise RedactionError(f"the redactor must return text, got {type(redacted).__name__}")
-        return to_valid_text(redacted)
 
 
 def _label(value: object) -> str | None:

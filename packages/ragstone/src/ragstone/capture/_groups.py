@@ -11,8 +11,9 @@ from typing import Final, Literal, Protocol, get_args
 from pydantic import ValidationError
 
 from ragstone._util.tally import AtomicCounter
-from ragstone.capture._convert import Converter, RedactionError
+from ragstone.capture._convert import Converter
 from ragstone.capture._feedback import FeedbackDraft
+from ragstone.capture._redaction import RedactionError
 from ragstone.requests import Request, TraceDraft
 from ragstone.schema import Dropped, spool_entry_adapter
 

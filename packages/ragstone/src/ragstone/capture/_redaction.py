@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from ragstone._util.suppress import suppress_capture
+from ragstone._util.surrogates import replace_surrogates
+from ragstone.capture._encoded import Redactor, redact_encoded, redact_json
+from ragstone.errors import RagstoneError
 from ragstone.schema import Passage, Retrieval, Trace
 
-__all__ = ["Redactor", "SecretRedactor", "redact_json", "redact_secrets", "redact_trace"]
+__all__ = ["RedactionError", "SecretRedactor", "redact_secrets", "redact_trace", "safe_redactor"]
 
-
-Redactor = Callable[[str], str]
-"""A function that returns a text without the parts that must not be stored. The writer's thread calls it for each text."""
+_T = TypeVar("_T")
 
 
 def redact_secrets(text: str) -> str:
@@ -34,17 +36,76 @@ def redact_secrets(text: str) -> str:
       and NVIDIA by their published prefixes.
     - Private keys in PEM.
 
+    In JSON, also within JSON, it decodes the strings. It does not decode Base64, percent-encoding or HTML.
     It does not detect names, postal addresses, phone numbers or passwords, because they do not have a fixed form.
 
     Examples:
         >>> redact_secrets("Write to ada@example.org, card 4111 1111 1111 1111.")
         'Write to [email], card [card].'
     """
+    # Most texts do not hold a secret. Escapes can hide one.
+    if _has_needle(text) or _has_card_digits(text) or "\\u" in text:
+        return redact_encoded(text, _redact_plain)
+    return text
+
+
+def _redact_plain(text: str) -> str:
+    """Return a text without secrets. Before a secret there may be an escape of a text that was encoded, and then cut."""
+    if "\\" in text:
+        text = _MARKED.sub(r"\1", _apply_rules(_ESCAPE.sub("\\g<0>\0", text)))
+    return _apply_rules(text)
+
+
+def _apply_rules(text: str) -> str:
     if _has_needle(text):
         for rule in _RULES:
             if any(needle in text for needle in rule.needles):
                 text = rule.pattern.sub(rule.replacement, text)
     return _redact_cards(text) if _has_card_digits(text) else text
+
+
+_ESCAPE: Final = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|[0abfnrtv])")
+"""An escape of JSON or Python that ends with a letter or a digit."""
+_MARKED: Final = re.compile(rf"({_ESCAPE.pattern})\0")
+
+
+class RedactionError(RagstoneError):
+    """An error if a redactor raises or does not return text. What it was given must not be written."""
+
+
+def safe_redactor(redact: Redactor) -> Redactor:
+    """Return a redactor that redacts encoded text too, and never returns anything but valid text.
+
+    Args:
+        redact: A function of the user, or one of this module.
+    """
+    return redact if redact is redact_secrets or isinstance(redact, _SAFE) else _SafeRedactor(redact)
+
+
+class _SafeRedactor:
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Redactor) -> None:
+        self._function = function
+
+    def __call__(self, text: str) -> str:
+        """Return the redacted text.
+
+        Raises:
+            RedactionError: If the function fails.
+        """
+        return redact_encoded(text, self._call) if text else text
+
+    def _call(self, text: str) -> str:
+        try:
+            # A redactor may call a model. Capturing that call would recurse without end.
+            with suppress_capture():
+                redacted: object = self._function(text)
+        except Exception as error:  # noqa: BLE001 - a function of the user, whose message may contain the text
+            raise RedactionError(f"the redactor raised {type(error).__name__}") from None
+        if not isinstance(redacted, str):
+            raise RedactionError(f"the redactor must return text, got {type(redacted).__name__}")
+        return replace_surrogates(str(redacted))
 
 
 class SecretRedactor:
@@ -77,6 +138,7 @@ class SecretRedactor:
         return text
 
 
+_SAFE: Final = (SecretRedactor, _SafeRedactor)
 _MIN_REMEMBERED: Final = 200
 """Length, in characters, below which a text is redacted faster than it is hashed and remembered."""
 _MAX_REMEMBERED: Final = 60_000
@@ -231,18 +293,21 @@ def _luhn(text: str) -> bool:
 
 
 def redact_trace(trace: Trace, redact: Redactor) -> Trace:
-    """Return the trace with every text redacted, and the default rules applied to the names of the request and its model.
+    """Return the trace with every text redacted, and the default rules applied to the names in it.
 
-    Ids are not redacted, because users look requests up by them.
+    Names are those of the request, its model and its retrievers. Ids are not redacted, because users look requests up by them.
 
     Args:
         trace: The trace to redact.
-        redact: Function from text to redacted text. Its errors propagate: a trace that cannot be redacted must not be
-            stored.
+        redact: Function from text to redacted text.
+
+    Raises:
+        RedactionError: If the function fails. A trace that cannot be redacted must not be stored.
     """
+    redact = safe_redactor(redact)
     update: dict[str, Any] = {
-        "name": None if trace.name is None else redact_secrets(trace.name),
-        "model": None if trace.model is None else redact_secrets(trace.model),
+        "name": _text(trace.name, redact_secrets),
+        "model": _text(trace.model, redact_secrets),
         "query": _text(trace.query, redact),
         "standalone_query": _text(trace.standalone_query, redact),
         "history": tuple(turn.model_copy(update={"text": redact(turn.text)}) for turn in trace.history),
@@ -251,7 +316,7 @@ def redact_trace(trace: Trace, redact: Redactor) -> Trace:
         "response": _text(trace.response, redact),
         "reference": tuple(map(redact, trace.reference)),
         "sub_questions": tuple(map(redact, trace.sub_questions)),
-        "ratings": None if trace.ratings is None else {redact(q): grades for q, grades in trace.ratings.items()},
+        "ratings": None if trace.ratings is None else _renamed(trace.ratings, redact),
         "error": _text(trace.error, redact),
         "inner_errors": tuple(map(redact, trace.inner_errors)),
         "tags": tuple(map(redact, trace.tags)),
@@ -264,6 +329,10 @@ def redact_trace(trace: Trace, redact: Redactor) -> Trace:
 
 def _text(value: str | None, redact: Redactor) -> str | None:
     return None if value is None else redact(value)
+
+
+def _renamed(values: Mapping[str, _T], redact: Redactor) -> dict[str, _T]:
+    return dict(zip(redact_json(dict.fromkeys(values), redact), values.values(), strict=True))
 
 
 def _passages(found: tuple[Passage, ...], redact: Redactor) -> tuple[Passage, ...]:
@@ -282,18 +351,8 @@ def _retrieval(found: Retrieval, redact: Redactor) -> Retrieval:
     return found.model_copy(
         update={
             "query": _text(found.query, redact),
+            "name": _text(found.name, redact_secrets),
             "passages": _passages(found.passages, redact),
             "stages": tuple(_retrieval(stage, redact) for stage in found.stages),
         }
     )
-
-
-def redact_json(value: Any, redact: Redactor) -> Any:
-    """Return a JSON value with every text in it redacted, including keys."""
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, dict):
-        return {redact(key) if isinstance(key, str) else key: redact_json(v, redact) for key, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [redact_json(item, redact) for item in value]
-    return value
