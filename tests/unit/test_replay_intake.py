@@ -358,7 +358,7 @@ def test_what_cannot_be_redacted_is_not_stored(known, tmp_path):
 
     path = write(tmp_path / "a.jsonl", *rows(3))
     report = replay_traces([str(path)], ["ccrs.qr"], store=tmp_path / "r.db", judge="lexical", redact=redact)
-    assert (2, [RejectedRecord(place="trace t1", reason="it cannot be redacted: KeyError")]) == (
+    assert (2, [RejectedRecord(place="trace t1", reason="it cannot be redacted: the redactor raised KeyError")]) == (
         report.n_new,
         report.files[0].rejected,
     )

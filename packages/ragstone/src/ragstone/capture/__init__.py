@@ -15,6 +15,7 @@ from ragstone.capture._explicit import make_draft
 from ragstone.capture._ids import IdHasher as IdHasher
 from ragstone.capture._ids import Ids as Ids
 from ragstone.capture._ids import hash_trace_ids as hash_trace_ids
+from ragstone.capture._redaction import RedactionError as RedactionError
 from ragstone.capture._redaction import redact_secrets
 from ragstone.capture._redaction import redact_trace as redact_trace
 from ragstone.capture._redaction import safe_redactor as safe_redactor

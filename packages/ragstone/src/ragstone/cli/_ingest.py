@@ -147,14 +147,15 @@ def ingest_command(
     hash_id = id_hasher(store, ids)
     spool = claim_spool(store)  # that of the store, which the worker below reads
     buffer = SharedSpanBuffer(buffer_path)
+    redact = None if no_redact else redact_secrets
     source = OtlpTraceSource(
         buffer,
         idle_timeout_s=idle_timeout_s,
         rootless_timeout_s=rootless_timeout_s,
         retriever_tools=retriever_tools,
+        redact=redact,
         hash_id=hash_id,
     )
-    redact = None if no_redact else redact_secrets
     workers: list[Worker] = []
     """The current worker, or none before the first."""
     waits_for: list[str] = []

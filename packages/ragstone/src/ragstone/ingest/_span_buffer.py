@@ -14,9 +14,9 @@ from typing import Final
 
 from ragstone._util.clock import steady_time
 from ragstone._util.filelock import FileLock
-from ragstone.capture import IdHasher, hash_trace_ids
+from ragstone.capture import IdHasher, Redactor, redact_secrets
 from ragstone.errors import StoreOwnedError
-from ragstone.replay import BufferedSpan, BufferedTrace, RejectedRecord, SpanBuffer, ignored_entries
+from ragstone.replay import BufferedSpan, BufferedTrace, RejectedRecord, SpanBuffer, ignored_entries, redacted
 from ragstone.replay.otlp import traces_of
 from ragstone.requests import RetrieverTools
 from ragstone.schema import Captured, Ignored, Trace
@@ -113,6 +113,8 @@ class OtlpTraceSource:
         idle_timeout_s: Seconds without a new span, for traces with a root span.
         rootless_timeout_s: Seconds without a new span, for traces without a root span.
         retriever_tools: Names of tools whose text results are passages, with the separator between passages.
+        redact: Function from text to text. Spans are redacted when they arrive. Their requests are redacted again, because a
+            request may join texts of several spans. None stores texts unchanged.
         hash_id: Replaces the ids of users and sessions. None stores them unchanged.
         clock: Returns the current time in Unix seconds.
     """
@@ -127,12 +129,14 @@ class OtlpTraceSource:
         idle_timeout_s: float = 10.0,
         rootless_timeout_s: float = 300.0,
         retriever_tools: RetrieverTools | None = None,
+        redact: Redactor | None = redact_secrets,
         hash_id: IdHasher | None = None,
         clock: Callable[[], float] = steady_time,
     ) -> None:
         self._buffer = buffer
         self._idle_timeout_s = idle_timeout_s
         self._rootless_timeout_s = rootless_timeout_s
+        self._redact = redact
         self._hash_id = hash_id
         self._retriever_tools = dict(retriever_tools or {})
         self._clock = clock
@@ -175,9 +179,9 @@ class OtlpTraceSource:
         traces: list[Trace] = []
         rejected: list[RejectedRecord] = []
         for trace in complete:
-            for item in traces_of(trace, self._retriever_tools):
+            for item in redacted(traces_of(trace, self._retriever_tools), self._redact, self._hash_id):
                 if isinstance(item, Trace):
-                    traces.append(item if self._hash_id is None else hash_trace_ids(item, self._hash_id))
+                    traces.append(item)
                 else:
                     rejected.append(item)
         # The offset only needs to increase, because the store identifies traces by their ids.

@@ -10,6 +10,7 @@ from ragstone.replay._records import Record as Record
 from ragstone.replay._replay import ReplayPlan as ReplayPlan
 from ragstone.replay._replay import ReplayReport as ReplayReport
 from ragstone.replay._replay import areplay_traces, plan_replay, replay_traces
+from ragstone.replay._replay import redacted as redacted
 from ragstone.replay._rows import trace_of_row as trace_of_row
 from ragstone.replay._source import InputFile
 from ragstone.replay._stage import BufferedSpan as BufferedSpan

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ragstone._util.run_async import run_async
-from ragstone.capture import IdHasher, Ids, Redactor, hash_trace_ids, redact_secrets, redact_trace
+from ragstone.capture import IdHasher, Ids, RedactionError, Redactor, hash_trace_ids, redact_secrets, redact_trace
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import BatchReport, EmbedderSpec, JudgeSpec, ReaderSpec, RequestBatch, requests_in_batches
 from ragstone.metrics import Metric, resolve_metrics
@@ -213,7 +213,7 @@ async def areplay_traces(
         hash_id = id_hasher(store, ids)
         if hash_id is not None:
             hash_id("user", "")  # an unreadable key ends the command before it reads any file
-        intake = ReplayTraceSource(files, shard=part, clean=lambda records: _redacted(records, redact, hash_id))
+        intake = ReplayTraceSource(files, shard=part, clean=lambda records: redacted(records, redact, hash_id))
         worker = Worker(
             store, setup, intakes=[intake], max_outage_s=max_outage_s, ends_at_cap=True, stop_early=stop_early
         )
@@ -288,23 +288,25 @@ def replay_traces(
     )
 
 
-def _redacted(
+def redacted(
     records: Iterable[Trace | RejectedRecord], redact: Redactor | None, hash_id: IdHasher | None
 ) -> Iterator[Trace | RejectedRecord]:
-    """Redact traces as live capture does. A trace that cannot be redacted is rejected."""
+    """Redact traces as live capture does. A trace that cannot be redacted is rejected.
+
+    Raises:
+        StoreError: If the key of hashed ids cannot be read.
+    """
     for record in records:
         if isinstance(record, RejectedRecord):
             yield record
             continue
         try:
             trace = record if redact is None else redact_trace(record, redact)
-            if hash_id is not None:
-                trace = hash_trace_ids(trace, hash_id)
         except Exception as error:  # noqa: BLE001 - what cannot be redacted must not be stored, whatever is the matter
-            reason = f"it cannot be redacted: {type(error).__name__}"
-            yield RejectedRecord(place=f"trace {record.trace_id[:80]}", reason=reason)
+            why = error if isinstance(error, RedactionError) else type(error).__name__
+            yield RejectedRecord(place=f"trace {record.trace_id[:80]}", reason=f"it cannot be redacted: {why}")
         else:
-            yield trace
+            yield trace if hash_id is None else hash_trace_ids(trace, hash_id)
 
 
 def _read(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -76,7 +75,7 @@ class SpanBuffer:
     A repeated span is ignored: the first one counts. Not safe for several threads.
 
     Args:
-        path: The file; None makes one that is gone when the stage is closed.
+        path: The file. None takes a temporary one without a name, which is gone when this process ends, even if it is killed.
         max_spans: Spans kept of one trace.
         max_bytes: Bytes kept of one trace.
         clock: Unix seconds.
@@ -96,13 +95,12 @@ class SpanBuffer:
         self._max_spans = max_spans
         self._max_bytes = max_bytes
         self._clock = clock
-        self._folder = tempfile.TemporaryDirectory(prefix="ragstone-") if path is None else None
-        self._path = Path(self._folder.name) / "spans.db" if self._folder else Path(path or "")
+        self._place = "a temporary file" if path is None else repr(os.fspath(path))
         try:
-            if not self._path.exists():
-                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            if path is not None and not Path(path).exists():
+                os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
             with ExitStack() as on_error:
-                self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+                self._db = sqlite3.connect(path or "", isolation_level=None, check_same_thread=False)
                 on_error.callback(self._db.close)
                 # A stage that is thrown away has nothing to survive.
                 self._db.execute(f"PRAGMA journal_mode = {'WAL' if path else 'MEMORY'}")
@@ -110,7 +108,7 @@ class SpanBuffer:
                 self._db.executescript(_TABLES)
                 on_error.pop_all()
         except (OSError, sqlite3.Error) as error:
-            raise StoreError(f"spans cannot be kept in {str(self._path)!r}: {error}") from error
+            raise StoreError(f"spans cannot be kept in {self._place}: {error}") from error
 
     def add(self, spans: Iterable[BufferedSpan]) -> int:
         """Store spans, all or none, and return how many are new and within the limits.
@@ -214,13 +212,11 @@ class SpanBuffer:
         return int(self._db.execute("SELECT count(*) FROM traces").fetchone()[0])
 
     def _transaction(self) -> _Transaction:
-        return _Transaction(self._db, self._path)
+        return _Transaction(self._db, self._place)
 
     def close(self) -> None:
         """Close the file, and delete it if it is temporary. Safe to call twice."""
         self._db.close()
-        if self._folder is not None:
-            self._folder.cleanup()
 
     def __enter__(self) -> Self:
         return self
@@ -232,9 +228,9 @@ class SpanBuffer:
 
 
 class _Transaction:
-    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+    def __init__(self, db: sqlite3.Connection, place: str) -> None:
         self._db = db
-        self._path = path
+        self._place = place
 
     def __enter__(self) -> sqlite3.Connection:
         try:
@@ -262,7 +258,7 @@ class _Transaction:
             self._db.execute("ROLLBACK")
 
     def _error(self, error: sqlite3.Error) -> StoreError:
-        return StoreError(f"spans cannot be kept in {str(self._path)!r}: {error}")
+        return StoreError(f"spans cannot be kept in {self._place}: {error}")
 
 
 def staged(*, trace_id: str, span_id: str, is_root: bool, value: Mapping[str, Any]) -> BufferedSpan:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ragstone.capture import Redactor
+from ragstone.capture import RedactionError, Redactor
 from ragstone.errors import DataError
 from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._json import parse_json
@@ -86,11 +86,16 @@ def spans_of_request(
             f"the content type must be application/x-protobuf or application/json, got {content_type[:100]!r}"
         )
     return [
-        (span if redact is None else span.redacted(redact)).staged()
-        if isinstance(span, OtelSpan)
-        else RejectedRecord(place="the message", reason=span)
+        _staged(span, redact) if isinstance(span, OtelSpan) else RejectedRecord(place="the message", reason=span)
         for span in first_spans(spans)
     ]
+
+
+def _staged(span: OtelSpan, redact: Redactor | None) -> BufferedSpan | RejectedRecord:
+    try:
+        return (span if redact is None else span.redacted(redact)).staged()
+    except RedactionError as error:
+        return RejectedRecord(place="the message", reason=f"span {span.span_id} cannot be redacted: {error}")
 
 
 def traces_of(staged: BufferedTrace, retriever_tools: RetrieverTools | None = None) -> list[Trace | RejectedRecord]:

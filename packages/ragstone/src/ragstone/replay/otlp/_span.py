@@ -5,15 +5,20 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from ragstone.capture import Redactor, redact_json
+from ragstone.capture import Redactor, redact_json, redact_secrets, safe_redactor
 from ragstone.replay._stage import BufferedSpan
 
 __all__ = ["OtelSpan", "SpanEvent", "hex_id", "seconds"]
 
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
+_ID: Final = re.compile(
+    r"(?:.*\.)?(?:(?:end)?user|session|conversation|document)[._]?[iI]d|(?:.*\.)?thread_id|mlflow\.trace\.(?:user|session)"
+)
+"""Attributes with the id of a user, a session or a passage, in all conventions."""
 _NANOSECONDS: Final = 1e9
 _MAX_NANOSECONDS: Final = 2**64
 
@@ -60,12 +65,26 @@ class OtelSpan:
         )
 
     def redacted(self, redact: Redactor) -> OtelSpan:
-        """Return the span with every text of the application redacted, but not ids."""
+        """Return the span with every text of the application redacted, but not ids. Names are redacted by the default rules.
+
+        Raises:
+            RedactionError: If the function fails.
+        """
+        redact = safe_redactor(redact)
+        ids = {
+            name: value
+            for name, value in self.attributes.items()
+            if isinstance(value, str | int) and _ID.fullmatch(name)
+        }
         return replace(
             self,
+            name=redact_secrets(self.name),
             status_message=redact(self.status_message),
-            attributes=redact_json(self.attributes, redact),
-            events=tuple(replace(event, attributes=redact_json(event.attributes, redact)) for event in self.events),
+            attributes=redact_json(self.attributes, redact) | ids,
+            events=tuple(
+                replace(event, name=redact_secrets(event.name), attributes=redact_json(event.attributes, redact))
+                for event in self.events
+            ),
         )
 
     @classmethod
