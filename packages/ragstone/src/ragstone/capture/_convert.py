@@ -129,7 +129,10 @@ def _described(value: object) -> str:
         text = repr(value)
     except Exception:  # noqa: BLE001 - `repr` is the application's code; its errors are not about the trace
         return f"<{type(value).__name__}>"
-    return to_valid_text(text if len(text) <= _MAX_REPR else text[:_MAX_REPR] + "…")
+    if len(text) > _MAX_REPR:
+        # Without its last word, because the redactor cannot recognize a secret that was cut.
+        text = (text[:_MAX_REPR].rpartition(" ")[0] or f"<{type(value).__name__}>") + "…"
+    return to_valid_text(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

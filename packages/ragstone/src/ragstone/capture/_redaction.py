@@ -64,7 +64,7 @@ def _apply_rules(text: str) -> str:
     return _redact_cards(text) if _has_card_digits(text) else text
 
 
-_ESCAPE: Final = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|[0abfnrtv])")
+_ESCAPE: Final = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|[bfnrt])")
 """An escape of JSON or Python that ends with a letter or a digit."""
 _MARKED: Final = re.compile(rf"({_ESCAPE.pattern})\0")
 
