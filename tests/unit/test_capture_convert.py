@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from ragstone.capture import CaptureLimits, capture_suppressed
-from ragstone.capture._convert import Converter, RedactionError, is_sampled
+from ragstone.capture import CaptureLimits, RedactionError, capture_suppressed, redact_secrets
+from ragstone.capture._convert import Converter, is_sampled
 from ragstone.errors import ConfigurationError
 from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.schema import Evidence, Trace, spool_entry_adapter
@@ -269,9 +269,26 @@ def test_metadata_is_made_json(value, expected):
 
 def test_description_of_an_object_is_bounded():
     """One object does not use up all the room."""
-    found = trace(TraceDraft(metadata={"value": memoryview(b""), "long": bytes(10_000)})).metadata
+    values = {"value": memoryview(b""), "long": bytes(10_000), "words": [b"a b", b"c" * 10_000]}
+    found = trace(TraceDraft(metadata=values)).metadata
     assert found["value"].startswith("<memory at")
-    assert 501 == len(found["long"])
+    assert "<bytes>" == found["long"]
+    assert ["b'a b'", "<bytes>"] == found["words"]
+
+
+class Document:
+    """An object whose secret is cut by the limit of its description."""
+
+    def __repr__(self) -> str:
+        return f"{'text ' * 97} sk-0123456789abcdefghij and more"
+
+
+def test_a_secret_that_a_limit_cuts_is_not_stored():
+    """Neither the limit of a name nor that of a description leaves the beginning of a secret."""
+    name = f"{'name ' * 197} sk-0123456789abcdefghij"
+    found = trace(TraceDraft(name=name, metadata={"value": Document()}), redact=redact_secrets)
+    assert "sk-0" not in found.model_dump_json()
+    assert found.metadata["value"].endswith("text …")
 
 
 def test_circle_in_metadata_ends():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ragstone.capture import redact_json, redact_trace
+import pytest
+
+from ragstone.capture import RedactionError, redact_json, redact_secrets, redact_trace
 from ragstone.schema import Passage, Retrieval, Trace, Turn
 
 SECRET = "ada@example.org"
@@ -38,6 +40,35 @@ def test_every_text_is_redacted_and_no_id():
     line = found.model_dump_json()
     assert (0, full().model_dump_json().count(SECRET)) == (line.count(SECRET), line.count("[x]"))
     assert (full().trace_id, full().otel_trace_id, "p") == (found.trace_id, found.otel_trace_id, found.contexts[0].id)
+
+
+def test_secrets_as_keys_keep_their_values():
+    """Two keys that become the same placeholder keep both values, in metadata and in ratings."""
+    keys = {"ada@example.org": {"p": 1.0}, "bob@example.org": {"p": 2.0}}
+    found = redact_trace(full().model_copy(update={"metadata": keys, "ratings": keys}), redact_secrets)
+    expected = {"[email]": {"p": 1.0}, "[email] #2": {"p": 2.0}}
+    assert (expected, expected) == (found.metadata, found.ratings)
+
+
+def test_card_numbers_and_credentials_in_metadata_are_redacted():
+    """A card number may be a number, and the name of a header is the key of its value."""
+    headers = {"Authorization": "Basic YWRhOnNlY3JldA==", "x.authorization": ["Token 0123456789abcdef"]}
+    value = {"card": 4111111111111111, "n": 4111111111111112, "headers": headers}
+    redacted = {"Authorization": "Basic [token]", "x.authorization": ["Token [token]"]}
+    assert {"card": "[card]", "n": 4111111111111112, "headers": redacted} == redact_json(value, redact_secrets)
+
+
+@pytest.mark.parametrize("fails", [lambda text: None, lambda text: text.encode(), lambda text: 1 / 0])
+def test_nothing_passes_a_function_that_fails(fails):
+    """A function that raises an error, or returns no text, is an error without the text."""
+    with pytest.raises(RedactionError, match=r"^the redactor (raised ZeroDivisionError|must return text, got \w+)$"):
+        redact_trace(full(), fails)
+
+
+def test_names_of_retrievers_are_redacted():
+    """By the default rules, as the name of the request."""
+    trace = full().model_copy(update={"retrievals": (Retrieval(name=f"search of {SECRET}"),)})
+    assert "search of [email]" == redact_trace(trace, lambda text: text).retrievals[0].name
 
 
 def test_what_is_absent_stays_absent():

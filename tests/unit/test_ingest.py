@@ -121,6 +121,12 @@ def post(stage: SharedSpanBuffer, body: bytes, kind: str = "application/json", *
     return talk(stage, lambda client: client.post("/v1/traces", content=body, headers=sent))
 
 
+def talk_json(stage: SharedSpanBuffer, body: bytes, **options: Any) -> httpx.Response:
+    """Send a JSON body to a receiver with options."""
+    sent = {"Content-Type": "application/json"}
+    return talk(stage, lambda client: client.post("/v1/traces", content=body, headers=sent), **options)
+
+
 def protobuf(*spans: dict[str, Any]) -> bytes:
     """The same message as protobuf."""
     from google.protobuf.json_format import ParseDict
@@ -180,6 +186,56 @@ def test_what_is_received_is_redacted_before_the_disk(stage, store, clock, tmp_p
     OtlpTraceSource(stage, clock=clock).transfer_batch(store, StepErrors())
     (trace,) = store.traces()
     assert ["Ask [email]."] == [passage.text for passage in trace.prompt_contexts]
+
+
+@pytest.mark.parametrize("fails", [lambda text: None, lambda text: 1 / 0])
+def test_a_span_that_cannot_be_redacted_is_rejected(stage, fails):
+    """Its exporter gets the reason, without the text, and nothing is written."""
+    answer = talk_json(stage, request(*rag()), redact=fails)
+    assert "2" == answer.json()["partialSuccess"]["rejectedSpans"]
+    assert "cannot be redacted: the redactor " in answer.json()["partialSuccess"]["errorMessage"]
+    assert ("How tall" in answer.text, len(stage)) == (False, 0)
+
+
+def test_a_secret_that_two_spans_make_is_redacted(stage, store, clock):
+    """The request is redacted once more before it is stored, by the same function."""
+    talk_json(stage, request(*rag()), redact=None)
+    clock.now += 60
+    OtlpTraceSource(stage, redact=lambda text: text.replace("31 m", "[height]"), clock=clock).transfer_batch(
+        store, StepErrors()
+    )
+    (trace,) = store.traces()
+    assert "[height]." == trace.response
+
+
+def test_a_request_that_cannot_be_redacted_is_not_stored(stage, store, clock):
+    """It is counted with the reason, and the next ones are stored."""
+    post(stage, request(*rag()))
+    post(stage, request(*rag("5" * 32)))
+    clock.now += 60
+
+    results = iter([None])
+
+    def redact(text: str) -> Any:
+        return next(results, text) if text == "31 m." else text
+
+    source = OtlpTraceSource(stage, redact=redact, clock=clock)
+    source.transfer_batch(store, StepErrors())
+    assert (1, 1, 0) == (source.n_requests, source.n_others, len(stage))
+    assert {"it cannot be redacted: the redactor must return text, got NoneType": 1} == dict(source.others)
+
+
+def test_names_of_spans_are_redacted_and_ids_are_not(stage, store, clock, tmp_path):
+    """A name by the default rules. The id of a user is stored as in a monitor, so that `store erase` finds it."""
+    spans = rag()
+    spans[0]["name"] = "ask for bob@example.org"
+    spans[0]["attributes"].append(attribute("user.id", "ada@example.org"))
+    post(stage, request(*spans))
+    assert all(b"bob@" not in file.read_bytes() for file in tmp_path.iterdir())
+    clock.now += 60
+    OtlpTraceSource(stage, clock=clock).transfer_batch(store, StepErrors())
+    (trace,) = store.traces()
+    assert ("ada@example.org", "ask for [email]") == (trace.user_id, trace.name)
 
 
 def test_a_trace_waits_until_it_seems_whole(stage, store, clock):

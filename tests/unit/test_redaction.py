@@ -101,13 +101,15 @@ def test_what_is_no_secret_stays(text):
         ),
         *("-----BEGIN PRIVATE KEY-----", "PRIVATE KEY-----BEGIN ", "eyJ", "eyJ-", "eyJaaaaaaaa.", "bearer ", "sk-"),
         *("Bearer aaaaaaaaaaaaaaaa", "SG.", "SG.aaaaaaaaaaaaaaaaa", "xox", "authorization: ", "authorization:basic "),
+        *('"', "\\", '\\"', "\\n", "\\u00a0", '"\\u0040', '"\\n"', '["a@b.org",', '{"a@b.org":', "\\n4111"),
     ],
 )
 @pytest.mark.timeout(60)
 def test_hostile_megabyte_ends(unit):
     """A pattern that took quadratic time would need hours for one of these, not a second."""
     triggers = "@ eyJ sk- PRIVATE KEY earer uthorization"  # no pattern is skipped
-    redact_secrets(unit * (1_000_000 // len(unit)) + triggers)
+    for before, after in (("", triggers), ("{", "}"), ('["', '"]')):
+        redact_secrets(before + unit * (1_000_000 // len(unit)) + after)
 
 
 _PIECES = st.sampled_from(

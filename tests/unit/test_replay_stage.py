@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import tempfile
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -85,6 +86,16 @@ def test_what_was_added_is_there_after_a_restart(tmp_path: Path):
 
     with SpanBuffer(tmp_path / "s.db") as stage:
         assert ["b"] == [t.trace_id for t in stage.traces()]
+
+
+def test_a_temporary_file_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Spans of a replay are not redacted yet, so that nothing of them is left behind if the process is killed."""
+    for name in ("TMPDIR", "SQLITE_TMPDIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with SpanBuffer() as stage:
+        stage.add([span(f"t{i}", "1", body=bytes(10_000)) for i in range(1000)])
+        assert [] == list(tmp_path.iterdir())
 
 
 def test_all_or_nothing():

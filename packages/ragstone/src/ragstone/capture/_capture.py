@@ -17,10 +17,11 @@ from ragstone._util.guard import Guard
 from ragstone._util.suppress import capture_suppressed
 from ragstone.capture._application import Application
 from ragstone.capture._convert import CaptureLimits, Converter
+from ragstone.capture._encoded import Redactor
 from ragstone.capture._feedback import make_feedback
 from ragstone.capture._groups import SpoolLike
 from ragstone.capture._ids import IdHasher
-from ragstone.capture._redaction import Redactor, redact_secrets
+from ragstone.capture._redaction import redact_secrets
 from ragstone.capture._sampling import SamplingRule
 from ragstone.capture._writer import CaptureWriter
 from ragstone.errors import ConfigurationError

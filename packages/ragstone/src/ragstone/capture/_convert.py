@@ -131,7 +131,8 @@ def _described(value: object) -> str:
         return f"<{type(value).__name__}>"
     if len(text) > _MAX_REPR:
         # Without its last word, because the redactor cannot recognize a secret that was cut.
-        text = (text[:_MAX_REPR].rpartition(" ")[0] or f"<{type(value).__name__}>") + "…"
+        words = text[:_MAX_REPR].rpartition(" ")[0]
+        text = f"{words}…" if words else f"<{type(value).__name__}>"
     return to_valid_text(text)
 
 

@@ -20,7 +20,9 @@ Redactor = Callable[[str], str]
 """A function that returns a text without the parts that must not be stored. The writer's thread calls it for each text."""
 
 _START: Final = re.compile(r'[ \t\n\r]*+[{\["]')
-_TOKEN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"([ \t\n\r]*+:)?|[{}]|-?[0-9]{13}[0-9.eE+-]*+', re.DOTALL)
+_TOKEN: Final = re.compile(
+    r'"(?:[^"\\]++|\\.)*+"([ \t\n\r]*+:)?|[{}]|(?<![0-9.eE+-])-?[0-9]{13}[0-9.eE+-]*+', re.DOTALL
+)
 """A string, with its colon if it is a key, an end of an object, or a number that is long enough for a card."""
 _LONG_NUMBER: Final = re.compile(r"-?[0-9]{13}[0-9.eE+-]*+")
 _STRING: Final = re.compile(r'"((?:[^"\\]++|\\.)*+)("|\\?\Z)', re.DOTALL)

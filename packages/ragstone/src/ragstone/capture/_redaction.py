@@ -43,8 +43,9 @@ def redact_secrets(text: str) -> str:
         >>> redact_secrets("Write to ada@example.org, card 4111 1111 1111 1111.")
         'Write to [email], card [card].'
     """
-    # Most texts do not hold a secret. Escapes can hide one.
-    if _has_needle(text) or _has_card_digits(text) or "\\u" in text:
+    if "\\" not in text and text[:1] not in _ENCODED:
+        return _apply_rules(text)
+    if _has_needle(text) or _has_card_digits(text) or _HIDDEN.search(text):
         return redact_encoded(text, _redact_plain)
     return text
 
@@ -64,6 +65,10 @@ def _apply_rules(text: str) -> str:
     return _redact_cards(text) if _has_card_digits(text) else text
 
 
+_ENCODED: Final = frozenset('{[" \t\n\r')
+"""First characters of a text that may be JSON."""
+_HIDDEN: Final = re.compile(r"\\u00(?:[2-7]|[aA]0)")
+"""An escape of a character that secrets contain."""
 _ESCAPE: Final = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|[bfnrt])")
 """An escape of JSON or Python that ends with a letter or a digit."""
 _MARKED: Final = re.compile(rf"({_ESCAPE.pattern})\0")
