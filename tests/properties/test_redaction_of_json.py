@@ -57,7 +57,7 @@ def test_encoded_values_are_redacted_as_values(value: Any, is_ascii: bool) -> No
 def test_functions_of_users_receive_decoded_values(value: Any, is_ascii: bool) -> None:
     """A function of the user changes the JSON text of a value as it changes the value."""
     trace = make_trace("t", response=encode(value, is_ascii), metadata={"value": value})
-    found = redact_trace(trace, lambda text: re.sub(r"\bBK-\d{6}\b", "[booking]", text))
+    found = redact_trace(trace, lambda text: re.sub(r"\bBK-\d{6}", "[booking]", text))
     assert found.metadata["value"] == json.loads(found.response or "")
 
 

@@ -229,7 +229,7 @@ def test_names_of_spans_are_redacted_and_ids_are_not(stage, store, clock, tmp_pa
     """A name by the default rules. The id of a user is stored as in a monitor, so that `store erase` finds it."""
     spans = rag()
     spans[0]["name"] = "ask for bob@example.org"
-    spans[0]["attributes"].append(attribute("user.id", "ada@example.org"))
+    spans[0]["attributes"] += [attribute("user.id", "ada@example.org"), attribute("of bob@example.org.user.id", "x")]
     post(stage, request(*spans))
     assert all(b"bob@" not in file.read_bytes() for file in tmp_path.iterdir())
     clock.now += 60

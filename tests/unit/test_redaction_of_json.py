@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,24 @@ def redact_bookings(text: str) -> str:
 def test_functions_of_users_get_decoded_strings(text, expected):
     """Also of JSON within another text, and of JSON that was cut."""
     assert expected == redact_trace(make_trace("t", response=text), redact_bookings).response
+
+
+def test_functions_of_users_get_the_json_too():
+    """A function may know a secret by its key."""
+    trace = make_trace("t", response=r'{"password": "\nopen", "n": 1}')
+    found = redact_trace(trace, lambda text: re.sub(r'("password": )"[^"]*"', r'\1"[password]"', text))
+    assert '{"password": "[password]", "n": 1}' == found.response
+
+
+def test_large_json_is_redacted_without_parsing_it():
+    """JSON of many values takes much memory when it is parsed. Its strings are redacted nevertheless."""
+    text = "[" + "[]," * 2_000_000 + r'"\nada@example.org"]'
+    tracemalloc.start()
+    try:
+        assert redact_secrets(text).endswith(r'[],"\n[email]"]')
+        assert tracemalloc.get_traced_memory()[1] < 10 * len(text)
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

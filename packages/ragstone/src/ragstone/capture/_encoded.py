@@ -28,11 +28,13 @@ _LONG_NUMBER: Final = re.compile(r"-?[0-9]{13}[0-9.eE+-]*+")
 _STRING: Final = re.compile(r'"((?:[^"\\]++|\\.)*+)("|\\?\Z)', re.DOTALL)
 """A string of JSON within other text. The last one may be cut."""
 _CUT_ESCAPE: Final = re.compile(r"\\u[0-9A-Fa-f]{0,3}\Z")
+_MAX_VALUES: Final = 250_000
+"""Values of a JSON text that are parsed. A larger one is redacted as text that contains JSON, because parsing it takes much memory."""
 # Values of numbers are not needed, and integers of many digits take quadratic time.
 _DECODER: Final = json.JSONDecoder(strict=False, parse_int=len, parse_float=len)
 
 
-def redact_encoded(text: str, redact: Redactor) -> str:
+def redact_encoded(text: str, redact: Redactor, *, also_whole: bool = False) -> str:
     """Return a text redacted, also in what is encoded in it.
 
     - Of a JSON text, each string is decoded, redacted and encoded, also if it is a JSON text itself. Numbers of 13 digits or more
@@ -42,11 +44,14 @@ def redact_encoded(text: str, redact: Redactor) -> str:
     Args:
         text: The text.
         redact: Function from decoded text to redacted text.
+        also_whole: Apply the function also to a JSON text as a whole, because it may know a secret by the JSON around it.
     """
+    inner = partial(redact_encoded, redact=redact, also_whole=also_whole)
     if _START.match(text) and _is_json(text):
-        return _JsonText(text, redact).redacted()
+        text = _JsonText(text, inner).redacted()
+        return redact(text) if also_whole else text
     if "\\" in text and '"' in text:
-        text = _STRING.sub(partial(_redact_string, redact=redact, is_ascii=text.isascii()), text)
+        text = _STRING.sub(partial(_redact_string, redact=inner, is_ascii=text.isascii()), text)
     return redact(text)
 
 
@@ -115,7 +120,7 @@ class _JsonText:
     def __init__(self, text: str, redact: Redactor) -> None:
         self._text = text
         self._is_ascii = text.isascii()
-        self._redact = partial(redact_encoded, redact=redact)
+        self._redact = redact
         self._names = _Names()
         self._key = ""
         self._outer: list[tuple[_Names, str]] = []
@@ -147,6 +152,8 @@ class _JsonText:
 
 
 def _is_json(text: str) -> bool:
+    if sum(map(text.count, "[{,")) > _MAX_VALUES:
+        return False
     try:
         _DECODER.decode(text)
     except (ValueError, RecursionError):
@@ -169,5 +176,5 @@ def _redact_string(match: re.Match[str], *, redact: Redactor, is_ascii: bool) ->
         text = _decoded(f'"{content}"')
     except ValueError:
         return match[0]
-    redacted = redact_encoded(text, redact)
+    redacted = redact(text)
     return match[0] if redacted == text else json.dumps(redacted, ensure_ascii=is_ascii)[:-1] + end

@@ -99,7 +99,7 @@ class _SafeRedactor:
         Raises:
             RedactionError: If the function fails.
         """
-        return redact_encoded(text, self._call) if text else text
+        return redact_encoded(text, self._call, also_whole=True) if text else text
 
     def _call(self, text: str) -> str:
         try:

@@ -71,16 +71,15 @@ class OtelSpan:
             RedactionError: If the function fails.
         """
         redact = safe_redactor(redact)
-        ids = {
-            name: value
-            for name, value in self.attributes.items()
-            if isinstance(value, str | int) and _ID.fullmatch(name)
-        }
+        attributes = redact_json(self.attributes, redact)
+        for name in attributes.keys() & self.attributes.keys():
+            if _ID.fullmatch(name) and isinstance(self.attributes[name], str | int):
+                attributes[name] = self.attributes[name]
         return replace(
             self,
             name=redact_secrets(self.name),
             status_message=redact(self.status_message),
-            attributes=redact_json(self.attributes, redact) | ids,
+            attributes=attributes,
             events=tuple(
                 replace(event, name=redact_secrets(event.name), attributes=redact_json(event.attributes, redact))
                 for event in self.events
