@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import statistics
 import time
@@ -56,7 +57,19 @@ def cpu_s(redact, texts):
     return time.thread_time() - start
 
 
-@pytest.mark.parametrize(("make", "budget"), [(prose, 0.35), (numbers, 1.0)], ids=["prose", "text full of numbers"])
+def json_text(rng: random.Random) -> str:
+    """Arguments of a tool: prose with escapes, words and numbers."""
+    text = prose(rng)
+    return json.dumps(
+        {"text": text[:500] + "\n" + text[500:700], "page": rng.randrange(100), "words": text.split()[:20]}
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "budget"),
+    [(prose, 0.35), (numbers, 1.0), (json_text, 0.35)],
+    ids=["prose", "text full of numbers", "JSON without secrets"],
+)
 def test_redaction_costs_a_share_of_its_patterns(make, budget):
     """Cheap tests before the patterns; a passage that was seen before costs its hash."""
     rng = random.Random(1)

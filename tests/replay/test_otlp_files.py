@@ -125,7 +125,7 @@ def test_a_torn_last_line_costs_that_line(read):
 
 
 def test_a_resource_names_the_application(read):
-    """Of each resource its own, and a stage keeps it; stages of an older version do not have it."""
+    """Of each resource its own, and a stage keeps it."""
     sent = message(root(), search())
     sent["resourceSpans"][0]["resource"] = {
         "attributes": [
@@ -138,7 +138,6 @@ def test_a_resource_names_the_application(read):
 
     assert [("bot", "2.4", "eu")] == [(t.app, t.release, t.environment) for t in traces]
     assert {"app": "bot", "release": "2.4", "environment": "eu"} == OtelSpan.from_staged(staged).resource
-    assert {} == OtelSpan.from_staged(json.dumps(json.loads(staged)[:10]).encode()).resource
 
 
 def test_bad_records_are_counted_one_by_one(read):

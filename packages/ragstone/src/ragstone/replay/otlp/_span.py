@@ -19,6 +19,10 @@ _ID: Final = re.compile(
     r"(?:.*\.)?(?:(?:end)?user|session|conversation|document)[._]?[iI]d|(?:.*\.)?thread_id|mlflow\.trace\.(?:user|session)"
 )
 """Attributes with the id of a user, a session or a passage, in all conventions."""
+_STAGED: Final = (
+    "trace_id", "span_id", "parent_id", "name", "started_at", "ended_at", "is_error", "status_message", "attributes", "resource",
+)  # fmt: skip
+"""Fields of a staged span, in their order. Its events follow."""
 _NANOSECONDS: Final = 1e9
 _MAX_NANOSECONDS: Final = 2**64
 
@@ -52,11 +56,8 @@ class OtelSpan:
 
     def staged(self) -> BufferedSpan:
         """Return the span as a stage stores it."""
-        body = [
-            self.trace_id, self.span_id, self.parent_id, self.name, self.started_at, self.ended_at, self.is_error,
-            self.status_message, self.attributes, [[event.name, event.at, event.attributes] for event in self.events],
-            self.resource,
-        ]  # fmt: skip
+        events = [[event.name, event.at, event.attributes] for event in self.events]
+        body = [*(getattr(self, name) for name in _STAGED), events]
         return BufferedSpan(
             trace_id=self.trace_id,
             span_id=self.span_id,
@@ -89,23 +90,8 @@ class OtelSpan:
     @classmethod
     def from_staged(cls, body: bytes) -> OtelSpan:
         """Read a span that a stage stored."""
-        # Stages of an older version do not have the resource.
-        trace_id, span_id, parent_id, name, started_at, ended_at, is_error, message, attributes, events, *resource = (
-            json.loads(body)
-        )
-        return cls(
-            trace_id=trace_id,
-            span_id=span_id,
-            parent_id=parent_id,
-            name=name,
-            started_at=started_at,
-            ended_at=ended_at,
-            is_error=is_error,
-            status_message=message,
-            attributes=attributes,
-            events=tuple(SpanEvent(name, at, attributes) for name, at, attributes in events),
-            resource=resource[0] if resource else {},
-        )
+        *values, events = json.loads(body)
+        return cls(**dict(zip(_STAGED, values, strict=True)), events=tuple(SpanEvent(*event) for event in events))
 
     @property
     def error(self) -> str | None:
