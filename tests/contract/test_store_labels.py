@@ -138,15 +138,6 @@ def test_any_changed_byte_of_a_line_is_seen(path: Path, end: bytes):
                 assert reader._inbox.read().damaged  # type: ignore[attr-defined]
 
 
-def test_a_line_without_a_checksum_is_read(path: Path):
-    """As earlier versions wrote it."""
-    (path.parent / "s.db.labels").write_text('["label", "t1", "ann", 1.0, 10.0]\n["drawn", "t1", 0.25, 0]\n')
-    settle_labels(path)
-    with open_for_labels(path) as reader:
-        assert [ANN] == reader.labels()
-        assert [("t1", 0.25, 0)] == reader.drawn_requests()
-
-
 def test_a_folder_that_cannot_be_written(path: Path):
     """Named, with the way out."""
     (path.parent / "s.db.labels").mkdir()

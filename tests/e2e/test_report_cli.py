@@ -187,7 +187,7 @@ def test_sources_that_cannot_be_shown(tmp_path: Path) -> None:
         ("empty.jsonl", 2, "does not contain outcomes (no samples either)"),
         ("pending.db", 2, "(5 samples without scores). 5 captured requests are not scored yet. Score them with"),
         ("damaged.db", 3, "is damaged"),
-        ("future.db", 3, "has version 99"),
+        ("future.db", 3, "has format version 99"),
     ):
         path = tmp_path / name
         commands = [

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from broker_contract import BrokerContract, NewerEntriesContract, captured, line
+from broker_contract import BrokerContract, OtherVersionsContract, captured, line
 from command_line import run_command
 from ragstone.brokers._address import parse_broker_url
 from ragstone.brokers._factory import open_broker
@@ -49,7 +49,7 @@ def queue(nats_server):
     return nats_server.url(f"q{next(_numbers)}")
 
 
-class TestNatsBroker(BrokerContract, NewerEntriesContract):
+class TestNatsBroker(BrokerContract, OtherVersionsContract):
     """NATS keeps the promises of a broker."""
 
     module = "ragstone.brokers._nats"

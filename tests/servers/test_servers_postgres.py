@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Barrier
 from urllib.parse import urlsplit
 
@@ -32,7 +31,6 @@ from ragstone.store import (
     PlannedMetric,
     StoredLabel,
     _postgres_connection,
-    _postgres_tables,
     open_for_labels,
     open_store,
     postgres,
@@ -495,144 +493,6 @@ class TestOpening:
                 done.result()
         assert {"received": n, "waiting": 0, "unknown": 0} == worker.ledger().feedback.model_dump()
 
-    @pytest.mark.parametrize("version", [1, 2])
-    def test_an_older_store_is_upgraded(self, own, database, version):
-        """No outcome and no delivery changes, and the tables are those of a new store."""
-        script = (Path(__file__).parent / "data" / "store-version-2.sql").read_text(encoding="utf-8")
-        if version == 1:
-            # A state had another name.
-            script = script.replace("'failed'::text])))", "'dead'::text])))", 1).replace(
-                " 'failed', 1, ", " 'dead', 1, "
-            )
-            script = script.replace("('version', '2')", "('version', '1')")
-        sql(database, script)
-        queued = sql(database, "SELECT outcome_id, sink, attempts, next_try, last_error, state FROM ragstone.outbox")
-        bodies = sql(database, "SELECT body FROM ragstone.outcome_bodies ORDER BY seq")
-        with pytest.raises(StoreError, match=f"older version {version}"):
-            open_store(database, mode="read")
-
-        store = own()
-
-        rows = store.deliveries()
-        assert len(rows) == len(queued) == 14
-        assert ("dead" if version == 1 else "failed") in {state for *_, state in queued}
-        assert sorted((*row, "failed" if state == "dead" else state) for *row, state in queued) == sorted(
-            (r.item_id, r.sink, r.attempts, r.next_try, r.last_error, r.state) for r in rows
-        )
-        assert [body for (body,) in bodies] == [outcome.model_dump_json() for outcome in store.outcomes()]
-        assert 1 == store.ingest("new", 1, captured("new", app="bot"))
-        assert {"new": "bot"} == store.request_labels("app")
-        store.close()
-        shape = _shape(database)
-        sql(database, "DROP SCHEMA ragstone CASCADE")
-        own().close()
-        assert _shape(database) == shape
-
-    def test_a_store_of_version_6_keeps_its_ledger(self, own, database):
-        """Counters equal the rows, deliveries stay, and the tables are those of a new store."""
-        script = Path(__file__).parent / "data" / "store-version-6.sql"
-        sql(database, script.read_text(encoding="utf-8"))
-        bodies = sql(database, "SELECT body FROM ragstone.outcome_bodies ORDER BY seq")
-
-        store = own()
-
-        ledger = store.ledger()
-        assert [] == store.recount(correct=False)
-        assert [body for (body,) in bodies] == [outcome.model_dump_json() for outcome in store.outcomes()]
-        assert LedgerRow(
-            captured=11, scored=2, sampled_out=1, not_applicable=1, failed=2, dropped=3, pending=2
-        ) == ledger.total  # fmt: skip
-        counts = {sink: (c.pending, c.sent, c.skipped, c.failed) for sink, c in ledger.outbox.items()}
-        assert {"jsonl:a": (8, 4, 0, 1), "otlp": (6, 0, 1, 0), "gone": (2, 2, 0, 0)} == counts
-        assert 7 == len(store.due_deliveries("jsonl:a", limit=99, now=2e9))
-        store.close()
-        shape = _shape(database)
-        sql(database, "DROP SCHEMA ragstone CASCADE")
-        own().close()
-        assert _shape(database) == shape
-
-    def test_a_store_of_version_7_delivers_each_outcome_once(self, own, database):
-        """Deliveries keep their states; those that were sent need no row, except before the sink received everything."""
-        script = Path(__file__).parent / "data" / "store-version-7.sql"
-        sql(database, script.read_text(encoding="utf-8"))
-        queued = sql(database, "SELECT kind, item_id, sink, state, last_error FROM ragstone.outbox")
-        bodies = sql(database, "SELECT body FROM ragstone.outcome_bodies ORDER BY seq")
-
-        store = own()
-
-        assert bodies == [(outcome.model_dump_json(),) for outcome in store.outcomes()]
-        assert [] == store.recount(correct=False)
-        rows = store.deliveries()
-        assert sorted(queued, key=str) == sorted(
-            ((r.kind, r.item_id, r.sink, r.state, r.last_error) for r in rows), key=str
-        )
-        counts = {sink: (c.pending, c.sent, c.skipped, c.failed) for sink, c in store.ledger().outbox.items()}
-        assert {"jsonl": (4, 4, 1, 1), "otlp": (4, 6, 0, 0), "gone": (1, 1, 0, 0)} == counts
-        assert 3 == len(store.due_deliveries("jsonl", limit=99, now=2e9))
-        assert 2 == store.deliver_again("jsonl", since=0, until=2e9)
-        assert 0 == store.deliver_again("otlp", since=0, until=2e9)
-        assert 6 == store.requeue_deliveries(sink="otlp", state="sent")
-        assert [] == store.recount(correct=False)
-        store.close()
-        shape = _shape(database)
-        sql(database, "DROP SCHEMA ragstone CASCADE")
-        own().close()
-        assert _shape(database) == shape
-
-    def test_a_worker_of_an_older_version_stores_nothing_after_an_upgrade(self, own, database):
-        """The upgrade waits for its transaction; then it is refused, whatever it writes, and told why."""
-        import psycopg
-
-        sql(database, (Path(__file__).parent / "data" / "store-version-7.sql").read_text(encoding="utf-8"))
-        with psycopg.connect(database, autocommit=True) as old, ThreadPoolExecutor(1) as pool:
-            old.execute("SET search_path TO ragstone")
-            old.execute("BEGIN")
-            old.execute("UPDATE traces SET attempts = 3 WHERE trace_id = 'waits'")
-            upgrade = pool.submit(own)
-            time.sleep(0.5)
-            assert not upgrade.done()
-            old.execute("UPDATE outbox SET attempts = attempts")
-            old.execute("COMMIT")
-            store = upgrade.result(timeout=DEADLINE_S)
-            assert 3 == store.explain("waits").attempts
-            for statement in (
-                "UPDATE traces SET lease_owner = 'old'",
-                "INSERT INTO segments VALUES ('s', 1)",
-                "DELETE FROM sinks",
-                "UPDATE outbox SET state = 'sent'",
-            ):
-                with pytest.raises(
-                    psycopg.Error, match="upgraded to version 8 by another version of Ragstone"
-                ) as error:
-                    old.execute(statement)
-                assert "RS001" == error.value.sqlstate
-        assert store.ingest("a", 1, captured("t"))
-
-    def test_a_worker_ends_when_another_version_has_upgraded_the_store(self, own, database):
-        """It stays connected, loses nothing, and says what to do."""
-        store = own()
-        store.set_plan([EXACT], [])
-        store.ingest("a", 1, captured("t", "u"))
-        store.claim("w", 1, lease_s=60)
-        # What the next version of Ragstone will do.
-        function = sql(database, "SELECT prosrc FROM pg_proc WHERE proname = 'refuse_other_version'")[0][0]
-        sql(
-            database,
-            "CREATE OR REPLACE FUNCTION ragstone.refuse_other_version() RETURNS trigger LANGUAGE plpgsql AS $$ "
-            f"{function.replace(repr(str(_postgres_tables.VERSION)), repr('99'))} $$",
-        )
-        store.check_not_replaced()
-        for use in (
-            lambda: store.claim("w", 1, lease_s=60),
-            lambda: store.complete("t", [score("t")]),
-            lambda: store.ingest("a", 2, captured("v")),
-            lambda: store.release("w"),
-            store.check_not_replaced,
-        ):
-            with pytest.raises(StoreVersionError, match=r"another version of Ragstone\. Stop this process"):
-                use()
-        assert (2, 2) == (store.ledger().total.captured, store.ledger().total.pending)
-
     def test_each_outcome_is_delivered_once_while_workers_write(self, own, database):
         """Overlapping groups of four workers: the cursor of a sink never passes an outcome that is not committed."""
         worker = own()
@@ -862,20 +722,3 @@ class TestWorkers:
         missing = command("traces", "no such trace")
         assert "no such trace" in missing.stderr
         assert urlsplit(database).password not in missing.stderr + missing.stdout
-
-
-def _shape(database):
-    """Columns, constraints and indexes of a store's tables."""
-    columns = sql(
-        database,
-        "SELECT table_name, column_name, data_type, is_nullable, column_default, collation_name "
-        "FROM information_schema.columns WHERE table_schema = 'ragstone'",
-    )
-    constraints = sql(
-        database,
-        "SELECT conrelid::regclass::text, contype::text, pg_get_constraintdef(oid) FROM pg_constraint "
-        "WHERE connamespace = 'ragstone'::regnamespace",
-    )
-    indexes = sql(database, "SELECT tablename, indexdef FROM pg_indexes WHERE schemaname = 'ragstone'")
-    # Names of unique constraints' indexes follow the first names of their columns.
-    return sorted(columns, key=str), sorted(constraints), sorted(i for i in indexes if "UNIQUE" not in i[1])

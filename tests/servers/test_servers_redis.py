@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from broker_contract import BrokerContract, NewerEntriesContract, captured, line
+from broker_contract import BrokerContract, OtherVersionsContract, captured, line
 from command_line import MAIN, run_command
 from ragstone.brokers import read_broker_status
 from ragstone.brokers._address import parse_broker_url
@@ -39,7 +39,7 @@ def connect_to(url, *, take_over_s=60.0):
     return RedisBroker(parse_broker_url(url), take_over_s=take_over_s)
 
 
-class TestRedisBroker(BrokerContract, NewerEntriesContract):
+class TestRedisBroker(BrokerContract, OtherVersionsContract):
     """Redis keeps the promises of a broker."""
 
     module = "ragstone.brokers._redis"

@@ -11,7 +11,7 @@ from ragstone.store import open_store
 from ragstone.worker import StepErrors
 from waiting import wait_until
 
-__all__ = ["BrokerContract", "NewerEntriesContract", "captured", "line", "payload"]
+__all__ = ["BrokerContract", "OtherVersionsContract", "captured", "line", "payload"]
 
 
 def payload(entry) -> bytes:
@@ -29,7 +29,7 @@ def captured(trace_id, **fields) -> Captured:
     return Captured(trace=Trace(trace_id=trace_id, started_at=1.0, query="Which stone?", response="Granite.", **fields))
 
 
-NEWER = frame_line(b'{"entry":"captured","schema_version":99,"trace":{"schema_version":99,"trace_id":"n"}}')
+OTHER = frame_line(b'{"entry":"captured","schema_version":99,"trace":{"schema_version":99,"trace_id":"n"}}')
 
 
 class BrokerContract:
@@ -161,7 +161,7 @@ class BrokerContract:
             line(captured("x"))[:-5],
             frame_line(b'{"entry":"captured"}'),
             frame_line(b"[" * 50_000),
-            NEWER,
+            OTHER,
         ]
         good = [line(captured("t1")), line(captured("t2"))]
         connect().publish("a.seg", 0, 9, [good[0], *bad, good[1]])
@@ -171,26 +171,26 @@ class BrokerContract:
                 source.transfer_batch(store, errors)
                 assert not errors
             ledger = store.ledger()
-        assert source.n_set_aside == {"damaged": 4, "newer_version": 1}
-        # A newer version of Ragstone can still read one of them.
+        assert source.n_set_aside == {"damaged": 4, "other_version": 1}
+        # The version of Ragstone that wrote it can still read one of them.
         assert ledger.dropped_by_reason == {"broker_entry_damaged": 4}
         assert status.status().set_aside == 5
 
 
-class NewerEntriesContract:
-    """What a broker promises besides, if it outlives the versions of workers.
+class OtherVersionsContract:
+    """What a broker promises besides, if it outlives its workers.
 
     Subclasses have a fixture `connect`, and `module`: the name of the broker's module, which knows the version.
     """
 
     module: str
 
-    def test_entries_of_a_newer_version_are_read_after_an_upgrade(self, connect, tmp_path, monkeypatch):
-        """The same version leaves them aside when it starts again. An upgraded worker stores them once."""
+    def test_entries_of_another_version_are_read_by_another_worker(self, connect, tmp_path, monkeypatch):
+        """The same version of Ragstone leaves them aside when it starts again. Another version stores them once."""
         from ragstone.brokers import _source
 
         parse = _source.parse_line
-        connect().publish("a.seg", 0, 1, [NEWER])
+        connect().publish("a.seg", 0, 1, [OTHER])
         status, errors = connect(), StepErrors()
         with open_store(tmp_path / "s.db", mode="own") as store:
             old, restarted = (_source.BrokerTraceSource(connect()) for _ in range(2))
@@ -199,9 +199,9 @@ class NewerEntriesContract:
                 restarted.transfer_batch(store, errors)
             assert (status.status().set_aside, store.ledger().total.captured) == (1, 0)
             monkeypatch.setattr(f"{self.module}._VERSION", "99.0")
-            monkeypatch.setattr(_source, "parse_line", lambda data: captured("n") if data == NEWER else parse(data))
-            upgraded = _source.BrokerTraceSource(connect())
-            wait_until(lambda: upgraded.transfer_batch(store, errors) and store.ledger().total.captured)
+            monkeypatch.setattr(_source, "parse_line", lambda data: captured("n") if data == OTHER else parse(data))
+            other = _source.BrokerTraceSource(connect())
+            wait_until(lambda: other.transfer_batch(store, errors) and store.ledger().total.captured)
             ledger = store.ledger()
         assert not errors
         assert (ledger.total.captured, ledger.total.dropped) == (1, 0)

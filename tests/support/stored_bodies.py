@@ -13,7 +13,7 @@ __all__ = ["body_texts", "rewrite_bodies"]
 def body_texts(db: sqlite3.Connection, table: str) -> list[str]:
     """The JSON of all bodies of a table, in the order of their rows."""
     rows = db.execute(f"SELECT body FROM {table} ORDER BY seq").fetchall()  # noqa: S608 - constant names
-    return [body if isinstance(body, str) else text_of(body, table).decode() for (body,) in rows]
+    return [text_of(body, table).decode() for (body,) in rows]
 
 
 def rewrite_bodies(db: sqlite3.Connection, table: str, change: Callable[[str], str], *, seq: int = 1) -> None:

@@ -332,8 +332,8 @@ def test_hostile_entries_never_block(tmp_path_factory, hostile):
             assert {"good-1", "good-2"} <= {trace.trace_id for trace in store.traces()}
             ledger = store.ledger()
         dropped = sum(ledger.dropped_by_reason.values())
-        newer = sum(reason == "newer_version" for _, reason in queue.aside)
-        assert dropped + newer == len(queue.aside)
+        other = sum(reason == "other_version" for _, reason in queue.aside)
+        assert dropped + other == len(queue.aside)
         assert ledger.total.balanced
     finally:
         logging.getLogger("ragstone").disabled = False

@@ -87,7 +87,7 @@ def test_every_field_arrives():
         "metadata": {"title": "text", "text": 1},
     }
     expected = {
-        "schema_version": 3,
+        "schema_version": 1,
         "trace_id": "t",
         "name": "n",
         "source": "record",
@@ -345,7 +345,7 @@ def test_left_out_trace_keeps_its_id_and_weight_only():
     """No text of a trace that was not kept."""
     left_out = entry(full_draft("text"), sample_rate=0.0)
     assert {
-        "schema_version": 3,
+        "schema_version": 1,
         "entry": "sampled_out",
         "trace_id": "t",
         "started_at": 1.0,

@@ -308,7 +308,8 @@ def test_outcomes_of_a_later_version_are_refused(tmp_path: Path) -> None:
     first, second = plain.read_text(encoding="utf-8").splitlines()
     later.write_text(f"{first}\n{json.dumps(json.loads(second) | {'schema_version': 99, 'new': 1})}\n")
     with pytest.raises(
-        DataError, match=r"line 2 of .*later\.jsonl': it has schema version 99, .*reads up to .*Upgrade with"
+        DataError,
+        match=r"line 2 of .*later\.jsonl' has format version 99, .*reads version 1: use the version of Ragstone that wrote it",
     ):
         ragstone.compare([plain, later])
 

@@ -48,7 +48,7 @@ TRACES = [
 @pytest.mark.parametrize("whole", TRACES)
 def test_an_outline_has_the_signals_of_its_trace(whole: Trace) -> None:
     """Reference, abstention, and the labels of the passages in the prompt."""
-    outline = TraceOutline.from_json(whole.model_dump_json().encode())
+    outline = TraceOutline.model_validate_json(whole.model_dump_json().encode())
     expected, found = Signals(), Signals()
     note_sample(expected, sample_from_trace(whole))
     note_outline(found, outline)
@@ -58,21 +58,12 @@ def test_an_outline_has_the_signals_of_its_trace(whole: Trace) -> None:
     assert {name: getattr(outline, name) for name in own} == {name: getattr(whole, name) for name in own}
 
 
-def test_a_trace_of_an_older_version_is_upgraded() -> None:
-    """Version 1 calls retrievals searches."""
-    record = json.loads(trace(retrievals=FOUND).model_dump_json())
-    record |= {"schema_version": 1, "searches": record.pop("retrievals")}
-    outline = TraceOutline.from_json(json.dumps(record).encode())
-    assert outline.prompt_contexts is not None
-    assert [each.get("id") for each in outline.prompt_contexts] == ["a", None, "a", "b"]
-
-
 def test_an_invalid_field_is_refused() -> None:
     """The fields of an outline are validated as those of a trace."""
     record = json.loads(trace(contexts=PASSAGES).model_dump_json())
     record["contexts"][0]["relevance"] = "high"
     with pytest.raises(ValidationError, match="relevance"):
-        TraceOutline.from_json(json.dumps(record).encode())
+        TraceOutline.model_validate_json(json.dumps(record).encode())
 
 
 def test_a_report_checks_the_traces_that_it_does_not_show(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 import ragstone
 from ragstone.data import read_samples
 from ragstone.errors import DataError
-from ragstone.experiments._app.saved import _plain
 from ragstone.judges import LexicalJudge
 from ragstone.metrics import resolve_metrics
 from ragstone.metrics._history import question_fields, question_text
@@ -296,7 +295,7 @@ def test_traces_keep_the_history():
     sample = read({"messages": OPENAI})
     trace = trace_from_sample(sample, source="rows", started_at=0.0)
     assert sample.history == sample_from_trace(type(trace).model_validate_json(trace.model_dump_json())).history
-    assert () == Sample.model_validate({"id": "1", "schema_version": 3}).history
+    assert () == Sample.model_validate({"id": "1", "schema_version": 1}).history
 
 
 # -- applications and commands
@@ -335,13 +334,6 @@ def test_an_application_gets_the_conversation():
     ragstone.evaluate([row], "ccrs.qr", app=answer, judge=judge)
     assert [HISTORY] == asked
     assert "earlier_turns" in judge.prompts[0].fields
-
-
-def test_rows_without_a_history_are_asked_under_the_keys_of_before():
-    """Answers that an older version saved for `app(row)` are found again."""
-    plain = make_sample()
-    assert "history" not in _plain(plain)
-    assert "history" in _plain(plain.model_copy(update={"history": HISTORY}))
 
 
 def test_files_of_conversations(tmp_path):

@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from ragstone.errors import DataError, StoreVersionError
 from ragstone.schema import (
-    SCHEMA_VERSION,
     Failure,
     Interval,
     LedgerRow,
@@ -22,10 +20,8 @@ from ragstone.schema import (
     Score,
     Trace,
     Usage,
-    _base,
     committed_json_schema,
     json_schema,
-    migrate,
     outcome_adapter,
     sample_from_trace,
 )
@@ -125,32 +121,3 @@ def test_a_ledger_row_knows_whether_it_adds_up() -> None:
     """`captured` is counted apart from the other columns, so a loss shows."""
     assert LedgerRow(captured=3, scored=1, dropped=1, pending=1).balanced
     assert not LedgerRow(captured=3, scored=1).balanced
-
-
-def test_records_of_the_current_version_pass_unchanged() -> None:
-    """A record of the current version needs no upgrade."""
-    assert {"a": 1, "schema_version": SCHEMA_VERSION} == migrate({"a": 1, "schema_version": SCHEMA_VERSION})
-
-
-def test_a_record_without_a_version_is_of_version_1() -> None:
-    """The oldest version is assumed, so that every upgrade is applied."""
-    assert {"retrievals": [], "schema_version": SCHEMA_VERSION} == migrate({"searches": []})
-
-
-def test_older_records_go_through_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each step is applied once, in order, and the version follows."""
-    monkeypatch.setattr(_base, "SCHEMA_VERSION", 3)
-    monkeypatch.setattr(
-        _base, "_STEPS", {1: lambda r: r | {"steps": "1"}, 2: lambda r: r | {"steps": r["steps"] + "2"}}
-    )
-
-    assert {"schema_version": 3, "steps": "12"} == migrate({"schema_version": 1})
-
-
-def test_newer_and_foreign_versions_are_refused() -> None:
-    """What cannot be read is named, with the way out."""
-    with pytest.raises(StoreVersionError, match="pip install -U ragstone"):
-        migrate({"schema_version": SCHEMA_VERSION + 1})
-    for bad in (0, -1, "1", True, 1.5):
-        with pytest.raises(DataError, match="positive integer"):
-            migrate({"schema_version": bad})

@@ -1,263 +1,197 @@
-"""Records and stores of older versions: read as they were, with today's names, and no outcome changed."""
+"""Files and records of another version: refused with one sentence, and left as they were."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from pydantic import ValidationError
 
-from ragstone.experiments import compare
-from ragstone.replay import replay_traces
+import ragstone
+from ragstone.errors import RagstoneError
+from ragstone.experiments._app.call import app_call
+from ragstone.experiments._app.saved import SavedRuns
+from ragstone.experiments._kept import KeptOutcomes, RunIdentity
+from ragstone.judges import ReplyCache
+from ragstone.metrics import UdcgTheta
+from ragstone.replay import merge_outcomes
 from ragstone.schema import (
-    SCHEMA_VERSION,
     Captured,
-    LedgerRow,
+    Sample,
     Score,
     Trace,
-    migrate,
+    TraceOutline,
     outcome_adapter,
     spool_entry_adapter,
 )
-from ragstone.store import SqliteStore, StoredLabel
-from stored_bodies import body_texts
+from ragstone.sinks import JsonlSink, record_row
+from ragstone.spool import SpoolReader, SpoolWriter
+from ragstone.store import SqliteStore, backup_store, restore_store
 
-DATA = Path(__file__).parent / "data" / "version_1"
-NEW_FIELDS = ("evidence", "standalone_query", "app", "release", "environment", "history")
-"""Fields of a trace that records of version 2 do not have."""
-
-
-def lines(name: str) -> list[dict]:
-    """The records of a file, as they were written."""
-    return [json.loads(line) for line in (DATA / name).read_text(encoding="utf-8").splitlines()]
+TRACE = Trace(trace_id="t", started_at=1.0, query="q", response="r")
+SCORE = Score(sample_id="t", metric="m", metric_version="1", value=0.5, method="exact")
+RUN = RunIdentity((("m", "1", ""),), "", "", 1, "d")
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    """A store of version 2 with records of version 1."""
-    path = tmp_path / "store.db"
-    db = sqlite3.connect(path, isolation_level=None)
-    db.executescript((DATA / "store-version-2.sql").read_text(encoding="utf-8"))
-    db.close()
-    SqliteStore.open(path, mode="own").close()
-    return path
+class Stored(NamedTuple):
+    """A file of the version that this Ragstone reads, and what reads it."""
+
+    path: Path
+    read: Callable[[], object]
+    name: str
+    """How the error names the file."""
 
 
-def test_a_trace_keeps_its_retrievals():
-    """`searches` is read as `retrievals`, also among the fields that were cut."""
-    old = lines("traces.jsonl")[0]
-
-    trace = Trace.model_validate(migrate(old))
-
-    assert SCHEMA_VERSION == trace.schema_version
-    assert [search["query"] for search in old["searches"]] == [retrieval.query for retrieval in trace.retrievals]
-    assert ("retrievals.passages.text",) == trace.truncated_fields
-    assert not trace.model_extra
-
-
-def test_traces_of_version_2_have_no_evidence():
-    """They keep their contexts, and nothing about them is in doubt."""
-    for line in (DATA.parent / "version_2" / "traces.jsonl").read_text(encoding="utf-8").splitlines():
-        old = json.loads(line)
-
-        trace = Trace.model_validate(old)
-
-        assert (2, SCHEMA_VERSION) == (old["schema_version"], trace.schema_version)
-        assert trace.evidence is None
-        assert old == trace.model_dump(mode="json", exclude=set(NEW_FIELDS)) | {
-            "schema_version": 2,
-            "retrievals": [r.model_dump(mode="json", exclude={"stages"}) for r in trace.retrievals],
-        }
-
-
-@pytest.mark.parametrize("old", lines("outcomes.jsonl"))
-def test_an_outcome_keeps_its_id(old: dict):
-    """Value, key and id are what they were; only fields inside have other names."""
-    outcome = outcome_adapter.validate_python(migrate(old))
-
-    assert (old["sample_id"], old["metric"], old["metric_version"], old["judge_hash"]) == outcome.key
-    assert not outcome.model_extra
-    if isinstance(outcome, Score):
-        assert old["value"] == outcome.value
-        if old["interval"] is not None:
-            assert old["interval"]["level"] == outcome.interval.confidence_level
-        assert old["details"].get("borne_out") == outcome.details.get("supported")
-
-
-def test_a_store_upgrades_records_when_it_reads_them(store: Path):
-    """Bodies stay as they are on disk; ids, values and deliveries stay the same."""
-    db = sqlite3.connect(store)
-    bodies = [json.loads(body) for body in body_texts(db, "outcome_bodies")]
-    ids = [outcome_id for (outcome_id,) in db.execute("SELECT outcome_id FROM outcomes ORDER BY seq")]
-    db.close()
-    assert all(body["schema_version"] == 1 for body in bodies)
-
-    with SqliteStore.open(store, mode="read") as opened:
-        outcomes = list(opened.outcomes())
-        trace = opened.explain("t0").trace
-        ledger = opened.ledger()
-
-    assert lines("outcomes.jsonl") == bodies
-    assert ids == [outcome.id for outcome in outcomes]
-    assert [body.get("value") for body in bodies] == [getattr(outcome, "value", None) for outcome in outcomes]
-    assert 2 == len(trace.retrievals)
-    # 0.9 would be lost if the field were read as an unknown one.
-    assert 0.9 in [o.interval.confidence_level for o in outcomes if isinstance(o, Score) and o.interval]
-    assert {"jsonl:a": 1, "otlp": 2} == {sink: counts.failed for sink, counts in ledger.outbox.items()}
-
-
-def test_a_store_of_version_3_keeps_outcomes_and_deliveries(tmp_path: Path):
-    """Deliveries of outcomes stay what they are, and requests have no application."""
-    path = tmp_path / "store.db"
-    db = sqlite3.connect(path, isolation_level=None)
-    db.executescript((DATA.parent / "version_2" / "store-version-3.sql").read_text(encoding="utf-8"))
-    queued = db.execute("SELECT outcome_id, sink, state, attempts, next_try, last_error FROM outbox").fetchall()
-    bodies = db.execute("SELECT body FROM outcome_bodies ORDER BY seq").fetchall()
-    db.close()
-
+def store(folder: Path, *, mode: str = "read") -> Stored:
+    """A store with a request."""
+    path = folder / "s.db"
     with SqliteStore.open(path, mode="own") as opened:
-        rows = opened.deliveries()
-        due = opened.due_deliveries("jsonl:a", limit=10, now=2e9)
-        ledger = opened.ledger()
-        outcomes = [outcome.model_dump_json() for outcome in opened.outcomes()]
-
-    assert len(rows) == len(queued) == 14
-    assert {"outcome"} == {row.kind for row in rows}
-    assert sorted(queued, key=str) == sorted(
-        ((r.item_id, r.sink, r.state, r.attempts, r.next_try, r.last_error) for r in rows), key=str
-    )
-    assert [body for (body,) in bodies] == outcomes
-    assert 3 == len(due)
-    assert {None} == {delivery.app for delivery in due}
-    counts = ledger.outbox["jsonl:a"]
-    assert (3, 2, 1, 1) == (counts.pending, counts.sent, counts.skipped, counts.failed)
-    assert "401" == ledger.outbox["otlp"].stopped
+        opened.ingest("a", 1, [Captured(trace=TRACE)])
+    return Stored(path, lambda: SqliteStore.open(path, mode=mode).close(), f"the store {str(path)!r}")
 
 
-def test_failed_deliveries_can_be_tried_again(store: Path):
-    """A state that had another name is found by its new one."""
-    with SqliteStore.open(store, mode="own") as opened:
-        assert 2 == opened.requeue_deliveries(sink="otlp", state="failed")
+def owned_store(folder: Path) -> Stored:
+    return store(folder, mode="own")
 
 
-def test_the_spool_takes_records_of_version_1():
-    """A segment that an older application wrote."""
-    old = {"entry": "captured", "schema_version": 1, "trace": lines("traces.jsonl")[0]}
-    old["trace"] = migrate(old["trace"])
-
-    entry = spool_entry_adapter.validate_python(migrate(old))
-
-    assert isinstance(entry, Captured)
-    assert 2 == len(entry.trace.retrievals)
+def backup(folder: Path) -> Stored:
+    """A backup of a store."""
+    path = folder / "backup.db"
+    backup_store(store(folder).path, path)
+    return Stored(path, lambda: restore_store(path, folder / "restored.db"), f"the store {str(path)!r}")
 
 
-def test_old_traces_are_replayed(tmp_path: Path):
-    """A file that an older version exported."""
-    report = replay_traces([str(DATA / "traces.jsonl")], "ranking", store=str(tmp_path / "s.db"), judge="lexical")
-
-    assert 3 == report.files[0].n_new
-
-
-def test_old_outcomes_are_compared(tmp_path: Path):
-    """Files of `evaluate --output`, of this and of an older version, have the same values."""
-    old = tmp_path / "old.jsonl"
-    old.write_text((DATA / "outcomes.jsonl").read_text(encoding="utf-8"), encoding="utf-8")
-    new = tmp_path / "new.jsonl"
-    new.write_text(
-        "".join(
-            outcome_adapter.validate_python(migrate(line)).model_dump_json() + "\n" for line in lines("outcomes.jsonl")
-        ),
-        encoding="utf-8",
-    )
-
-    result = compare({"old": old, "new": new}, metrics=["ccrs.cc"])
-
-    assert 0.0 == result.metrics[0].pairs[0].difference
+def reply_cache(folder: Path) -> Stored:
+    cache = ReplyCache(folder)
+    cache.write([("key", "model", {"value": 1})])
+    return Stored(cache.path, cache.summary, f"the reply cache {str(cache.path)!r}")
 
 
-def test_a_store_of_version_4_keeps_everything_and_has_no_labels(tmp_path: Path):
-    """Outcomes and deliveries stay what they are, and labels can be saved."""
-    path = tmp_path / "store.db"
-    db = sqlite3.connect(path, isolation_level=None)
-    db.executescript((DATA.parent / "version_2" / "store-version-4.sql").read_text(encoding="utf-8"))
-    queued = db.execute("SELECT kind, item_id, sink, state, attempts FROM outbox ORDER BY seq").fetchall()
-    bodies = db.execute("SELECT body FROM outcome_bodies ORDER BY seq").fetchall()
-    db.close()
-    label = StoredLabel("with-app", "ann", 0.5, 60.0)
-
-    with SqliteStore.open(path, mode="own") as opened:
-        assert bodies == [(outcome.model_dump_json(),) for outcome in opened.outcomes()]
-        assert sorted(queued) == sorted((r.kind, r.item_id, r.sink, r.state, r.attempts) for r in opened.deliveries())
-        assert {"with-app": "bot"} == opened.request_labels("app")
-        assert [] == opened.labels() == opened.drawn_requests()
-        opened.save_labels([label])
-        assert [label] == opened.labels()
+def segment(folder: Path) -> Stored:
+    """The header of a segment of a spool."""
+    with contextlib.closing(SpoolWriter(folder)) as writer:
+        writer.append([spool_entry_adapter.dump_json(Captured(trace=TRACE))])
+        name = writer.segment
+    path = folder / name
+    return Stored(path, lambda: SpoolReader(folder).read(name), f"the spool segment {str(path)!r}")
 
 
-def test_a_store_of_version_7_keeps_its_ledger(tmp_path: Path):
-    """Outcomes, deliveries, labels and alarms stay what they are, and the counters equal the rows."""
-    path = tmp_path / "store.db"
-    db = sqlite3.connect(path, isolation_level=None)
-    db.executescript((DATA.parent / "version_3" / "store-version-7.sql").read_text(encoding="utf-8"))
-    bodies = db.execute("SELECT body FROM outcome_bodies ORDER BY seq").fetchall()
-    db.close()
-
-    with SqliteStore.open(path, mode="own", clock=lambda: 1_790_000_030.0) as opened:
-        ledger = opened.ledger()
-        assert bodies == [(outcome.model_dump_json(),) for outcome in opened.outcomes()]
-        assert [] == opened.recount(correct=False)
-        assert ["scored"] == [label.trace_id for label in opened.labels()]
-        assert ["before"] == [removed.trace_id for removed in opened.removed_texts()]
-        assert ["2:opened"] == [alarm.id for alarm in opened.due_alarms("jsonl:a", limit=9)]
-        assert 7 == len(opened.due_deliveries("jsonl:a", limit=99, now=2e9))
-        assert opened.complete("partial", [])
-
-    assert LedgerRow(
-        captured=11, scored=2, sampled_out=1, not_applicable=1, failed=2, dropped=3, pending=2
-    ) == ledger.total  # fmt: skip
-    assert {
-        "grounded": LedgerRow(captured=9, scored=2, sampled_out=1, not_applicable=1, failed=1, dropped=3, pending=1),
-        "recall": LedgerRow(captured=11, scored=1, sampled_out=1, not_applicable=4, failed=0, dropped=3, pending=2),
-    } == ledger.metrics
-    counts = {sink: (c.pending, c.sent, c.skipped, c.failed) for sink, c in ledger.outbox.items()}
-    assert {"jsonl:a": (8, 4, 0, 1), "otlp": (6, 0, 1, 0), "gone": (2, 2, 0, 0)} == counts
-    assert "401" == ledger.outbox["otlp"].stopped
+def outcome_file(folder: Path) -> Stored:
+    path = folder / "outcomes.jsonl"
+    path.write_text(SCORE.model_dump_json() + "\n")
+    return Stored(path, lambda: ragstone.compare([path, path]), f"line 1 of {str(path)!r}")
 
 
-def test_a_store_of_version_8_delivers_each_outcome_once(tmp_path: Path):
-    """Deliveries keep their states; those that were sent need no row, except before the sink received everything."""
-    path = tmp_path / "store.db"
-    db = sqlite3.connect(path, isolation_level=None)
-    db.executescript((DATA.parent / "version_3" / "store-version-8.sql").read_text(encoding="utf-8"))
-    queued = db.execute("SELECT kind, item_id, sink, state, last_error FROM outbox").fetchall()
-    bodies = db.execute("SELECT body FROM outcome_bodies ORDER BY seq").fetchall()
-    db.close()
+def exported_records(folder: Path) -> Stored:
+    path = folder / "records.jsonl"
+    path.write_text(json.dumps(record_row(SCORE, TRACE)) + "\n")
+    return Stored(path, lambda: merge_outcomes(folder / "s.db", [path]), f"the record in {path}, line 1")
 
-    with SqliteStore.open(path, mode="own", clock=lambda: 1_790_000_030.0) as opened:
-        assert bodies == [(outcome.model_dump_json(),) for outcome in opened.outcomes()]
-        assert [] == opened.recount(correct=False)
-        rows = opened.deliveries()
-        assert sorted(queued, key=str) == sorted(
-            ((r.kind, r.item_id, r.sink, r.state, r.last_error) for r in rows), key=str
-        )
-        counts = {sink: (c.pending, c.sent, c.skipped, c.failed) for sink, c in opened.ledger().outbox.items()}
-        assert {"jsonl": (4, 4, 1, 1), "otlp": (4, 6, 0, 0), "gone": (1, 1, 0, 0)} == counts
-        assert opened.ledger().outbox["otlp"].stopped == "401"
-        assert 2 == len(opened.due_deliveries("jsonl", limit=99))
-        due = opened.due_deliveries("jsonl", limit=99, now=2e9)
-        assert 3 == len(due)
-        opened.mark_sent("jsonl", [item.id for item in due])
-        assert [] == opened.due_deliveries("jsonl", limit=99, now=2e9)
-        assert ["2:opened"] == [alarm.id for alarm in opened.due_alarms("jsonl", limit=9)]
-        # The outcomes before the sink joined were not sent to it.
-        assert 2 == opened.deliver_again("jsonl", since=0, until=2e9)
-        assert 0 == opened.deliver_again("otlp", since=0, until=2e9)
-        assert 6 == opened.requeue_deliveries(sink="otlp", state="sent")
-        assert 10 == len(opened.due_deliveries("otlp", limit=99, now=2e9))
-        assert [] == opened.recount(correct=False)
-        left = opened._database._connection.execute("SELECT sink, state, count(*) FROM outbox GROUP BY 1, 2").fetchall()
-    assert {
-        ("gone", "pending", 1), ("gone", "sent", 1), ("jsonl", "failed", 1), ("jsonl", "pending", 3), ("jsonl", "sent", 1),
-        ("jsonl", "skipped", 1), ("otlp", "pending", 4),
-    } == set(left)  # fmt: skip
+
+def kept_outcomes(folder: Path) -> Stored:
+    """The outcomes that an interrupted evaluation left."""
+
+    def read() -> None:
+        with contextlib.closing(KeptOutcomes(folder / "o.jsonl")) as kept:
+            kept.open(RUN)
+            kept.add(Sample(id="t"), [SCORE])
+
+    read()
+    path = folder / "o.jsonl.partial"
+    return Stored(path, read, f"the interrupted evaluation {str(path)!r}")
+
+
+def saved_answers(folder: Path) -> Stored:
+    """The answers that an interrupted evaluation of an application left."""
+
+    def read() -> None:
+        with contextlib.closing(SavedRuns(folder / "traces.jsonl")) as saved:
+            saved.open(app_call(lambda question: question))
+            saved.add(TRACE, Sample(id="t", query="q"), 0)
+
+    read()
+    path = folder / "traces.jsonl.partial"
+    path.write_bytes(path.read_bytes() + b'{"cut')
+    return Stored(path, read, f"a request in {str(path)!r}")
+
+
+def weights(folder: Path) -> Stored:
+    path = folder / "theta.json"
+    UdcgTheta([0.1], [0.2]).save(path)
+    return Stored(path, lambda: UdcgTheta.load(path), f"the file with weights {str(path)!r}")
+
+
+def sink_file(folder: Path) -> Stored:
+    path = folder / "sink.jsonl"
+    path.write_text('{"schema_version": 1, "id": "x"}\n')
+    return Stored(path, lambda: JsonlSink(path), f"cannot add outcomes to {str(path)!r}: the file")
+
+
+FORMATS = [
+    store, owned_store, backup, reply_cache, segment, outcome_file, exported_records, kept_outcomes, saved_answers, weights,
+    sink_file,
+]  # fmt: skip
+
+
+def rewrite_version(path: Path, version: object) -> None:
+    """Change the first version in a file, or that of a SQLite file."""
+    if path.read_bytes().startswith(b"SQLite"):
+        with contextlib.closing(sqlite3.connect(path)) as db:
+            db.execute(f"PRAGMA user_version = {version}")
+        return
+    field = r'((?:schema_version|format|evaluation|version)\\?": ?)1'
+    text, n = re.subn(field, rf"\g<1>{version}", path.read_text(), count=1)
+    assert 1 == n
+    path.write_text(text)
+
+
+@pytest.mark.parametrize("version", [0, 2, 99, []])
+@pytest.mark.parametrize("make", FORMATS, ids=lambda make: make.__name__)
+def test_another_version_is_refused(tmp_path: Path, make: Callable[[Path], Stored], version: object) -> None:
+    """The same sentence names the file, its version, the version that is read, and the way out. No byte changes."""
+    stored = make(tmp_path)
+    stored.read()
+    if version == [] and stored.path.read_bytes().startswith(b"SQLite"):
+        version = -1  # SQLite stores an integer
+    rewrite_version(stored.path, version)
+    before = stored.path.read_bytes()
+
+    with pytest.raises(RagstoneError) as error:
+        stored.read()
+
+    assert (
+        f"{stored.name} has format version {version}, and this version of Ragstone reads version 1: "
+        "use the version of Ragstone that wrote it, or start with a new one"
+    ) == str(error.value)
+    assert before == stored.path.read_bytes()
+
+
+def test_a_spool_entry_of_another_version_is_not_dropped(tmp_path: Path) -> None:
+    """A segment is refused if an entry has another version and a kind that this version does not know."""
+    record = {"schema_version": 2, "entry": "unheard_of"}
+    with contextlib.closing(SpoolWriter(tmp_path)) as writer:
+        writer.append([json.dumps(record).encode()])
+        name = writer.segment
+    with pytest.raises(RagstoneError, match=rf"an entry of the spool segment '.*{name}' has format version 2, and"):
+        SpoolReader(tmp_path).read(name)
+
+
+@pytest.mark.parametrize("version", [0, 2, -1, True, 1.5, "1", None, [1], "x" * 99])
+@pytest.mark.parametrize(
+    "read",
+    [Trace.model_validate, TraceOutline.model_validate, Sample.model_validate, outcome_adapter.validate_python],
+)
+def test_a_record_of_another_version_is_invalid(read: Callable[[object], object], version: object) -> None:
+    """Whatever reads it, also if its version is not a number."""
+    fields = TRACE.model_dump() | SCORE.model_dump() | {"id": "t"}
+    read(fields)
+    read(fields | {"schema_version": 1.0})  # as a data frame may have it
+    read({name: value for name, value in fields.items() if name != "schema_version"})
+    with pytest.raises(ValidationError, match=r"it has (an unknown )?format version.* and this version of Ragstone"):
+        read(fields | {"schema_version": version})

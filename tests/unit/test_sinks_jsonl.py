@@ -58,7 +58,7 @@ def test_a_score_as_a_line(tmp_path):
     )
     assert _rows(path) == [
         {
-            "schema_version": 3,
+            "schema_version": 1,
             "id": outcome.id,
             "trace_id": "t1",
             "run_id": "r",
@@ -141,7 +141,7 @@ def test_a_torn_last_line_is_replaced(tmp_path, left):
     assert whole == lines[:2]
 
 
-@pytest.mark.parametrize("foreign", [b"mine", b'{"schema_version": 3}', b'{"other": '])
+@pytest.mark.parametrize("foreign", [b"mine", b'{"schema_version": 1}', b'{"other": '])
 def test_a_last_line_of_others_stays(tmp_path, foreign):
     """The next batch begins on a new line."""
     path = tmp_path / "out.jsonl"

@@ -109,7 +109,7 @@ def test_a_score_as_langfuse_takes_it():
             "comment": "0.5 [0.4, 0.6] (95% bootstrap). judge j. x, n = 3",
             "timestamp": "2023-11-14T22:13:21.500000+00:00",
             "metadata": {
-                "schema_version": 3,
+                "schema_version": 1,
                 "trace_id": "t1",
                 "run_id": "r",
                 "otel_trace_id": _TRACE,

@@ -98,7 +98,7 @@ def test_a_score_as_langsmith_takes_it():
             "comment": "0.123. judge j. x",
             "feedback_source": {"type": "model", "metadata": {"judge": "j", "judge_hash": "h", "prompt_hash": "p"}},
             "extra": {
-                "schema_version": 3,
+                "schema_version": 1,
                 "trace_id": "t1",
                 "run_id": _RUN,
                 "metric": "m",

@@ -17,12 +17,9 @@ from ragstone.errors import (
     StoreError,
     StoreNotReadyError,
     StoreOwnedError,
-    StoreVersionError,
 )
-from ragstone.schema import Captured, LedgerRow, Score, Trace
-from ragstone.store import PlannedMetric, SqliteStore, _sqlite_tables
-
-_NOW = _sqlite_tables.VERSION
+from ragstone.schema import SCHEMA_VERSION, Captured, LedgerRow, Trace
+from ragstone.store import PlannedMetric, SqliteStore
 
 
 @pytest.fixture
@@ -86,7 +83,7 @@ class TestMaking:
         mode = db.execute("PRAGMA journal_mode").fetchone()[0]
         db.close()
 
-        assert ([int.from_bytes(b"RGST"), _sqlite_tables.VERSION], "wal") == (found, mode)
+        assert ([int.from_bytes(b"RGST"), SCHEMA_VERSION], "wal") == (found, mode)
 
     def test_an_empty_file_becomes_a_store_with_a_warning(self, path: Path, caplog: pytest.LogCaptureFixture):
         """A process that died between making the file and its tables must not be in the way for ever. Or the content is lost."""
@@ -317,20 +314,13 @@ class TestRecognising:
         with pytest.raises(StoreCorruptError, match=r"is damaged.*ragstone store verify"):
             open_store(path)
 
+    @pytest.mark.parametrize("table", ["meta", "outbox"])
     @pytest.mark.parametrize("open_store", [own, read])
-    def test_a_store_without_a_table_is_damaged(self, path: Path, open_store):
+    def test_a_store_without_a_table_is_damaged(self, path: Path, open_store, table: str):
         """The message names what is missing."""
-        alter(filled(path), "DROP TABLE outbox")
+        alter(filled(path), f"DROP TABLE {table}")
 
-        with pytest.raises(StoreCorruptError, match=r"tables are missing \(outbox\)"):
-            open_store(path)
-
-    @pytest.mark.parametrize("open_store", [own, read])
-    def test_a_store_without_its_meta_table_is_damaged(self, path: Path, open_store):
-        """The first table that is looked at is no exception."""
-        alter(filled(path), "DROP TABLE meta")
-
-        with pytest.raises(StoreCorruptError, match=r"is damaged: no such table: meta"):
+        with pytest.raises(StoreCorruptError, match=rf"tables are missing \({table}\)"):
             open_store(path)
 
     def test_damage_found_later_is_damage_too(self, path: Path):
@@ -342,205 +332,3 @@ class TestRecognising:
 
         with read(path) as store, pytest.raises(StoreCorruptError, match="is damaged"):
             list(store.traces())
-
-    @pytest.mark.parametrize(
-        ("statement", "message"),
-        [
-            ("PRAGMA user_version = 99", f"has version 99, and this version of Ragstone reads versions up to {_NOW}"),
-            ("UPDATE meta SET value = '9' WHERE key = 'schema_version'", "contains records of version 9"),
-        ],
-    )
-    @pytest.mark.parametrize("open_store", [own, read])
-    def test_a_newer_store_asks_for_a_newer_ragstone(self, path: Path, open_store, statement: str, message: str):
-        """Tables and records have versions of their own."""
-        alter(filled(path), statement)
-
-        with pytest.raises(StoreVersionError, match=rf"{message}.*pip install --upgrade ragstone"):
-            open_store(path)
-
-
-class TestMigrating:
-    """An older store is brought up to date by its owner, step by step."""
-
-    @pytest.fixture
-    def old(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        """A store two versions behind: this code plays one two versions on."""
-        filled(path)
-        monkeypatch.setattr(_sqlite_tables, "VERSION", _NOW + 2)
-        return path
-
-    def test_the_owner_takes_every_step(self, old: Path, monkeypatch: pytest.MonkeyPatch):
-        """From each version to the next, in order, and what is stored stays."""
-        monkeypatch.setitem(_sqlite_tables.MIGRATIONS, _NOW, lambda db: db.execute("CREATE TABLE second (a)"))
-        monkeypatch.setitem(_sqlite_tables.MIGRATIONS, _NOW + 1, lambda db: db.execute("INSERT INTO second VALUES (2)"))
-
-        with own(old) as store:
-            assert 1 == store.ledger().total.pending
-        with read(old) as store, store._database.read() as db:
-            assert (_NOW + 2, 2) == (
-                *db.execute("PRAGMA user_version").fetchone(),
-                *db.execute("SELECT a FROM second").fetchone(),
-            )
-
-    def test_a_step_that_fails_changes_nothing(self, old: Path, monkeypatch: pytest.MonkeyPatch):
-        """The steps before it are done, it is not, and the next start takes it up again."""
-
-        def second(db: sqlite3.Connection) -> None:
-            db.execute("CREATE TABLE half_done (a)")
-            db.execute("SELECT no_such_function()")
-
-        monkeypatch.setitem(_sqlite_tables.MIGRATIONS, _NOW, lambda db: db.execute("CREATE TABLE first (a)"))
-        monkeypatch.setitem(_sqlite_tables.MIGRATIONS, _NOW + 1, second)
-        with pytest.raises(StoreError, match="no_such_function"):
-            own(old)
-
-        db = sqlite3.connect(old)
-        tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
-        assert (_NOW + 1, True, False) == (
-            db.execute("PRAGMA user_version").fetchone()[0],
-            "first" in tables,
-            "half_done" in tables,
-        )
-        db.close()
-
-    def test_without_a_way_the_message_says_so(self, old: Path):
-        """A gap in the steps is told, not jumped."""
-        with pytest.raises(StoreError, match=f"cannot be upgraded to version {_NOW + 2}"):
-            own(old)
-
-    def test_a_reader_waits_for_the_owner(self, old: Path):
-        """Readers never write, so they cannot migrate."""
-        with pytest.raises(StoreError, match=rf"older version {_NOW}.*start its Monitor or `ragstone worker`"):
-            read(old)
-
-    def test_a_store_of_version_1_is_brought_here(self, path: Path):
-        """Deliveries keep their places and states, and get the time from which they wait; requests keep all they had."""
-        filled(path)
-        with own(path) as store:
-            before = list(store.traces())
-        _as_version_1(path)
-
-        with own(path) as store:
-            found = store.ledger()
-            assert before == list(store.traces())
-            assert (1, 1) == (found.outbox["jsonl"].pending, found.outbox["jsonl"].sent)
-            assert [50.0, 50.0] == [row[0] for row in store._database._connection.execute("SELECT since FROM outbox")]
-        fresh = path.with_name("fresh.db")
-        own(fresh).close()
-        assert _shape(fresh) == _shape(path)
-
-
-def test_a_store_of_version_7_keeps_its_outcomes(path: Path):
-    """Outcomes, queued ones and deliveries are those of before, and none is marked as backfilled."""
-    filled(path)
-    with own(path) as store:
-        store.set_plan([PlannedMetric(name="m", version="1")], ["jsonl"])
-        (trace,) = store.claim("w", 1, lease_s=60)
-        score = Score(sample_id=trace.trace_id, metric="m", metric_version="1", value=0.5, method="exact")
-        assert store.complete(trace.trace_id, [score])
-        ledger = store.ledger()
-    db = sqlite3.connect(path)
-    db.executescript(
-        """
-        DROP TABLE sink_ranges;
-        INSERT INTO outbox (kind, item_id, sink, since, next_try)
-        SELECT 'outcome', outcome_id, 'jsonl', stored_at, stored_at FROM outcomes;
-        DROP TABLE damaged_rows;
-        DROP INDEX watch_queue_by_time;
-        DROP TABLE feedback_rates;
-        ALTER TABLE traces DROP COLUMN stream_probability;
-        DROP TABLE feedback;
-        DROP TABLE spend;
-        DROP TABLE canaries;
-        DROP TABLE canary_scores;
-        ALTER TABLE traces DROP COLUMN slices;
-        DROP TABLE outcome_counts;
-        DROP INDEX traces_by_otel_id;
-        DROP INDEX traces_sampled;
-        ALTER TABLE outcomes DROP COLUMN backfilled;
-        ALTER TABLE watch_queue DROP COLUMN backfilled;
-        PRAGMA user_version = 7;
-        """
-    )
-    db.close()
-    with own(path) as store:
-        assert [score] == list(store.outcomes())
-        assert (ledger.total, ledger.metrics) == (store.ledger().total, store.ledger().metrics)
-        connection = store._database._connection
-        assert [(None,)] == connection.execute("SELECT backfilled FROM outcomes").fetchall()
-        assert [(0.5, 0)] == connection.execute("SELECT value, backfilled FROM watch_queue").fetchall()
-        assert 1 == len(store.deliveries(sink="jsonl", state="pending"))
-    fresh = path.with_name("fresh.db")
-    own(fresh).close()
-    assert _shape(fresh) == _shape(path)
-
-
-def _as_version_1(path: Path) -> None:
-    """Turn a store back into what version 1 wrote, with two outcomes, one of which was delivered."""
-    db = sqlite3.connect(path)
-    db.executescript(
-        """
-        DROP TABLE sink_ranges;
-        DROP TABLE damaged_rows;
-        DROP INDEX watch_queue_by_time;
-        DROP TABLE feedback_rates;
-        ALTER TABLE traces DROP COLUMN stream_probability;
-        DROP TABLE feedback;
-        DROP TABLE spend;
-        DROP TABLE canaries;
-        DROP TABLE canary_scores;
-        ALTER TABLE traces DROP COLUMN slices;
-        DROP TABLE outcome_counts;
-        DROP INDEX traces_by_otel_id;
-        DROP INDEX traces_sampled;
-        ALTER TABLE outcomes DROP COLUMN backfilled;
-        DROP TABLE labels;
-        DROP TABLE label_frame;
-        ALTER TABLE sinks DROP COLUMN stopped;
-        DROP INDEX traces_by_app;
-        ALTER TABLE traces DROP COLUMN app;
-        ALTER TABLE traces DROP COLUMN release;
-        ALTER TABLE traces DROP COLUMN environment;
-        ALTER TABLE traces DROP COLUMN otel_sampled;
-        DROP INDEX traces_by_time;
-        DROP INDEX traces_with_text;
-        ALTER TABLE traces DROP COLUMN text_removed_at;
-        DROP INDEX sessions_pending;
-        DROP TABLE watch_queue;
-        DROP TABLE watch_units;
-        DROP TABLE streams;
-        DROP TABLE alarms;
-        DROP TABLE outbox;
-        CREATE TABLE outbox (
-            seq INTEGER PRIMARY KEY,
-            outcome_id TEXT NOT NULL REFERENCES outcomes (outcome_id),
-            sink TEXT NOT NULL,
-            state TEXT NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'sent', 'failed')),
-            attempts INTEGER NOT NULL DEFAULT 0,
-            next_try REAL NOT NULL,
-            last_error TEXT,
-            UNIQUE (outcome_id, sink)
-        );
-        CREATE INDEX due_deliveries ON outbox (sink, next_try) WHERE state = 'pending';
-        CREATE INDEX outbox_by_state ON outbox (sink, state);
-        INSERT INTO outcomes (outcome_id, sample_id, metric, metric_version, judge_hash, kind, value, stored_at)
-        SELECT 'a', trace_id, 'm', '1', '', 'failure', NULL, 50.0 FROM traces LIMIT 1;
-        INSERT INTO outcomes (outcome_id, sample_id, metric, metric_version, judge_hash, kind, value, stored_at)
-        SELECT 'b', trace_id, 'n', '1', '', 'failure', NULL, 50.0 FROM traces LIMIT 1;
-        INSERT INTO outbox VALUES (1, 'a', 'jsonl', 'sent', 1, 50.0, NULL), (2, 'b', 'jsonl', 'pending', 2, 60.0, 'x');
-        PRAGMA user_version = 1;
-        """
-    )
-    db.close()
-
-
-def _shape(path: Path) -> list[tuple[str, str, object]]:
-    """The tables with their columns, and the indexes, of a store."""
-    db = sqlite3.connect(path)
-    found = sorted(db.execute("SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"))
-    shape = [
-        (t, n, sorted(row[1:4] for row in db.execute(f"PRAGMA table_info({n})")) if t == "table" else None)
-        for t, n in found
-    ]
-    db.close()
-    return shape

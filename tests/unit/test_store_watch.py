@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import sqlite3
 from datetime import datetime
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from ragstone.store import PlannedMetric, SqliteStore, StreamKey, WatchedOutcome
 from ragstone.watch import WatchOptions
 from ragstone.worker import StepErrors
 from ragstone.worker._watching import StreamWatcher
-from stored_bodies import body_texts
 from watch_tables import MemoryTables
 from watched_store import DAY_S, METRIC, fill, fold_at, fold_in_parts, make, requests, snapshot
 
@@ -160,39 +158,6 @@ def test_ten_thousand_outcomes_are_folded_in_reasonable_time(store):
     store._database._connection.set_trace_callback(None)
     reads = [s for s in statements if s.lstrip().startswith("SELECT")]
     assert len(reads) < 30
-
-
-def test_a_store_of_version_5_keeps_its_outcomes(tmp_path):
-    """The tables of the monitoring are added, and nothing else changes."""
-    path = tmp_path / "store.db"
-    script = Path(__file__).parent / "data" / "version_3" / "store-version-5.sql"
-    db = sqlite3.connect(path, isolation_level=None)
-    db.executescript(script.read_text(encoding="utf-8"))
-    kept = {
-        table: db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - constant names
-        for table in ("traces", "outcomes", "outcome_bodies", "plan", "sinks")
-    }
-    deliveries = db.execute("SELECT item_id, sink, state, attempts FROM outbox").fetchall()
-    db.close()
-    with SqliteStore.open(path, mode="own") as store:
-        assert 5 == len(store.deliveries(limit=5))
-        assert sorted(deliveries) == sorted((r.item_id, r.sink, r.state, r.attempts) for r in store.deliveries())
-        assert [] == queued(store)
-        outcome = Score(sample_id="t5", metric=METRIC, metric_version="1", judge_hash="j1", value=0.5, method="x")
-        for trace_id in ("t4", "t5"):
-            other = NotApplicable(sample_id=trace_id, metric="recall", metric_version="1", reason="-")
-            store.complete(trace_id, [outcome, other] if trace_id == "t5" else [other])
-        assert [("qa-bot", "t5")] == [(o.key.app, o.trace_id) for o in queued(store)]
-    db = sqlite3.connect(path)
-    for table, rows in kept.items():
-        now = db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - constant names
-        if table == "outcome_bodies":
-            assert [row[1] for row in rows] == body_texts(db, table)[: len(rows)]
-            continue
-        n = 4 if table == "traces" else len(rows)
-        # Later versions add columns at the end.
-        assert rows[:n] == [row[: len(rows[0])] for row in now[:n]], table
-    db.close()
 
 
 def test_tags_retriever_and_language_are_slices(store):

@@ -200,7 +200,7 @@ class RagstoneEvaluator:
                 "judge": outcome.judge,
                 "judge_hash": outcome.judge_hash or None,
                 "is_baseline": identity.is_baseline if identity else False,
-                "usage": outcome.usage.model_dump(exclude={"schema_version"}) if outcome.usage else None,
+                "usage": outcome.usage.model_dump() if outcome.usage else None,
             },
         }
 

@@ -17,7 +17,7 @@ RagstoneError
 │   ├── StoreNotReadyError               the owner has not initialized it yet
 │   ├── StoreOwnedError                  another process owns it
 │   ├── StoreUnavailableError            the server of the database does not answer now
-│   ├── StoreVersionError                written by a newer version of Ragstone
+│   ├── StoreVersionError                written by another version of Ragstone
 │   └── StoreCorruptError                not a Ragstone store, or damaged
 └── SinkError                            a destination
     ├── SinkUnavailableError             retried with backoff
@@ -180,7 +180,7 @@ class StoreUnavailableError(StoreError):
 
 
 class StoreVersionError(StoreError):
-    """The store was written by a newer version of Ragstone."""
+    """The store was written by another version of Ragstone."""
 
 
 class StoreCorruptError(StoreError):

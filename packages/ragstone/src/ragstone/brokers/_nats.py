@@ -323,7 +323,7 @@ class NatsBroker:
         return True
 
     async def _restore(self) -> None:
-        """Receive entries again that an older version of Ragstone has set aside."""
+        """Receive entries again that another version of Ragstone has set aside."""
         state = (await self._js.stream_info(self._aside)).state
         for number in range(max(1, state.first_seq), state.last_seq + 1):
             try:
@@ -331,7 +331,7 @@ class NatsBroker:
             except NotFoundError:
                 continue
             headers = found.headers or {}
-            if headers.get("Ragstone-Reason") == "newer_version" and headers.get("Ragstone-By") != _VERSION:
+            if headers.get("Ragstone-Reason") == "other_version" and headers.get("Ragstone-By") != _VERSION:
                 await self._js.publish(self._subject, found.data or b"", stream=self._stream)
                 await self._js.delete_msg(self._aside, number)
 

@@ -10,7 +10,7 @@ from ragstone.schema import BrokerStatus
 
 __all__ = ["Broker", "Message", "SetAside"]
 
-SetAside = Literal["damaged", "too_large", "newer_version", "rejected"]
+SetAside = Literal["damaged", "too_large", "other_version", "rejected"]
 """Why an entry is not stored: its checksum or content is wrong, its size, its schema version, or the store rejects it."""
 
 
@@ -71,7 +71,7 @@ class Broker(Protocol):
     def join(self, store_id: str) -> None:
         """Start to receive entries, from the oldest one. The first store that joins owns the entries.
 
-        Entries that were set aside by an older version of Ragstone because they were too new are received again.
+        Entries of another format version that another version of Ragstone has set aside are received again.
 
         Raises:
             ConfigurationError: If another store owns them.

@@ -24,18 +24,18 @@ from redis.retry import Retry
 from ragstone.brokers._address import BrokerAddress
 from ragstone.brokers._protocol import Message, SetAside
 from ragstone.errors import BrokerError, ConfigurationError
-from ragstone.schema import BrokerStatus
+from ragstone.schema import SCHEMA_VERSION, BrokerStatus, other_version
 
 __all__ = ["RedisBroker"]
 
 _VERSION: Final = version("ragstone")
 _GROUP: Final = "ragstone"
-_FORMAT: Final = "1"
+_FORMAT: Final = b"%d" % SCHEMA_VERSION
 _FIELD: Final = b"e"
 """Field of an entry that has the framed line."""
 _MAX_LINE: Final = 64 * 2**20
 _MAX_KEPT: Final = 2**20
-"""Bytes of an entry that are kept if it is set aside, and cannot be used by a newer version."""
+"""Bytes of an entry that are kept if it is set aside, and cannot be used by another version."""
 _MAX_ASIDE: Final = 10_000
 _SETTLE_S: Final = 3.0
 """Redis syncs its append-only file every second by default, and at the latest after two."""
@@ -201,11 +201,8 @@ class RedisBroker:
             pipe.hsetnx(self._meta, "format", _FORMAT)
             pipe.hmget(self._meta, "store", "format")
             owner, format_ = (value or b"" for value in pipe.execute()[-1])
-        if format_ != _FORMAT.encode():
-            raise ConfigurationError(
-                f"{self.name} has format {format_[:20]!r}, and this version of Ragstone reads {_FORMAT}. Upgrade it with: "
-                "pip install -U ragstone"
-            )
+        if format_ != _FORMAT:
+            raise ConfigurationError(f"{self.name} {other_version(format_.decode(errors='replace'))}")
         if owner != store_id.encode():
             raise ConfigurationError(
                 f"the entries of {self.name} belong to another store. Choose another name in the path of the URL, for "
@@ -222,9 +219,9 @@ class RedisBroker:
             self._restore()
 
     def _restore(self) -> None:
-        """Receive entries again that an older version of Ragstone has set aside."""
+        """Receive entries again that another version of Ragstone has set aside."""
         for entry_id, fields in self._client.xrange(self._aside, count=_MAX_ASIDE):
-            if fields.get(b"reason") == b"newer_version" and fields.get(b"by") != _VERSION.encode():
+            if fields.get(b"reason") == b"other_version" and fields.get(b"by") != _VERSION.encode():
                 pipe = self._client.pipeline(transaction=True)
                 pipe.xadd(self._stream, {_FIELD: fields.get(_FIELD, b"")})
                 pipe.xdel(self._aside, entry_id)
@@ -269,11 +266,11 @@ class RedisBroker:
             pipe.execute()
 
     def set_aside(self, message: Message, reason: SetAside) -> bool:
-        """See `Broker`. At most 10,000 entries are kept: those of a newer version, and the first MiB of others."""
+        """See `Broker`. At most 10,000 entries are kept: those of another version, and the first MiB of others."""
         data = message.data or b""
         with self._errors():
             is_kept = int(self._client.xlen(self._aside)) < _MAX_ASIDE
-            kept = data if reason == "newer_version" else data[:_MAX_KEPT]
+            kept = data if reason == "other_version" else data[:_MAX_KEPT]
             pipe = self._client.pipeline(transaction=True)
             if is_kept:
                 fields = {"reason": reason, "by": _VERSION, "bytes": len(data), _FIELD: kept}

@@ -192,9 +192,9 @@ class BrokerTraceSource:
         store.ingest(segment, self._offset, entries)
 
     def _set_aside(self, message: Message, reason: SetAside, store: Store) -> None:
-        """Set aside an entry. It counts as dropped, unless a newer version of Ragstone can read it later."""
+        """Set aside an entry. It counts as dropped, unless another version of Ragstone can read it later."""
         segment = self._key(message)
-        is_dropped = reason != "newer_version"
+        is_dropped = reason != "other_version"
         if is_dropped:
             store.ingest(segment, 1, [Dropped(reason=f"broker_entry_{reason}", n=1, at=time.time())])
         is_kept = self._broker.set_aside(message, reason)
@@ -218,11 +218,11 @@ class BrokerTraceSource:
 _WHY: Final[dict[SetAside, str]] = {
     "damaged": "it is damaged, or Ragstone did not write it",
     "too_large": f"it is larger than {_MAX_BYTES} bytes",
-    "newer_version": "a newer version of Ragstone wrote it. Upgrade the workers with: pip install -U ragstone",
+    "other_version": "it has another format version. Start a worker with the version of Ragstone that wrote it",
     "rejected": "the store rejects it. The log level DEBUG shows the reason",
 }
 
-_Problem = Literal["damaged", "too_large", "newer_version"]
+_Problem = Literal["damaged", "too_large", "other_version"]
 
 
 def _is_temporary(error: Exception) -> bool:
@@ -245,6 +245,6 @@ def _parse(message: Message) -> SpoolEntry | _Problem:
     try:
         return parse_line(data)
     except StoreVersionError:
-        return "newer_version"
+        return "other_version"
     except DataError:
         return "damaged"

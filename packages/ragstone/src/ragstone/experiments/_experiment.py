@@ -309,7 +309,7 @@ class Experiment(Evaluated):
             "sink_errors": list(self.sink_errors),
             "sink_skipped": dict(self.sink_skipped),
             "batch": self.batch and self.batch.to_dict(),
-            "usage": self.usage.model_dump(exclude={"schema_version"}),
+            "usage": self.usage.model_dump(),
             "wall_s": self.wall_s,
             "metrics": [s.to_dict() for s in summaries],
             "notes": list(self.notes()),

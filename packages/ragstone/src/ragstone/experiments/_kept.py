@@ -18,13 +18,21 @@ from ragstone._util.files import open_private
 from ragstone._util.id_table import IdTable
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, StoreError
-from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score, outcome_adapter
+from ragstone.schema import (
+    SCHEMA_VERSION,
+    Failure,
+    FailureKind,
+    NotApplicable,
+    Sample,
+    Score,
+    check_version,
+    outcome_adapter,
+)
 
 __all__ = ["KeptOutcomes", "RunIdentity", "count_kept", "digest_samples"]
 
 AnyOutcome = Score | NotApplicable | Failure
 
-_FORMAT: Final = 1
 _REPEATED: Final[frozenset[FailureKind]] = frozenset(
     {"timeout", "unavailable", "rejected", "budget", "application", "bug"}
 )
@@ -81,6 +89,7 @@ class KeptOutcomes:
 
         Raises:
             ConfigurationError: If the earlier run is another one, or another process writes the file.
+            StoreVersionError: If another version of Ragstone wrote the file.
             StoreError: If the file cannot be read or written.
         """
         if self.path is None:
@@ -115,7 +124,7 @@ class KeptOutcomes:
                     self._note(line, place)
                 place += len(line)
         if first:
-            file.write(json.dumps({"evaluation": _FORMAT, **run._asdict()}).encode() + b"\n")
+            file.write(json.dumps({"evaluation": SCHEMA_VERSION, **run._asdict()}).encode() + b"\n")
 
     def _check(self, line: bytes, run: RunIdentity) -> None:
         """Check that the file was written by the same run."""
@@ -123,15 +132,11 @@ class KeptOutcomes:
         start_again = "delete this file to start again, or give another --output"
         try:
             before = json.loads(line)
+            check_version(f"the interrupted evaluation {str(self.path)!r}", before["evaluation"])
             old = RunIdentity(**{name: before[name] for name in RunIdentity._fields})
             metrics = [tuple(map(str, metric)) for metric in old.metrics]
-            is_readable = before["evaluation"] == _FORMAT
         except (ValueError, KeyError, TypeError):
-            is_readable = False
-        if not is_readable:
-            raise ConfigurationError(
-                f"{str(self.path)!r} is not an interrupted evaluation of this version: {start_again}"
-            )
+            raise ConfigurationError(f"{str(self.path)!r} is not an interrupted evaluation: {start_again}") from None
         differences = []
         if [metric[:2] for metric in metrics] != [tuple(metric[:2]) for metric in run.metrics]:
             differences.append(f"metrics {_listed(metrics)} instead of {_listed(run.metrics)}")

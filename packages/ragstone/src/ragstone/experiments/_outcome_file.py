@@ -12,9 +12,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ragstone._util.row_limits import MAX_ROW_BYTES, bounded_lines, check_json_row
-from ragstone.errors import DataError
+from ragstone.errors import DataError, StoreVersionError
 from ragstone.experiments._clusters import SampleFields
-from ragstone.schema import SCHEMA_VERSION, Failure, NotApplicable, Score, outcome_adapter
+from ragstone.schema import Failure, NotApplicable, Score, check_record, outcome_adapter
 
 __all__ = ["OutcomeLines"]
 
@@ -46,7 +46,6 @@ class OutcomeLines:
                     try:
                         check_json_row(line)
                         outcome = _parse(line)
-                        _check_version(outcome)
                     except DataError as error:
                         raise DataError(f"line {number} of {place}: {error}") from None
                     except ValidationError as error:
@@ -58,7 +57,7 @@ class OutcomeLines:
                                 place,
                             )
                             break
-                        raise self._refusal(f"line {number}", error) from None
+                        raise self._refusal(f"line {number}", line, error) from None
                     self._about.add(outcome.sample_id, outcome.model_extra or {}, f"line {number} of {place}")
                     starts = self._starts.get(outcome.sample_id)
                     if starts is None:
@@ -76,15 +75,22 @@ class OutcomeLines:
         with self._path.open("rb") as file:
             for start in sorted(start for id_ in sample_ids for start in self._starts.get(id_, ())):
                 file.seek(start)
+                line = file.readline(MAX_ROW_BYTES + 1)
                 try:
-                    outcome = _parse(file.readline(MAX_ROW_BYTES + 1))
+                    outcome = _parse(line)
                 except ValidationError as error:
-                    raise self._refusal(f"byte {start}", error) from None
+                    raise self._refusal(f"byte {start}", line, error) from None
                 if outcome.sample_id not in sample_ids:
                     raise DataError(f"{str(self._path)!r} was changed while it was read. Read it again")
                 yield outcome
 
-    def _refusal(self, place: str, error: ValidationError) -> DataError:
+    def _refusal(self, place: str, line: bytes, error: ValidationError) -> DataError:
+        try:
+            check_record(f"{place} of {str(self._path)!r}", json.loads(line))
+        except StoreVersionError as other:
+            return DataError(str(other))
+        except (ValueError, RecursionError):
+            pass
         # This is most often a file of samples, for which pydantic's message is not helpful.
         first = error.errors(include_url=False, include_input=False)[0]
         location = ".".join(map(str, first["loc"]))
@@ -102,14 +108,6 @@ class OutcomeLines:
 def _is_cut(line: bytes, error: ValidationError) -> bool:
     """Return whether a line is the beginning of one that its writer has not finished."""
     return not line.endswith(b"\n") and error.errors(include_url=False)[0]["type"] == "json_invalid"
-
-
-def _check_version(outcome: AnyOutcome) -> None:
-    if outcome.schema_version > SCHEMA_VERSION:
-        raise DataError(
-            f"it has schema version {outcome.schema_version}, and this version of Ragstone reads up to {SCHEMA_VERSION}. Upgrade "
-            "with: pip install -U ragstone"
-        )
 
 
 def _parse(line: bytes) -> AnyOutcome:

@@ -38,8 +38,6 @@ __all__ = [
     "sent_at_once",
 ]
 
-_VERSION: Final = 1
-"""Part of every id, so that results of requests by other rules are not found."""
 _MAX_REQUESTS: Final = 50_000
 _MAX_BYTES: Final = 100_000_000
 """Limits of one file. OpenAI accepts 50,000 requests and 200 MB."""
@@ -427,7 +425,7 @@ class BatchedRequests:
             path: Path below the endpoint's URL.
             body: Complete body.
         """
-        identity = json.dumps([_VERSION, path, body], sort_keys=True, default=repr)
+        identity = json.dumps([path, body], sort_keys=True, default=repr)
         digest = hashlib.sha256(identity.encode()).hexdigest()
         if is_repeatable(body):
             return digest

@@ -37,6 +37,7 @@ from ragstone.metrics._card import WorkedExample
 from ragstone.metrics._relevance import LabelMode
 from ragstone.metrics._udcg_base import UdcgBase, sigmoid
 from ragstone.metrics._utility import PassageUtility
+from ragstone.schema import SCHEMA_VERSION, check_version
 
 __all__ = ["Udcg", "UdcgTheta"]
 
@@ -198,6 +199,7 @@ class UdcgTheta(UdcgBase):
         Raises:
             ConfigurationError: If the file does not exist.
             DataError: If the content of the file is invalid.
+            StoreVersionError: If another version of Ragstone wrote the file.
         """
         path = Path(path)
         if not path.is_file():
@@ -206,7 +208,8 @@ class UdcgTheta(UdcgBase):
             )
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            if (content["kind"], content["version"]) == (cls.file_kind, 1):
+            if content["kind"] == cls.file_kind:
+                check_version(f"the file with weights {str(path)!r}", content.get("version"))
                 return cls(
                     content["alpha"],
                     content["beta"],
@@ -215,16 +218,16 @@ class UdcgTheta(UdcgBase):
                     labels=content.get("labels", "auto"),
                     threshold=float(content.get("threshold", 0.5)),
                 )
-            problem = f"kind {content['kind']!r}, version {content['version']!r}"
+            problem = f"kind {content['kind']!r}"
         except (ValueError, KeyError, TypeError) as error:
             problem = f"{type(error).__name__}: {error}"
-        raise DataError(f"{str(path)!r} does not contain weights of UDCG-theta, version 1: {problem}")
+        raise DataError(f"{str(path)!r} does not contain weights of UDCG-theta: {problem}")
 
     def save(self, path: str | Path) -> None:
         """Write the weights as JSON."""
         content = {
             "kind": self.file_kind,
-            "version": 1,
+            "version": SCHEMA_VERSION,
             "k": self.k,
             "alpha": self.alpha,
             "beta": self.beta,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from pathlib import Path
@@ -18,7 +20,7 @@ from ragstone.errors import DataError
 from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._records import records
 from ragstone.replay._source import InputFile, Sources, open_inputs
-from ragstone.schema import Failure, NotApplicable, Score, Trace, outcome_adapter
+from ragstone.schema import Failure, NotApplicable, Score, Trace, check_record, outcome_adapter
 from ragstone.store import MergeCounts, MergedRequest, PlannedMetric, Store, StoredAnswer, is_database_url, open_store
 
 __all__ = ["MergeReport", "merge_outcomes"]
@@ -325,6 +327,9 @@ def _row(value: Any, place: str) -> _Row:
         outcome = outcome_adapter.validate_json(value["outcome_json"])
         trace = None if value["trace_json"] is None else Trace.model_validate_json(value["trace_json"])
     except ValidationError as error:
+        with suppress(ValueError, TypeError, RecursionError):
+            for record in (value["outcome_json"], value["trace_json"] or "null"):
+                check_record(f"the record in {place}", json.loads(record))
         # Neither the values nor pydantic's message, because both may contain text of a user.
         where = ", ".join(".".join(map(str, each["loc"])) or each["type"] for each in error.errors(include_input=False))
         raise DataError(f"{place} is damaged: its record is wrong at {where[:300]}. Nothing was merged.") from None

@@ -1,4 +1,4 @@
-"""Traces in our own JSON: one a line, as `Trace.model_dump_json()` writes them, also by an older version."""
+"""Traces in our own JSON: one a line, as `Trace.model_dump_json()` writes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ragstone.replay._fields import has_fields
 from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._records import records
 from ragstone.replay._source import InputFile
-from ragstone.schema import Trace, migrate
+from ragstone.schema import Trace, check_record
 
 __all__ = ["RagstoneFormat"]
 
@@ -45,7 +45,8 @@ def _trace(value: Any) -> Trace:
     if not isinstance(value, Mapping):
         raise DataError("a trace must be an object")
     try:
-        return Trace.model_validate(migrate(value))
+        check_record("the trace", value)
+        return Trace.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         raise DataError(f"field {'.'.join(map(str, first['loc']))[:200]}: {first['msg'][:200]}") from error

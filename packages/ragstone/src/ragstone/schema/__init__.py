@@ -1,7 +1,9 @@
 """Records that are stored or sent (traces, samples, outcomes), their version, and samples from traces."""
 
 from ragstone.schema._base import SCHEMA_VERSION as SCHEMA_VERSION
-from ragstone.schema._base import migrate as migrate
+from ragstone.schema._base import check_record as check_record
+from ragstone.schema._base import check_version as check_version
+from ragstone.schema._base import other_version as other_version
 from ragstone.schema._entry import MAX_REQUEST_ID as MAX_REQUEST_ID
 from ragstone.schema._entry import Captured as Captured
 from ragstone.schema._entry import Dropped as Dropped

@@ -1,18 +1,73 @@
-"""Base classes of records, the schema version, and the upgrade of records of older versions."""
+"""Base classes of records, and the version of everything that Ragstone stores."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Self
+from collections.abc import Mapping
+from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic_core import PydanticCustomError
 
-from ragstone.errors import DataError, StoreVersionError
+from ragstone.errors import StoreVersionError
 
-__all__ = ["SCHEMA_VERSION", "Model", "Record", "migrate"]
+__all__ = ["SCHEMA_VERSION", "Model", "Record", "RecordVersion", "check_record", "check_version", "other_version"]
 
-SCHEMA_VERSION: Final = 3
-"""Version of the records on disk. `ragstone.schema.migrate` upgrades older records."""
+SCHEMA_VERSION: Final = 1
+"""Version of all formats that Ragstone stores: records and the files and databases that contain them."""
+
+
+def other_version(version: object) -> str | None:
+    """Return why a stored version cannot be read, to follow a name, or None if it can.
+
+    Args:
+        version: As it is stored. None if it is missing.
+    """
+    if version is not True and version == SCHEMA_VERSION:
+        return None
+    stored = "an unknown format version" if version is None else f"format version {version!s:.40}"
+    return (
+        f"has {stored}, and this version of Ragstone reads version {SCHEMA_VERSION}: "
+        "use the version of Ragstone that wrote it, or start with a new one"
+    )
+
+
+def check_version(name: str, version: object) -> None:
+    """Check that this version of Ragstone can read a file or database.
+
+    Args:
+        name: The file or database, for the error.
+        version: As it is stored. None if it is missing.
+
+    Raises:
+        StoreVersionError: If it is another version.
+    """
+    if problem := other_version(version):
+        raise StoreVersionError(f"{name} {problem}")
+
+
+def check_record(name: str, record: object) -> None:
+    """Check the version of a record as parsed JSON, and that of the trace in it. A record may omit its version.
+
+    Args:
+        name: The record, for the error.
+        record: Any value. Only objects have a version.
+
+    Raises:
+        StoreVersionError: If it is another version.
+    """
+    for each in (record, record.get("trace") if isinstance(record, Mapping) else None):
+        if isinstance(each, Mapping):
+            check_version(name, each.get("schema_version", SCHEMA_VERSION))
+
+
+def _checked(version: object) -> int:
+    if problem := other_version(version):
+        raise PydanticCustomError("other_version", "{problem}", {"problem": f"it {problem}"})
+    return SCHEMA_VERSION
+
+
+RecordVersion = Annotated[int, BeforeValidator(_checked)]
+"""Version of a record. Any other than `SCHEMA_VERSION` is invalid."""
 
 
 class Model(BaseModel):
@@ -24,75 +79,4 @@ class Model(BaseModel):
 class Record(Model):
     """A model that is stored on its own and therefore has a schema version."""
 
-    schema_version: int = SCHEMA_VERSION
-
-    @model_validator(mode="after")
-    def _upgrade(self) -> Self:
-        """Upgrade a record of an older version, on every way of reading it.
-
-        A validator that runs before would have each JSON text converted to Python objects first, which takes as long as the
-        validation.
-        """
-        if 1 <= self.schema_version < SCHEMA_VERSION:
-            upgraded = self.model_validate(migrate(self.model_dump(exclude_unset=True)))
-            for part in ("__dict__", "__pydantic_extra__", "__pydantic_fields_set__"):
-                object.__setattr__(self, part, getattr(upgraded, part))
-        return self
-
-
-def _to_version_2(record: dict[str, Any]) -> dict[str, Any]:
-    """Rename the retrievals of a trace, the confidence level of an interval and the detail `supported`.
-
-    The name of a metric is part of the id of its outcomes, so stored outcomes keep their metric name.
-    """
-    upgraded = _renamed(record, "searches", "retrievals")
-    names = upgraded.get("truncated_fields")
-    # Fields of another type stay as they are. The validation that follows rejects them.
-    if isinstance(names, list | tuple) and all(isinstance(name, str) for name in names):
-        upgraded["truncated_fields"] = [
-            "retrievals" + name.removeprefix("searches") if name.split(".")[0] == "searches" else name for name in names
-        ]
-    for field, old, new in (("interval", "level", "confidence_level"), ("details", "borne_out", "supported")):
-        if isinstance(upgraded.get(field), dict):
-            upgraded[field] = _renamed(upgraded[field], old, new)
-    return upgraded
-
-
-def _to_version_3(record: dict[str, Any]) -> dict[str, Any]:
-    """Change nothing: a trace without evidence is read as before.
-
-    Older versions must not read records of version 3, because they take unknown contexts for all that was found.
-    """
-    return record
-
-
-def _renamed(record: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
-    return {new if key == old else key: value for key, value in record.items()}
-
-
-_STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _to_version_2, 2: _to_version_3}
-"""`_STEPS[v]` upgrades a record from version v to version v + 1."""
-
-
-def migrate(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Upgrade a stored record (a parsed JSON object) to the current schema version.
-
-    A record without a version is read as version 1.
-
-    Raises:
-        DataError: If the version is not a positive integer.
-        StoreVersionError: If a newer version of Ragstone wrote the record.
-    """
-    version = record.get("schema_version", 1)
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise DataError(f"schema_version must be a positive integer, got {version!r}")
-    if version > SCHEMA_VERSION:
-        raise StoreVersionError(
-            f"this record has schema version {version}, and this version of Ragstone reads up to {SCHEMA_VERSION}. "
-            "Upgrade with: pip install -U ragstone"
-        )
-    current = dict(record)
-    for step in range(version, SCHEMA_VERSION):
-        current = _STEPS[step](current)
-        current["schema_version"] = step + 1
-    return current
+    schema_version: RecordVersion = SCHEMA_VERSION

@@ -75,7 +75,7 @@ _DOUBTFUL: Final[dict[str, tuple[tuple[Part, ...], str]]] = {
 """By code: the parts of a trace that are in doubt, and why. Without a part, the doubt is only counted."""
 _UNKNOWN: Final[tuple[tuple[Part, ...], str]] = (
     ("query", "contexts", "response"),
-    "a newer version of Ragstone explains this doubt",
+    "another version of Ragstone explains this doubt",
 )
 
 

@@ -59,7 +59,7 @@ class BrokerStatus(Model):
     oldest_s: float | None = None
     """Age in seconds of the oldest entry that is not stored, or None without one."""
     set_aside: int = 0
-    """Entries that were not stored because they are damaged, too large or of a newer version."""
+    """Entries that were not stored because they are damaged, too large or of another version."""
     error: str | None = None
     """Why the broker cannot be used now, or None. The other fields are then those of the last answer."""
 

@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 from typing_extensions import TypedDict
 
-from ragstone.schema._base import SCHEMA_VERSION
-from ragstone.schema._trace import Trace, passages_in_prompt
+from ragstone.schema._base import SCHEMA_VERSION, RecordVersion
+from ragstone.schema._trace import passages_in_prompt
 
 __all__ = ["PassageOutline", "TraceOutline"]
 
@@ -33,7 +33,7 @@ class TraceOutline(BaseModel):
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: RecordVersion = SCHEMA_VERSION
     trace_id: str = Field(min_length=1)
     name: str | None = None
     source: str = "unknown"
@@ -54,18 +54,6 @@ class TraceOutline(BaseModel):
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = Field(default_factory=dict)
     evidence: _EvidenceOutline | None = None
-
-    @classmethod
-    def from_json(cls, text: bytes) -> TraceOutline:
-        """Read the outline of a stored trace. A trace of another version is read whole and upgraded.
-
-        Raises:
-            ValidationError: If a field of the outline is invalid.
-        """
-        outline = cls.model_validate_json(text)
-        if outline.schema_version == SCHEMA_VERSION:
-            return outline
-        return cls.model_validate(Trace.model_validate_json(text).model_dump())
 
     @property
     def prompt_contexts(self) -> tuple[PassageOutline, ...] | None:

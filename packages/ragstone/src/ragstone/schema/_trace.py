@@ -160,7 +160,7 @@ class Trace(Record):
     truncated_fields: tuple[str, ...] = ()
     """Fields that were shortened to the capture limits."""
     evidence: Evidence | None = None
-    """How query, contexts and response were found. None for traces of older versions and for rows of datasets."""
+    """How query, contexts and response were found. None for rows of datasets."""
 
     @property
     def prompt_contexts(self) -> tuple[Passage, ...] | None:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import os
+import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from ragstone.errors import ConfigurationError, SinkUnavailableError
-from ragstone.schema import Delivery
+from ragstone.schema import SCHEMA_VERSION, Delivery, other_version
 from ragstone.sinks._row import outcome_row
 
 __all__ = ["JsonlSink"]
@@ -138,13 +139,18 @@ def _check_content(path: Path, given: str) -> None:
     """Check that a file is empty or begins with a line of this sink, so that no outcomes are added to a dataset or a store."""
     try:
         with path.open("rb") as file:
-            start = file.read(len(_START))
+            start, rest = file.read(len(_START)), file.read(40)
     except OSError:
         return  # missing, or written only
     if not _START.startswith(start):
         raise ConfigurationError(
             f"cannot add outcomes to {given!r}: the file has another content. Give the path of a new file, or of one that this sink "
             "has written."
+        )
+    version = re.split(rb"[,}\s]", rest, maxsplit=1)[0]
+    if version not in (b"", b"%d" % SCHEMA_VERSION):
+        raise ConfigurationError(
+            f"cannot add outcomes to {given!r}: the file {other_version(version.decode(errors='replace'))}"
         )
 
 

@@ -183,7 +183,6 @@ class PostgresqlSink:
                     with connection.transaction():
                         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
                         connection.execute(_CREATE.encode())
-                _add_missing_columns(connection)
             except BaseException:
                 connection.close()
                 raise
@@ -194,15 +193,6 @@ class PostgresqlSink:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
-
-
-def _add_missing_columns(connection: psycopg.Connection[Any]) -> None:
-    """Add the columns that a table of an older version does not have. They are empty in its rows."""
-    found = connection.execute("SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s)", (_TABLE,))
-    known = {name for (name,) in found}
-    for name, type_ in _COLUMNS.items():
-        if name not in known:
-            connection.execute(f"ALTER TABLE {_TABLE} ADD COLUMN IF NOT EXISTS {name} {type_}".encode())
 
 
 def _row(delivery: Delivery, *, include_text: bool) -> tuple[object, ...]:

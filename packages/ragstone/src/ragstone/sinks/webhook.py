@@ -14,13 +14,12 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ragstone.errors import ConfigurationError, SinkDeniedError, SinkUnavailableError
-from ragstone.schema import AlarmDelivery, Delivery
+from ragstone.schema import SCHEMA_VERSION, AlarmDelivery, Delivery
 from ragstone.sinks._http import HttpClient, base_url, host_and_port, json_bytes, parse_error_response
 from ragstone.sinks._row import outcome_row
 
 __all__ = ["WebhookSink"]
 
-_VERSION: Final = 1
 _NAMESPACE: Final = uuid.UUID("0c1d5a52-8a0e-5c5b-9d43-6f1f3c3a9e10")
 _SECRET_PREFIX: Final = "whsec_"  # noqa: S105  a prefix, not a secret
 _WRONG_ADDRESS: Final = frozenset({404, 405})
@@ -111,7 +110,7 @@ class WebhookSink:
             await self._post(event_id, {"event": event.event, "text": event.text, "alarm": dict(event.alarm)})
 
     async def _post(self, batch_id: str, values: Mapping[str, object]) -> None:
-        content = json_bytes({"version": _VERSION, "id": batch_id, **values})
+        content = json_bytes({"version": SCHEMA_VERSION, "id": batch_id, **values})
         response = await self._http.request(
             "POST", self._url, content=content, headers=self._headers(batch_id, content)
         )

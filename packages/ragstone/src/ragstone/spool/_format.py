@@ -29,7 +29,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ragstone.errors import SpoolError
+from ragstone.schema import SCHEMA_VERSION, check_version
 
 __all__ = [
     "END",
@@ -57,7 +57,6 @@ LAST: Final = b"."
 SEAL: Final = b"$"
 
 _MAGIC: Final = "ragstone-spool"
-_FORMAT: Final = 1
 _YEAR_10000: Final = 253_402_300_800
 _PREFIX: Final = len(b"89d0b4ea 0000018f + ")
 
@@ -68,12 +67,12 @@ class Header(NamedTuple):
     created_at: float
     """Unix seconds."""
     n_lines: int | None
-    """Number of entries of the last append whose number was written and all before it, or None for an older version."""
+    """Number of entries of the last append whose number was written and all before it, or None if it is damaged."""
 
 
 def header(*, pid: int, created_at: float) -> bytes:
     """Return the first line of a segment. It ends with `count_field(0)`."""
-    fields = json.dumps({"magic": _MAGIC, "format": _FORMAT, "pid": pid, "created_at": created_at})
+    fields = json.dumps({"magic": _MAGIC, "format": SCHEMA_VERSION, "pid": pid, "created_at": created_at})
     return fields[:-1].encode() + b', "lines": ' + count_field(0)
 
 
@@ -86,7 +85,7 @@ def read_header(line: bytes, *, name: str) -> Header | None:
     """Read the first line of a segment. Return None if it is not one, or is damaged.
 
     Raises:
-        SpoolError: If a newer version of Ragstone wrote the segment.
+        StoreVersionError: If another version of Ragstone wrote the segment.
     """
     try:
         fields = json.loads(line)
@@ -94,16 +93,12 @@ def read_header(line: bytes, *, name: str) -> Header | None:
         return None
     if not line.endswith(b"\n") or not isinstance(fields, dict) or fields.get("magic") != _MAGIC:
         return None
-    version, created_at, n_lines = fields.get("format"), fields.get("created_at"), fields.get("lines")
-    if not isinstance(version, int) or not isinstance(created_at, int | float):
+    check_version(f"the spool segment {name!r}", fields.get("format"))
+    created_at, n_lines = fields.get("created_at"), fields.get("lines")
+    if not isinstance(created_at, int | float):
         return None
     if not 0 <= created_at < _YEAR_10000 or not math.isfinite(created_at):
         return None
-    if version > _FORMAT:
-        raise SpoolError(
-            f"segment {name!r} has spool format {version}, and this version of Ragstone reads up to {_FORMAT}. "
-            "Upgrade the reading side with: pip install -U ragstone"
-        )
     return Header(float(created_at), n_lines if isinstance(n_lines, int) and n_lines >= 0 else None)
 
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from ragstone._util.filelock import try_flock
 from ragstone.errors import DataError, SpoolError, StoreVersionError
-from ragstone.schema import SCHEMA_VERSION, Captured, Dropped, SpoolEntry, migrate, spool_entry_adapter
+from ragstone.schema import Dropped, SpoolEntry, check_record, spool_entry_adapter
 from ragstone.spool._format import (
     END,
     LAST,
@@ -121,14 +121,18 @@ class SpoolReader:
             max_entries: Maximum number of entries.
 
         Raises:
-            SpoolError: If the file is not a segment, is not readable, or was written by a newer version of Ragstone.
+            SpoolError: If the file is not a segment, is not readable, or was written by another version of Ragstone.
         """
         with self._open(name, offset) as opened:
             if opened is None:
                 return Batch(entries=(), next_offset=offset, at_end=True, corrupt=0)
             file, final, header = opened
             found: _Found[SpoolEntry] = _read(
-                file, parse=lambda payload: _entry(payload, name=name), final=final, limit=max_entries, max_bytes=None
+                file,
+                parse=lambda payload: _entry(payload, name=file.name),
+                final=final,
+                limit=max_entries,
+                max_bytes=None,
             )
             damaged: SpoolEntry = Dropped(reason=_UNREADABLE, n=1, at=header.created_at)
             entries = [damaged if entry is None else entry for entry, _ in found.items]
@@ -222,7 +226,7 @@ class SpoolReader:
                     size = os.fstat(file.fileno()).st_size
                     try:
                         is_segment = _read_start(file, name)[0] is not None
-                    except SpoolError:  # written by a newer version: `read` raises the error
+                    except StoreVersionError:  # `read` raises the error
                         is_segment = True
             except FileNotFoundError:  # another process has processed and removed it
                 return None
@@ -240,6 +244,8 @@ class SpoolReader:
     def _os_errors(self, doing: str) -> Iterator[None]:
         try:
             yield
+        except StoreVersionError as error:
+            raise SpoolError(str(error)) from error
         except OSError as error:
             raise SpoolError(
                 f"cannot {doing} in the spool {str(self._directory)!r}: {error.strerror or error}"
@@ -262,7 +268,7 @@ def _read_start(file: BinaryIO, name: str) -> tuple[Header | None, int]:
     and the rest of the header.
     """
     first = file.readline()
-    header = read_header(first, name=name)
+    header = read_header(first, name=file.name)
     created_at = created_at_of(name)
     if header is not None or created_at is None:
         return header, len(first)
@@ -332,9 +338,7 @@ def _read(
 def _entry(payload: bytes, *, name: str) -> SpoolEntry | None:
     """Parse the entry of a line. Return None if it is invalid although its checksum is correct."""
     try:
-        return parse_entry(payload)
-    except StoreVersionError as error:
-        raise SpoolError(f"segment {name!r}: {error}") from error
+        return parse_entry(payload, name=f"an entry of the spool segment {name!r}")
     except DataError:
         return None
 
@@ -344,7 +348,7 @@ def parse_line(line: bytes) -> SpoolEntry:
 
     Raises:
         DataError: If its checksum is wrong, or it does not contain an entry.
-        StoreVersionError: If a newer version of Ragstone wrote it.
+        StoreVersionError: If another version of Ragstone wrote it.
     """
     found = unframe(line)
     if found is None or found[0] not in (MORE, LAST):
@@ -352,37 +356,25 @@ def parse_line(line: bytes) -> SpoolEntry:
     return parse_entry(found[1])
 
 
-def parse_entry(payload: bytes) -> SpoolEntry:
+def parse_entry(payload: bytes, *, name: str = "the entry") -> SpoolEntry:
     """Parse an entry.
+
+    Args:
+        payload: Its JSON.
+        name: The entry, for the error.
 
     Raises:
         DataError: If it is not an entry.
-        StoreVersionError: If a newer version of Ragstone wrote it.
+        StoreVersionError: If another version of Ragstone wrote it.
     """
     try:
-        entry = spool_entry_adapter.validate_json(payload)
-    except ValidationError:
-        entry = None
-    if entry is not None and _current(entry):
-        return entry
-    try:
-        record = json.loads(payload)
-        trace = record.get("trace")
-        if trace is not None:
-            record["trace"] = migrate(trace)
-        return spool_entry_adapter.validate_python(migrate(record))
-    except StoreVersionError:
-        raise
-    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        return spool_entry_adapter.validate_json(payload)
+    except ValidationError as error:
+        # Another version may also have other kinds of entries.
+        with contextlib.suppress(ValueError, RecursionError):
+            check_record(name, json.loads(payload))
         # The error's text may quote the request.
         raise DataError(f"it is not an entry of a spool ({type(error).__name__})") from None
-
-
-def _current(entry: SpoolEntry) -> bool:
-    versions = [entry.schema_version]
-    if isinstance(entry, Captured):
-        versions.append(entry.trace.schema_version)
-    return all(version == SCHEMA_VERSION for version in versions)
 
 
 def _is_final(file: BinaryIO) -> bool:

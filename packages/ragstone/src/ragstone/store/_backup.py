@@ -59,7 +59,7 @@ def restore_store(
     Raises:
         ConfigurationError: If the store is a database on a server, or exists and `replace` is not set.
         StoreOwnedError: If the store that is to be replaced is in use.
-        StoreVersionError: If a newer version of Ragstone wrote the backup.
+        StoreVersionError: If another version of Ragstone wrote the backup.
         StoreCorruptError: If the backup is damaged. Then nothing changes.
         StoreError: If a file cannot be read or written.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import sqlite3
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
@@ -24,7 +24,6 @@ __all__ = [
     "UNREADABLE",
     "Body",
     "DamagedRowError",
-    "add_checksums",
     "check_row",
     "checksum_of",
     "damaged",
@@ -55,7 +54,7 @@ _LEVEL: Final = 6
 
 # Part of the format: stored bodies cannot be read with another one.
 _DICTIONARY: Final = rb"""
-{"schema_version":3,"trace_id":"","name":null,"source":"opentelemetry","source":"llama-index","source":"langchain",
+{"schema_version":1,"trace_id":"","name":null,"source":"opentelemetry","source":"llama-index","source":"langchain",
 "run_id":null,"parent_run_id":null,"otel_trace_id":null,"otel_span_id":null,"otel_sampled":null,"session_id":null,
 "user_id":null,"app":null,"release":null,"environment":null,"query":"","standalone_query":null,"history":[],
 "retrievals":[{"query":"","passages":[{"text":"","id":"","score":0.,"rank":null,"relevance":null,"metadata":{"source":""}}
@@ -66,10 +65,10 @@ _DICTIONARY: Final = rb"""
 ,"query":"","standalone_query":null,"history":[],"retrievals":[],"contexts":null,"response":"The ","reference":[],"sub_questions":[],"qrels":null,"ratings":null,"status":"ok","error":null,"inner_errors":[],"started_at":17,"ended_at":17,"first_token_s":null,"model":null,"usage":null,"tags":[],"metadata":{},"inclusion_probability":1.0,"truncated_fields":[],"evidence":null,"checksum":"
 "details":{"claims":[{"claim":"The ","supported":true},{"claim":"","supported":false,"passages":[1],"right":true}],
 "reference_claims":[],"questions":[],"n_missing":0,"bounds":[0.0,1.0],"noncommittal":true},"raw":null,"checksum":"
-{"schema_version":3,"sample_id":"","metric":"recall@10","metric_version":"1","judge":null,"judge_hash":"","prompt_hash":null,"usage":null,"created_at":17,"duration_s":0.000,"outcome":"not_applicable","reason":"no reference","missing":["reference"],"checksum":"
+{"schema_version":1,"sample_id":"","metric":"recall@10","metric_version":"1","judge":null,"judge_hash":"","prompt_hash":null,"usage":null,"created_at":17,"duration_s":0.000,"outcome":"not_applicable","reason":"no reference","missing":["reference"],"checksum":"
 "outcome":"failure","kind":"timeout","reason":"the judge ","details":{},"raw":null,"checksum":"
-{"schema_version":3,"sample_id":"","metric":"precision","metric_version":"1","judge":null,"judge_hash":"","prompt_hash":null,"usage":null,"created_at":17,"duration_s":0.000,"outcome":"score","value":0.,"interval":null,"method":"exact","n":1,"explanation":null,"details":{},"raw":null,"checksum":"
-{"schema_version":3,"sample_id":"","metric":"ragchecker.faithfulness","metric":"ccrs.cc","metric_version":"1","judge":"openai:","judge_hash":"","prompt_hash":"","usage":{"input_tokens":,"output_tokens":,"calls":1,"cached":0,"cost_usd":null},"created_at":17,"duration_s":0.,"outcome":"score","value":0.,"interval":{"low":0.,"high":1.0,"confidence_level":0.95,"method":""},"interval":null,"method":"single_reply","n":1,"explanation":"The ","details":{},"raw":"{\"score\": ","checksum":"
+{"schema_version":1,"sample_id":"","metric":"precision","metric_version":"1","judge":null,"judge_hash":"","prompt_hash":null,"usage":null,"created_at":17,"duration_s":0.000,"outcome":"score","value":0.,"interval":null,"method":"exact","n":1,"explanation":null,"details":{},"raw":null,"checksum":"
+{"schema_version":1,"sample_id":"","metric":"ragchecker.faithfulness","metric":"ccrs.cc","metric_version":"1","judge":"openai:","judge_hash":"","prompt_hash":"","usage":{"input_tokens":,"output_tokens":,"calls":1,"cached":0,"cost_usd":null},"created_at":17,"duration_s":0.,"outcome":"score","value":0.,"interval":{"low":0.,"high":1.0,"confidence_level":0.95,"method":""},"interval":null,"method":"single_reply","n":1,"explanation":"The ","details":{},"raw":"{\"score\": ","checksum":"
 """
 
 
@@ -156,7 +155,7 @@ def to_trace(body: object, trace_id: str | None = None) -> Trace:
 
 def to_outline(body: object, trace_id: str) -> TraceOutline:
     """Return the outline of the trace that `to_body` wrote. The arguments and errors are those of `to_trace`."""
-    return _of_row(_parsed(body, "trace_bodies", trace_id, TraceOutline.from_json), trace_id)
+    return _of_row(_parsed(body, "trace_bodies", trace_id, TraceOutline.model_validate_json), trace_id)
 
 
 def _of_row(trace: T, trace_id: str | None) -> T:
@@ -229,45 +228,6 @@ def sum_value_checksums(values: Sequence[float], repeats: Sequence[int]) -> int:
         checksums = map(zlib.crc32, [b"[%b]" % text for text in texts])
         total += sum(map(operator.mul, checksums, repeats[start : start + PAGE]))
     return total
-
-
-def add_checksums(db: Sql, *, text: str) -> None:
-    """Add the checksums to a store of an older version, and compress the bodies of a file.
-
-    Args:
-        db: The transaction of the migration. Its tables have the columns.
-        text: Expression for the text of a body, as text or bytes that need not be valid.
-    """
-    for table in ("trace_bodies", "outcome_bodies"):
-        for page in _pages(db, table, "seq", (text,)):
-            sealed = [(_sealed(body), seq) for seq, body in page]
-            rows = [row for row in sealed if row[0] is not None]
-            db.executemany(f"UPDATE {table} SET body = ? WHERE seq = ?", rows)  # noqa: S608 - one of two tables
-    for table, columns in CHECKED_COLUMNS.items():
-        key = "trace_id" if table == "label_frame" else "seq"
-        for page in _pages(db, table, key, columns):
-            db.executemany(
-                f"UPDATE {table} SET checksum = ? WHERE {key} = ?",  # noqa: S608 - constant names
-                [(checksum_of(row), place) for place, *row in page],
-            )
-
-
-def _pages(db: Sql, table: str, key: str, columns: Sequence[str]) -> Iterator[list[Any]]:
-    """Yield the rows of a table in pages, with the key as the first column."""
-    last: object = "" if key == "trace_id" else -1
-    query = f"SELECT {key}, {', '.join(columns)} FROM {table} WHERE {key} > ? ORDER BY {key} LIMIT ?"  # noqa: S608 - constant names
-    while page := db.execute(query, (last, PAGE)).fetchall():
-        yield page
-        last = page[-1][0]
-
-
-def _sealed(body: object) -> Body | None:
-    """Return the body of an older version with its checksum, or None if it is damaged already."""
-    try:
-        text = body.decode() if isinstance(body, bytes) else body
-    except UnicodeDecodeError:
-        return None
-    return seal(text) if isinstance(text, str) and text.startswith("{") and text.endswith("}") else None
 
 
 def _plain(column: object) -> object:

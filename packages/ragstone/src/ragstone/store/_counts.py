@@ -21,7 +21,6 @@ __all__ = [
     "add_to_counters",
     "add_to_outcome_counts",
     "count_outcome_kinds",
-    "fill_counts",
     "read_states",
     "state_counter",
 ]
@@ -53,7 +52,7 @@ class SqlCounts(SqlStore):
                 if correct:
                     save_range(db, queue._replace(sent=n))
             if correct:
-                fill_counts(db)
+                _fill_counts(db)
             differ = {name for name in stored.keys() | counted.keys() if stored[name] != counted[name]}
             return [
                 CountDifference(name, stored[name], counted[name])
@@ -160,7 +159,7 @@ def count_outcome_kinds(db: Sql) -> dict[str, defaultdict[str, int]]:
     return kinds
 
 
-def fill_counts(db: Sql) -> None:
+def _fill_counts(db: Sql) -> None:
     """Count the rows, and store the counters."""
     db.execute("DELETE FROM outcome_counts")
     db.executemany(

@@ -247,10 +247,8 @@ def _parse(data: bytes) -> WaitingLabels:
 
 
 def _record(line: bytes) -> StoredLabel | DrawnRequest:
-    # Lines of Ragstone before checksums begin with their JSON.
-    if not line.startswith(b"["):
-        checksum, _, line = line.partition(b" ")
-        if checksum != b"%08x" % zlib.crc32(line):
-            raise ValueError("the checksum differs")
-    kind, *row = json.loads(line)
+    checksum, _, text = line.partition(b" ")
+    if checksum != b"%08x" % zlib.crc32(text):
+        raise ValueError("the checksum differs")
+    kind, *row = json.loads(text)
     return StoredLabel(*row) if kind == "label" else {"drawn": DrawnRequest}[kind](*row)

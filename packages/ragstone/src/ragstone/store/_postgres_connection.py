@@ -22,8 +22,7 @@ from ragstone._util.postgres import (
     register_text_dumper,
     strip_credentials,
 )
-from ragstone.errors import RagstoneError, StoreCorruptError, StoreError, StoreUnavailableError, StoreVersionError
-from ragstone.store import _postgres_tables
+from ragstone.errors import RagstoneError, StoreCorruptError, StoreError, StoreUnavailableError
 from ragstone.store._body import UNREADABLE, DamagedRowError, damaged_store, unreadable
 from ragstone.store._postgres_tables import SCHEMA
 from ragstone.store._sql import Rows, Sql, Transactions
@@ -59,7 +58,6 @@ _SETTINGS: Final = (
     "SET tcp_keepalives_idle TO 30",
     "SET tcp_keepalives_interval TO 10",
     "SET tcp_keepalives_count TO 3",
-    f"SET {_postgres_tables.VERSION_SETTING} TO '{_postgres_tables.VERSION}'",
 )
 
 
@@ -111,8 +109,6 @@ class PostgresDatabase(Transactions):
         self._closed = False
         self._retry_at = 0.0
         self._failure = StoreError()
-        self.refusal: StoreVersionError | None = None
-        """Why this process must end, if another one has upgraded the tables."""
 
     @override
     def write(self) -> AbstractContextManager[PostgresConnection]:
@@ -131,17 +127,6 @@ class PostgresDatabase(Transactions):
         """Run a block outside a transaction, for locks that belong to the connection."""
         with self._usable() as connection:
             yield PostgresConnection(connection)
-
-    @contextmanager
-    def unlimited(self) -> Iterator[None]:
-        """Wait within a transaction for as long as its statements take."""
-        with self._usable() as connection:
-            connection.execute("SET LOCAL statement_timeout TO 0")
-            connection.limit_s = None
-            try:
-                yield
-            finally:
-                connection.limit_s = _ANSWER_S
 
     def end_when_idle(self) -> None:
         """Let the server end the current connection when it is not used, because this process may be frozen.
@@ -239,9 +224,6 @@ class PostgresDatabase(Transactions):
 
     def _store_error(self, error: psycopg.Error) -> StoreError:
         message = strip_credentials(str(error), self._parameters)
-        if error.sqlstate == _postgres_tables.OTHER_VERSION:
-            self.refusal = StoreVersionError(f"the store in {self.place}: {error.diag.message_primary}.")
-            return self.refusal
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
             return StoreError(
                 f"this user lacks the privileges for this operation in {self.place} ({message}). A store needs the right "

@@ -19,7 +19,6 @@ __all__ = [
     "advance",
     "count_pending",
     "count_sent",
-    "create_ranges",
     "read_ranges",
     "save_range",
     "set_sinks",
@@ -163,26 +162,3 @@ def count_sent(db: Sql) -> Iterator[tuple[Range, int]]:
             (each.sink, each.start),
         ).fetchone()
         yield each, int(n)
-
-
-def create_ranges(db: Sql) -> None:
-    """Create the ranges of a store of an older version, which had a row in the outbox for each delivery.
-
-    A range begins after the last outcome that its sink did not receive. Of its rows those that were sent are removed. What
-    was sent before it keeps its rows, as do the sinks that are not in the plan.
-    """
-    db.execute(
-        f"""
-        INSERT INTO sink_ranges (sink, start, stop, cursor, sent, since)
-        SELECT r.name, COALESCE((
-            SELECT MAX(o.seq) FROM outcomes AS o WHERE NOT {HAS_ROW.replace("r.sink", "r.name")}
-        ), 0), {LAST_SEQ}, COALESCE((SELECT MAX(seq) FROM outcomes), 0), 0, 0 FROM sinks AS r
-        """  # noqa: S608 - constant conditions
-    )
-    sent = """
-        FROM sink_ranges AS r JOIN outcomes AS o ON o.seq > r.start
-        JOIN outbox AS x ON x.kind = 'outcome' AND x.item_id = o.outcome_id AND x.sink = r.sink AND x.state = 'sent'
-    """
-    counts = dict(db.execute(f"SELECT r.sink, COUNT(*) {sent} GROUP BY r.sink").fetchall())
-    db.execute(f"DELETE FROM outbox WHERE seq IN (SELECT x.seq {sent})")  # noqa: S608
-    db.executemany("UPDATE sink_ranges SET sent = ? WHERE sink = ?", [(n, sink) for sink, n in counts.items()])

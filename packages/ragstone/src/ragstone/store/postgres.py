@@ -5,21 +5,18 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Final, Literal, Self
+from contextlib import suppress
+from typing import Any, Final, Literal, Self
 
-import psycopg
 from typing_extensions import override
 
 from ragstone._util.clock import steady_time
 from ragstone.errors import (
     ConfigurationError,
-    StoreCorruptError,
     StoreError,
     StoreNotReadyError,
-    StoreVersionError,
 )
-from ragstone.schema import SCHEMA_VERSION, AlarmDelivery, Delivery
-from ragstone.store import _postgres_tables
+from ragstone.schema import SCHEMA_VERSION, AlarmDelivery, Delivery, check_version
 from ragstone.store._backfill import SqlBackfill
 from ragstone.store._completion import read_plan
 from ragstone.store._deliveries import SqlDeliveries
@@ -29,7 +26,7 @@ from ragstone.store._labels import SqlLabels
 from ragstone.store._merge import SqlMerge
 from ragstone.store._outcomes import SqlOutcomes, write_plan
 from ragstone.store._postgres_connection import PostgresConnection, PostgresDatabase
-from ragstone.store._postgres_tables import SCHEMA
+from ragstone.store._postgres_tables import SCHEMA, TABLES
 from ragstone.store._records import PlannedMetric
 from ragstone.store._retention import SqlRetention
 from ragstone.store._spend import SqlSpend
@@ -47,12 +44,8 @@ _PLAN: Final = 3
 _FOLDING: Final = 4
 _ORDER: Final = 5
 _FEEDBACK: Final = 6
-"""Keys of advisory locks: creating or changing tables, comparing or changing the plan, using the plan, changing streams,
+"""Keys of advisory locks: creating tables, comparing or changing the plan, using the plan, changing streams,
 inserting outcomes, storing feedback (requests share it)."""
-
-_UPGRADE_S: Final = 60.0
-"""How long an upgrade tries to get the tables for itself."""
-_UPGRADE_PAUSE_S: Final = 0.02
 
 
 class PostgresStore(
@@ -121,7 +114,7 @@ class PostgresStore(
 
         Raises:
             ConfigurationError: If `mode`, `max_attempts` or the URL is invalid.
-            StoreVersionError: If a newer Ragstone wrote the tables.
+            StoreVersionError: If another version of Ragstone wrote the tables.
             StoreNotReadyError: If `mode` is "read" and the tables do not exist yet.
             StoreUnavailableError: If the server cannot be reached.
             StoreError: If it refuses the connection, or this user lacks privileges.
@@ -186,9 +179,7 @@ class PostgresStore(
 
     @override
     def check_not_replaced(self) -> None:
-        if self._database.refusal is not None:
-            raise self._database.refusal
-        # Other workers may have replaced the plan while the connection was lost.
+        # The plan or the store may have been replaced while the connection was lost.
         if self._displaced:
             raise StoreError(self._displaced)
 
@@ -210,13 +201,12 @@ class PostgresStore(
             with self._database.read() as db:
                 _check(db, self._database.place)
             return
-        # An upgrade of a large store takes longer than any other statement.
-        with self._database.write() as db, self._database.unlimited():
+        with self._database.write() as db:
             _lock(db, "pg_advisory_xact_lock", _SETUP)
             _prepare(db, self._database.place)
 
     def _on_connect(self, db: PostgresConnection) -> None:
-        """Read the server's time, and lock the plan again if the previous connection had locked it."""
+        """Read the server's time, and check and lock the plan again if the previous connection had locked it."""
         self._delivering.clear()
         if self._has_system_clock:
             before = self._own_clock()
@@ -225,12 +215,18 @@ class PostgresStore(
         if self._plan is not None:
             _lock(db, "pg_advisory_lock", _PLANNING)
             try:
-                if not _is_planned(db, self._plan):
-                    self._displaced = self._other_plan()
-                    raise StoreError(self._displaced)
+                self._check_plan(db, self._plan)
                 self._join(db)
+            except StoreError as error:
+                self._displaced = str(error)
+                raise
             finally:
                 _lock(db, "pg_advisory_unlock", _PLANNING)
+
+    def _check_plan(self, db: Sql, plan: tuple[tuple[PlannedMetric, ...], frozenset[str]]) -> None:
+        _check_version(db, self._database.place)
+        if not _is_planned(db, plan):
+            raise StoreError(self._other_plan())
 
     def _join(self, db: Sql) -> None:
         """Lock the plan, together with all workers that use it, until the connection ends."""
@@ -284,53 +280,17 @@ def _key(sink: str) -> int:
 
 
 def _prepare(db: Sql, place: str) -> None:
-    """Create the tables, or migrate them to the current version. Only one worker may do this at a time."""
+    """Create the tables, or check that this version of Ragstone can use them. Only one worker may do this at a time."""
     # Checked first: a user without the right to create schemas can use an existing one.
     if not _exists(db, "pg_namespace WHERE nspname = ?", SCHEMA):
         db.execute(f"CREATE SCHEMA {SCHEMA}")
     if _has_tables(db):
         _check_privileges(db, place, ("SELECT", "INSERT", "UPDATE", "DELETE"))
-    else:
-        db.execute(_postgres_tables.REFUSE_OTHER_VERSION)
-        for statement in _postgres_tables.TABLES:
-            db.execute(statement)
-        _set(db, "version", _postgres_tables.VERSION)
-    version = _version(db, place)
-    if version < _postgres_tables.VERSION:
-        _lock_tables(db, place)
-        db.execute(_postgres_tables.REFUSE_OTHER_VERSION)
-    while version < _postgres_tables.VERSION:
-        step = _postgres_tables.MIGRATIONS.get(version)
-        if step is None:
-            raise StoreError(
-                f"the store in {place} has version {version}, which cannot be upgraded to version "
-                f"{_postgres_tables.VERSION}. Read it with the version of Ragstone that wrote it."
-            )
-        step(db)
-        version += 1
-        _set(db, "version", version)
-    _set(db, "schema_version", SCHEMA_VERSION)
-
-
-def _lock_tables(db: Sql, place: str) -> None:
-    """Lock all tables when no transaction uses them, so that workers of the older version can neither read nor write."""
-    tables = [name for (name,) in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = ?", (SCHEMA,))]
-    until = time.monotonic() + _UPGRADE_S
-    while True:
-        db.execute("SAVEPOINT unlocked")
-        try:
-            # Without waiting, because a transaction that has one of them may need another one.
-            db.execute(f"LOCK TABLE {', '.join(tables)} IN ACCESS EXCLUSIVE MODE NOWAIT")
-        except psycopg.errors.LockNotAvailable:
-            db.execute("ROLLBACK TO SAVEPOINT unlocked")
-            if time.monotonic() > until:
-                raise StoreError(
-                    f"the store in {place} cannot be upgraded: for {_UPGRADE_S:.0f} s, there was always another "
-                    "transaction. Stop the workers of the older version, then start this one again."
-                ) from None
-            time.sleep(_UPGRADE_PAUSE_S)
-        else:
-            return
+        _check_version(db, place)
+        return
+    for statement in TABLES:
+        db.execute(statement)
+    db.execute("INSERT INTO meta VALUES ('version', ?)", (str(SCHEMA_VERSION),))
 
 
 def _check(db: Sql, place: str) -> None:
@@ -340,12 +300,7 @@ def _check(db: Sql, place: str) -> None:
             f"the store in {place} does not exist yet. A worker creates it when it first opens it."
         )
     _check_privileges(db, place, ("SELECT",))
-    version = _version(db, place)
-    if version < _postgres_tables.VERSION:
-        raise StoreError(
-            f"the store in {place} has the older version {version}, and this version of Ragstone reads "
-            f"{_postgres_tables.VERSION}. Start a Monitor or `ragstone worker` of this version to upgrade it."
-        )
+    _check_version(db, place)
 
 
 def _check_privileges(db: Sql, place: str, needed: Sequence[str]) -> None:
@@ -367,27 +322,12 @@ def _check_privileges(db: Sql, place: str, needed: Sequence[str]) -> None:
     )
 
 
-def _version(db: Sql, place: str) -> int:
-    meta: dict[str, str] = dict(db.execute("SELECT key, value FROM meta WHERE key IN ('version', 'schema_version')"))
-    try:
-        version, records = int(meta["version"]), int(meta.get("schema_version", SCHEMA_VERSION))
-    except (KeyError, ValueError):
-        raise StoreCorruptError(
-            f"the schema {SCHEMA!r} in {place} is not a Ragstone store, or is damaged. Use another database, "
-            "or restore a backup."
-        ) from None
-    if version > _postgres_tables.VERSION or records > SCHEMA_VERSION:
-        raise StoreVersionError(
-            f"the store in {place} has version {version} with records of version {records}, and this version of Ragstone "
-            f"reads up to {_postgres_tables.VERSION} and {SCHEMA_VERSION}. Upgrade: pip install --upgrade ragstone"
-        )
-    return version
-
-
-def _set(db: Sql, key: str, value: int) -> None:
-    db.execute(
-        "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", (key, str(value))
-    )
+def _check_version(db: Sql, place: str) -> None:
+    row = db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()
+    version: Any = None if row is None else row[0]
+    with suppress(TypeError, ValueError):
+        version = int(version)
+    check_version(f"the store in {place}", version)
 
 
 def _has_tables(db: Sql) -> bool:

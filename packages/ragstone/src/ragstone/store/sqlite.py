@@ -28,9 +28,8 @@ from ragstone.errors import (
     StoreNotFoundError,
     StoreNotReadyError,
     StoreOwnedError,
-    StoreVersionError,
 )
-from ragstone.schema import SCHEMA_VERSION, Trace
+from ragstone.schema import Trace, check_version
 from ragstone.store import _sqlite_tables
 from ragstone.store._backfill import SqlBackfill
 from ragstone.store._body import UNREADABLE, DamagedRowError, damaged_store, unreadable
@@ -128,10 +127,10 @@ class SqliteStore(
         Raises:
             ConfigurationError: If `mode` or `max_attempts` is invalid.
             StoreOwnedError: If `mode` is "own" and another running process owns the file.
-            StoreVersionError: If a newer Ragstone wrote the file.
+            StoreVersionError: If another version of Ragstone wrote the file.
             StoreCorruptError: If the file is not a Ragstone store or is damaged.
             StoreNotReadyError: If `mode` is "read" and the owner has created the file but not yet its tables.
-            StoreError: If the file cannot be created, has hard links, or, for reading, is missing or has an older version.
+            StoreError: If the file cannot be created, has hard links, or, for reading, is missing.
         """
         if max_attempts < 1:
             raise ConfigurationError(f"max_attempts must be at least 1, got {max_attempts!r}.")
@@ -320,10 +319,7 @@ def _open_for_owner(path: Path) -> Database:
                 )
             with database.write():
                 _sqlite_tables.create_tables(db)
-        _migrate(database, path)
         _check_tables(db, path)
-        with database.write():
-            db.execute("INSERT OR REPLACE INTO meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
         undo.pop_all()
         return database
 
@@ -349,16 +345,8 @@ def _open_for_reader(path: Path) -> Database:
             is_empty = _is_empty(db)
         if is_empty:
             raise _not_ready(path)
-        version = _check_identity(db, path)
-        if version < _sqlite_tables.VERSION:
-            raise StoreError(
-                f"the store {str(path)!r} has the older version {version}, and this version of Ragstone reads "
-                f"{_sqlite_tables.VERSION}. Open it once for writing to upgrade it: start its Monitor or "
-                "`ragstone worker` with this version."
-            )
+        _check_identity(db, path)
         _check_tables(db, path)
-        if db.execute("SELECT 1 FROM meta WHERE key = 'schema_version'").fetchone() is None:
-            raise _not_ready(path)
         undo.pop_all()
         return Database(db, path=path, writable=False)
 
@@ -423,42 +411,13 @@ def _is_empty(db: sqlite3.Connection) -> bool:
     return _pragma(db, "application_id") == 0 and not _table_names(db)
 
 
-def _check_identity(db: sqlite3.Connection, path: Path) -> int:
-    """Check that this version of Ragstone can read the file, and return the version of its tables."""
+def _check_identity(db: sqlite3.Connection, path: Path) -> None:
+    """Check that this version of Ragstone can read the file."""
     if _pragma(db, "application_id") != APPLICATION_ID:
         raise StoreCorruptError(
             f"{str(path)!r} is a SQLite file of another program, not a Ragstone store. Choose another path."
         )
-    version = _pragma(db, "user_version")
-    if version > _sqlite_tables.VERSION:
-        raise StoreVersionError(
-            f"the store {str(path)!r} has version {version}, and this version of Ragstone reads versions up to "
-            f"{_sqlite_tables.VERSION}. Upgrade: pip install --upgrade ragstone"
-        )
-    row = db.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
-    if row is not None and int(row[0]) > SCHEMA_VERSION:
-        raise StoreVersionError(
-            f"the store {str(path)!r} contains records of version {row[0]}, and this version of Ragstone reads versions up to "
-            f"{SCHEMA_VERSION}. Upgrade: pip install --upgrade ragstone"
-        )
-    return version
-
-
-def _migrate(database: Database, path: Path) -> None:
-    """Migrate the file to the current version, one step and one transaction at a time."""
-    while True:
-        with database.write() as db:
-            version = _pragma(db, "user_version")
-            if version == _sqlite_tables.VERSION:
-                return
-            step = _sqlite_tables.MIGRATIONS.get(version)
-            if step is None:
-                raise StoreError(
-                    f"the store {str(path)!r} has version {version}, which cannot be upgraded to version "
-                    f"{_sqlite_tables.VERSION}. Read it with the version of Ragstone that wrote it."
-                )
-            step(db)
-            db.execute(f"PRAGMA user_version = {version + 1}")
+    check_version(f"the store {str(path)!r}", _pragma(db, "user_version"))
 
 
 def _check_tables(db: sqlite3.Connection, path: Path) -> None:

@@ -304,9 +304,10 @@ class Stream:
         """Resume from a state returned by `state()`."""
         low, high, higher_is_better = state["scale"]
         new = cls(key, kind, Scale(low=low, high=high, higher_is_better=higher_is_better), start=state["learns_from"])
-        for name in ("learn_days", "target", "n_since_alarm", "last_at", "n_units", "n_repeated", "p_floor"):
+        for name in (
+            "learn_days", "target", "n_since_alarm", "started_at", "last_at", "n_units", "n_repeated", "p_floor"
+        ):  # fmt: skip
             setattr(new, name, state[name])
-        new.started_at = state.get("started_at", state["learns_from"])
         new.baseline = None if state["baseline"] is None else Baseline(**state["baseline"])
         new.detector = None if state["detector"] is None else CalendarDetector.from_state(state["detector"])
         new.recovery = None if state["recovery"] is None else CalendarDetector.from_state(state["recovery"])

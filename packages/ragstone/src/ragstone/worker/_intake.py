@@ -125,7 +125,7 @@ def get_skip_reason(trace: Trace) -> str | None:
 
 
 class StepErrors:
-    """Current errors of worker steps, such as a full disk or a segment of a newer version."""
+    """Current errors of worker steps, such as a full disk or a segment of another version."""
 
     def __init__(self) -> None:
         self._messages: dict[str, str] = {}

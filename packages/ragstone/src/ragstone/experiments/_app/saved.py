@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -16,7 +16,7 @@ from ragstone._util.filelock import try_flock
 from ragstone._util.files import open_private, write_output
 from ragstone.errors import ConfigurationError, StoreError
 from ragstone.experiments._app.call import AppCall
-from ragstone.schema import Sample, Trace
+from ragstone.schema import Sample, Trace, check_record
 
 __all__ = ["SavedRuns"]
 
@@ -62,6 +62,7 @@ class SavedRuns:
 
         Raises:
             ConfigurationError: If another process saves into the file, or it holds a run of another application.
+            StoreVersionError: If another version of Ragstone wrote the file.
             StoreError: If the file cannot be read or written.
         """
         self._call = call
@@ -82,9 +83,10 @@ class SavedRuns:
         assert self._call is not None  # noqa: S101 - set by `open`
         file.seek(0)
         lines = file.read().splitlines(keepends=True)
+        answers = _answers(lines, f"a request in {str(self.partial)!r}")
+        self._known = {(about["app"], about["asks"], about["repeat"]): trace for trace, about in answers}
         if lines and not lines[-1].endswith(b"\n"):
             file.write(b"\n")  # ends a line that a kill cut
-        self._known = {(about["app"], about["asks"], about["repeat"]): trace for trace, about in _answers(lines)}
         apps = {app for app, _, _ in self._known}
         if apps and self._call.name not in apps:
             raise ConfigurationError(
@@ -135,20 +137,17 @@ class SavedRuns:
         assert self._call is not None  # noqa: S101 - opened before anything is found or added
         asked = self._call.argument(row)
         # With the id: the same question can stand in two rows, and each is asked.
-        text = json.dumps([row.id, _plain(asked) if isinstance(asked, Sample) else asked], default=str)
+        text = json.dumps([row.id, asked.model_dump() if isinstance(asked, Sample) else asked], default=str)
         return self._call.name, hashlib.sha256(text.encode()).hexdigest()[:32], repeat
 
 
-def _plain(row: Sample) -> dict[str, Any]:
-    # Answers to rows without a history are found under the keys of versions that did not have this field.
-    return row.model_dump(exclude=None if row.history else {"history"})
-
-
-def _answers(lines: Sequence[bytes]) -> Iterator[tuple[Trace, dict[str, Any]]]:
+def _answers(lines: Sequence[bytes], name: str) -> Iterator[tuple[Trace, dict[str, Any]]]:
     for line in lines:
         try:
             trace = Trace.model_validate_json(line)
             about = (trace.model_extra or {}).pop(_FIELD)
             yield trace, {name: about[name] for name in ("app", "asks", "repeat")}
         except (ValidationError, KeyError, TypeError):
+            with suppress(ValueError, RecursionError):
+                check_record(name, json.loads(line))
             continue  # a line that a kill cut is asked again

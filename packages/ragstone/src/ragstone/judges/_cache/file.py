@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragstone._util.limited_log import LimitedLog
-from ragstone.errors import StoreCorruptError, StoreError, StoreNotFoundError, StoreVersionError
+from ragstone.errors import StoreCorruptError, StoreError, StoreNotFoundError
+from ragstone.schema import SCHEMA_VERSION, check_version
 
 __all__ = ["CacheSummary", "ReplyCache"]
 
@@ -27,7 +28,6 @@ _logger = logging.getLogger("ragstone")
 _FILE: Final = "replies.sqlite"
 _APPLICATION_ID: Final = 0x52475243
 """Identifies the file as a reply cache."""
-_VERSION: Final = 1
 _BUSY_TIMEOUT_S: Final = 5.0
 _DAY_S: Final = 86_400.0
 
@@ -241,15 +241,14 @@ class ReplyCache:
 
     def _check(self, db: sqlite3.Connection) -> None:
         """Check that the file is a reply cache of this version, and initialize an empty one."""
-        (version,) = db.execute("PRAGMA user_version").fetchone()
-        if version == 0:
-            self._set_up(db)
-        elif version > _VERSION:
-            raise StoreVersionError(
-                f"the reply cache {str(self.path)!r} was written by a newer version of Ragstone. Use another directory"
-            )
-        elif db.execute("PRAGMA application_id").fetchone() != (_APPLICATION_ID,):
+        # One statement, because another process may initialize the file now.
+        application_id, version = db.execute("SELECT * FROM pragma_application_id, pragma_user_version").fetchone()
+        if application_id == _APPLICATION_ID:
+            check_version(f"the reply cache {str(self.path)!r}", version)
+        elif application_id or version:
             raise self._foreign()
+        else:
+            self._set_up(db)
 
     def _set_up(self, db: sqlite3.Connection) -> None:
         db.execute("BEGIN IMMEDIATE")
@@ -261,7 +260,7 @@ class ReplyCache:
             for table in _TABLES:
                 db.execute(table)
             db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-            db.execute(f"PRAGMA user_version = {_VERSION}")
+            db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         db.execute("COMMIT")
 
     def _foreign(self) -> StoreCorruptError:
@@ -285,13 +284,11 @@ def _with_checksum(key: str, body: str) -> str:
 
 
 def _checked(key: str, body: str) -> str:
-    """Return a reply without its checksum. Older versions stored none.
+    """Return a reply without its checksum.
 
     Raises:
         ValueError: If it differs from its checksum.
     """
-    if body.startswith("{"):
-        return body
     if _with_checksum(key, body[9:]) != body:
         raise ValueError("checksum")
     return body[9:]

@@ -35,8 +35,6 @@ __all__ = [
 
 _logger = logging.getLogger("ragstone")
 
-_VERSION: Final = 1
-"""Part of every key, so that replies cached by other rules are not found."""
 _CAPABILITIES_MAX_AGE_S: Final = 86_400.0
 _SHOWS_PROMPT: Final = ("echo", "prompt_logprobs", "return_token_ids", "return_prompt_text")
 """Fields that make a reply repeat the prompt."""
@@ -259,7 +257,7 @@ class CachedReplies:
             self._disable(error, reading=False)
 
     def _key(self, kind: str, path: str, body: Mapping[str, Any]) -> str:
-        identity = json.dumps([_VERSION, kind, self._endpoint, path, body], sort_keys=True, default=repr)
+        identity = json.dumps([kind, self._endpoint, path, body], sort_keys=True, default=repr)
         return hashlib.sha256(identity.encode()).hexdigest()
 
     def _state(self) -> _LoopState:

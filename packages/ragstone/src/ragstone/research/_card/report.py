@@ -62,7 +62,7 @@ _PLAIN: Final = (
 
 def _cost_values(judge: JudgeReport) -> dict[str, Any]:
     def plain(cost: RunCost) -> dict[str, Any]:
-        usage = cost.usage.model_dump(exclude={"schema_version"})
+        usage = cost.usage.model_dump()
         return {"condition": cost.condition, "n_samples": cost.n_samples, **usage}
 
     return {

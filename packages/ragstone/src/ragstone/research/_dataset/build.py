@@ -77,7 +77,7 @@ class DatasetBuild:
             "n_known": self.n_known,
             "n_repeated": self.n_repeated,
             "n_unanswerable": self.n_unanswerable,
-            "usage": self.usage.model_dump(exclude={"schema_version"}),
+            "usage": self.usage.model_dump(),
         }
 
 

@@ -128,7 +128,7 @@ class NegativeQueries:
             "errors": list(self.errors),
             "n_asked": self.n_asked,
             "n_known": self.n_known,
-            "usage": self.usage.model_dump(exclude={"schema_version"}),
+            "usage": self.usage.model_dump(),
         }
 
 

@@ -59,7 +59,7 @@ class UdcgRanking:
             "notes": list(self.notes),
             "reader": self.reader.name,
             "judge": self.judge.name,
-            "usage": self.usage.model_dump(exclude={"schema_version"}),
+            "usage": self.usage.model_dump(),
         }
 
     def __str__(self) -> str:

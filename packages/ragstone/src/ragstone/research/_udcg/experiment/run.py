@@ -87,7 +87,7 @@ class UdcgExperiment:
             "judge": self.judge,
             "n_asked": self.n_asked,
             "n_known": self.n_known,
-            "usage": self.usage.model_dump(exclude={"schema_version"}),
+            "usage": self.usage.model_dump(),
             "failures": dict(self.failures),
             "errors": list(self.errors),
             "notes": list(self.notes),
