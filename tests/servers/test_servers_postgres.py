@@ -278,6 +278,19 @@ class TestSharing:
         with pytest.raises(StoreError, match="with another plan"):
             old.check_not_replaced()
 
+    def test_a_store_of_another_version_after_an_outage_stops_the_worker(self, own, database):
+        """A worker that connects again does not use a store that was replaced by one of another version."""
+        store = own()
+        store.set_plan([EXACT], ["s"])
+        sql(database, "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE objid = 3")
+        sql(database, "UPDATE ragstone.meta SET value = '99' WHERE key = 'version'")
+
+        with pytest.raises(StoreError):
+            store.ledger()
+        for use in (store.ledger, store.check_not_replaced):
+            with pytest.raises(StoreError, match="has format version 99"):
+                use()
+
     def test_the_books_are_of_one_moment(self, own):
         """While others bring in and finish, every ledger that anybody sees adds up."""
         busy, looking = own(), own()
@@ -550,14 +563,27 @@ class TestOpening:
         assert LedgerRow(captured=300, scored=300) == first.ledger().total
         assert 300 == len({o.sample_id for o in first.outcomes()}) == len(list(first.outcomes()))
 
-    def test_a_newer_store_is_left_alone(self, own, database):
-        """An old worker must not write into tables it does not know."""
+    @pytest.mark.parametrize("version", ["0", "2", "99", "next", None])
+    def test_a_store_of_another_version_is_refused(self, own, database, version):
+        """Whoever opens it gets the sentence of a store file, and no row changes."""
         own()
-        sql(database, "UPDATE ragstone.meta SET value = '99' WHERE key = 'version'")
+        sql(database, "DELETE FROM ragstone.meta WHERE key = 'version'")
+        if version is not None:
+            sql(database, "INSERT INTO ragstone.meta VALUES ('version', %s)", version)
+        before = sql(database, "SELECT xmin::text, key, value FROM ragstone.meta ORDER BY key")
+        stored = {"next": "format version 'next'", None: "an unknown format version"}.get(
+            version, f"format version {version}"
+        )
 
         for mode in ("own", "read"):
-            with pytest.raises(StoreVersionError, match="has version 99"):
+            with pytest.raises(StoreVersionError) as error:
                 open_store(database, mode=mode)
+            assert (
+                f"has {stored}, and this version of Ragstone reads version 1: "
+                "use the version of Ragstone that wrote it, or start with a new one"
+            ) in str(error.value)
+            assert f"the store in postgresql://{urlsplit(database).hostname}" in str(error.value)
+        assert before == sql(database, "SELECT xmin::text, key, value FROM ragstone.meta ORDER BY key")
 
     def test_a_schema_of_somebody_else_is_left_alone(self, database):
         """It has our name and not our tables."""

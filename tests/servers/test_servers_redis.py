@@ -118,6 +118,19 @@ def test_two_deployments_with_one_name_are_refused(queue, tmp_path):
     assert run_command("worker", tmp_path / "one.db", *command).returncode == 0
 
 
+def test_a_queue_of_another_version_is_refused(queue, redis_server, tmp_path):
+    """A worker that finds a queue of another format version ends, and changes nothing in it."""
+    worker = ["worker", tmp_path / "s.db", "--judge", "lexical", "--until-idle", "--from", queue]
+    with redis_server.client() as client:
+        name = connect_to(queue)._meta
+        client.hset(name, "format", "2")
+        before = client.hgetall(name)
+        refused = run_command(*worker)
+        assert before == client.hgetall(name)
+    assert refused.returncode == 2
+    assert "has format version '2', and this version of Ragstone reads version 1: use the version" in refused.stderr
+
+
 def test_passwords_are_not_shown(start_redis, tmp_path, caplog, monkeypatch):
     """Neither messages nor status contain the password of the URL, also if it is wrong."""
     monkeypatch.setenv("RAGSTONE_SPOOL", str(tmp_path / "spool"))

@@ -425,7 +425,8 @@ def test_summary_of_what_is_not_there(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "error"), [(damaged, StoreCorruptError), (foreign, StoreCorruptError), (another_version, StoreVersionError)]
+    ("spoil", "error"),
+    [(damaged, StoreCorruptError), (foreign, StoreCorruptError), (another_version, StoreVersionError)],
 )
 def test_summary_of_what_is_not_ours(tmp_path, spoil, error):
     """Errors say what it is."""

@@ -196,13 +196,15 @@ class RedisBroker:
         """See `Broker`."""
         self._ensure_checked()
         with self._errors():
-            pipe = self._client.pipeline(transaction=True)
-            pipe.hsetnx(self._meta, "store", store_id)
-            pipe.hsetnx(self._meta, "format", _FORMAT)
-            pipe.hmget(self._meta, "store", "format")
-            owner, format_ = (value or b"" for value in pipe.execute()[-1])
+            format_ = self._client.hget(self._meta, "format") or _FORMAT
         if format_ != _FORMAT:
             raise ConfigurationError(f"{self.name} {other_version(format_.decode(errors='replace'))}")
+        with self._errors():
+            pipe = self._client.pipeline(transaction=True)
+            pipe.hsetnx(self._meta, "format", _FORMAT)
+            pipe.hsetnx(self._meta, "store", store_id)
+            pipe.hget(self._meta, "store")
+            owner = pipe.execute()[-1]
         if owner != store_id.encode():
             raise ConfigurationError(
                 f"the entries of {self.name} belong to another store. Choose another name in the path of the URL, for "

@@ -24,7 +24,7 @@ def other_version(version: object) -> str | None:
     """
     if version is not True and version == SCHEMA_VERSION:
         return None
-    stored = "an unknown format version" if version is None else f"format version {version!s:.40}"
+    stored = "an unknown format version" if version is None else f"format version {version!r:.40}"
     return (
         f"has {stored}, and this version of Ragstone reads version {SCHEMA_VERSION}: "
         "use the version of Ragstone that wrote it, or start with a new one"

@@ -11,10 +11,10 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ragstone.errors import ConfigurationError, SinkUnavailableError
-from ragstone.schema import SCHEMA_VERSION, Delivery, other_version
+from ragstone.schema import Delivery, other_version
 from ragstone.sinks._row import outcome_row
 
 __all__ = ["JsonlSink"]
@@ -147,11 +147,11 @@ def _check_content(path: Path, given: str) -> None:
             f"cannot add outcomes to {given!r}: the file has another content. Give the path of a new file, or of one that this sink "
             "has written."
         )
-    version = re.split(rb"[,}\s]", rest, maxsplit=1)[0]
-    if version not in (b"", b"%d" % SCHEMA_VERSION):
-        raise ConfigurationError(
-            f"cannot add outcomes to {given!r}: the file {other_version(version.decode(errors='replace'))}"
-        )
+    version: Any = re.split(rb"[,}\s]", rest, maxsplit=1)[0]
+    with suppress(ValueError):
+        version = json.loads(version)
+    if rest and (problem := other_version(version)):
+        raise ConfigurationError(f"cannot add outcomes to {given!r}: the file {problem}")
 
 
 def _ids_in_tail(fd: int) -> dict[str, None]:
