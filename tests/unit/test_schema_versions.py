@@ -21,6 +21,7 @@ from ragstone.experiments._kept import KeptOutcomes, RunIdentity
 from ragstone.judges import ReplyCache
 from ragstone.metrics import UdcgTheta
 from ragstone.replay import merge_outcomes
+from ragstone.replay._stage import BufferedSpan, SpanBuffer
 from ragstone.schema import (
     Captured,
     Sample,
@@ -71,6 +72,17 @@ def reply_cache(folder: Path) -> Stored:
     cache = ReplyCache(folder)
     cache.write([("key", "model", {"value": 1})])
     return Stored(cache.path, cache.summary, f"the reply cache {str(cache.path)!r}")
+
+
+def span_buffer(folder: Path) -> Stored:
+    path = folder / "spans.db"
+
+    def read() -> None:
+        with SpanBuffer(path) as buffer:
+            buffer.add([BufferedSpan(trace_id="t", span_id="s", is_root=True, body=b"")])
+
+    read()
+    return Stored(path, read, f"the span buffer {str(path)!r}")
 
 
 def segment(folder: Path) -> Stored:
@@ -134,7 +146,7 @@ def sink_file(folder: Path) -> Stored:
 
 
 FORMATS = [
-    store, owned_store, backup, reply_cache, segment, outcome_file, exported_records, kept_outcomes, saved_answers, weights,
+    store, owned_store, backup, reply_cache, span_buffer, segment, outcome_file, exported_records, kept_outcomes, saved_answers, weights,
     sink_file,
 ]  # fmt: skip
 

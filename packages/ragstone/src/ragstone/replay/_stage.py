@@ -18,14 +18,15 @@ from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._records import Record
 from ragstone.replay._requests import requests_in
 from ragstone.requests import RetrieverTools, Step
-from ragstone.schema import Trace
+from ragstone.schema import SCHEMA_VERSION, Trace, check_version
 
 __all__ = ["BufferedSpan", "BufferedTrace", "SpanBuffer", "staged", "traces_of"]
 
 _BATCH: Final = 500
 
 
-_TABLES: Final = """
+_TABLES: Final = f"""
+    PRAGMA user_version = {SCHEMA_VERSION};
     CREATE TABLE IF NOT EXISTS traces (
         seq INTEGER PRIMARY KEY,
         trace_id TEXT NOT NULL UNIQUE,
@@ -81,7 +82,8 @@ class SpanBuffer:
         clock: Unix seconds.
 
     Raises:
-        StoreError: The file cannot be made or used.
+        StoreVersionError: If another version of Ragstone wrote the file.
+        StoreError: If the file cannot be created or used.
     """
 
     def __init__(
@@ -102,6 +104,9 @@ class SpanBuffer:
             with ExitStack() as on_error:
                 self._db = sqlite3.connect(path or "", isolation_level=None, check_same_thread=False)
                 on_error.callback(self._db.close)
+                if self._db.execute("SELECT 1 FROM sqlite_master").fetchone():
+                    (version,) = self._db.execute("PRAGMA user_version").fetchone()
+                    check_version(f"the span buffer {str(self._path)!r}", version)
                 # A stage that is thrown away has nothing to survive.
                 self._db.execute(f"PRAGMA journal_mode = {'WAL' if path else 'MEMORY'}")
                 self._db.execute(f"PRAGMA synchronous = {'FULL' if path else 'OFF'}")
