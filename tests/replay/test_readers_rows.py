@@ -215,7 +215,7 @@ def test_our_own_traces_come_back_as_they_were(read):
             {"trace_id": "t", "started_at": 1, "schema_version": SCHEMA_VERSION + 1},
             "the trace has format version 2, and this version of Ragstone reads version 1",
         ),
-        ({"trace_id": "t", "started_at": 1, "schema_version": "x"}, "the trace has format version x"),
+        ({"trace_id": "t", "started_at": 1, "schema_version": "x"}, "the trace has format version 'x'"),
     ],
 )
 def test_a_bad_trace_of_ours_is_told_and_the_rest_goes_on(read, bad, reason):

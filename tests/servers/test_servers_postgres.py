@@ -33,7 +33,6 @@ from ragstone.store import (
     _postgres_connection,
     open_for_labels,
     open_store,
-    postgres,
 )
 from ragstone.watch import Scale, WatchOptions, fold
 from ragstone.worker import read_ledger
@@ -385,25 +384,19 @@ class TestOpening:
             store.close()
 
     @pytest.mark.parametrize("limit", ["of the server", "of this process"])
-    def test_an_upgrade_may_take_longer_than_other_statements(self, database, monkeypatch, limit):
-        """It waits as long as its statements take. Those that follow have the usual limit again."""
+    def test_a_statement_that_takes_too_long_fails(self, database, monkeypatch, limit):
+        """A statement is ended after the limit of the server or of this process."""
         if limit == "of the server":
             settings = [*_postgres_connection._SETTINGS, "SET statement_timeout TO '1s'"]
             monkeypatch.setattr(_postgres_connection, "_SETTINGS", settings)
         else:
             monkeypatch.setattr(_postgres_connection, "_ANSWER_S", 1.0)
-        prepare = postgres._prepare
-
-        def take_long(db, place):
+        with (
+            open_store(database, mode="own") as store,
+            pytest.raises(StoreError, match="cannot be used now"),
+            store._database.write() as db,
+        ):
             db.execute("SELECT pg_sleep(2)")
-            prepare(db, place)
-
-        monkeypatch.setattr(postgres, "_prepare", take_long)
-        with open_store(database, mode="own") as store:
-            store.ingest("a", 1, captured("t"))
-            assert 1 == store.ledger().total.captured
-            with pytest.raises(StoreError), store._database.write() as db:
-                db.execute("SELECT pg_sleep(2)")
 
     def test_the_application_s_own_tables_are_left_alone(self, own, database):
         """Ours are in a schema of their own."""
