@@ -119,7 +119,7 @@ def test_compare_counts_causes(files: tuple[Path, Path]) -> None:
         (("report", "absent.db"), "was not found"),
         (("report", "/"), "'/' is not a file. Give a store, or a file of outcomes"),
         (("report", "OUTCOMES.newer"), "line 1 of"),
-        (("traces", "OUTCOMES.newer"), "it has schema version 99, and this version of Ragstone reads up to"),
+        (("traces", "OUTCOMES.newer"), "has format version 99, and this version of Ragstone reads version 1"),
         (("report", "OUTCOMES", "--target", "ccrs.ac"), "--target must be METRIC=MEAN, got 'ccrs.ac'"),
         (("report", "OUTCOMES", "--target", "ccrs.ac=high"), "--target must be METRIC=MEAN, got 'ccrs.ac=high'"),
         (("report", "OUTCOMES", "--target", "udcg=0.5"), "no scores of the metric 'udcg'"),
