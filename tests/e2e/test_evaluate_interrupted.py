@@ -292,7 +292,7 @@ def test_another_run_does_not_resume(folder: Path) -> None:
     assert "other rows: the data has changed" in done.stderr
     assert (folder / "out.jsonl.partial").read_bytes() == kept
     (folder / "out.jsonl.partial").write_text('{"outcome": "score"}\n')
-    with pytest.raises(ConfigurationError, match="is not an interrupted evaluation of this version"):
+    with pytest.raises(ConfigurationError, match="is not an interrupted evaluation:"):
         evaluate("rows.jsonl", ["ccrs.cc"], output="out.jsonl", judge="lexical")
 
 

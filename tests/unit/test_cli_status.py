@@ -101,7 +101,7 @@ def test_an_emptied_store_with_a_spool_is_an_error(tmp_path: Path, json_output: 
         ("UPDATE counters SET n = n - 1 WHERE name = 'state:scored'", "its counts of traces do not add up"),
         ("DELETE FROM outcome_counts", "differ from their counters"),
         ("DELETE FROM outcomes", "differ from their counters"),
-        ("DELETE FROM meta", "is empty"),
+        ("DELETE FROM meta", "the table meta is empty"),
         ("DROP TABLE outcomes", "tables are missing (outcomes)"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import logging
 
@@ -186,6 +188,17 @@ def test_a_record_of_another_version_names_the_way_out(tmp_path, where):
     with pytest.raises(SpoolError, match=rf"{writer.segment}' has format version 99, and "):
         SpoolReader(tmp_path).read(writer.segment)
     writer.close()
+
+
+@pytest.mark.parametrize("depth", [10, 250])
+def test_an_entry_with_deep_metadata_is_read(tmp_path, depth):
+    """An entry is read if its metadata are nested as deep as a writer can write them."""
+    metadata = functools.reduce(lambda inner, _: {"in": inner}, range(depth), {"value": 1})
+    trace = Trace(trace_id="t", started_at=0.0, metadata=metadata)
+    with contextlib.closing(SpoolWriter(tmp_path)) as writer:
+        writer.append([spool_entry_adapter.dump_json(Captured(trace=trace))])
+        (entry,) = SpoolReader(tmp_path).read(writer.segment).entries
+    assert trace == entry.trace
 
 
 def test_segment_of_a_living_writer_is_not_removed(tmp_path):

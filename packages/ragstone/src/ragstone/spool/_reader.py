@@ -369,10 +369,14 @@ def parse_entry(payload: bytes, *, name: str = "the entry") -> SpoolEntry:
     """
     try:
         return spool_entry_adapter.validate_json(payload)
-    except ValidationError as error:
-        # Another version may also have other kinds of entries.
-        with contextlib.suppress(ValueError, RecursionError):
-            check_record(name, json.loads(payload))
+    except ValidationError:
+        pass
+    try:
+        # pydantic reads neither lone surrogates nor deep nesting, and does not know the kinds of entries of another version.
+        record = json.loads(payload)
+        check_record(name, record)
+        return spool_entry_adapter.validate_python(record)
+    except (ValueError, RecursionError) as error:
         # The error's text may quote the request.
         raise DataError(f"it is not an entry of a spool ({type(error).__name__})") from None
 

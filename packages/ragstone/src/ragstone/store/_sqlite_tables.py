@@ -266,5 +266,6 @@ def create_tables(db: sqlite3.Connection) -> None:
     """Create the tables in an empty file. Call it in a transaction, so that either all of them exist or none."""
     for statement in (*TABLES.values(), *_INDEXES):
         db.execute(statement)
+    db.execute("INSERT INTO meta VALUES ('version', ?)", (str(SCHEMA_VERSION),))
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")

@@ -344,18 +344,14 @@ def _open_for_reader(path: Path) -> Database:
             undo.callback(db.close)
             is_empty = _is_empty(db)
         if is_empty:
-            raise _not_ready(path)
+            raise StoreNotReadyError(
+                f"the store {str(path)!r} is empty: its owner has not initialized it yet, or its content was lost. Try again "
+                "later. If no program writes to it, restore a backup with `ragstone store restore`."
+            )
         _check_identity(db, path)
         _check_tables(db, path)
         undo.pop_all()
         return Database(db, path=path, writable=False)
-
-
-def _not_ready(path: Path) -> StoreNotReadyError:
-    return StoreNotReadyError(
-        f"the store {str(path)!r} is empty: its owner has not initialized it yet, or its content was lost. Try again "
-        "later. If no program writes to it, restore a backup with `ragstone store restore`."
-    )
 
 
 def _is_complete_and_fixed(path: Path) -> bool:
@@ -422,10 +418,10 @@ def _check_identity(db: sqlite3.Connection, path: Path) -> None:
 
 def _check_tables(db: sqlite3.Connection, path: Path) -> None:
     missing = sorted(set(_sqlite_tables.TABLES) - _table_names(db))
-    if missing:
+    problem = f"tables are missing ({', '.join(missing)})" if missing else "the table meta is empty"
+    if missing or db.execute("SELECT 1 FROM meta").fetchone() is None:
         raise StoreCorruptError(
-            f"the store {str(path)!r} is damaged: tables are missing ({', '.join(missing)}). See `ragstone store verify "
-            f"{path}`, or restore a backup."
+            f"the store {str(path)!r} is damaged: {problem}. See `ragstone store verify {path}`, or restore a backup."
         )
 
 
