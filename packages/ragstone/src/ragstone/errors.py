@@ -180,7 +180,7 @@ class StoreUnavailableError(StoreError):
 
 
 class StoreVersionError(StoreError):
-    """The store was written by another version of Ragstone."""
+    """A store or file was written by another version of Ragstone."""
 
 
 class StoreCorruptError(StoreError):

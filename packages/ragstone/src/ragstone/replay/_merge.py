@@ -78,6 +78,7 @@ def merge_outcomes(
     Raises:
         ConfigurationError: If a source does not exist.
         DataError: If a row is damaged, the request of an outcome is missing, or there is a conflict.
+        StoreVersionError: If another version of Ragstone wrote the store or a row.
         StoreError: If the store cannot be used, or another process owns it.
     """
     with open_inputs(sources) as files:

@@ -234,10 +234,10 @@ TABLES: Final = (
         body TEXT NOT NULL
     )
     """,
-    *INDEXES,
     # Claims read the pending traces in order of arrival, and skip the many finished ones.
     "CREATE INDEX traces_pending ON traces (seq) WHERE state = 'pending'",
     "CREATE INDEX traces_leased ON traces (lease_owner) WHERE state = 'pending' AND lease_owner IS NOT NULL",
     "CREATE INDEX due_deliveries ON outbox (sink, next_try, seq) WHERE state = 'pending'",
+    *INDEXES,
 )
 """Statements that create the tables and their indexes."""

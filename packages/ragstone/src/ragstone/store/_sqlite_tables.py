@@ -40,8 +40,9 @@ TABLES: Final[dict[str, str]] = {
             stopped TEXT  -- why nothing is sent until the worker starts again
         ) WITHOUT ROWID
     """,
-    # `text_removed_at` is NULL while the text is there, or if it was never captured. `slices` has the values of tags, retriever and language as JSON. `stream_probability` is NULL unless feedback has
-    # changed the other one. Streams use it, and 0 excludes the request from them.
+    # `text_removed_at` is NULL while the text is there, or if it was never captured. `stream_probability` is NULL unless
+    # feedback has changed the other one. Streams use it, and 0 excludes the request from them. `slices` has the values of tags,
+    # retriever and language as JSON.
     "traces": """
         CREATE TABLE traces (
             seq INTEGER PRIMARY KEY,
@@ -259,7 +260,7 @@ TABLES: Final[dict[str, str]] = {
 }
 
 # Claims read the pending traces in order of arrival with the index by state, which ends with `seq`.
-_INDEXES: Final = (*INDEXES, "CREATE INDEX due_deliveries ON outbox (sink, next_try) WHERE state = 'pending'")
+_INDEXES: Final = ("CREATE INDEX due_deliveries ON outbox (sink, next_try) WHERE state = 'pending'", *INDEXES)
 
 
 def create_tables(db: sqlite3.Connection) -> None:

@@ -16,17 +16,17 @@ INDEXES: Final = (
     # Reports and comparisons select by the time of the request.
     "CREATE INDEX traces_by_time ON traces (started_at)",
     "CREATE INDEX traces_by_app ON traces (app, started_at)",
-    # Feedback knows a request by its OpenTelemetry trace id, or waits for it.
-    "CREATE INDEX traces_by_otel_id ON traces (otel_trace_id) WHERE otel_trace_id IS NOT NULL",
-    # A store without sampled requests is not searched for one.
-    "CREATE INDEX traces_sampled ON traces (started_at) WHERE inclusion_probability < 1 AND state <> 'sampled_out'",
+    # Nearly always empty: a session is closed only if none of its traces is pending.
+    "CREATE INDEX sessions_pending ON traces (session_id) WHERE state = 'pending'",
     # The requests whose text can be removed, so that those of years before are not read again.
     """
     CREATE INDEX traces_with_text ON traces (started_at)
     WHERE text_removed_at IS NULL AND state IN ('scored', 'not_applicable', 'failed')
     """,
-    # Nearly always empty: a session is closed only if none of its traces is pending.
-    "CREATE INDEX sessions_pending ON traces (session_id) WHERE state = 'pending'",
+    # Feedback knows a request by its OpenTelemetry trace id, or waits for it.
+    "CREATE INDEX traces_by_otel_id ON traces (otel_trace_id) WHERE otel_trace_id IS NOT NULL",
+    # A store without sampled requests is not searched for one.
+    "CREATE INDEX traces_sampled ON traces (started_at) WHERE inclusion_probability < 1 AND state <> 'sampled_out'",
     "CREATE INDEX outcomes_by_metric ON outcomes (metric, metric_version, judge_hash, kind, value)",
     "CREATE INDEX outbox_by_state ON outbox (sink, state)",
     "CREATE INDEX feedback_waiting ON feedback (request_id) WHERE trace_id IS NULL",
