@@ -52,7 +52,7 @@ REPEATED = {
 
 
 def model_at(url, transport, **options):
-    options = {"model": "m", "max_retries": 1, "backoff_s": 0.01, "max_wait_s": 5, "timeout_s": 2} | options
+    options = {"model": "m", "max_retries": 2, "backoff_s": 0.01, "max_wait_s": 5, "timeout_s": 2} | options
     if transport == "aiohttp":
         return OpenAICompatibleModel(url, api_key=KEY, **options)
     return OpenAICompatibleModel(client=openai.AsyncOpenAI(base_url=url, api_key=KEY), **options)
@@ -109,7 +109,7 @@ def test_a_fault_that_stays(fault):
         "unparseable": UNPARSEABLE,
     }
     assert next((name for name, faults in expected.items() if fault in faults), "unavailable") == kind
-    assert (1 if fault in REFUSED | POSTPONED else 2) == usage.calls == n_requests
+    assert (1 if fault in REFUSED | POSTPONED else 3) == usage.calls == n_requests
     assert (86_400 if fault in POSTPONED else None) == retry_after_s
     assert KEY not in shown
     assert len(shown) < 700
@@ -127,7 +127,7 @@ def test_a_refusal_that_stays(fault):
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_closed_port(transport):
-    """Nobody listens: two calls, and a word about the connection."""
+    """Nobody listens: three calls, and a word about the connection."""
     with FaultServer(http_reply()) as server:
         url = server.url
 
@@ -138,7 +138,7 @@ def test_a_closed_port(transport):
         await model.aclose()
         return caught.value.kind, meter.total.calls
 
-    assert ("unavailable", 2) == asyncio.run(session())
+    assert ("unavailable", 3) == asyncio.run(session())
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

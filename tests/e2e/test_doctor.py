@@ -84,6 +84,16 @@ def test_json():
     assert endpoint["error"] is None
 
 
+@pytest.mark.parametrize("fields", [("response_format",), ("response_format", "logprobs", "n", "seed")])
+def test_fields_that_are_answered_with_500(fields):
+    """A field that the server answers with HTTP 500 is not supported, which is not an error of the probe."""
+    with FakeModelServer(ScriptedModel(REPLIES), changes={"crashes_on": frozenset(fields)}) as server:
+        done = doctor("--judge", server.url)
+    assert (0, "") == (done.returncode, done.stderr)
+    assert re.search(r"^ +constrained by: JSON Schema +no +not supported \(HTTP 500\)", done.stdout, re.MULTILINE)
+    assert re.search(r"^ +constrained by: choice +yes", done.stdout, re.MULTILINE)
+
+
 def test_without_a_model():
     """The lexical baseline has nothing to probe, and says what to do."""
     done = doctor()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ragstone.judges._http.constraints import CONSTRAINTS
+from ragstone.judges._http.constraints import is_obeyed
 from ragstone.judges._http.dialect import Dialect, kind_of
 from ragstone.judges._http.endpoint import RequestRefusedError, retry_after_s
 
@@ -119,12 +119,12 @@ def test_folded_system_message():
     assert {"model", "messages", "max_tokens", "temperature"} == set(body)
 
 
-@pytest.mark.parametrize(("constraint", "obeying"), [(CONSTRAINTS[0], "85"), (CONSTRAINTS[1], ' {"score":\n85}')])
+@pytest.mark.parametrize(("constraint", "obeying"), [("regex", "85"), ("json_schema", ' {"score":\n85}')])
 def test_constraint_is_believed_when_obeyed(constraint, obeying):
     """A reply of another form means that the server ignored what it was told."""
-    assert constraint.obeyed(obeying, 0, 100)
+    assert is_obeyed(constraint, obeying, 0, 100)
     for other in ("Score: 85", "101", '{"score": 101}', '{"score": 85, "why": 1}', "", "8" * 5000):
-        assert not constraint.obeyed(other, 0, 100)
+        assert not is_obeyed(constraint, other, 0, 100)
 
 
 @pytest.mark.parametrize(

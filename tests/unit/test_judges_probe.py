@@ -9,11 +9,12 @@ import pytest
 
 from fake_servers import FakeJudgeServer, FakeModelServer, Reply
 from ragstone.errors import JudgeError, JudgeRejectedError, JudgeUnavailableError
-from ragstone.judges import OpenAICompatibleModel, metered
+from ragstone.judges import OpenAICompatibleModel, metered, wait_for_outages
 from ragstone.testing import ScriptedModel
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
+NOT_SUPPORTED = "not supported (HTTP 500): EngineCore"
 REPLIES = {"NO-RESPONSE": 0.25, "Oslo": 0.5, "No idea": 0.25}
 THOUGHTS = "Okay, the user wants one word, and one word is what they will get from me.</think>yes"
 
@@ -117,20 +118,44 @@ def test_prompt_logprobs_of_something_else(spoil, seen):
 
 
 @pytest.mark.parametrize(
-    ("field", "name", "unknown"),
-    [("n", "several_replies", False), ("seed", "seeds", None), ("response_format", "json_schema", None)],
+    ("field", "name", "seen"),
+    [
+        ("n", "several_replies", "1 of 2 replies returned"),
+        ("seed", "seeds", "refused, therefore omitted"),
+        ("response_format", "json_schema", NOT_SUPPORTED),
+        ("structured_outputs", "regex", NOT_SUPPORTED),
+        ("logprobs", "logprobs", NOT_SUPPORTED),
+        ("logprob_token_ids", "chain", NOT_SUPPORTED),
+        ("prompt_logprobs", "prefill", NOT_SUPPORTED),
+        ("echo", "echo", NOT_SUPPORTED),
+    ],
 )
-def test_a_step_that_fails_for_good_is_unknown(field, name, unknown):
-    """One request that is too much for a server ends one step, with a note, and not the probe."""
+@pytest.mark.parametrize("max_retries", [0, 1, 4])
+def test_a_field_that_is_answered_with_500(field, name, seen, max_retries):
+    """A capability is missing if the server answers its field with HTTP 500, and other requests with replies."""
     with FakeModelServer(ScriptedModel(REPLIES), changes={"crashes_on": frozenset({field})}) as server:
-        can = asyncio.run(measured(server.url, max_retries=1))
-    assert can.seen[name].startswith("could not be measured: HTTP 500")
-    assert any(name in note for note in can.notes)
-    assert "chain" == can.exact_route
-    if name in type(can).model_fields:
-        assert unknown == getattr(can, name)
-    else:
-        assert ("regex", "choice") == can.structured
+        with wait_for_outages(3.0):
+            can = asyncio.run(measured(server.url, max_retries=max_retries, backoff_s=0.5))
+        n_refused = sum(field in body for body in server.stats.requests)
+    assert can.seen[name].startswith(seen)
+    assert () == can.notes
+    assert n_refused <= 6
+    assert "chain" in can.exact_routes or field in ("logprobs", "logprob_token_ids")
+    assert field == "response_format" or "json_schema" in can.structured
+
+
+@pytest.mark.parametrize("path", ["version", "tokenize", "metrics"])
+def test_a_path_that_is_answered_with_500(path):
+    """The probe of a gateway that answers unknown paths with HTTP 500 does not end."""
+
+    class Gateway(FakeModelServer):
+        async def _answer(self, request):
+            return Reply(500, "oops") if request.path.endswith(path) else await super()._answer(request)
+
+    with Gateway(ScriptedModel(REPLIES), changes={"cached_tokens": False}) as server, wait_for_outages(3.0):
+        can = asyncio.run(measured(server.url, max_retries=4, backoff_s=0.5))
+    assert ("regex", "choice", "json_schema") == can.structured
+    assert (path == "tokenize") == ("chain" not in can.exact_routes)
 
 
 class HiccupServer(FakeModelServer):

@@ -49,7 +49,7 @@ class FakeDialectServer(FakeJudgeServer):
     @property
     def n_refused(self) -> int:
         """Requests that were refused."""
-        return sum(n for status, n in self.stats.replies.items() if status in ("400", "422"))
+        return sum(n for status, n in self.stats.replies.items() if status in ("400", "422", "500"))
 
     @property
     def n_accepted(self) -> int:

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from fake_servers.loopback import Reply, error_reply
 
-__all__ = ["JUDGE_DIALECTS", "JudgeDialect"]
+__all__ = ["JUDGE_DIALECTS", "ODD_REFUSALS", "JudgeDialect"]
 
 Refusal = Callable[[Sequence[str]], Reply]
 """Makes the refusal of some fields."""
@@ -163,6 +163,31 @@ def _no_schemas(message: str) -> Callable[[Mapping[str, Any]], Reply | None]:
     return lambda body: error_reply(400, message) if "response_format" in body else None
 
 
+def _literal_error(names: Sequence[str]) -> Reply:
+    where = ", ".join(repr(name) for name in names)
+    message = f"[{{'type': 'literal_error', 'loc': ('body', {where}, 'type'), 'msg': \"Input should be 'text'\"}}]"
+    return Reply(500, {"error": {"message": message, "type": "internal_server_error", "param": None, "code": None}})
+
+
+ODD_REFUSALS: Final[Mapping[str, Refusal]] = MappingProxyType(
+    {
+        "500 that names the field": _literal_error,
+        "500": lambda names: error_reply(500, "Internal Server Error"),
+        "501": lambda names: error_reply(501, "Not Implemented"),
+        "502": lambda names: Reply(502, "<html><body>Bad Gateway</body></html>"),
+        "503": lambda names: error_reply(503, "no provider"),
+        "400": lambda names: error_reply(400, f"Unsupported parameter: {names[0]!r}"),
+        "422": _extra_forbidden,
+        "403": lambda names: error_reply(403, "not in your plan"),
+        "404": lambda names: error_reply(404, "No endpoints found that support the requested parameters."),
+        "200 with an error": lambda names: Reply(200, {"error": {"message": "unsupported"}}),
+        "200 without JSON": lambda names: Reply(200, "unsupported"),
+        "closed connection": lambda names: Reply(0, ""),
+    }
+)
+"""Ways in which servers say that they do not know a field."""
+
+
 def _no_thinking(body: Mapping[str, Any]) -> Reply | None:
     if body.get("enable_thinking") is False:
         return None
@@ -189,6 +214,12 @@ JUDGE_DIALECTS: Final[Mapping[str, JudgeDialect]] = MappingProxyType(
         "vllm-r1": JudgeDialect(title="vLLM, R1 without a reasoning parser", regex=True, reasoning="closing tag"),
         "sglang": JudgeDialect(title="SGLang"),
         "llamacpp": JudgeDialect(title="llama.cpp", several="ignored"),
+        "llama-cpp-python": JudgeDialect(
+            title="llama-cpp-python",
+            refused=frozenset({"logprobs", "response_format"}),
+            refusal=_literal_error,
+            several="ignored",
+        ),
         "ollama": JudgeDialect(title="Ollama", several="ignored"),
         "openai": JudgeDialect(title="OpenAI", known=_OPENAI_FIELDS, refusal=_unrecognized, keywords=_LENGTHS),
         "openai-reasoning": JudgeDialect(

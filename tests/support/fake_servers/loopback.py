@@ -72,6 +72,7 @@ class Reply:
     """A reply to be written as JSON, or as it stands when it is text."""
 
     status: int
+    """0 closes the connection without a reply."""
     body: dict[str, Any] | list[Any] | str
     headers: dict[str, str] = field(default_factory=dict)
 
@@ -245,7 +246,7 @@ class LoopbackServer(ABC):
                 path, _, query = target.partition("?")
                 request = Request(method, path, query, headers, content)
                 reply = await self._unless_gone(reader, self._checked(request))
-                if reply is None:
+                if reply is None or reply.status == 0:
                     return
                 writer.write(_wire(reply))
                 await writer.drain()

@@ -153,7 +153,7 @@ class Capabilities(BaseModel):
     seen: dict[str, str] = Field(default_factory=dict)
     """Observations for each capability, by its name ("chain", "seeds", "regex"). For display only."""
     unmeasured: tuple[str, ...] = ()
-    """Capabilities that could not be measured because of an error. Such a result is not cached."""
+    """Capabilities that could not be measured, or are missing, because of a server error. Such a result is not cached."""
     notes: tuple[str, ...] = ()
     """Warnings, in sentences."""
 

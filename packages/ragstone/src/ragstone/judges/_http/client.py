@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -14,8 +14,8 @@ from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges._batch import batched_requests, sent_at_once
 from ragstone.judges._cache.replies import CachedReplies, cache_bypassed
 from ragstone.judges._http.bodies import reply_length
-from ragstone.judges._http.dialect import Dialect, kind_of
-from ragstone.judges._http.endpoint import Endpoint, RequestRefusedError
+from ragstone.judges._http.dialect import Dialect, controls_of, kind_of
+from ragstone.judges._http.endpoint import Controls, Endpoint, RequestRefusedError
 from ragstone.judges._http.endpoint_group import EndpointGroup
 from ragstone.judges._http.reasoning import is_cut, measure_reasoning, sign_of_reasoning
 from ragstone.judges._http.replies import completions, token_ids
@@ -27,6 +27,8 @@ __all__ = ["ChatClient"]
 
 _TEMPLATE_FIELDS: Final = ("chat_template", "chat_template_kwargs")
 """Fields that affect the tokens of a conversation, also when it is tokenized separately."""
+_UNUSUAL_REFUSALS: Final = (403, 404, 405, 406, 415)
+"""Statuses with which some gateways refuse a field. Most requests get them for another reason."""
 _TRIAL: Final[list[Message]] = [
     {"role": "system", "content": "You follow instructions exactly."},
     {"role": "user", "content": "Reply with the word yes."},
@@ -58,6 +60,8 @@ class ChatClient:
         self._cached = cached
         self._dialect = Dialect()
         self._first = FirstOfKind()
+        self._refusals: dict[object, tuple[str, dict[str, Any]]] = {}
+        """Arguments of the refusal for each kind of request that is refused. An error would keep its frames."""
         self._tried: set[str] = set()
         """Kinds of requests for which `settle` ran."""
         self._settings: tuple[object, Mapping[str, object]] | None = None
@@ -134,7 +138,7 @@ class ChatClient:
 
     def forget(self) -> None:
         """Forget all that was learned about the endpoint, so that it is measured again."""
-        self._dialect, self._tried, self._kept = Dialect(), set(), None
+        self._dialect, self._tried, self._kept, self._refusals = Dialect(), set(), None, {}
         self._recalled = True
         self._first.reset()
 
@@ -244,29 +248,46 @@ class ChatClient:
             grow: Whether a reply that was cut within its reasoning is requested again with these tokens.
 
         Raises:
-            RequestRefusedError: If the status is 4xx.
+            RequestRefusedError: If the endpoint refuses the request.
             JudgeError: If no reply is received.
         """
         await self.prepare()
         await self._recall()
         wanted = dict(sampling or {})
         extra = {**self._extra_body, **(fields or {})}
-        kind = (kind_of(wanted), frozenset(extra), messages[0]["role"])
+        # With the values of the fields, because a server may accept some schemas only.
+        kind, plain = ((kind_of(wanted), messages[0]["role"], str(added)) for added in (extra, self._extra_body))
         async with self._first.turn(kind):
+            if kind in self._refusals:
+                message, arguments = self._refusals[kind]
+                raise RequestRefusedError(message, **arguments)
             while True:
                 body = self._body(messages, max_tokens, wanted, extra, room=room)
-                send = partial(self._endpoint.request, "POST", "/chat/completions", body)
+                is_settled = self._first.is_settled(kind)
+                optional = body.keys() & (fields or {}).keys() - self._extra_body.keys()
+                sampled = None if self._first.is_settled(plain) else wanted
+                controls = None if is_settled else controls_of(body, optional, sampled)
+                send = partial(self._endpoint.request, "POST", "/chat/completions", body, controls=controls)
                 try:
                     # What the endpoint refuses is learned before a batch has thousands of such requests.
-                    with sent_at_once(is_sent=not self._first.is_settled(kind)):
+                    with sent_at_once(is_sent=not is_settled):
                         completion = await self._cached.reply(
                             "/chat/completions", body, send, batched=batched_requests() is not None
                         )
                 except RequestRefusedError as refused:
                     # Another request may have learned it in the meantime.
                     if body == self._body(messages, max_tokens, wanted, extra, room=room):
+                        if refused.status in _UNUSUAL_REFUSALS and optional and not is_settled:
+                            *_, (refused.param, control) = controls_of(body, optional, None).items()
+                            # Fails as well if the reason is another one.
+                            with sent_at_once(is_sent=True):
+                                await self._endpoint.request("POST", "/chat/completions", control)
+                            refused.isolated = True
                         adapted = self._dialect.adapted(refused, wanted, extra, room=room)
                         if adapted is None:
+                            if refused.isolated:
+                                names = ("status", "param", "text", "isolated")
+                                self._refusals[kind] = str(refused), {name: getattr(refused, name) for name in names}
                             raise
                         self._adapt(adapted)
                     continue
@@ -302,28 +323,36 @@ class ChatClient:
             inference: Whether the model runs for the request, so that it counts as a call.
 
         Raises:
-            RequestRefusedError: If the status is 4xx.
+            RequestRefusedError: If the endpoint refuses the request.
             JudgeError: If no reply is received.
         """
         await self.prepare()
         body = {"model": self._model, **body}
-        send = partial(self._endpoint.request, "POST", path, body, counted=inference)
-        return await self._cached.reply(path, body, send) if inference else await send()
+        controls = self._controls(path, body)
+        send = partial(self._endpoint.request, "POST", path, body, counted=inference, controls=controls)
+        reply = await self._cached.reply(path, body, send) if inference else await send()
+        self._first.settle((path, frozenset(body)))
+        return reply
 
     async def get(self, path: str) -> dict[str, Any]:
         """Return the JSON at a path. With two slashes ("//version") the path is below the server's root.
 
         Raises:
-            RequestRefusedError: If the status is 4xx.
+            RequestRefusedError: If the endpoint refuses the request.
             JudgeError: If no reply is received.
         """
-        return await self._endpoint.request("GET", path)
+        return await self._endpoint.request("GET", path, controls=self._controls(path))
+
+    def _controls(self, path: str, body: Collection[str] = ()) -> Controls:
+        """Return a short chat request to compare with, until the endpoint has accepted a request with these fields."""
+        trial = self._dialect.body(model=str(self._model), messages=_TRIAL, max_tokens=16, sampling={}, room=False)
+        return {} if self._first.is_settled((path, frozenset(body))) else {path: trial}
 
     async def tokenized(self, messages: Sequence[Message], **fields: Any) -> list[int]:
         """Return the token ids of a conversation, with the endpoint's chat template (vLLM's `/tokenize`).
 
         Raises:
-            RequestRefusedError: If the status is 4xx, because the endpoint does not tokenize.
+            RequestRefusedError: If the endpoint does not tokenize.
             JudgeError: If no reply is received.
         """
         extra = self._extra_body

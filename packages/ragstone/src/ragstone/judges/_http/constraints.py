@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Mapping
 from typing import Any, Final, Protocol
 
 from ragstone.judges._http.dialect import is_too_long
@@ -13,7 +12,7 @@ from ragstone.judges._http.replies import completions
 from ragstone.judges._http.turns import FirstOfKind
 from ragstone.judges._model import Completion
 
-__all__ = ["CONSTRAINTS", "ConstrainedReplies", "Constraint"]
+__all__ = ["CONSTRAINTS", "ConstrainedReplies", "is_obeyed"]
 
 _MAX_VALUES: Final = 1001
 """Maximum number of alternatives in a regular expression. Some servers refuse more."""
@@ -30,24 +29,19 @@ _KEYWORD: Final = re.compile(r"\b(?:minimum|maximum|enum|invalid schema)\b", re.
 """What a server names if it refuses a part of a schema, instead of schemas in general."""
 _NO_SCHEMAS: Final = re.compile(r"response[_ ]format|json_schema|structured output", re.IGNORECASE)
 
+CONSTRAINTS: Final[Mapping[str, str]] = {
+    # vLLM and SGLang. Before the JSON Schema, which allows whitespace that small models repeat without end.
+    "regex": r"(-?\d{1,9})",
+    # OpenAI, Azure, llama.cpp, Ollama.
+    "json_schema": r'\s*\{\s*"score"\s*:\s*(-?\d{1,9})\s*\}\s*',
+}
+"""Ways to make a server reply with an integer, best first, and the pattern of a valid reply. Its group is the number."""
 
-_SCORE: Final = r'\s*\{\s*"score"\s*:\s*(-?\d{1,9})\s*\}\s*'
 
-
-@dataclass(frozen=True, slots=True)
-class Constraint:
-    """A way to make a server reply with an integer in a range, and to check that it did."""
-
-    name: str
-    fields: Callable[[int, int], dict[str, Any]]
-    """Returns fields to add to the request's body."""
-    pattern: str
-    """Pattern of a valid reply. The number is its only group."""
-
-    def obeyed(self, reply: str, low: int, high: int) -> bool:
-        """Return whether the reply is valid. Many servers ignore unknown fields and reply with status 200."""
-        match = re.fullmatch(self.pattern, reply)
-        return match is not None and low <= int(match[1]) <= high
+def is_obeyed(constraint: str, reply: str, low: int, high: int) -> bool:
+    """Return whether the reply is valid. Many servers ignore unknown fields and reply with status 200."""
+    match = re.fullmatch(CONSTRAINTS[constraint], reply)
+    return match is not None and low <= int(match[1]) <= high
 
 
 def _regex_fields(low: int, high: int) -> dict[str, Any]:
@@ -57,36 +51,13 @@ def _regex_fields(low: int, high: int) -> dict[str, Any]:
     return {"structured_outputs": {"regex": f"({numbers})"}, "regex": f"({numbers})"}
 
 
-def _schema_fields(low: int, high: int) -> dict[str, Any]:
-    return _score_fields({"type": "integer", "minimum": low, "maximum": high})
-
-
-def _plain_schema_fields(low: int, high: int) -> dict[str, Any]:
-    del low, high
-    return _score_fields({"type": "integer"})
-
-
-def _score_fields(score: dict[str, Any]) -> dict[str, Any]:
-    schema = {
+def _score_schema(low: int, high: int) -> dict[str, Any]:
+    return {
         "type": "object",
-        "properties": {"score": score},
+        "properties": {"score": {"type": "integer", "minimum": low, "maximum": high}},
         "required": ["score"],
         "additionalProperties": False,
     }
-    return {
-        "response_format": {"type": "json_schema", "json_schema": {"name": "score", "strict": True, "schema": schema}}
-    }
-
-
-# vLLM and SGLang. Before the JSON Schema, which allows whitespace that small models repeat without end.
-_REGEX: Final = Constraint("regex", _regex_fields, r"(-?\d{1,9})")
-# OpenAI, Azure, llama.cpp, Ollama.
-_SCHEMA: Final = Constraint("response_format.json_schema", _schema_fields, _SCORE)
-# Servers that refuse ranges in strict schemas.
-_PLAIN_SCHEMA: Final = Constraint("response_format.json_schema without a range", _plain_schema_fields, _SCORE)
-
-CONSTRAINTS: Final[tuple[Constraint, ...]] = (_REGEX, _SCHEMA, _PLAIN_SCHEMA)
-"""Ways to constrain a reply, best first."""
 
 
 class _Ask(Protocol):
@@ -99,7 +70,7 @@ class ConstrainedReplies:
     """Constrained replies of one endpoint."""
 
     def __init__(self) -> None:
-        self._constraints: tuple[Constraint, ...] = CONSTRAINTS
+        self._constraints = tuple(CONSTRAINTS)
         self._first = FirstOfKind()
         self._schemas_refused = 0
         self._took_a_schema = False
@@ -113,20 +84,18 @@ class ConstrainedReplies:
             JudgeError: If no reply is received.
         """
         for constraint in self._constraints if high - low < _MAX_VALUES else ():
-            async with self._first.turn(constraint.name):
+            async with self._first.turn(constraint):
                 if constraint not in self._constraints:
                     continue
-                reply = await _or_refusal(ask, constraint.fields(low, high))
-                self._first.settle(constraint.name)
-            unusable = [constraint]
-            if not isinstance(reply, RequestRefusedError):
-                (completion, *_) = completions(reply)
-                if completion.finish != "stop" or constraint.obeyed(completion.text, low, high):
-                    return completion
-                if constraint is _SCHEMA:
-                    # Ignored, so that the schema without a range would be ignored as well.
-                    unusable.append(_PLAIN_SCHEMA)
-            self._constraints = tuple(usable for usable in self._constraints if usable not in unusable)
+                if constraint == "json_schema":
+                    completion = await self.json(ask, _score_schema(low, high))
+                else:
+                    reply = await _or_refusal(ask, _regex_fields(low, high))
+                    completion = None if isinstance(reply, RequestRefusedError) else completions(reply)[0]
+                self._first.settle(constraint)
+            if completion and (completion.finish != "stop" or is_obeyed(constraint, completion.text, low, high)):
+                return completion
+            self._constraints = tuple(usable for usable in self._constraints if usable != constraint)
         return None
 
     async def json(self, ask: _Ask, schema: Mapping[str, Any]) -> Completion | None:
@@ -139,8 +108,9 @@ class ConstrainedReplies:
             JudgeError: If no reply is received.
         """
         forms = [_form(schema, level) for level in range(_LEVELS)]
-        kind = ("json", forms[0] != forms[-1])
-        async with self._first.turn(kind):
+        has_ranges = forms[0] != forms[-1]
+        # Until a schema was accepted, its form is not the question.
+        async with self._first.turn(("json", has_ranges and self._took_a_schema)):
             if self._schemas_refused >= _REFUSALS and not self._took_a_schema:
                 return None
             for level in range(self._level, _LEVELS):
@@ -149,15 +119,16 @@ class ConstrainedReplies:
                 form = {"name": "reply", "strict": True, "schema": forms[level]}
                 reply = await _or_refusal(ask, {"response_format": {"type": "json_schema", "json_schema": form}})
                 if not isinstance(reply, RequestRefusedError):
-                    if forms[0] != forms[-1]:
+                    if has_ranges:
                         self._level = max(self._level, level)
                     self._took_a_schema = True
-                    self._first.settle(kind)
+                    self._first.settle(("json", has_ranges))
                     (completion, *_) = completions(reply)
                     return completion
                 if not _KEYWORD.search(reply.text):
                     # No form of the schema would be accepted, and if the server says so, no other schema either.
-                    self._schemas_refused += _REFUSALS if _NO_SCHEMAS.search(reply.text) else 0
+                    is_general = reply.isolated or _NO_SCHEMAS.search(reply.text)
+                    self._schemas_refused += _REFUSALS if is_general else 0
                     break
             self._schemas_refused += 1
             return None
@@ -193,6 +164,6 @@ async def _or_refusal(ask: _Ask, fields: Mapping[str, Any]) -> dict[str, Any] | 
     except RequestRefusedError as refused:
         # A refused schema may contain the word "maximum", as messages about the length do.
         too_long = is_too_long(refused) and "schema" not in refused.text.lower()
-        if refused.status not in (400, 422) or too_long:
+        if not refused.isolated and (refused.status not in (400, 422) or too_long):
             raise
         return refused

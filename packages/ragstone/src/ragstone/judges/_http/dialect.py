@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final
 
@@ -12,11 +12,12 @@ from ragstone.judges._http.endpoint import RequestRefusedError
 from ragstone.judges._http.reasoning import LEAST_REASONING_TOKENS, REASONING_TOKENS
 from ragstone.judges._render import Message
 
-__all__ = ["Dialect", "drop_order", "is_too_long", "kind_of"]
+__all__ = ["Dialect", "controls_of", "drop_order", "is_too_long", "kind_of"]
 
 # The error for a prompt that is too long also contains "max_tokens", but another parameter name does not help.
 _TOO_LONG: Final = re.compile(r"context length|context window|too large|too long|maximum|max_model_len", re.IGNORECASE)
 _NO_SYSTEM: Final = re.compile(r"system (?:role|message|prompt)s?\b.*\bnot\b.*\bsupport", re.IGNORECASE | re.DOTALL)
+_SYSTEM: Final = "system message"
 _NO_ROOM: Final = re.compile(r"could not finish|higher (?:`|')?max_", re.IGNORECASE)
 _THINKING: Final = re.compile(r"enable[_ ]thinking(?![a-z])", re.IGNORECASE)
 """Alibaba Cloud's Qwen3 and its gateways refuse requests without streaming unless thinking is turned off."""
@@ -111,11 +112,11 @@ class Dialect:
             fields: Other fields of the request.
             room: Whether the request allowed tokens for reasoning.
         """
-        if refused.status not in (400, 422):
+        if refused.status not in (400, 422) and not refused.isolated:
             return None
         fields = fields or {}
-        text = refused.text
-        if not self.fold_system and _NO_SYSTEM.search(text):
+        text = (refused.param or "") if refused.isolated else refused.text
+        if not self.fold_system and (_NO_SYSTEM.search(text) or text == _SYSTEM):
             return replace(self, fold_system=True)
         if not self.reasoning_tokens and _NO_ROOM.search(text):
             return self.with_reasoning("short replies are refused, because the reasoning does not fit")
@@ -172,6 +173,28 @@ def drop_order(named: set[str] | frozenset[str], sampling: Mapping[str, Any]) ->
         return neutral
     rest = sorted(named, key=lambda name: (name == "temperature", name != "seed", name))
     return frozenset(rest[:1])
+
+
+def controls_of(
+    body: Mapping[str, Any], fields: Collection[str], sampling: Mapping[str, Any] | None
+) -> dict[str, Mapping[str, Any]]:
+    """Return requests that omit more and more of the optional parts of a chat request, by the part that is omitted last.
+
+    These are the fields, and unless `sampling` is None, the sampling parameters and the system message.
+    """
+    parts = [frozenset(fields) - {"n"}, frozenset(fields) & {"n"}]
+    left = frozenset(sampling or {}) & body.keys()
+    while left:
+        parts.append(drop_order(left, sampling or {}))
+        left -= parts[-1]
+    controls: dict[str, Mapping[str, Any]] = {}
+    for part in parts:
+        if part & body.keys():
+            body = {name: value for name, value in body.items() if name not in part}
+            controls[", ".join(sorted(part))] = body
+    if sampling is not None and body["messages"][0]["role"] == "system":
+        controls[_SYSTEM] = {**body, "messages": _folded(body["messages"])}
+    return controls
 
 
 def is_too_long(refused: RequestRefusedError) -> bool:

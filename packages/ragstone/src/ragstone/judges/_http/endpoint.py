@@ -30,25 +30,29 @@ from ragstone.judges._http.transport import (
     Reply,
     SignInError,
     Transport,
+    without_secrets,
 )
 from ragstone.judges._http.whole_prompts import WholePrompts
-from ragstone.judges._limits.gate import ClientLimits, Permit, capacity_of
+from ragstone.judges._limits.gate import ClientLimits, capacity_of
 from ragstone.judges._limits.spend import Budget, usage_of
 from ragstone.judges._model import record_usage
 from ragstone.judges._option_names import OptionNames
 from ragstone.schema import Usage
 
 __all__ = [
+    "Controls",
     "Endpoint",
     "RequestRefusedError",
     "normalize_url",
 ]
 
+Controls = Mapping[str, Mapping[str, Any]]
+"""Chat requests that omit parts of another request, by the part that they omit."""
+
 _MAX_BACKOFF_S: Final = 30.0
 _MAX_PAUSE_S: Final = 120.0
 """Longest pause that a server can request. After it one request is sent, which shows if the server still refuses."""
 _OVERLOADED: Final = (503, 504, 529)
-
 
 _NAMED_BY_ENVIRONMENT: Final = (
     ", or use openai:MODEL with OPENAI_BASE_URL set to the URL (and OPENAI_API_KEY, if it needs a key)"
@@ -62,11 +66,16 @@ _MAX_NAMES: Final = 20
 
 
 class RequestRefusedError(JudgeRejectedError):
-    """The endpoint refused the request itself (4xx, except for temporary errors)."""
+    """The endpoint refused the request itself: 4xx, except for temporary errors, or an isolated failure."""
 
-    def __init__(self, message: str, *, status: int, param: str | None, text: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, status: int, param: str | None, text: str | None = None, isolated: bool = False
+    ) -> None:
         super().__init__(message)
         self.status = status
+        """HTTP status, which may be any status if the refusal is `isolated`. 0 if the connection broke."""
+        self.isolated = isolated
+        """Whether requests without `param` succeeded, in turn with requests with it that failed."""
         self.param = param
         """The parameter that the endpoint named, or None."""
         self.text = message if text is None else text
@@ -112,6 +121,20 @@ class _RetryableError:
     overload: bool = False
     unreachable: bool = False
     """Whether no server answered, so that another request would have failed as well."""
+    status: int = 0
+    """HTTP status, or 0 without one."""
+    text: str = ""
+    """Complete text of the endpoint. It may contain secrets and must not be shown."""
+
+    @property
+    def may_refuse(self) -> bool:
+        """Whether the reason may be a part of the request, and not the load, a limit or the key."""
+        if self.status in (504, 529) or self.retry_after_s is not None:
+            return False
+        return self.unreachable or self.kind == "unparseable" or self.status == 200 or self.status >= 500
+
+
+_Outcome = dict[str, Any] | _RetryableError | RequestRefusedError
 
 
 @dataclass(slots=True, kw_only=True)
@@ -122,11 +145,15 @@ class _RequestState:
     path: str
     body: Mapping[str, Any] | None
     counted: bool
+    once: bool
     order: int
     """Its place in the queue, for all attempts."""
     kind: int = 0
     n_tokens: float = 0.0
     headers: dict[str, str] = field(default_factory=dict)
+    n_failures: int = 0
+    is_probe: bool = False
+    """Whether the latest attempt was a probe during an outage."""
 
 
 class Endpoint:
@@ -209,6 +236,7 @@ class Endpoint:
         *,
         counted: bool = True,
         once: bool = False,
+        controls: Controls | None = None,
     ) -> dict[str, Any]:
         """Send one request, with retries, and return the JSON object of the reply.
 
@@ -219,23 +247,27 @@ class Endpoint:
             counted: Whether a POST counts as a call in the usage.
             once: Whether to fail after the first failed attempt, or if the endpoint is unavailable, because the caller has
                 another endpoint.
+            controls: Chat requests to compare with if the request fails, by the part that they omit. Each omits the parts
+                of those before it as well. Without them, a server error is always temporary.
 
         Raises:
-            RequestRefusedError: If the status is 4xx.
+            RequestRefusedError: If the status is 4xx, or one of `controls` succeeds each time and the request fails.
             JudgeRejectedError: If the server cut the prompt, with kind "prompt_truncated".
             JudgeUnavailableError: If no usable reply is received after all retries. The kind is "timeout", "unavailable",
                 or "unparseable" if the reply is not a JSON object (for example a proxy's error page).
         """
         requests = batched_requests()
         if requests is not None and path == _CHAT and body is not None:
-            reply = await self._postponed(requests, path, body)
+            reply = await self._postponed(requests, path, body, controls)
         else:
-            reply = await self._send(method, path, body, counted=counted, once=once)
+            reply = await self._send(method, path, body, counted=counted, once=once, controls=controls)
         if path == _CHAT and body is not None:
             await self._prompts.check(body, reply)
         return reply
 
-    async def _postponed(self, requests: BatchedRequests, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def _postponed(
+        self, requests: BatchedRequests, path: str, body: Mapping[str, Any], controls: Controls | None
+    ) -> dict[str, Any]:
         """Return the result of a request from a batch. Without one, write the request, or send it (see `sent_at_once`).
 
         Raises:
@@ -246,7 +278,7 @@ class Endpoint:
         if reply is None:
             if not batch.is_written(id_):
                 if is_sent_at_once():
-                    sent = await self._send("POST", path, body)
+                    sent = await self._send("POST", path, body, controls=controls)
                     batch.keep(id_, sent)
                     return sent
                 if self._budget is not None:
@@ -269,13 +301,13 @@ class Endpoint:
         *,
         counted: bool = True,
         once: bool = False,
+        controls: Controls | None = None,
     ) -> dict[str, Any]:
-        connection = await self._connection()
         if path.startswith("//"):
             path = f"{self._root}{path[1:]}"
-        capacity = self.capacity
+        capacity, is_inference = self.capacity, counted and method == "POST"
         sending = _RequestState(
-            method=method, path=path, body=body, counted=counted and method == "POST", order=capacity.enqueue()
+            method=method, path=path, body=body, counted=is_inference, once=once, order=capacity.enqueue()
         )
         if sending.counted and body is not None:
             sending.kind = reply_length(body)
@@ -286,23 +318,19 @@ class Endpoint:
         loop = asyncio.get_running_loop()
         # Waiting for an unavailable endpoint does not use up the time for retries.
         give_up_at = loop.time() + self._max_wait_s - capacity.outage_s()
-        n_failures = n_in_outage = n_refusals = 0
+        n_in_outage = n_refusals = 0
+        is_compared = False
         while True:
-            if sending.counted and self._budget is not None:
-                # Checked before the wait as well, so that requests beyond the budget do not queue.
-                self._budget.check()
-            try:
-                permit = await capacity.acquire(
-                    self._impatient_share if once else self._share,
-                    kind=sending.kind,
-                    n_requests=int(sending.counted),
-                    n_tokens=sending.n_tokens,
-                    n_failures=n_failures,
-                    order=sending.order,
-                )
-            except JudgeUnavailableError as down:
-                raise JudgeUnavailableError(f"{self.public_url}: {down}", kind=down.kind) from None
-            outcome = await self._attempt(connection, sending, permit)
+            outcome = await self._attempt(sending)
+            n_tried = 1
+            n_left = self._max_retries + n_in_outage - sending.n_failures
+            is_doubted = sending.n_failures or once if n_left > 0 else not is_compared
+            if controls and is_doubted and isinstance(outcome, _RetryableError) and outcome.may_refuse:
+                failure, outcome, is_compared = outcome, await self._compare(sending, outcome, controls), True
+                # A control that failed is one of the retries.
+                n_tried += outcome is failure and n_left > 0
+            if isinstance(outcome, RequestRefusedError):
+                raise outcome
             if not isinstance(outcome, _RetryableError):
                 return outcome
             if outcome.rate_limited:
@@ -310,17 +338,47 @@ class Endpoint:
                 # The pause is limited. A request whose own time ends before the one that the server named need not wait.
                 pause_s = max(capacity.pause_s(), outcome.retry_after_s or 0.0)
                 if once or loop.time() + pause_s > give_up_at + capacity.outage_s():
-                    raise self._given_up(outcome, n_failures + n_refusals)
+                    raise self._given_up(outcome, sending.n_failures + n_refusals)
                 continue
-            n_failures += 1
+            sending.n_failures += n_tried
             # A failure during an outage is not the request's own. The limiter decides when the next probe is sent.
-            is_outage = permit.probe or (outcome.unreachable and capacity.breaker.open)
-            n_in_outage += is_outage
-            wait_s = 0.0 if is_outage else self._wait_s(outcome, n_failures - n_in_outage)
+            is_outage = sending.is_probe or (outcome.unreachable and capacity.breaker.open)
+            n_in_outage += n_tried * is_outage
+            n_own = sending.n_failures - n_in_outage
+            wait_s = 0.0 if is_outage else self._wait_s(outcome, n_own)
             is_too_late = loop.time() + max(wait_s, outcome.retry_after_s or 0.0) > give_up_at + capacity.outage_s()
-            if once or n_failures - n_in_outage > self._max_retries or is_too_late or capacity.is_down(self._share):
-                raise self._given_up(outcome, n_failures + n_refusals)
+            if once or n_own > self._max_retries or is_too_late or capacity.is_down(self._share):
+                raise self._given_up(outcome, sending.n_failures + n_refusals)
             await asyncio.sleep(wait_s)
+
+    async def _compare(self, sending: _RequestState, failure: _RetryableError, controls: Controls) -> _Outcome:
+        """Return the outcome of a request that failed. It is a refusal if its controls succeed, and then it fails again.
+
+        A refusal needs three failures, and two controls in between that succeed: one of several replicas may be down, a
+        server may restart, and failures may be random.
+        """
+
+        async def succeeds(part: str) -> bool:
+            control = replace(sending, method="POST", path=_CHAT, body=controls[part], counted=True, n_failures=0)
+            return isinstance(await self._attempt(control), dict)
+
+        n_more = 1 if sending.n_failures and not sending.is_probe else 2
+        *others, part = controls
+        if not await succeeds(part):
+            return failure
+        for other in others:
+            if await succeeds(other):
+                part = other
+                break
+        if not await succeeds(part):
+            return failure
+        for _ in range(n_more):
+            outcome = await self._attempt(sending)
+            if not isinstance(outcome, _RetryableError) or not outcome.may_refuse:
+                return outcome
+            failure = outcome
+        message = f"{self.public_url}: {failure.reason}"
+        return RequestRefusedError(message, status=failure.status, param=part, text=failure.text, isolated=True)
 
     def outage(self) -> JudgeUnavailableError | None:
         """Return the error of requests that fail during an outage, or None if they should still wait."""
@@ -348,11 +406,24 @@ class Endpoint:
         msg = f"{self.public_url}: {failure.reason} (gave up after {n_attempts} attempt{'s' if n_attempts > 1 else ''})"
         return JudgeUnavailableError(msg, kind=failure.kind, retry_after_s=failure.retry_after_s)
 
-    async def _attempt(
-        self, connection: _Connection, sending: _RequestState, permit: Permit
-    ) -> dict[str, Any] | _RetryableError:
-        """Send the request once, and report the result to the limiter."""
+    async def _attempt(self, sending: _RequestState) -> _Outcome:
+        """Send the request once, as soon as the limiter permits it, and report the result to the limiter."""
+        if sending.counted and self._budget is not None:
+            # Checked before the wait as well, so that requests beyond the budget do not queue.
+            self._budget.check()
         capacity = self.capacity
+        try:
+            permit = await capacity.acquire(
+                self._impatient_share if sending.once else self._share,
+                kind=sending.kind,
+                n_requests=int(sending.counted),
+                n_tokens=sending.n_tokens,
+                n_failures=sending.n_failures,
+                order=sending.order,
+            )
+        except JudgeUnavailableError as down:
+            raise JudgeUnavailableError(f"{self.public_url}: {down}", kind=down.kind) from None
+        sending.is_probe = permit.probe
         try:
             if sending.counted:
                 if self._budget is not None:
@@ -362,10 +433,10 @@ class Endpoint:
                         capacity.cancel(permit)
                         raise
                 record_usage(Usage(calls=1))
-            outcome = await self._exchange(connection, sending)
-        except RequestRefusedError:
+            outcome = await self._exchange(sending)
+        except RequestRefusedError as refused:
             capacity.answered(permit, n_tokens=0.0, learn=False)
-            raise
+            return refused
         except GeneratorExit:
             capacity.discard(permit)
             raise
@@ -391,7 +462,8 @@ class Endpoint:
         if self._budget is not None:
             self._budget.record(usage)
 
-    async def _exchange(self, connection: _Connection, sending: _RequestState) -> dict[str, Any] | _RetryableError:
+    async def _exchange(self, sending: _RequestState) -> dict[str, Any] | _RetryableError:
+        connection = await self._connection()
         try:
             async with asyncio.timeout(self._timeout_s):
                 reply = await connection.transport.send(
@@ -434,7 +506,8 @@ class Endpoint:
             return _RetryableError("the reply is not a JSON object", kind="unparseable")
         if (failed := read.get("error")) and not (read.get("choices") or read.get("data")):
             # Gateways may send status 200 before the model behind them fails.
-            return _RetryableError(f"HTTP 200 with an error: {self._quote(extract_error_message(failed), connection)}")
+            text = extract_error_message(failed)
+            return _RetryableError(f"HTTP 200 with an error: {self._quote(text, connection)}", status=200, text=text)
         if path == EMBEDDINGS and not read.get("data"):
             return _RetryableError(f"the reply does not contain embeddings, only {_names(read)}", kind="unparseable")
         if counted and path != EMBEDDINGS and not read.get("choices"):
@@ -457,11 +530,13 @@ class Endpoint:
                 retry_after_s=wait_s,
                 overload=status in _OVERLOADED,
                 unreachable=status in (502, 503, 504),
+                status=status,
+                text=error.text,
             )
         msg = f"{self.public_url}: {reason}"
         if 300 <= status < 400:
             # A redirect would send the key and the texts to a server that the user did not name.
-            target = self._quote(_without_secrets(reply.headers.get("location", "")), connection)[:_TARGET_CHARACTERS]
+            target = self._quote(without_secrets(reply.headers.get("location", "")), connection)[:_TARGET_CHARACTERS]
             msg = (
                 f"{self.public_url}: HTTP {status}, a redirect to {target or 'an unnamed address'}, which is not followed. Name "
                 f"the final URL with {self.how_to_set('url')}"
@@ -512,15 +587,6 @@ async def _keep_for_loop(transport: Transport) -> AsyncGenerator[None, None]:
         yield
     finally:
         await transport.aclose()
-
-
-def _without_secrets(url: str) -> str:
-    """Return an address without credentials and query."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return ""
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def _names(reply: Mapping[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from ragstone.errors import ConfigurationError, JudgeUnavailableError
 from ragstone.judges._http.bodies import hash_prefix
-from ragstone.judges._http.endpoint import Endpoint, RequestRefusedError
+from ragstone.judges._http.endpoint import Controls, Endpoint, RequestRefusedError
 from ragstone.judges._model import AsyncOnce
 
 __all__ = ["EndpointGroup", "split_urls"]
@@ -100,12 +100,13 @@ class EndpointGroup:
         body: Mapping[str, Any] | None = None,
         *,
         counted: bool = True,
+        controls: Controls | None = None,
     ) -> dict[str, Any]:
         """Send one request to one of the endpoints, and return the JSON object of the reply (see `Endpoint.request`).
 
         Raises:
             ConfigurationError: If `path` is "/models", and the endpoints serve different models.
-            RequestRefusedError: If the status is 4xx.
+            RequestRefusedError: If an endpoint refuses the request.
             JudgeUnavailableError: If no endpoint replies.
         """
         if path == "/models":
@@ -121,7 +122,7 @@ class EndpointGroup:
             # A retry goes to the next endpoint.
             endpoint = candidates[n_failures % len(candidates)]
             try:
-                return await endpoint.request(method, path, body, counted=counted, once=True)
+                return await endpoint.request(method, path, body, counted=counted, once=True, controls=controls)
             except JudgeUnavailableError as error:
                 if endpoint.capacity.pause_s() > 0:
                     # Status 429: the endpoint is the last candidate until its pause ends.

@@ -39,6 +39,7 @@ _VERSIONS: Final = {
 }
 """Paths at which servers report their version, by the owner of their models. For display only."""
 
+_NOT_SUPPORTED: Final = "not supported"
 _MARKER: Final = "NO-RESPONSE"
 _MOST_IDS: Final = 128
 """Maximum number of token ids in one request, which is vLLM's limit."""
@@ -118,25 +119,24 @@ class _Probe:
             max_tokens_name=dialect.max_tokens_name,
             refused_parameters=tuple(sorted({*(name for _, name in dialect.omitted), *self._refused()})),
             seen=self._seen,
-            unmeasured=tuple(self._unmeasured),
+            unmeasured=tuple(dict.fromkeys(self._unmeasured)),
             notes=tuple(self._notes),
         )
 
     def _refused(self) -> set[str]:
-        return {"logprobs"} if self._seen.get("logprobs", "").startswith("refused") else set()
+        return {"logprobs"} if self._seen.get("logprobs", "").startswith(_NOT_SUPPORTED) else set()
 
     async def _try_step(self, name: str, step: Callable[..., Awaitable[_T]], *given: Any) -> _T | None:
         """Run a step. Return None if the endpoint refuses it, or it cannot be measured."""
         try:
-            try:
-                return await step(*given)
-            except JudgeUnavailableError:
-                # Check if the endpoint is unavailable, or overloaded by this step. Otherwise the error was temporary.
-                await self._chat(_YES, _SHORT, temperature=0.0)
-                return await step(*given)
+            return await step(*given)
         except RequestRefusedError as refused:
-            self._seen[name] = f"refused: {_reason(refused)}"
+            status, _, text = _reason(refused).partition(": ")
+            self._seen[name] = f"{_NOT_SUPPORTED} ({status})" + (f": {text}" if text else "")
+            if refused.isolated:
+                self._unmeasured.append(name)
         except JudgeUnavailableError as error:
+            # Raises if the endpoint is unavailable, and not overloaded by this step.
             await self._chat(_YES, _SHORT, temperature=0.0)
             self._seen[name] = f"could not be measured: {_reason(error)}"
             self._unmeasured.append(name)
@@ -217,7 +217,7 @@ class _Probe:
                     return None
                 self._seen["logprobs"] = f"{len(reading.top)} of {k} requested alternatives returned"
                 return reading
-            if not self._seen.get("logprobs", "").startswith("refused"):
+            if not self._seen.get("logprobs", "").startswith(_NOT_SUPPORTED):
                 break
         self._seen.setdefault("logprobs", "accepted, but not returned")
         return None

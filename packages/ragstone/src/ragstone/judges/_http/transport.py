@@ -39,6 +39,7 @@ __all__ = [
     "SignInError",
     "Transport",
     "tls_context",
+    "without_secrets",
 ]
 
 ApiKey = str | Callable[[], str | Awaitable[str]]
@@ -417,6 +418,15 @@ class _BoundedBody:
     def _refuse(self) -> None:
         self._parts.clear()
         self.problem = f"it is larger than {self._max_bytes / 2**20:.3g} MiB"
+
+
+def without_secrets(url: str) -> str:
+    """Return an address without credentials and query."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 @functools.cache
