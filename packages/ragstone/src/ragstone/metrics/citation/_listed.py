@@ -20,6 +20,8 @@ _NAMES: Final = (
 """Keys that name a passage, in the order in which they are tried."""
 _PLACES: Final = (("start", "end"), ("start_index", "end_index"))
 """Keys of the part of the response. (`start_char_index` of Anthropic is a part of the document.)"""
+_MAX_DIGITS: Final = 18
+"""A longer text of digits is not the number of a passage."""
 
 
 def read_list(sample: Sample, passages: CitedPassages) -> list[Citation] | None:
@@ -41,7 +43,7 @@ def _described(entries: Sequence[object]) -> list[dict[str, Any]]:
     """Return entries as objects. Numbers that count from 0 become `document_index`."""
     plain = [{"source_id": entry} if isinstance(entry, int | str) else entry for entry in entries]
     objects = [_flat(entry) for entry in plain if isinstance(entry, Mapping)]
-    numbers = [entry["source_id"] for entry in objects if _is_number(entry.get("source_id"))]
+    numbers = frozenset(entry["source_id"] for entry in objects if _is_number(entry.get("source_id")))
     if 0 in numbers:
         for entry in objects:
             if _is_number(entry.get("source_id")):
@@ -80,7 +82,8 @@ def _targets(entry: Mapping[str, Any], passages: CitedPassages) -> list[tuple[st
         if _is_number(value):
             found.append((f"[{value}]", passages.by_number(value, entry["numbers"])))
         elif isinstance(value, str) and value.strip():
-            by_number = passages.by_number(int(value)) if value.strip().isdecimal() else ()
+            is_number = value.strip().isdecimal() and len(value) <= _MAX_DIGITS
+            by_number = passages.by_number(int(value)) if is_number else ()
             found.append((value, passages.by_name(value) or by_number))
     return next(([each] for each in found if each[1]), found[:1])
 

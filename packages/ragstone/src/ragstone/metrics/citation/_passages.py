@@ -52,6 +52,8 @@ class CitedPassages:
         )
         self._shapes = {_shape(name) for name in self._by_id}
         self._count = len(passages)
+        self._cited: dict[frozenset[int], tuple[bool, bool]] = {}
+        """By the numbers that an answer cites, whether all are positions and whether all are ids."""
         self._numbers = _printed_numbers(passages) or _numbers_in_ids(passages)
 
     def by_name(self, name: str) -> tuple[int, ...]:
@@ -59,14 +61,19 @@ class CitedPassages:
         key = _key(name)
         return self._by_id.get(key) or self._by_name.get(key) or ()
 
-    def by_number(self, number: int, cited: Iterable[int] = ()) -> tuple[int, ...]:
+    def by_number(self, number: int, cited: frozenset[int] = frozenset()) -> tuple[int, ...]:
         """Return the position of the passage with this number. `cited` contains all numbers that the answer cites."""
         if self._numbers:
             return self._numbers.get(number, ())
-        numbers = {number, *cited}
-        if not all(1 <= each <= self._count for each in numbers) and all(str(each) in self._by_id for each in numbers):
+        if cited not in self._cited:
+            self._cited[cited] = (all(map(self._is_position, cited)), all(str(each) in self._by_id for each in cited))
+        are_positions, are_ids = self._cited[cited]
+        if are_ids and not (are_positions and self._is_position(number)) and str(number) in self._by_id:
             return self._by_id[str(number)]
-        return (number,) if 1 <= number <= self._count else ()
+        return (number,) if self._is_position(number) else ()
+
+    def _is_position(self, number: int) -> bool:
+        return 1 <= number <= self._count
 
     def by_index(self, index: int) -> tuple[int, ...]:
         """Return the position of the passage with an index that counts from 0."""
@@ -89,18 +96,18 @@ def _numbers_in_ids(passages: Sequence[Passage]) -> dict[int, tuple[int, ...]]:
 
 
 def _positions(numbers: Sequence[int]) -> dict[int, tuple[int, ...]]:
-    return {
-        number: tuple(n for n, each in enumerate(numbers, start=1) if each == number)
-        for number in dict.fromkeys(numbers)
-    }
+    positions: dict[int, list[int]] = {}
+    for n, number in enumerate(numbers, start=1):
+        positions.setdefault(number, []).append(n)
+    return {number: tuple(each) for number, each in positions.items()}
 
 
 def _index(named: Iterable[tuple[object, int]]) -> dict[str, tuple[int, ...]]:
-    index: dict[str, tuple[int, ...]] = {}
+    index: dict[str, dict[int, None]] = {}
     for name, position in named:
-        if isinstance(name, str) and (key := _key(name)) and position not in index.get(key, ()):
-            index[key] = (*index.get(key, ()), position)
-    return index
+        if isinstance(name, str) and (key := _key(name)):
+            index.setdefault(key, {})[position] = None
+    return {key: tuple(positions) for key, positions in index.items()}
 
 
 def _key(name: str) -> str:

@@ -27,7 +27,7 @@ from ragstone.schema import Sample
 __all__ = ["CitedSentence", "read_cited_sentences"]
 
 _MARKER: Final = re.compile(
-    r"(?P<space>[ \t]*)(?:"
+    r"(?<![ \t])[ \t]*+(?:"
     r"【(?P<wide>[^【】\n]{1,200})】"
     r"|(?:\(\s*)?\[(?P<label>[^\[\]\n]{1,200})\]\((?P<url>[^()\s]{1,2000})\)(?:\s*\))?"
     r"|\[(?P<square>[^\[\]\n]{1,200})\](?!\()"
@@ -36,7 +36,7 @@ _MARKER: Final = re.compile(
     re.IGNORECASE,
 )
 _KIND: Final = re.compile(
-    r"^(?:see\s+)?(?:sources?|documents?|docs?|passages?|refs?|references?|citations?)?\s*[#^:]?\s*(?=\d)",
+    r"^(?:see\s++)?(?:sources?|documents?|docs?|passages?|refs?|references?|citations?)?\s*+(?:[#^:]\s*+)?(?=\d)",
     re.IGNORECASE,
 )
 """A word before a number: "Source 1". Also the caret of a footnote."""
@@ -50,12 +50,18 @@ _SOURCES: Final = (
     r"\u51fa\u5178|\u53c2\u8003\u6587\u732e|\u53c2\u8003\u8cc7\u6599|\u6765\u6e90|\u0627\u0644\u0645\u0635\u0627\u062f\u0631|\u0627\u0644\u0645\u0631\u0627\u062c\u0639)"
 )
 _SOURCE_LIST: Final = re.compile(
-    # A heading and all that follows, a line with nothing but citations after the word, or definitions of footnotes.
-    rf"^[#*_ \t]*{_SOURCES}[*_ \t]*[:\uff1a]?[*_ \t]*\n(?:[ \t]*(?:[-*\u2022]|\d{{1,3}}[.)]|\[|\u3010|https?:).*(?:\n|\Z)|[ \t]*\n)+\Z"
-    rf"|^[#*_ \t]*{_SOURCES}[*_ \t]*[:\uff1a][*_ \t]*(?:[\[\u3010][^\[\]\n]*[\]\u3011][,; \t]*)+$"
+    # A heading, a line with nothing but citations after the word, or definitions of footnotes.
+    rf"^[#*_ \t]*+{_SOURCES}[*_ \t]*+(?:[:\uff1a][*_ \t]*+)?(?P<heading>\n)"
+    rf"|^[#*_ \t]*+{_SOURCES}[*_ \t]*+[:\uff1a][*_ \t]*+"
+    r"(?:[\[\u3010](?>[^\[\]\n]*(?:\]|\u3011(?=[,; \t]*+(?:\[|$))))[,; \t]*+)++$"
     r"|^\[\^\w{1,20}\]:.*$",
     re.IGNORECASE | re.MULTILINE,
 )
+_LISTED: Final = re.compile(
+    r"(?:^[ \t]*+(?:(?:[-*\u2022]|\d{1,3}[.)]|\[|\u3010|https?:).*+(?:\n|\Z)|\n))++", re.IGNORECASE | re.MULTILINE
+)
+"""Lines of a list of sources."""
+_LINE_START: Final = re.compile(r"^[ \t*\u2022>-]*+", re.MULTILINE)
 
 _Target = tuple[str, int | tuple[int, ...]]
 """What a marker cites: its label, and a number or the positions of passages."""
@@ -83,14 +89,32 @@ def read_cited_sentences(sample: Sample) -> list[CitedSentence]:
     passages = CitedPassages(sample.contexts or ())
     markers = _find_markers(response, passages)
     listed = read_list(sample, passages)
-    sources = [match.span() for match in _SOURCE_LIST.finditer(response)]
+    sources = _find_sources(response)
     text = _Removal(response, [*((marker.start, marker.end) for marker in markers), *sources])
     if listed is None:
-        in_text = [marker for marker in markers if not any(a <= marker.start < b for a, b in sources)]
-        return _assign(text, in_text)
+        return _assign(text, [marker for marker in markers if not _overlaps(sources, marker.start, marker.start + 1)])
     if any(citation.whole for citation in listed):
         return [_sentence(" ".join(text.kept.split()), listed)] if find_sentences(text.kept) else []
     return _assign(text, listed)
+
+
+def _find_sources(response: str) -> list[tuple[int, int]]:
+    """Return where lists of sources are. A heading counts if nothing but a list follows it."""
+    end = len(response)
+    last = next((match.start() for match in _LISTED.finditer(response) if match.end() == end), end)
+    spans: list[tuple[int, int]] = []
+    for match in _SOURCE_LIST.finditer(response):
+        if not match["heading"]:
+            spans.append(match.span())
+        elif last <= match.end() < end:
+            return [*spans, (match.start(), end)]
+    return spans
+
+
+def _overlaps(spans: Sequence[tuple[int, int]], start: int, end: int) -> bool:
+    """Return whether a part of a text and one of the spans, which are in order and apart, share characters."""
+    before = bisect.bisect_left(spans, (end, 0)) - 1
+    return before >= 0 and start < spans[before][1]
 
 
 class _Removal:
@@ -127,24 +151,30 @@ def _assign(text: _Removal, citations: Sequence[Citation]) -> list[CitedSentence
     """Assign citations to sentences of the kept text."""
     spans = find_sentences(text.kept)
     of: list[list[Citation]] = [[] for _ in spans]
+    lines = [match.span() for match in _LINE_START.finditer(text.kept)]
     for citation in citations:
-        for n in _sentences_of(citation, text, spans):
+        for n in _sentences_of(citation, text, spans, lines):
             of[n].append(citation)
     return [_sentence(text.kept[start:end], each) for (start, end), each in zip(spans, of, strict=True)]
 
 
-def _sentences_of(citation: Citation, text: _Removal, spans: Sequence[tuple[int, int]]) -> list[int]:
+def _sentences_of(
+    citation: Citation, text: _Removal, spans: Sequence[tuple[int, int]], lines: Sequence[tuple[int, int]]
+) -> Sequence[int]:
     start, end = text.find(citation.start), text.find(citation.end)
-    covered = [n for n, (first, last) in enumerate(spans) if first < end and start < last]
+    covered = range(bisect.bisect_right(spans, start, key=lambda span: span[1]), bisect.bisect_left(spans, (end, 0)))
     if covered or not spans:
         return covered
-    before = bisect.bisect_right([first for first, _ in spans], max(0, start - 1)) - 1
-    line = text.kept.rfind("\n", 0, start) + 1
-    if before < 0 or not text.kept[line:start].strip(" \t-*\u2022>"):
-        # At the beginning of a line: the sentence that follows on this line, if there is one.
-        following = next((n for n, (first, _) in enumerate(spans) if first >= line), None)
-        if following is not None and "\n" not in text.kept[start : spans[following][0]]:
-            return [following]
+    before = bisect.bisect_right(spans, max(0, start - 1), key=lambda span: span[0]) - 1
+    n_line = bisect.bisect_right(lines, start, key=lambda line: line[0]) - 1
+    following = bisect.bisect_left(spans, (lines[n_line][0], 0))
+    # At the beginning of a line: the sentence that follows on this line, if there is one.
+    if (
+        following < len(spans)
+        and (before < 0 or start <= lines[n_line][1])
+        and (n_line + 1 == len(lines) or spans[following][0] < lines[n_line + 1][0])
+    ):
+        return [following]
     return [max(0, before)]
 
 
@@ -158,11 +188,11 @@ def _find_markers(response: str, passages: CitedPassages) -> list[Citation]:
     code = [match.span() for match in _CODE.finditer(response)]
     found: list[tuple[re.Match[str], list[_Target]]] = []
     for match in _MARKER.finditer(response):
-        if any(start < match.end() and match.start() < end for start, end in code):
+        if _overlaps(code, *match.span()):
             continue
         if targets := _targets(match, passages):
             found.append((match, targets))
-    numbers = [target for _, targets in found for _, target in targets if isinstance(target, int)]
+    numbers = frozenset(target for _, targets in found for _, target in targets if isinstance(target, int))
     return [
         Citation(
             start=match.start(),
@@ -196,8 +226,8 @@ def _named_or_numbered(content: str, passages: CitedPassages) -> list[_Target]:
     if (named := passages.by_name(content)) and not content.strip().isdigit():
         return [(content.strip(), named)]
     targets: list[_Target] = []
-    for item in re.split(r"\s*(?:[,;\u3001\uff0c]|&|\band\b|\bund\b)\s*", content.strip()):
-        if not item:
+    for part in re.split(r"[,;\u3001\uff0c&]|\band\b|\bund\b", content):
+        if not (item := part.strip()):
             continue
         if numbered := _numbered(item):
             targets += numbered
