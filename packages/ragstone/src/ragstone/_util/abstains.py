@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from functools import cache
 from typing import Final
 
-from ragstone._util.words import first_sentence, split_sentences
+from ragstone._util.words import first_sentence, normalize_case, split_sentences
 
 __all__ = ["answer_abstains"]
 
@@ -88,7 +87,7 @@ def answer_abstains(answer: str, *, whole: bool = False) -> bool:
         >>> answer_abstains("It was spring, but I am not sure.", whole=True)
         False
     """
-    text = unicodedata.normalize("NFKC", answer).casefold().replace("\u2019", "'").strip()
+    text = normalize_case(answer).replace("\u2019", "'").strip()
     if not text or len(text) > _LONGEST:
         return not text
     sentences = split_sentences(text) if whole else [first_sentence(text) or text]

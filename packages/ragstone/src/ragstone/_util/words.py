@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
+from ragstone._util.normal_form import normalize
+
 __all__ = ["find_sentences", "first_sentence", "normalize_case", "split_sentences", "split_tokens", "split_words"]
 
 # Chinese, Japanese, Korean, Thai, Lao, Burmese and Khmer do not separate words (or clitics) with spaces. Each character
@@ -128,7 +130,7 @@ def _is_initial(before: str, after: str) -> bool:
 
 def normalize_case(text: str) -> str:
     """Return `text` without case and width variants."""
-    return unicodedata.normalize("NFKC", text).casefold()
+    return normalize("NFKC", text).casefold()
 
 
 @cache

@@ -5,13 +5,14 @@ from __future__ import annotations
 import html
 import re
 import sys
-import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from typing import Final, NamedTuple
 
+from ragstone._util.normal_form import normalize
 from ragstone._util.surrogates import replace_surrogates
 from ragstone.requests._draft import PassageDraft
 
@@ -95,11 +96,12 @@ def canonical(text: str) -> str:
         if "\\" in text:
             text = _ESCAPE.sub(_unescaped, text)
         if "&" in text:
-            text = html.unescape(text)
+            with suppress(ValueError):  # a number with more digits than `int` reads
+                text = html.unescape(text)
         if text == before:
             break
     if not text.isascii():
-        text = unicodedata.normalize("NFC", _INVISIBLE.sub("", replace_surrogates(text)))
+        text = normalize("NFC", _INVISIBLE.sub("", replace_surrogates(text)))
     lines = text.replace("\n", " ")
     if lines.isprintable():  # the only whitespace is spaces: half the time of splitting
         while "  " in lines:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from typing import Final, Literal
 
+from ragstone._util.words import normalize_case
 from ragstone.errors import ConfigurationError
 from ragstone.judges._model import after_reasoning
 
@@ -20,7 +20,7 @@ _FORMATTING: Final = (
     "\"'`*_#>~|()\\[\\]{}<\u00ab\u00bb\u2018-\u201f\u2039\u203a\u300c-\u300f"
 )
 _LEADING: Final = re.compile(f"^[{_FORMATTING}]+")
-_TRAILING: Final = re.compile(f"[{_FORMATTING}.!?,;:\u3001\u3002]+$")
+_TRAILING: Final = re.compile(f"(?<![{_FORMATTING}.!?,;:\u3001\u3002])[{_FORMATTING}.!?,;:\u3001\u3002]++$")
 _HYPHENS: Final = re.compile("[\u2010-\u2013\u2212]")
 _APOSTROPHES: Final = re.compile("[\u2018\u2019\u02bc]")
 # Scripts without spaces between words, and those whose words take suffixes: the end of a phrase cannot be detected
@@ -90,8 +90,7 @@ def extends_last_word(phrase: str, rest: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    text = unicodedata.normalize("NFKC", text).casefold()
-    text = _APOSTROPHES.sub("'", _HYPHENS.sub("-", text))
+    text = _APOSTROPHES.sub("'", _HYPHENS.sub("-", normalize_case(text)))
     return _LEADING.sub("", re.sub(r"\s+", " ", text))
 
 
