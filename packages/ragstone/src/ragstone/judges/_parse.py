@@ -18,7 +18,7 @@ __all__ = ["json_request", "json_schema_of", "parse_json", "parse_number"]
 
 T = TypeVar("T")
 
-_FENCE: Final = re.compile(r"\A```[a-z]*\s*(.*?)\s*```\Z", re.DOTALL | re.IGNORECASE)
+_FENCE: Final = re.compile(r"```[a-z]*+\s*+", re.IGNORECASE)
 _DECORATION: Final = re.compile(r"[*`_$#]+|\\boxed|</?[A-Za-z]+>")
 
 _NUMBER: Final = r"-?(?:\d+(?:\.\d+)?|\.\d+)"
@@ -46,6 +46,8 @@ _OTHER_SCALE: Final = re.compile(
 )
 _MAX_AROUND: Final = 8
 """Characters examined on either side of a number."""
+_WINDOW: Final = 4096
+"""Characters of a text that stay in front of a bracket."""
 
 _FENCE_LINE: Final = re.compile("[ \\t]*```[a-zA-Z]*")
 _OPENING: Final = re.compile(r"[\[{]")
@@ -101,8 +103,8 @@ def _read(reply: str, low: float, high: float) -> float:
     text = after_reasoning(reply)
     if text is None:
         raise _AmbiguousReplyError("the reasoning does not end")
-    if fenced := _FENCE.match(text):
-        text = fenced[1]
+    if (fence := _FENCE.match(text)) and text.endswith("```", fence.end()):
+        text = text[fence.end() : -3].rstrip()
     if text.startswith("{"):
         try:
             value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
@@ -313,15 +315,18 @@ def _values(text: str) -> list[Any]:
     values: list[Any] = []
     broken: set[int] = set()
     """Positions of brackets that are known not to begin a value."""
-    at = 0
+    base = at = 0
     while opening := _OPENING.search(text, at):
         start = opening.start()
-        if start not in broken:
+        if start > _WINDOW:  # an error counts the lines of the text before it
+            base, text, at = base + start, text[start:], 0
+            continue
+        if base + start not in broken:
             try:
                 value, at = _DECODER.raw_decode(text, start)
             except ValueError as error:
                 # The brackets that are open at the error, of which this is the first, all end with it.
-                broken |= _open_brackets(text, start, _place_of(error, text, start))
+                broken.update(base + place for place in _open_brackets(text, start, _place_of(error, text, start)))
             else:
                 values.append(value)
                 continue
@@ -336,7 +341,10 @@ def _place_of(error: ValueError, text: str, start: int) -> int:
     """Return the position at which decoding failed: that of the error, or the end of the value that was rejected."""
     if isinstance(error, json.JSONDecodeError):
         return error.pos
-    return bisect_left(range(len(text)), 1, lo=start, key=lambda end: _is_rejected(text[start:end]))
+    size = _MAX_AROUND
+    while not _is_rejected(text[start : start + size]):
+        size *= 2
+    return bisect_left(range(start + size), 1, lo=start, key=lambda end: _is_rejected(text[start:end]))
 
 
 def _is_rejected(text: str) -> bool:
@@ -350,7 +358,7 @@ def _is_rejected(text: str) -> bool:
     return False
 
 
-def _open_brackets(text: str, start: int, end: int) -> set[int]:
+def _open_brackets(text: str, start: int, end: int) -> list[int]:
     """Return the positions of the brackets that begin in a part of a text and do not end in it."""
     brackets = [start]
     for match in _STRUCTURE.finditer(text, start + 1, end):
@@ -358,7 +366,7 @@ def _open_brackets(text: str, start: int, end: int) -> set[int]:
             brackets.append(match.start())
         elif match.group() in ("]", "}"):
             brackets.pop()
-    return set(brackets)
+    return brackets
 
 
 def _fenced(text: str) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -243,11 +243,17 @@ def _words(fields: Fields, name: str) -> list[str]:
     return split_words(value if isinstance(value, str) else "\n".join(value))
 
 
+@lru_cache(maxsize=8)
+def _distinct(value: str | tuple[str, ...]) -> frozenset[str]:
+    """Return the distinct words of the evidence, which all claims of an answer share."""
+    return frozenset(_words({"": value}, ""))
+
+
 def _content(words: list[str]) -> list[str]:
     return [word for word in words if word not in _STOPWORDS]
 
 
-def _share_found(sought: list[str], text: list[str]) -> float:
+def _share_found(sought: list[str], text: Iterable[str]) -> float:
     """Return the share of the distinct content words of `sought` (all words, if it has none) that occur in `text`.
 
     If `sought` is empty, this raises ZeroDivisionError.
@@ -310,7 +316,7 @@ def _found_in_each(fields: Fields, name: str, mark: Callable[[float], int]) -> d
 
 def _marks(fields: Fields, name: str, mark: Callable[[float], int]) -> dict[str, int]:
     """Rate each part of a field by the share of its words that the evidence contains. The keys are numbers from 1."""
-    evidence = _words(fields, "evidence")
+    evidence = _distinct(fields.get("evidence", ()))
     marks = {}
     for number, part in enumerate(fields[name], start=1):
         words = split_words(part)

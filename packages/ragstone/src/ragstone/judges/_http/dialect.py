@@ -16,7 +16,9 @@ __all__ = ["Dialect", "controls_of", "drop_order", "is_too_long", "kind_of"]
 
 # The error for a prompt that is too long also contains "max_tokens", but another parameter name does not help.
 _TOO_LONG: Final = re.compile(r"context length|context window|too large|too long|maximum|max_model_len", re.IGNORECASE)
-_NO_SYSTEM: Final = re.compile(r"system (?:role|message|prompt)s?\b.*\bnot\b.*\bsupport", re.IGNORECASE | re.DOTALL)
+_NO_SYSTEM: Final = re.compile(
+    r"\A(?>.*?system (?:role|message|prompt)s?\b)(?>.*?\bnot\b).*\bsupport", re.IGNORECASE | re.DOTALL
+)
 _SYSTEM: Final = "system message"
 _NO_ROOM: Final = re.compile(r"could not finish|higher (?:`|')?max_", re.IGNORECASE)
 _THINKING: Final = re.compile(r"enable[_ ]thinking(?![a-z])", re.IGNORECASE)
