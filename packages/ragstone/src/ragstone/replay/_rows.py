@@ -35,7 +35,7 @@ _CAMEL: Final = {
     for name in names
     if (camel := "".join(part.capitalize() if n else part for n, part in enumerate(name.split("_")))) != name
 }
-_CONVERSATION: Final = re.compile(rb'\s*\[?\s*\{\s*(?:"\w*id"\s*:\s*(?:"[^"]*"|\d+)\s*,\s*)?"messages"\s*:\s*\[')
+_CONVERSATION: Final = re.compile(rb'\s*+(?:\[\s*+)?\{\s*(?:"\w*id"\s*:\s*(?:"[^"]*"|\d+)\s*,\s*)?"messages"\s*:\s*\[')
 """Beginning of a row with a list of messages. Many formats have this name at other places."""
 _SPLITS: Final = ("test", "dev", "train")
 _MAX_REASON: Final = 500

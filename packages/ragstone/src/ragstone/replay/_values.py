@@ -41,7 +41,7 @@ _CLASSES: Final[Mapping[str, Role]] = {
 _CALLS: Final = frozenset({"tool_call", "tool-call", "tool_use", "function_call", "toolCall"})
 _RESULTS: Final = frozenset({"tool_call_response", "tool-result", "tool_result", "function_call_output", "toolResult"})
 _RESULT_KEYS: Final = ("response", "output", "result", "content", "value", "text")
-_REPR: Final = re.compile(r"<[A-Za-z_][\w. ]*[( ].*>|[A-Z]\w*\([a-z_]\w*=.*\.\.\.", re.DOTALL)
+_REPR: Final = re.compile(r"<[A-Za-z_][\w.]*+[( ].*>|[A-Z]\w*\([a-z_]\w*=.*\.\.\.", re.DOTALL)
 """What Python shows of an object: in angle brackets, or its constructor, cut in the middle."""
 _FRAMEWORK: Final = ("ls_", "lc_", "langgraph_", "checkpoint_", "__", "LANGSMITH_", "LANGCHAIN_")
 _SESSION_KEYS: Final = ("session_id", "thread_id", "conversation_id")

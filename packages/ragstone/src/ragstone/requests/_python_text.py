@@ -13,7 +13,7 @@ _MAX_CHARS: Final = 300_000
 _STR_BEGIN: Final = "page_content='"
 _STR_METADATA: Final = "' metadata={"
 _OBJECT: Final = re.compile(
-    r"""('[^'\\]*(?:\\.[^'\\]*)*(?:'|\Z)|"[^"\\]*(?:\\.[^"\\]*)*(?:"|\Z))|<[^<>]*>""", re.DOTALL
+    r"""('[^'\\]*(?:\\.[^'\\]*)*(?:'|\\?\Z)|"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z))|<[^<>]*>""", re.DOTALL
 )
 """A string literal, or an object such as `<Color.RED: 'r'>` that is not written as Python."""
 

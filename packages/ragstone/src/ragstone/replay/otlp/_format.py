@@ -22,7 +22,7 @@ __all__ = ["OtlpFormat", "requests_of"]
 _BATCH: Final = 500
 """Spans that are kept in one transaction."""
 _MESSAGE: Final = re.compile(
-    rb'\A(?:\xef\xbb\xbf)?\s*\[?\s*\{\s*"resource_?(?:[sS]pans|[lL]ogs|[mM]etrics|[pP]rofiles)"'
+    rb'\A(?:\xef\xbb\xbf)?\s*+(?:\[\s*+)?\{\s*"resource_?(?:[sS]pans|[lL]ogs|[mM]etrics|[pP]rofiles)"'
 )
 
 
