@@ -10,7 +10,7 @@ from typing import Final
 __all__ = ["text_table"]
 
 _GAP: Final = 2
-_WORD: Final = re.compile(r"(?:\[[^\]]*\]|\S)+(?: / (?:\[[^\]]*\]|\S)+)*")
+_WORD: Final = re.compile(r"(?:\[[^\[\]]*\]|\S)++(?: / (?:\[[^\[\]]*\]|\S)++)*+")
 """A unit that stays on one line of a cell: a word, an interval in brackets, or counts such as "12 / 0 / 3"."""
 
 
@@ -134,13 +134,16 @@ def _fold(text: str, width: int, *, head: bool) -> list[str]:
     """Return the lines of a cell, broken between words if it is wider than its column."""
     if _len(text) <= width:
         return [text]
-    lines: list[str] = []
+    lines: list[list[str]] = []
+    used = width
     for word in _words(text, head=head):
-        if lines and _len(lines[-1]) + 1 + _len(word) <= width:
-            lines[-1] += f" {word}"
+        if used + 1 + _len(word) <= width:
+            lines[-1].append(word)
+            used += 1 + _len(word)
         else:
-            lines.append(word)
-    return lines or [""]
+            lines.append([word])
+            used = _len(word)
+    return [" ".join(line) for line in lines] or [""]
 
 
 def _words(text: str, *, head: bool) -> list[str]:

@@ -50,11 +50,11 @@ _COLUMNS = ("captured", "scored", "sampled_out", "not_applicable", "failed", "dr
 _LOGGED_EVERY = 100
 # DEL and the C1 control characters, marks that change the text direction, and lone surrogates.
 _UNSHOWN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_RULE = re.compile("( *-{2,})+")
+_RULE = re.compile("(?: *-{2,}+)++")
 """Pattern of the line under a table's header."""
 _STYLES = (
     ("bold red", "THE COUNTS DO NOT ADD UP|NOT READ TO ITS END|STOPPED|FAILED|no score|probe failed"),
-    ("yellow", ".*which is not a judge.*|last error: .*|^(advice|  advice): "),
+    ("yellow", "^.*which is not a judge.*|last error: .*|^(advice|  advice): "),
     ("green", "no regression found|^ragstone [a-z].*|(?<=  )yes(?=  |$)"),
     ("red", "(?<=  )no(?=  |$)"),
 )

@@ -85,7 +85,7 @@ class Board:
     def changed_since(self, revision: str) -> list[str]:
         """Return the names of the parts that changed after a revision."""
         epoch, _, number = revision.rpartition("-")
-        seen = int(number) if epoch == self._epoch and number.isdecimal() else -1
+        seen = int(number) if epoch == self._epoch and number.isdecimal() and len(number) < 19 else -1
         return [name for name, changed in self._changed_at.items() if changed > seen]
 
     async def update(self) -> None:

@@ -42,7 +42,7 @@ class Canvas:
         cells = wrap_cells(" ".join(self._clean(text).split()), width)
         if max_lines is not None and len(cells) > max_lines:
             cells = [*cells[: max_lines - 1], _cut(cells[max_lines - 1] + self.more, width, self.more)]
-        for n, line in enumerate(cells or [""]):
+        for n, line in enumerate(cells):
             self.add(" " * (indent + (hanging if n else 0)), (line, style))
 
     def cut(self, text: str, width: int) -> str:
@@ -64,22 +64,19 @@ class Canvas:
 def wrap_cells(text: str, width: int) -> list[str]:
     """Wrap a text by terminal columns, of which some characters take two."""
     if text.isascii():
-        return textwrap.wrap(text, width)
-    from rich.cells import cell_len
+        return textwrap.wrap(text, width) or [""]
+    from rich.cells import cell_len, chop_cells
 
     lines: list[str] = []
+    used = width
     for word in text.split(" "):
-        if lines and cell_len(lines[-1]) + 1 + cell_len(word) <= width:
+        size = cell_len(word)
+        if used + 1 + size <= width:
             lines[-1] += f" {word}"
-            continue
-        rest = word
-        while cell_len(rest) > width:
-            end = len(rest)
-            while cell_len(rest[:end]) > width:
-                end -= 1
-            lines.append(rest[:end])
-            rest = rest[end:]
-        lines.append(rest)
+            used += 1 + size
+        else:
+            lines += chop_cells(word, width) if size > width else [word]
+            used = cell_len(lines[-1])
     return lines
 
 

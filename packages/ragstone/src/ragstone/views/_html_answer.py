@@ -106,7 +106,7 @@ def _passage_text(text: str) -> Markup:
     """Return the text of a passage. A long one shows its start until a person opens it, so that five answers stay readable."""
     if len(text) <= _FOLDED_FROM:
         return tag("span", text, class_="text")
-    start = text[:_START_CHARS].rsplit(maxsplit=1)[0]
+    start, *_ = text[:_START_CHARS].rsplit(maxsplit=1) or [""]
     shown = tag("summary", tag("span", f"{start}…", class_="text"), " ", tag("span", "whole passage", class_="more"))
     return tag("details", shown, tag("span", text, class_="text"))
 

@@ -215,7 +215,7 @@ def short_titles(titles: Mapping[str, str]) -> dict[str, str]:
         >>> short_titles({"udcg": "Passage utility (UDCG)", "ccrs.cc": "Contextual coherence"})
         {'udcg': 'Passage utility', 'ccrs.cc': 'Contextual coherence'}
     """
-    short = {name: re.sub(r" \([^)]*\)$", "", title) for name, title in titles.items()}
+    short = {name: re.sub(r" \([^()]*\)$", "", title) for name, title in titles.items()}
     occurrences = Counter(short.values())
     return {name: text if occurrences[text] == 1 else titles[name] for name, text in short.items()}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
@@ -30,8 +31,12 @@ _DISTRACTS_FROM: Final = 0.3
 """Smallest probability to answer from an irrelevant passage alone that makes it distracting."""
 _OVERLAP: Final = 0.5
 """Smallest share of a claim's words in the sentence that makes the claim."""
+_MAX_COMPARED: Final = 1_000_000
+"""Words of sentences that the claims of one answer are compared with. Further claims are listed without a sentence."""
+_MARKS: Final = "[.!?\u2026]++[\"'\u201d\u2019)\\]]*+"
 _SENTENCE: Final = re.compile(
-    ".+?(?:[.!?\u2026]+[\"'\u201d\u2019)\\]]*(?=\\s|$)|[\u3002\uff01\uff1f]|\n|$)\\s*", re.DOTALL
+    rf".(?:[^.!?\u2026\u3002\uff01\uff1f\n]++|(?!{_MARKS}(?:\s|$))[.!?\u2026]++)*+(?:{_MARKS}|[\u3002\uff01\uff1f]|\n|$)\s*+",
+    re.DOTALL,
 )
 
 
@@ -92,13 +97,17 @@ def _mark(response: str | None, unsupported: Sequence[str]) -> tuple[tuple[Span,
     if response is None:
         return None, tuple(filter(None, unsupported))  # the text of a claim may have been removed
     sentences = _SENTENCE.findall(response) or [response]
-    words = [set(split_words(sentence)) for sentence in sentences]
-    marked, unmatched = set(), []
+    places: dict[str, list[int]] = {}
+    for n, sentence in enumerate(sentences):
+        for word in set(split_words(sentence)):
+            places.setdefault(word, []).append(n)
+    marked, unmatched, left = set(), [], _MAX_COMPARED
     for claim in unsupported:
         wanted = set(split_words(claim))
-        overlaps = [len(wanted & found) / max(len(wanted), 1) for found in words]
-        best = max(range(len(sentences)), key=overlaps.__getitem__)
-        if overlaps[best] >= _OVERLAP:
+        left -= sum(len(places.get(word, ())) for word in wanted)
+        shared = Counter(n for word in wanted for n in places.get(word, ())) if left >= 0 else Counter[int]()
+        best = min(shared, key=lambda n: (-shared[n], n), default=None)
+        if best is not None and shared[best] / len(wanted) >= _OVERLAP:
             marked.add(best)
         else:
             unmatched.append(claim)
