@@ -36,6 +36,8 @@ __all__ = ["RougeL", "RougeN", "rouge_l", "rouge_n"]
 _STEMMED: Final = "@stem"
 _SHORT: Final = 3
 """Words with at most this number of letters are not stemmed."""
+_LONG: Final = 64
+"""Nor are words with more than this number of letters: the stemmer of older NLTK calls itself for each y."""
 
 
 def rouge_n(text: str, references: Sequence[str], *, n: int = 1, stem: bool = False) -> TextOverlap:
@@ -172,7 +174,7 @@ def _rouge_l(text: str, references: Sequence[str], *, stem: bool) -> TextOverlap
 
 def _words(text: str, *, stem: bool) -> list[str]:
     words = split_words(text)
-    return [_stemmer()(word) if len(word) > _SHORT else word for word in words] if stem else words
+    return [_stemmer()(word) if _SHORT < len(word) <= _LONG else word for word in words] if stem else words
 
 
 @cache
