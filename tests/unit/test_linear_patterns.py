@@ -49,6 +49,7 @@ BY_FUNCTIONS = {
 }
 """Patterns that functions build, or that other libraries compile."""
 LOCALS: dict[str, object] = {
+    "constraint": "json_schema",
     "span": r"0\s*(?:-|to)\s*100(?![\d.]*\d)",
     "ceiling": "100",
     "what": "hits",

@@ -21,7 +21,7 @@ Redactor = Callable[[str], str]
 
 _START: Final = re.compile(r'[ \t\n\r]*+[{\["]')
 _TOKEN: Final = re.compile(
-    r'"(?:[^"\\]++|\\.)*+"([ \t\n\r]*+:)?|[{}]|(?<![0-9.eE+-])-?[0-9]{13}[0-9.eE+-]*+', re.DOTALL
+    r'"(?:[^"\\]++|\\.)*+(?:"([ \t\n\r]*+:)?|\\?\Z)|[{}]|(?<![0-9.eE+-])-?[0-9]{13}[0-9.eE+-]*+', re.DOTALL
 )
 """A string, with its colon if it is a key, an end of an object, or a number that is long enough for a card."""
 _LONG_NUMBER: Final = re.compile(r"-?[0-9]{13}[0-9.eE+-]*+")

@@ -106,7 +106,7 @@ class SpanBuffer:
                 on_error.callback(self._db.close)
                 if self._db.execute("SELECT 1 FROM sqlite_master").fetchone():
                     (version,) = self._db.execute("PRAGMA user_version").fetchone()
-                    check_version(f"the span buffer {str(self._path)!r}", version)
+                    check_version(f"the span buffer {self._place}", version)
                 # A stage that is thrown away has nothing to survive.
                 self._db.execute(f"PRAGMA journal_mode = {'WAL' if path else 'MEMORY'}")
                 self._db.execute(f"PRAGMA synchronous = {'FULL' if path else 'OFF'}")
