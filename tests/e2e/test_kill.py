@@ -49,7 +49,17 @@ def start(code: str, *arguments: object) -> subprocess.Popen[bytes]:
 
 def worker(store: Path, *arguments: str) -> subprocess.Popen[bytes]:
     """Run `ragstone worker`."""
-    command = ["worker", str(store), "--metrics", "ccrs", "--sink", f"jsonl:{store}.jsonl", *arguments]
+    command = [
+        "worker",
+        str(store),
+        "--judge",
+        "lexical",
+        "--metrics",
+        "ccrs",
+        "--sink",
+        f"jsonl:{store}.jsonl",
+        *arguments,
+    ]
     return start("import sys; from ragstone.cli import main; main(sys.argv[1:])", *command)
 
 

@@ -185,7 +185,7 @@ def test_sources_that_cannot_be_shown(tmp_path: Path) -> None:
     for name, code, message in (
         ("empty.db", 2, "does not contain outcomes (no samples either)"),
         ("empty.jsonl", 2, "does not contain outcomes (no samples either)"),
-        ("pending.db", 2, "(5 samples without scores). 5 captured requests are not scored yet. Score them with"),
+        ("pending.db", 2, "(5 samples without scores). 5 requests are pending. Replace JUDGE "),
         ("damaged.db", 3, "is damaged"),
         ("future.db", 3, "has format version 99"),
     ):

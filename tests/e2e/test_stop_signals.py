@@ -18,9 +18,9 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sends signals")
 @pytest.mark.parametrize(
     ("arguments", "started", "is_background"),
     [
-        (("worker", "s.db"), "owning s.db", False),
-        (("worker", "s.db"), "owning s.db", True),
-        (("ingest", "s.db", "--listen", "127.0.0.1:0"), "listening at", False),
+        (("worker", "s.db", "--judge", "lexical"), "owning s.db", False),
+        (("worker", "s.db", "--judge", "lexical"), "owning s.db", True),
+        (("ingest", "s.db", "--judge", "lexical", "--listen", "127.0.0.1:0"), "listening at", False),
     ],
     ids=["worker", "worker in the background", "ingest"],
 )

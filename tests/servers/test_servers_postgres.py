@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from command_line import run_command
+from fake_servers import FakeJudgeServer
+from pending_requests import N_REQUESTS, capture, follow
 from ragstone.errors import (
     ConfigurationError,
     StoreCorruptError,
@@ -469,7 +471,7 @@ class TestOpening:
         worker, other = own(), own()
         for store in (worker, other):
             store.add_spend(Usage(calls=2, input_tokens=10, cost_usd=0.5))
-        worker.set_daily_budget({"calls": 3.0})
+        worker.set_record("daily_budget", {"calls": 3.0})
         assert (4, 20, 1.0) == (
             other.spent_today().calls,
             other.spent_today().input_tokens,
@@ -741,3 +743,39 @@ class TestWorkers:
         missing = command("traces", "no such trace")
         assert "no such trace" in missing.stderr
         assert urlsplit(database).password not in missing.stderr + missing.stdout
+
+
+@pytest.mark.parametrize("command", [None, "status", "report"])
+def test_each_printed_command_scores_with_the_judge_of_the_application(database, command):
+    """A printed command scores everything with the named judge, if the environment has the credentials of the database."""
+    with FakeJudgeServer() as server:
+        pass
+    text = capture(database, judge=server.url)
+    if command is not None:
+        done = run_command(command, database)
+        text = done.stdout + done.stderr
+    url = urlsplit(database)
+    assert url.password not in text
+
+    with server:
+        done = follow(text, PGUSER=url.username, PGPASSWORD=url.password)
+
+    assert 0 == done.returncode, done.stderr
+    with open_store(database, mode="read") as store:
+        ledger, outcomes = store.ledger(), list(store.outcomes())
+    assert (N_REQUESTS, 0) == (ledger.total.scored, ledger.total.pending)
+    assert {"fake-judge"} == {str(outcome.judge).partition(" ")[0] for outcome in outcomes}
+
+
+def test_a_worker_without_a_judge_does_not_change_a_database(database):
+    """A worker that nobody has given a judge exits with 2, makes no tables, and keeps the requests of a store pending."""
+    for n_tables in (0, 1):
+        done = run_command("worker", database, "--until-idle")
+        assert (2, True) == (done.returncode, "needs a judge" in done.stderr), done.stderr
+        if not n_tables:
+            with pytest.raises(StoreNotReadyError):
+                open_store(database, mode="read")
+            with open_store(database, mode="own") as store:
+                store.ingest("a", 1, [Captured(trace=Trace(trace_id="t", started_at=1.0, query="?", response="!"))])
+    with open_store(database, mode="read") as store:
+        assert (1, {}, []) == ((found := store.ledger()).total.pending, found.scoring, store.planned_metrics())

@@ -18,7 +18,9 @@ ROW = {"query": "Why?", "contexts": ["Because it is so."], "response": "Because 
 
 def replay(folder: Path, *options: str) -> Result:
     store = folder.parent / "replay.db"
-    return CliRunner().invoke(app, ["replay", str(folder), "--store", str(store), "--metrics", "ccrs.qr", *options])
+    return CliRunner().invoke(
+        app, ["replay", str(folder), "--store", str(store), "--metrics", "ccrs.qr", "--judge", "lexical", *options]
+    )
 
 
 @pytest.fixture
@@ -71,7 +73,7 @@ def test_a_store_is_not_replayed(tmp_path: Path) -> None:
     assert isinstance(error, DataError)
     assert "is a Ragstone store" in str(error)
     assert f"ragstone status {store}" in str(error)
-    database = CliRunner().invoke(app, ["replay", "postgresql://user:secret@host/db"]).exception
+    database = CliRunner().invoke(app, ["replay", "postgresql://user:secret@host/db", "--judge", "lexical"]).exception
     assert "'postgresql://host/db' is a Ragstone store" in str(database)
 
 

@@ -61,7 +61,19 @@ def test_replay_reads_stdin_and_knows_it_again(tmp_path: Path, compress) -> None
     store = tmp_path / "r.db"
 
     def replay(*options: object, stdin: bytes) -> dict:
-        done = run_command("replay", "-", "--metrics", "ccrs.qr", "--store", store, "--json", *options, stdin=stdin)
+        done = run_command(
+            "replay",
+            "-",
+            "--metrics",
+            "ccrs.qr",
+            "--judge",
+            "lexical",
+            "--store",
+            store,
+            "--json",
+            *options,
+            stdin=stdin,
+        )
         assert 0 == done.returncode, done.stderr
         return json.loads(done.stdout)
 
@@ -75,7 +87,7 @@ def test_replay_reads_stdin_and_knows_it_again(tmp_path: Path, compress) -> None
     assert (1, 2) == (more["n_new"], more["n_known"])
 
 
-@pytest.mark.parametrize("command", [("evaluate", "-"), ("compare", "-", "x"), ("replay", "-")])
+@pytest.mark.parametrize("command", [("evaluate", "-"), ("compare", "-", "x"), ("replay", "-", "--judge", "lexical")])
 def test_a_terminal_is_not_waited_for(command: tuple[str, ...]) -> None:
     """Who forgot the pipe is told so."""
     done = run_command(*command, stdin=None)
@@ -83,7 +95,7 @@ def test_a_terminal_is_not_waited_for(command: tuple[str, ...]) -> None:
     assert "is a terminal" in done.stderr
 
 
-@pytest.mark.parametrize("command", [("replay", "-"), ("replay", "-", "--dry-run")])
+@pytest.mark.parametrize("command", [("replay", "-", "--judge", "lexical"), ("replay", "-", "--dry-run")])
 @pytest.mark.parametrize("given", [b"", gzip.compress(b"")], ids=["empty", "empty gzip"])
 def test_an_empty_standard_input_is_called_empty(command: tuple[str, ...], given: bytes) -> None:
     """The error names the formats, and what to check."""
@@ -94,7 +106,7 @@ def test_an_empty_standard_input_is_called_empty(command: tuple[str, ...], given
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="a device of Unix")
-@pytest.mark.parametrize("command", [("evaluate", "-"), ("replay", "-")])
+@pytest.mark.parametrize("command", [("evaluate", "-"), ("replay", "-", "--judge", "lexical")])
 def test_a_device_without_an_end_is_refused(command: tuple[str, ...], tmp_path: Path) -> None:
     """At once, and without a copy. `/dev/null` is empty, and a closed standard input is said to be closed."""
     run = [sys.executable, "-c", MAIN, *command]

@@ -175,12 +175,12 @@ def test_worker_folds_and_notifies(tmp_path):
 def test_configuration_of_the_worker(tmp_path):
     """`[watch]` is read from the file; a target outside of the range is refused before anything starts."""
     path = tmp_path / "ragstone.toml"
-    path.write_text('[watch]\nmin_drop = 0.1\n[watch.targets]\n"ccrs.qr" = 1.0\n', encoding="utf-8")
-    done = run_command("--config", path, "worker", tmp_path / "b.db", "--metrics", "ccrs.qr", "--until-idle")
+    path.write_text('[watch]\nmin_drop = 0.1\n[watch.targets]\n"exact_match" = 1.0\n', encoding="utf-8")
+    done = run_command("--config", path, "worker", tmp_path / "b.db", "--metrics", "exact_match", "--until-idle")
     assert 2 == done.returncode
-    assert "the target of 'ccrs.qr' must be strictly between 0 and 1, got 1" in " ".join(done.stderr.split())
+    assert "the target of 'exact_match' must be strictly between 0 and 1, got 1" in " ".join(done.stderr.split())
     path.write_text("[watch]\nmin_dorp = 0.1\n", encoding="utf-8")
-    done = run_command("--config", path, "worker", tmp_path / "b.db", "--until-idle")
+    done = run_command("--config", path, "worker", tmp_path / "b.db", "--judge", "lexical", "--until-idle")
     assert "[watch] does not have min_dorp" in " ".join(done.stderr.split())
 
 

@@ -641,7 +641,17 @@ def test_replay_prints_means_over_sessions(tmp_path, capsys):
     ]
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    command = ["replay", str(path), "--store", str(tmp_path / "r.db"), "--metrics", "ccrs.qr,ccrs.cc", "--json"]
+    command = [
+        "replay",
+        str(path),
+        "--store",
+        str(tmp_path / "r.db"),
+        "--metrics",
+        "ccrs.qr,ccrs.cc",
+        "--judge",
+        "lexical",
+        "--json",
+    ]
     sessions, none = (_printed([*command, "--cluster", c], capsys) for c in ("auto", "none"))
     for found, method in ((sessions, "cluster"), (none, None)):
         estimates = [row["estimate"] for row in found["metrics"] if row["estimate"]]

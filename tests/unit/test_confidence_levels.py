@@ -38,7 +38,7 @@ def files(tmp_path_factory):
     rows, outcomes, store = tmp_path / "rows.jsonl", tmp_path / "outcomes.jsonl", tmp_path / "store.db"
     rows.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     run("evaluate", str(rows), "--metrics", "ccrs.cc", "-o", str(outcomes))
-    run("replay", str(rows), "--store", str(store), "--metrics", "ccrs.cc")
+    run("replay", str(rows), "--store", str(store), "--metrics", "ccrs.cc", "--judge", "lexical")
     return {"rows": str(rows), "outcomes": str(outcomes), "store": str(store)}
 
 
@@ -56,7 +56,7 @@ COMMANDS = {
         lambda found: summary_of(found["metrics"][0]),
     ),
     "replay": (
-        ["replay", "{rows}", "--store", "{store}", "--metrics", "ccrs.cc"],
+        ["replay", "{rows}", "--store", "{store}", "--metrics", "ccrs.cc", "--judge", "lexical"],
         lambda found: interval_of(found["metrics"][0]["estimate"]),
     ),
     "status": (["status", "{store}"], lambda found: summary_of(found["scores"][0])),

@@ -107,7 +107,7 @@ def test_without_limits_it_is_only_counted(path):
         store.add_spend(Usage(calls=2, input_tokens=1500, output_tokens=500, cost_usd=0.25))
         store.add_spend(Usage(calls=1))
         assert Usage(calls=3, input_tokens=1500, output_tokens=500, cost_usd=0.25) == store.spent_today()
-        store.set_daily_budget({"calls": 3.0, "usd": 1.0})
+        store.set_record("daily_budget", {"calls": 3.0, "usd": 1.0})
     shown = run_command("status", path).stdout
     assert "spent today (UTC): 3 of 3 calls, 2,000 tokens, 0.25 of 1 usd. The daily budget is reached" in shown
     ledger = json.loads(run_command("status", path, "--json").stdout)

@@ -49,7 +49,6 @@ def board_of(path: Path, clock: Clock | None = None) -> Board:
         report,
         title="a store",
         command="ragstone view a.db",
-        worker="ragstone worker a.db",
         wait=clock.wait,
         clock=clock,
     )
@@ -276,7 +275,7 @@ def test_without_scores_the_page_says_what_is_there(tmp_path: Path, n: int, text
         async with client_of(board) as client:
             page = (await client.get("/")).text
             assert text in page
-            assert ("ragstone worker a.db" in page) == bool(n)
+            assert (f"ragstone worker {path} --until-idle --metrics=" in page) == bool(n)
             assert "" == (await client.get("/questions")).text
             with SqliteStore.open(path, mode="own") as store:
                 add_requests(store, 10, 5)

@@ -73,7 +73,7 @@ def record(monitor, n=N):
 
 
 def pending(caplog):
-    return [r.getMessage() for r in caplog.records if "pending. Score with" in r.getMessage()]
+    return [r.getMessage() for r in caplog.records if "pending." in r.getMessage()]
 
 
 # How long to wait ---------------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def test_an_exception_is_not_delayed(monitor, monkeypatch, caplog, error):
         assert judge.asked.wait(60)
         raise error
     (message,) = pending(caplog)
-    assert message.startswith(f"ragstone: {N} requests are pending. Score with: ragstone worker ")
+    assert message.startswith(f"ragstone: {N} requests are pending. Replace JUDGE ")
     assert message.endswith("r.db --until-idle --metrics=ccrs.qr --judge=JUDGE")
 
 
@@ -266,25 +266,27 @@ def test_the_command_makes_the_same_setup():
         judge="lexical",
         sinks=["jsonl:my scores.jsonl", "webhook:https://h/secret", MemorySink()],
     )
-    message = pending_message("r.db", Ledger(total=LedgerRow(captured=2, pending=2)), setup.command_options())
+    message = pending_message("r.db", Ledger(total=LedgerRow(captured=2, pending=2)), setup.command_options)
     assert message == (
         "2 requests are pending. Score with: ragstone worker r.db --until-idle --metrics=ccrs,exact_match "
         "--judge=lexical '--sink=jsonl:my scores.jsonl' --sink=webhook:... --sink=SINK"
     )
-    asked = ScoringSetup("udcg", judge="http://user:secret@host:1/v1", reader="http://host:2/v1").command_options()
-    assert ["--metrics=udcg", "--judge=JUDGE", "--reader=http://host:2/v1"] == asked
+    asked = ScoringSetup("udcg", judge="http://user:secret@host:1/v1", reader="http://host:2/v1").command_options
+    assert {"metrics": "udcg", "judge": None, "reader": "http://host:2/v1"} == asked
 
 
-def test_the_status_knows_the_metrics_of_the_store(monkeypatch):
-    """The judge it does not know, unless the environment names it."""
-    monkeypatch.delenv("RAGSTONE_JUDGE", raising=False)
+def test_the_status_knows_the_metrics_of_the_store():
+    """A placeholder stands for the judge, unless the store has one on record."""
     ledger = Ledger(total=LedgerRow(captured=1, pending=1), metrics={"ccrs.qr": LedgerRow(captured=1, pending=1)})
     message = pending_message("postgresql://u:secret@h/d", ledger)
     assert message == (
-        "1 request is pending. Score with: ragstone worker postgresql://h/d --until-idle --metrics=ccrs.qr --judge=JUDGE"
+        "1 request is pending. Replace JUDGE (http://HOST:PORT/v1, openai:MODEL, or lexical to try the setup): it is not on "
+        "record. Score with: ragstone worker postgresql://h/d --until-idle --metrics=ccrs.qr --judge=JUDGE"
     )
-    monkeypatch.setenv("RAGSTONE_JUDGE", "lexical")
-    assert "--judge" not in pending_message("r.db", ledger)
+    known = ledger.model_copy(update={"scoring": {"metrics": "ccrs.qr", "judge": "lexical"}})
+    assert pending_message("r.db", known) == (
+        "1 request is pending. Score with: ragstone worker r.db --until-idle --metrics=ccrs.qr --judge=lexical"
+    )
     assert pending_message("r.db", Ledger(total=LedgerRow())) is None
 
 

@@ -23,7 +23,12 @@ def watch(shares: list[float], *, is_server: bool) -> None:
         raise asyncio.CancelledError
 
     cpu_times, wall = cpu(), iter(range(0, 60 * (len(shares) + 2), 60))
-    warning = LoadWarning(lambda: is_server, wall=lambda: float(next(wall)), cpu=lambda: next(cpu_times))
+    warning = LoadWarning(
+        lambda: is_server,
+        lambda: "ragstone worker 'my app.db' --judge=lexical",
+        wall=lambda: float(next(wall)),
+        cpu=lambda: next(cpu_times),
+    )
 
     async def run() -> None:
         for _ in range(2):

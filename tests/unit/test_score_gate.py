@@ -252,8 +252,8 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("report good.jsonl --fail-under ccrs.cc=80", 2),
         ("report good.jsonl --fail-under ccrs.cc", 2),
         ("report good.jsonl --fail-under ccrs.cc=0.8 --fail-under ccrs.cc=0.9", 2),
-        ("replay rows.jsonl --metrics ccrs.cc --fail-under ccrs.cc=0.8", 0),
-        ("replay rows.jsonl --metrics ccrs.cc --fail-under ccrs.cc=0.95", 1),
+        ("replay rows.jsonl --judge lexical --metrics ccrs.cc --fail-under ccrs.cc=0.8", 0),
+        ("replay rows.jsonl --judge lexical --metrics ccrs.cc --fail-under ccrs.cc=0.95", 1),
     ],
 )
 def test_exit_codes(command: str, code: int) -> None:

@@ -86,7 +86,16 @@ def test_a_receiver_that_refuses_to_start_leaves_no_file(tmp_path: Path, options
     """The buffer of its spans would be in the directory of another database."""
     (tmp_path / "databases").write_text("h:5432/one\n")
 
-    done = run_command("ingest", "postgresql://h/two", "--judge", "lexical", *options, RAGSTONE_SPOOL=str(tmp_path))
+    done = run_command(
+        "ingest",
+        "postgresql://h/two",
+        "--metrics",
+        "ccrs",
+        "--judge",
+        "lexical",
+        *options,
+        RAGSTONE_SPOOL=str(tmp_path),
+    )
 
     assert 2 == done.returncode
     assert message in done.stderr

@@ -229,7 +229,8 @@ def test_pending_requests_are_a_notice(tmp_path: Path) -> None:
     with SqliteStore.open(path, mode="own") as store:
         store.ingest("s", 99, [Captured(trace=Trace(trace_id="new", started_at=1.0, query="?", response="!"))])
     assert any(
-        "1 captured requests are not scored" in n.text and "worker" in n.text for n in build_report(path).notices
+        "1 request is pending." in n.text and f"ragstone worker {path} --until-idle" in n.text
+        for n in build_report(path).notices
     )
 
 
@@ -516,7 +517,7 @@ def test_a_label_without_wrong_answers_is_one_sentence() -> None:
     for form in forms:
         assert sentence in form
         assert "0 of 30" not in form
-    live = live_parts(view, Ledger(total=LedgerRow()), latest=(), command="", worker="")
+    live = live_parts(view, Ledger(total=LedgerRow()), latest=(), command="")
     assert "No answer is judged wrong." in live["latest"]
     assert "<table" not in live["latest"]
     with_wrong = build_report(topics(90))

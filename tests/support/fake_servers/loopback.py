@@ -223,7 +223,8 @@ class LoopbackServer(ABC):
         def protocol() -> asyncio.Protocol:
             return asyncio.StreamReaderProtocol(_ClientReader(), connected)
 
-        server = await self._loop.create_server(protocol, "127.0.0.1", 0, backlog=1024)
+        # The second start of a server has the port of the first one.
+        server = await self._loop.create_server(protocol, "127.0.0.1", self._port, backlog=1024)
         self._port = server.sockets[0].getsockname()[1]
         started.set()
         await self._stop.wait()

@@ -234,7 +234,7 @@ class NatsBroker:
             if isinstance(result, APIError) and result.err_code == _FULL:
                 raise BrokerError(
                     f"{self.name} has {self._address.max_entries} entries or more that no worker has stored. "
-                    f"Start a worker: ragstone worker STORE --from {self.name}"
+                    f"Start a worker: ragstone worker STORE --judge JUDGE --from {self.name}"
                 )
             if isinstance(result, BaseException):
                 raise result

@@ -181,7 +181,7 @@ class RedisBroker:
         if position < 0:
             raise BrokerError(
                 f"{self.name} has {self._address.max_entries} entries or more that no worker has stored. "
-                f"Start a worker: ragstone worker STORE --from {self.name}"
+                f"Start a worker: ragstone worker STORE --judge JUDGE --from {self.name}"
             )
         return position
 

@@ -31,7 +31,7 @@ from ragstone.cli._progress import show_progress
 from ragstone.errors import ConfigurationError, StoreOwnedError
 from ragstone.schema import Sample, sample_from_trace
 from ragstone.scoring import RunEstimate, estimate_run
-from ragstone.store import BackfillCounts, PlannedMetric, Store, describe_store, open_store
+from ragstone.store import BackfillCounts, PlannedMetric, Store, describe_store, open_store, quote_store
 from ragstone.worker import (
     BackfillRequest,
     ScoringSetup,
@@ -101,12 +101,12 @@ def backfill_command(
         _deliver(store, parse_names(to_sink), start, end, dry_run=dry_run, json_output=json_output)
         return
     assert metrics is not None  # noqa: S101 - checked above
-    judge, reader = models.models()
+    names = parse_metrics(metrics, criterion)
+    if not dry_run:
+        names, models = models.for_store(store, metrics, criterion)
     setup = ScoringSetup(
-        parse_metrics(metrics, criterion),
-        judge=judge,
-        reader=reader,
-        embedder=models.build_embedder(),
+        names,
+        **models.specs(),
         concurrency=concurrency,
         deadline_s=deadline_s,
         closes_models=True,
@@ -231,7 +231,7 @@ class _Command:
             return
         print_text(
             f"{n:,} requests: the worker that owns the store scores them with its own judge, behind new requests.\n"
-            f"progress: ragstone status {self._store}"
+            f"progress: ragstone status {quote_store(self._store)}"
         )
 
     async def _score(self, store: Store, counts: BackfillCounts, n: int, *, max_outage_s: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from importlib.metadata import entry_points
@@ -15,7 +16,6 @@ from ragstone.cli._output import ledger_lines, print_json, print_lines, print_te
 from ragstone.demo import load_questions
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError, StoreError
 from ragstone.experiments import build_report, write_report
-from ragstone.judges import judge_from
 from ragstone.monitor import Monitor
 from ragstone.views import ReportText
 
@@ -36,7 +36,7 @@ def demo_command(
     if "langchain" not in demos:
         raise MissingExtraError(feature="The demo", package="langchain-ragstone", extra="langchain-ragstone")
     store, scores = _reset_directory(output_dir)
-    judge = judge_from(None)
+    judge = os.environ.get("RAGSTONE_JUDGE") or "lexical"
     questions = load_questions()
     started = time.monotonic()
     with Monitor(judge=judge, metrics=_METRICS, store=store, sinks=[f"jsonl:{scores}"]) as monitor:
@@ -80,7 +80,7 @@ def demo_command(
     print(f"  ragstone traces {store} {view.worst[0].id}   one answer with its evidence")
     print(f"  ragstone status {store}   the state of every request")
     print(f"  {scores}: all outcomes, one per line")
-    if judge.identity.is_baseline:
+    if judge == "lexical":
         print("  RAGSTONE_JUDGE=http://localhost:8000/v1 ragstone demo       the demo with a real judge")
     print("  your own chain: config={'callbacks': [RagstoneCallbackHandler(Monitor(judge=...))]}")
 

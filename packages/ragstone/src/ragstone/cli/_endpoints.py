@@ -34,7 +34,7 @@ JudgeOption = Annotated[
         "--judge",
         rich_help_panel=JUDGE,
         help="http://host:port/v1 (several with the same model: comma-separated), openai:MODEL, vllm:MODEL or lexical. "
-        "Default: $RAGSTONE_JUDGE, otherwise lexical.",
+        "Default: $RAGSTONE_JUDGE, then the one on record in the store. Without a store, lexical is used.",
     ),
 ]
 JudgeModelOption = Annotated[
@@ -59,8 +59,8 @@ ReaderOption = Annotated[
     typer.Option(
         "--reader",
         rich_help_panel=READER,
-        help="The application's generator, for udcg. Same values as --judge. Default: $RAGSTONE_READER, otherwise the "
-        "judge's model.",
+        help="The application's generator, for udcg. Same values as --judge. Default: $RAGSTONE_READER, then the "
+        "one on record in the store, otherwise the judge's model.",
     ),
 ]
 ReaderModelOption = Annotated[
@@ -86,7 +86,7 @@ EmbedderOption = Annotated[
         "--embedder",
         rich_help_panel=EMBEDDER,
         help="The embedding model, for cosine: http://host:port/v1, openai:MODEL, local:MODEL or lexical. Default: "
-        "$RAGSTONE_EMBEDDER, otherwise lexical.",
+        "$RAGSTONE_EMBEDDER, then as for the judge.",
     ),
 ]
 EmbedderModelOption = Annotated[

@@ -160,7 +160,7 @@ def evaluate_command(
                 json_output=json_output,
             )
             return
-        specs = models.specs(processes)
+        specs = models.specs()
         if output is None and not json_output:
             # Before the first call is paid for, because the outcomes cannot be kept afterwards.
             typer.echo(

@@ -15,7 +15,7 @@ import typer
 from ragstone._util.signals import stopped_by_signals
 from ragstone._util.systemd import notify
 from ragstone.capture import Capture, redact_secrets
-from ragstone.cli._criterion import CriterionOption, parse_metrics
+from ragstone.cli._criterion import CriterionOption
 from ragstone.cli._daily_budget import daily_budget
 from ragstone.cli._health import HealthPage, watchdog
 from ragstone.cli._logs import announce
@@ -25,11 +25,11 @@ from ragstone.cli._options import (
     DeadlineOption,
     IdsOption,
     MaxOutageOption,
-    MetricsOption,
     NoRedactOption,
     NoRetrieverToolOption,
     RetrieverToolOption,
     SinkOption,
+    StoreMetricsOption,
     parse_address,
     parse_retriever_tools,
 )
@@ -58,7 +58,7 @@ def ingest_command(
     listen_grpc: Annotated[
         str | None, typer.Option("--listen-grpc", help="HOST:PORT for OTLP over gRPC too, such as 127.0.0.1:4317.")
     ] = None,
-    metrics: MetricsOption = "ccrs",
+    metrics: StoreMetricsOption = None,
     criterion: CriterionOption = None,
     sink: SinkOption = None,
     idle_timeout_s: Annotated[
@@ -129,12 +129,10 @@ def ingest_command(
             access.check_address(grpc_address[0], "--listen-grpc")
     max_bytes = max_message_mib * 2**20
     health = HealthPage()
-    judge, reader = models.models()
+    names, models = models.for_store(store, metrics, criterion)
     setup = ScoringSetup(
-        parse_metrics(metrics, criterion),
-        judge=judge,
-        reader=reader,
-        embedder=models.build_embedder(),
+        names,
+        **models.specs(),
         sinks=sink or (),
         concurrency=concurrency,
         deadline_s=deadline_s,
@@ -251,7 +249,8 @@ async def _serve(
             places = " and ".join(
                 [f"{receivers[0].url}/v1/traces", *(f"{other.url} (gRPC)" for other in receivers[1:])]
             )
-            announce(f"listening at {places}, judge {setup.judge.identity.name}")
+            judge = f", judge {setup.judge.identity.name}" if "judge" in setup.command_options else ""
+            announce(f"listening at {places}{judge}")
             notify("READY=1")
             async with watchdog(state):
                 while not stopping.is_set():

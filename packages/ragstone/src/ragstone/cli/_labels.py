@@ -17,7 +17,7 @@ from ragstone.cli._output import print_json, print_text
 from ragstone.cli._validate_metrics import LabelRangeOption, parse_range
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import add_labels, draw_to_label, drawn_rows
-from ragstone.store import is_database_url
+from ragstone.store import quote_store
 
 __all__ = ["labels_app"]
 
@@ -53,7 +53,7 @@ def draw(
         print_json(asdict(drawn))
         return
     print_text(f"{drawn.n_new:,} of {drawn.n_scored:,} scored requests drawn, {drawn.n_drawn:,} in all draws.")
-    shown = "STORE" if is_database_url(store) else store
+    shown = quote_store(store)
     if output is None:
         print_text(f"label them in a browser: ragstone view {shown}, then open Label answers")
     else:
@@ -84,7 +84,7 @@ def add(
     if added.n_repeated:
         text += f". {count(added.n_repeated, 'row is', 'rows are')} about the same request and author as a later row, which counts"
     print_text(f"{text}.")
-    print_text(f"agreement with the metrics: ragstone report {'STORE' if is_database_url(store) else store}")
+    print_text(f"agreement with the metrics: ragstone report {quote_store(store)}")
 
 
 def _user() -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, TypedDict, get_type_hints
+from typing import Annotated, Any, Self, TypedDict, get_type_hints
 
 import typer
 
@@ -30,6 +30,7 @@ from ragstone.cli._connection import (
     TokensOption,
     build_connection,
 )
+from ragstone.cli._criterion import parse_metrics
 from ragstone.cli._endpoints import (
     EmbedderKeyOption,
     EmbedderModelOption,
@@ -46,6 +47,7 @@ from ragstone.cli._endpoints import (
 from ragstone.cli._panels import LIMITS
 from ragstone.cli._reader import AbstentionOption, DrawsOption, EstimatorOption, ReaderPromptOption
 from ragstone.cli._score import NumberTokensOption, ScoreDrawsOption, ScoreModeOption
+from ragstone.errors import ConfigurationError, StoreError, StoreNotFoundError, StoreNotReadyError
 from ragstone.judges import (
     ConnectionOptions,
     Embedder,
@@ -56,6 +58,9 @@ from ragstone.judges import (
     Reader,
     ReaderSpec,
 )
+from ragstone.metrics import resolve_metrics
+from ragstone.store import describe_store
+from ragstone.worker import find_unnamed, read_ledger
 
 __all__ = ["EndpointsOptions", "JudgeOptions", "ModelOptions", "RatingOptions", "ScoringModelOptions", "takes_models"]
 
@@ -247,18 +252,6 @@ class ModelOptions(RatingOptions):
     reader_estimator: EstimatorOption = None
     reader_max_draws: DrawsOption = None
 
-    def models(self) -> tuple[Judge, Reader | None]:
-        """Build the judge and the reader.
-
-        Returns:
-            The judge, and the reader. None if no option names one.
-
-        Raises:
-            ConfigurationError: If a value is invalid.
-        """
-        judge = self.build_judge()
-        return judge, self.of_reader.build_reader(judge, self.of_judge)
-
     def models_or_none(self) -> tuple[Judge | None, Reader | None]:
         """Build the judge and the reader, without the baseline as default.
 
@@ -308,34 +301,65 @@ class ScoringModelOptions(ModelOptions):
     embedder_model: EmbedderModelOption = None
     embedder_api_key_env: EmbedderKeyOption = None
 
-    def build_embedder(self) -> Embedder | None:
-        """Build the embedder, or return None if no option names one.
+    def specs(self) -> ModelSpecs:
+        """Return the models of a command that scores, as options that other processes open and a store records.
 
         Raises:
             ConfigurationError: If a value is invalid.
         """
-        return self.of_embedder.build_embedder()
-
-    def specs(self, processes: int) -> ModelSpecs:
-        """Return the models of a command that scores.
-
-        Args:
-            processes: Number of processes that score. Their owner needs options, because it cannot send models to them.
-
-        Raises:
-            ConfigurationError: If a value is invalid.
-        """
-        if processes == 1:
-            judge, reader = self.models()
-            return {"judge": judge, "reader": reader, "embedder": self.build_embedder()}
         self._use_cache()
         has_reader = self.of_reader.build_reader(self.of_judge.build_judge(), self.of_judge) is not None
-        has_embedder = self.build_embedder() is not None
+        has_embedder = self.of_embedder.build_embedder() is not None
         return {
             "judge": self.of_judge,
             "reader": self.of_reader if has_reader else None,
             "embedder": self.of_embedder if has_embedder else None,
         }
+
+    def for_store(self, store: str, metrics: str | None, criteria: Sequence[Path] | None) -> tuple[list[str], Self]:
+        """Return the metrics and models of a command that writes scores. The store completes what options lack.
+
+        Args:
+            store: The store. It is only read, and does not have to exist.
+            metrics: The value of `--metrics`.
+            criteria: The values of `--criterion`.
+
+        Raises:
+            ConfigurationError: If a metric needs a model that neither an option, the environment nor the store names.
+            StoreError: If the store cannot be read, and it has to name a judge.
+        """
+        recorded: dict[str, Any] = {}
+        named = self._named()
+        if metrics is None or find_unnamed(resolve_metrics(parse_metrics(metrics, criteria)), named):
+            try:
+                recorded = read_ledger(store).scoring
+            except StoreError as error:
+                if "judge" not in named and not isinstance(error, StoreNotFoundError | StoreNotReadyError):
+                    raise
+        if metrics is None and recorded.get("metrics", "") is None:
+            raise ConfigurationError(
+                f"metrics of the store {describe_store(store)!r} are objects of Python. Name metrics with --metrics"
+            )
+        names = parse_metrics(metrics or recorded.get("metrics") or "ccrs", criteria)
+        values: dict[str, Any] = {}
+        for option in fields(self):
+            value = recorded.get(option.name.replace("_", "-"))
+            if value is not None and option.name.partition("_")[0] not in named and getattr(self, option.name) is None:
+                values[option.name] = Path(value) if option.name == "reader_prompt" else value
+        options = replace(self, **values)
+        if unnamed := find_unnamed(resolve_metrics(names), options._named()):  # noqa: SLF001
+            role = unnamed[0]
+            raise ConfigurationError(
+                f"{', '.join(names)}: needs {'an' if role == 'embedder' else 'a'} {role}, and neither an option nor "
+                f"the store {describe_store(store)!r} names one. Set --{role} (http://HOST:PORT/v1, openai:MODEL, or "
+                f"lexical to try the setup), RAGSTONE_{role.upper()}, or the table [{role}] of --config"
+            )
+        return names, options
+
+    def _named(self) -> set[str]:
+        """Return the roles of the models that an option, a table or the environment names."""
+        options = {"judge": self.of_judge, "reader": self.of_reader, "embedder": self.of_embedder}
+        return {role for role, each in options.items() if each.url or os.environ.get(f"RAGSTONE_{role.upper()}")}
 
     @cached_property
     def of_embedder(self) -> EndpointOptions:

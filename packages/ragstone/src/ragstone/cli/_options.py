@@ -36,6 +36,7 @@ __all__ = [
     "RetrieverToolOption",
     "SinkOption",
     "StopEarlyOption",
+    "StoreMetricsOption",
     "SystemsArgument",
     "parse_address",
     "parse_named_file",
@@ -49,6 +50,12 @@ __all__ = [
 MetricsOption = Annotated[str, typer.Option("--metrics", help="Metrics or groups, comma-separated.")]
 OnlyMetricsOption = Annotated[
     str | None, typer.Option("--metrics", help="Metrics or groups, comma-separated. Default: all.")
+]
+StoreMetricsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics", help="Metrics or groups, comma-separated. Default: those on record in the store, otherwise ccrs."
+    ),
 ]
 SystemsArgument = Annotated[
     list[str],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -58,7 +57,7 @@ from ragstone.replay import (
 )
 from ragstone.schema import Failure, Ledger, NotApplicable, Score, Trace
 from ragstone.scoring import MAX_CALLS_PER_REASON, JudgedCounts
-from ragstone.store import is_database_url, open_store
+from ragstone.store import is_database_url, open_store, quote_store
 from ragstone.worker import Worker, read_ledger
 
 __all__ = ["replay_command"]
@@ -127,10 +126,10 @@ def replay_command(
         )
         _print_plan(plan, models, call_latency_s, reasons=reasons, json_output=json_output)
         return
+    _, models = models.for_store(store, metrics, criterion)
     if models.cache is None and "RAGSTONE_CACHE" not in os.environ and not is_database_url(store):
         # A run that resumes after a kill reads replies from this cache instead of paying for them again.
         os.environ["RAGSTONE_CACHE"] = f"{Path(store).absolute()}.cache"
-    specs = models.specs(processes)
     with (
         show_progress("scoring") as progress,
         _interruptible(progress, n_pending=_count_pending(store)) as stop,
@@ -140,7 +139,7 @@ def replay_command(
                 sources,
                 names,
                 store=store,
-                **specs,
+                **models.specs(),
                 processes=processes,
                 batch=batch,
                 sinks=sink or (),
@@ -207,8 +206,7 @@ def replay_command(
             print_text(f"\n{check}")
         print_text("\n" + "\n".join([*ledger_lines(ledger), *_unscored(ledger)]), err=True)
         if any(summary.n_scored for summary in summaries):
-            shown = "STORE" if is_database_url(store) else shlex.quote(store)
-            print_text(f"where it fails: ragstone report {shown}", err=True)
+            print_text(f"where it fails: ragstone report {quote_store(store)}", err=True)
     if stopped:
         typer.echo("stopped. Run the same command to resume.", err=True)
         raise typer.Exit(ExitCode.INTERRUPTED)

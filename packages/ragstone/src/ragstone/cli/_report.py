@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -288,7 +289,7 @@ def _next_steps(
     # A baseline that is not one of the sources comes first in the order.
     position = systems.order.index(systems.name) - (len(systems.order) - len(sources))
     _, path = parse_named_file(sources[position])
-    shown = path if not is_database_url(path) else "STORE"
+    shown = "STORE" if is_database_url(path) else shlex.quote(path)
     texts = f" --data {data_of_reported}" if data_of_reported else ""
     steps = []
     if view.worst:

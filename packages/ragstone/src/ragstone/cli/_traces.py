@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -73,7 +74,9 @@ def traces_command(
         print_text("no answers found")
         return
     print_lines(AnswersText(answers, metric=metric, **terminal_options()).lines())
-    print_text(f"\none answer: ragstone traces {'STORE' if is_database_url(source) else source} {answers[0].id}")
+    print_text(
+        f"\none answer: ragstone traces {'STORE' if is_database_url(source) else shlex.quote(source)} {answers[0].id}"
+    )
 
 
 def _behind_alarm(source: OutcomeSource, number: int, *, n: int) -> Sequence[AnswerView]:

@@ -21,7 +21,7 @@ from ragstone.errors import ConfigurationError, DataError, StoreError, StoreOwne
 from ragstone.experiments import card_of
 from ragstone.schema import AlarmDelivery
 from ragstone.sinks import alarm_sink_from
-from ragstone.store import WatchTables, describe_store, is_database_url, open_store
+from ragstone.store import WatchTables, describe_store, open_store, quote_store
 from ragstone.watch import (
     Alarm,
     AlarmRequest,
@@ -110,8 +110,7 @@ def read_alarm(tables: WatchTables, number: int) -> Alarm:
 
 def _alarm_lines(alarms: Sequence[Alarm], store: str) -> list[str]:
     """Return the texts of alarms."""
-    name = "STORE" if is_database_url(store) else store
-    return [render_alarm(alarm, title=_title(alarm.key.metric), store=name) for alarm in alarms]
+    return [render_alarm(alarm, title=_title(alarm.key.metric), store=quote_store(store)) for alarm in alarms]
 
 
 def watch_lines(tables: WatchTables, store: str) -> list[str]:
@@ -121,8 +120,7 @@ def watch_lines(tables: WatchTables, store: str) -> list[str]:
     phases = Counter(stream.phase for stream in streams)
     more = {"learning": f" (up to {needed:,} more sessions)"} if needed else {}
     counts = ", ".join(f"{n} {phase}{more.get(phase, '')}" for phase, n in phases.items())
-    name = "STORE" if is_database_url(store) else store
-    return [f"watched streams: {counts}   ragstone watch {name}"] + [
+    return [f"watched streams: {counts}   ragstone watch {quote_store(store)}"] + [
         text.partition("\n")[0] for text in _alarm_lines(alarms, store)
     ]
 

@@ -13,7 +13,7 @@ import typer
 from ragstone._util.signals import stopped_by_signals
 from ragstone._util.systemd import notify
 from ragstone.brokers import make_trace_source
-from ragstone.cli._criterion import CriterionOption, parse_metrics
+from ragstone.cli._criterion import CriterionOption
 from ragstone.cli._daily_budget import daily_budget
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._failed_share import MAX_FAILED_SHARE, FailedShareOption, describe_excess
@@ -25,9 +25,9 @@ from ragstone.cli._options import (
     DeadlineOption,
     FromOption,
     MaxOutageOption,
-    MetricsOption,
     ProcessesOption,
     SinkOption,
+    StoreMetricsOption,
     parse_address,
 )
 from ragstone.cli._output import print_text
@@ -46,7 +46,7 @@ __all__ = ["worker_command"]
 @takes_models
 def worker_command(
     store: Annotated[str, typer.Argument(help="The store of the application's monitors: a file or postgresql://...")],
-    metrics: MetricsOption = "ccrs",
+    metrics: StoreMetricsOption = None,
     criterion: CriterionOption = None,
     sink: SinkOption = None,
     from_url: FromOption = None,
@@ -70,9 +70,10 @@ def worker_command(
             f"the directory of the store {store!r} does not exist. Create it, or give another path."
         )
     health = None if listen is None else HealthPage(*parse_address(listen, "--listen"))
+    names, models = models.for_store(store, metrics, criterion)
     setup = open_setup(
-        parse_metrics(metrics, criterion),
-        **models.specs(processes),
+        names,
+        **models.specs(),
         sinks=sink or (),
         concurrency=concurrency,
         deadline_s=deadline_s,
@@ -122,7 +123,8 @@ async def _work(
     """Run the worker until it is stopped or idle."""
 
     def on_owned() -> None:
-        announce(f"owning {describe_store(store)}, judge {setup.judge.identity.name}")
+        judge = f", judge {setup.judge.identity.name}" if "judge" in setup.command_options else ""
+        announce(f"owning {describe_store(store)}{judge}")
         notify("READY=1")
 
     with stopped_by_signals(asyncio.get_running_loop(), worker.stop):

@@ -138,6 +138,10 @@ _OF_ROLE: Final[dict[Role, dict[str, Convert]]] = {
     },
 }
 """Keys of one role, which `judge_from`, `ChatReader` or `embedder_from` takes."""
+_TABLE_ONLY: Final = frozenset({"client", "api_key", "extra_body", "headers"})
+"""Arguments that decide what a model replies or whether it replies, and that are not options of commands."""
+_WITHOUT_EFFECT: Final = frozenset({"batch_size", "device"})
+"""Keys of a role that do not change scores, and that are not options of commands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,6 +358,27 @@ class EndpointOptions:
                 for name, value in headers.items()
             }
         return connection
+
+    def command_options(self) -> dict[str, Any]:
+        """Return the options of commands that name this model, such as `{"judge": URL, "judge-model": MODEL}`.
+
+        Empty if neither these options nor the environment name one. The model is None if commands cannot name it, or
+        its name may contain a secret.
+        """
+        role = self.names.role
+        url = self.url or os.environ.get(f"RAGSTONE_{role.upper()}") or None
+        if (
+            (url is not None and ("@" in url or (url.strip().startswith("http") and "?" in url)))
+            or any(self.connection.get(key) for key in _TABLE_ONLY)
+            or not re.fullmatch(r"\w*", self.api_key_env or "")
+            or (role == "reader" and ("max_tokens" in self.own or not isinstance(self.own.get("prompt", Path()), Path)))
+        ):
+            return {role: None}
+        options: dict[str, Any] = {} if url is None else {role: url}
+        for key, value in {"model": self.connection.get("model"), "api_key_env": self.api_key_env, **self.own}.items():
+            if value is not None and key not in _WITHOUT_EFFECT:
+                options[f"{role}-{key.replace('_', '-')}"] = str(value.absolute()) if isinstance(value, Path) else value
+        return options
 
     def _secret(self, key: str, variable: str) -> str:
         """Return the value of an environment variable. A message does not show a text that may be a key."""

@@ -35,7 +35,6 @@ class Board:
         report: The report that is followed.
         title: What the page is about.
         command: The command that serves the page.
-        worker: The command that scores the requests.
         wait: Waits for a number of seconds. Used by tests.
         clock: Returns seconds that never decrease. Used by tests.
     """
@@ -46,14 +45,12 @@ class Board:
         *,
         title: str,
         command: str,
-        worker: str,
         wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.report = report
         self._title = title
         self._command = command
-        self._worker = worker
         self._wait = wait
         self._clock = clock
         self._parts: dict[str, str] = {}
@@ -106,7 +103,7 @@ class Board:
             if not self.report.refresh() and self._parts:
                 return {**self._parts, "problem": ""} if self._parts.get("problem") else None
         except RagstoneError as error:
-            kept = self._parts or live_parts(None, self.report.ledger, latest=(), command=self._command, worker="")
+            kept = self._parts or live_parts(None, self.report.ledger, latest=(), command=self._command)
             return {**kept, "problem": problem_part(str(error))}
         report = self.report
         store = self._command.removeprefix("ragstone view ")
@@ -117,7 +114,7 @@ class Board:
             alarms=alarms,
             latest=report.latest,
             command=self._command,
-            worker=self._worker,
+            notes=report.notes,
         )
         # Rows change with the scores that are listed with them.
         return {**parts, _ROWS: str(self._n_updates + 1)}

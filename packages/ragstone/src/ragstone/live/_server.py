@@ -6,7 +6,6 @@ import asyncio
 import errno
 import getpass
 import secrets
-import shlex
 import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -17,7 +16,7 @@ from ragstone._util.addresses import allowed_hosts, is_loopback
 from ragstone._util.signals import stopped_by_signals
 from ragstone.errors import ConfigurationError, MissingExtraError, StoreNotReadyError
 from ragstone.experiments import FollowedReport, TimeRange
-from ragstone.store import describe_store, is_database_url, settle_labels
+from ragstone.store import describe_store, quote_store, settle_labels
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -75,14 +74,12 @@ def serve(
     report = FollowedReport(store, targets=targets or {}, by=by)
     with suppress(StoreNotReadyError):  # the page says so, until the store's owner has made the tables
         report.refresh()
-    shown = "STORE" if is_database_url(store.store) else shlex.quote(str(store.store))
+    shown = quote_store(store.store)
     title = describe_store(store.store) if store.since is store.until is None else store.name
 
     async def run() -> None:
         stopping = asyncio.Event()
-        board = Board(
-            report, title=f"{title}, live", command=f"ragstone view {shown}", worker=f"ragstone worker {shown}"
-        )
+        board = Board(report, title=f"{title}, live", command=f"ragstone view {shown}")
         desk = LabelDesk(store.store, report, title=title, author=_user(), draw=f"ragstone labels draw {shown} --n 100")
         app: ASGIApp = make_app(board, desk, stopping=stopping)
         guard = Guard(app, hosts=allowed_hosts(host, hosts), any_address=not is_loopback(host), token=token)

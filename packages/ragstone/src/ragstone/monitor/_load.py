@@ -22,6 +22,7 @@ class LoadWarning:
 
     Args:
         is_server: Whether this process serves requests.
+        command: Returns the command of a worker that scores instead.
         wall: Returns monotonic seconds.
         cpu: Returns the processor time of the thread, in seconds.
     """
@@ -29,11 +30,12 @@ class LoadWarning:
     def __init__(
         self,
         is_server: Callable[[], bool],
+        command: Callable[[], str],
         *,
         wall: Callable[[], float] = time.monotonic,
         cpu: Callable[[], float] = time.thread_time,
     ) -> None:
-        self._is_server, self._wall, self._cpu = is_server, wall, cpu
+        self._is_server, self._command, self._wall, self._cpu = is_server, command, wall, cpu
         self._is_logged = False
 
     async def watch(self) -> None:
@@ -48,6 +50,7 @@ class LoadWarning:
                 self._is_logged = True
                 logger.warning(
                     "scoring used %.0f%% of a core of this application in the last minute. A process of its own takes it off "
-                    "the application: set scoring='process', or scoring='none' and run `ragstone worker`",
+                    "the application: set scoring='process', or scoring='none' and run: %s",
                     100 * share,
+                    self._command(),
                 )

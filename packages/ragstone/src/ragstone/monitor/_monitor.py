@@ -49,6 +49,7 @@ from ragstone.worker import (
     pending_message,
     read_ledger,
     retention_from_table,
+    worker_command,
 )
 
 __all__ = ["Monitor"]
@@ -183,7 +184,7 @@ class Monitor(RequestBlocks):
         self._retention = retention_from_table(retention, source="Monitor(retention=...)")
         self._watch = WatchOptions.from_table(watch or {}, source="Monitor(watch=...)")
         self._clock = clock
-        self._load_warning = LoadWarning(is_server)
+        self._load_warning = LoadWarning(is_server, lambda: worker_command(self._store, self._setup.command_options))
         self._process_settings: workers.WorkerSettings | None = None
         """Arguments of the worker process, or None if a thread scores."""
         if scoring == "process":
@@ -204,6 +205,7 @@ class Monitor(RequestBlocks):
                 watch=self._watch,
                 retention=self._retention,
                 daily_budget=dict(self._daily_budget),
+                command_options=self._setup.command_options,
                 clock=clock,
             )
         spool = claim_spool(self._store) if relay is None else relay.directory
@@ -428,7 +430,7 @@ class Monitor(RequestBlocks):
         if self._state == "unavailable" and is_database_url(self._store):
             return  # the end of a program must not wait for a database
         try:
-            message = pending_message(self._store, read_ledger(self._store), self._setup.command_options())
+            message = pending_message(self._store, read_ledger(self._store), self._setup.command_options)
         except Exception:  # noqa: BLE001  the program ends, and the store may be unreadable
             return
         if message is not None:

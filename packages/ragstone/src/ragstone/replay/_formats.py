@@ -12,6 +12,7 @@ from typing import Final, Protocol, runtime_checkable
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.replay._source import InputFile
 from ragstone.schema import Trace
+from ragstone.store import quote_store
 
 __all__ = ["DetectedFormat", "FolderFormat", "RejectedRecord", "TraceFormat", "all_formats", "detect"]
 
@@ -121,8 +122,8 @@ def detect(source: InputFile, *, name: str = "auto", formats: Sequence[TraceForm
     head = source.head()
     if head.startswith(_SQLITE) and head[_APPLICATION_ID] == b"RGST":
         raise DataError(
-            f"{source.name!r} is a Ragstone store, which holds traces already, and is not a file to replay. See its scores "
-            f"with `ragstone status {source.name}`, score its pending traces with `ragstone worker {source.name} --until-idle`"
+            f"{source.name!r} is a Ragstone store, which holds traces already, and is not a file to replay. Its scores "
+            f"and pending requests: ragstone status {quote_store(source.name)}"
         )
     for candidate in known.values():
         because = candidate.detect(head)

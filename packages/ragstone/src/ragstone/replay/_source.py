@@ -19,7 +19,7 @@ from ragstone._util.row_limits import MAX_ROW_BYTES
 from ragstone._util.stdin import copy_stdin
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError
 from ragstone.requests import RetrieverTools
-from ragstone.store import describe_store, is_database_url
+from ragstone.store import describe_store, is_database_url, quote_store
 
 __all__ = ["MAX_RECORD_BYTES", "InputFile", "Line", "Sources", "open_inputs"]
 
@@ -253,8 +253,8 @@ def open_inputs(named: Sources) -> Iterator[list[InputFile]]:
         for n, name in enumerate(names):
             if is_database_url(name):
                 raise ConfigurationError(
-                    f"{describe_store(name)!r} is a Ragstone store, which holds traces already, and is not a file to replay. See its "
-                    "scores with `ragstone status`, score its pending traces with `ragstone worker`"
+                    f"{describe_store(name)!r} is a Ragstone store, which holds traces already, and is not a file to "
+                    f"replay. Its scores and pending requests: ragstone status {quote_store(name)}"
                 )
             if name.startswith(("http://", "https://")):
                 found.append(_fetched(name, Path(folder) / str(n)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field
 
 from ragstone.schema._base import Model
@@ -126,5 +128,10 @@ class Ledger(Model):
     """What model calls have cost on the current day of UTC, over all workers."""
     daily_budget: dict[str, float] = Field(default_factory=dict)
     """Daily limits of the last worker: calls, tokens and usd."""
+    scoring: dict[str, Any] = Field(default_factory=dict)
+    """Options of commands that score as the last worker does, such as `{"metrics": "ccrs", "judge": "http://host/v1"}`.
+    None: a value that an option has to name, because it is an object of Python, may be secret, or is unnamed."""
+    unplanned_outcomes: int = 0
+    """Outcomes of metrics, versions and judges with which the store is not scored now."""
     brokers: dict[str, BrokerStatus] = Field(default_factory=dict)
     """State of the message brokers that a worker reads, by URL without credentials. Empty in a ledger that is read without them."""

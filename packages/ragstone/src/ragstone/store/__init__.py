@@ -7,6 +7,7 @@ from ragstone.store._factory import is_database_url as is_database_url
 from ragstone.store._factory import is_owned as is_owned
 from ragstone.store._factory import open_for_labels as open_for_labels
 from ragstone.store._factory import open_store as open_store
+from ragstone.store._factory import quote_store as quote_store
 from ragstone.store._factory import resolve_store as resolve_store
 from ragstone.store._factory import settle_labels as settle_labels
 from ragstone.store._protocol import Store as Store

@@ -21,6 +21,7 @@ __all__ = [
     "add_to_counters",
     "add_to_outcome_counts",
     "count_outcome_kinds",
+    "count_unplanned",
     "read_states",
     "state_counter",
 ]
@@ -157,6 +158,19 @@ def count_outcome_kinds(db: Sql) -> dict[str, defaultdict[str, int]]:
     ):
         kinds[name][kind] = int(n)
     return kinds
+
+
+def count_unplanned(db: Sql) -> int:
+    """Return the number of outcomes of metrics, versions and judges that are not in the plan."""
+    (n,) = db.execute(
+        """
+        SELECT coalesce(sum(c.n), 0) FROM outcome_counts AS c WHERE EXISTS (SELECT 1 FROM plan) AND NOT EXISTS (
+            SELECT 1 FROM plan AS p
+            WHERE c.metric = p.name AND c.metric_version = p.version AND c.judge_hash = p.judge_hash
+        )
+        """
+    ).fetchone()
+    return int(n)
 
 
 def _fill_counts(db: Sql) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,6 +22,7 @@ __all__ = [
     "is_owned",
     "open_for_labels",
     "open_store",
+    "quote_store",
     "resolve_store",
     "settle_labels",
 ]
@@ -70,6 +72,11 @@ def describe_store(store: str | os.PathLike[str]) -> str:
     # Everything before the last `@` may be a password, in any notation.
     rest = os.fspath(store).partition("://")[2].rpartition("@")[2]
     return "postgresql://" + "".join(c if c.isprintable() else "?" for c in rest.partition("?")[0])
+
+
+def quote_store(store: str | os.PathLike[str]) -> str:
+    """Return the store as an argument of a printed command, quoted for a shell. Credentials of a URL are left out."""
+    return shlex.quote(describe_store(store))
 
 
 def open_store(

@@ -16,7 +16,7 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import DeclaredTool, Evidence, Failure, IgnoredTraces, Ledger, LedgerRow, NotApplicable, Score
 from ragstone.store._body import last_key, to_outcome, to_trace
 from ragstone.store._completion import prepare, read_plan, store_completions
-from ragstone.store._counts import OutcomeTotals, count_outcome_kinds, read_states
+from ragstone.store._counts import OutcomeTotals, count_outcome_kinds, count_unplanned, read_states
 from ragstone.store._deliveries import count_deliveries, deliveries
 from ragstone.store._erase import ERASED, ERASED_DELIVERIES
 from ragstone.store._feedback import count_feedback, feedback_of
@@ -30,7 +30,7 @@ from ragstone.store._records import (
     StorePosition,
     TraceReport,
 )
-from ragstone.store._spend import read_daily_budget, read_spend
+from ragstone.store._spend import read_record, read_spend
 from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore
 
 __all__ = ["IGNORED", "SqlOutcomes", "evidence_counters", "read_counter", "write_plan"]
@@ -185,7 +185,9 @@ class SqlOutcomes(SqlStore):
                 declared_tools=_declared_tools(db),
                 feedback=count_feedback(db, now=now),
                 spent_today=read_spend(db, now=now),
-                daily_budget=read_daily_budget(db),
+                daily_budget=read_record(db, "daily_budget"),
+                scoring=read_record(db, "scoring"),
+                unplanned_outcomes=count_unplanned(db),
             )
 
     @override

@@ -466,8 +466,8 @@ class Store(Protocol):
         """Return what model calls have cost on the current day of UTC, over all workers."""
         ...
 
-    def set_daily_budget(self, limits: Mapping[str, float]) -> None:
-        """Store the daily limits of a worker (`calls`, `tokens`, `usd`), which the ledger then shows."""
+    def set_record(self, name: Literal["daily_budget", "scoring"], values: Mapping[str, Any]) -> None:
+        """Record what a worker is started with, for the ledger: limits of a day (calls, tokens, usd), or options."""
         ...
 
     def count_backfill(self, metrics: Sequence[PlannedMetric], *, since: float, until: float) -> BackfillCounts:

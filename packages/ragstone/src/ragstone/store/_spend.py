@@ -1,21 +1,18 @@
-"""What model calls have cost on each day of UTC, in a store that several workers may share."""
+"""What model calls have cost on each day of UTC, and records of what the last worker was started with."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Literal
 
 from typing_extensions import override
 
 from ragstone.schema import Usage
 from ragstone.store._sql import Sql, SqlStore
 
-__all__ = ["SqlSpend", "read_daily_budget", "read_spend"]
-
-_BUDGET: Final = "daily_budget"
-"""Key in `meta` of the limits that the last worker was started with."""
+__all__ = ["SqlSpend", "read_record", "read_spend"]
 
 
 class SqlSpend(SqlStore):
@@ -48,11 +45,11 @@ class SqlSpend(SqlStore):
             return read_spend(db, now=self._clock())
 
     @override
-    def set_daily_budget(self, limits: Mapping[str, float]) -> None:
+    def set_record(self, name: Literal["daily_budget", "scoring"], values: Mapping[str, Any]) -> None:
         with self._database.write() as db:
             db.execute(
                 "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-                (_BUDGET, json.dumps(dict(limits))),
+                (name, json.dumps(dict(values))),
             )
 
 
@@ -65,9 +62,9 @@ def read_spend(db: Sql, *, now: float) -> Usage:
     return Usage(calls=calls, input_tokens=input_tokens, output_tokens=output_tokens, cost_usd=usd or None)
 
 
-def read_daily_budget(db: Sql) -> dict[str, float]:
-    """Return the limits that the last worker was started with: calls, tokens and usd."""
-    row = db.execute("SELECT value FROM meta WHERE key = ?", (_BUDGET,)).fetchone()
+def read_record(db: Sql, name: str) -> dict[str, Any]:
+    """Return what `set_record` has stored under this name."""
+    row = db.execute("SELECT value FROM meta WHERE key = ?", (name,)).fetchone()
     return {} if row is None else dict(json.loads(row[0]))
 
 

@@ -98,7 +98,7 @@ def live_parts(
     alarms: Sequence[tuple[str, Sequence[tuple[str, str]]]] = (),
     latest: Sequence[AnswerView],
     command: str,
-    worker: str,
+    notes: Sequence[str] = (),
 ) -> dict[str, Markup]:
     """Return the parts of the page by name.
 
@@ -108,10 +108,10 @@ def live_parts(
         alarms: The open alarms: a heading, and what the alarm says by name.
         latest: The latest wrong answers, the newest first.
         command: The command that serves the page.
-        worker: The command that scores the requests.
+        notes: What the page shows instead of a report, if nothing is scored.
     """
     if view is None:
-        return {"verdict": _unscored(ledger, worker), "counts": _counts(ledger)}
+        return {"verdict": _unscored(ledger, notes), "counts": _counts(ledger)}
     parts = {
         **sections(view, command=command),
         "alarms": _alarms(alarms),
@@ -148,14 +148,14 @@ def _alarms(alarms: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> Markup:
     return tag("section", *shown, id="alarms", class_="alarms") if alarms else Markup("")
 
 
-def _unscored(ledger: Ledger, worker: str) -> Markup:
+def _unscored(ledger: Ledger, notes: Sequence[str]) -> Markup:
     total = ledger.total
     if not total.captured:
         text = "The store does not contain requests yet. They appear here when the application has answered some."
         return tag("section", tag("h1", "No requests yet."), tag("p", text), class_="verdict")
     text = f"{count(total.captured, 'request is', 'requests are')} captured, and {total.pending:,} of them wait for a score."
-    advice = tag("p", tag("b", "Next: "), "start a worker, which scores them: ", tag("code", worker), class_="next")
-    return tag("section", tag("h1", "No scores yet."), tag("p", text), advice, class_="verdict")
+    advice = (tag("p", note, class_="next") for note in notes)
+    return tag("section", tag("h1", "No scores yet."), tag("p", text), *advice, class_="verdict")
 
 
 def _counts(ledger: Ledger) -> Markup:

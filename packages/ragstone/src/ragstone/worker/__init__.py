@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from ragstone.worker._retention import parse_age as parse_age
     from ragstone.worker._retention import retention_from_table as retention_from_table
     from ragstone.worker._setup import ScoringSetup
+    from ragstone.worker._setup import find_unnamed as find_unnamed
     from ragstone.worker._spec import ScorerSpec
     from ragstone.worker._spec import open_setup as open_setup
     from ragstone.worker._status import pending_message as pending_message
     from ragstone.worker._status import read_ledger as read_ledger
+    from ragstone.worker._status import worker_command as worker_command
     from ragstone.worker._watching import requests_folder as requests_folder
     from ragstone.worker._worker import Worker as Worker
     from ragstone.worker._worker_process import WorkerProcess as WorkerProcess
@@ -72,7 +74,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
                 "parse_age",
                 "retention_from_table",
             ),
-            "_setup": ("ScoringSetup",),
+            "_setup": ("ScoringSetup", "find_unnamed"),
             "_spec": (
                 "ScorerSpec",
                 "open_setup",
@@ -80,6 +82,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_status": (
                 "pending_message",
                 "read_ledger",
+                "worker_command",
             ),
             "_watching": ("requests_folder",),
             "_worker": ("Worker",),

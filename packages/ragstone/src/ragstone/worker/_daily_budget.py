@@ -109,7 +109,7 @@ class DailyBudget:
 
     def start(self, store: Store) -> None:
         """Store the limits, for readers of the store, and read what was spent today."""
-        self._errors.run_step("store the daily budget", lambda: store.set_daily_budget(self._limits), None)
+        self._errors.run_step("store the daily budget", lambda: store.set_record("daily_budget", self._limits), None)
         self.update(store, now_too=True)
 
     def update(self, store: Store, *, now_too: bool = False) -> None:

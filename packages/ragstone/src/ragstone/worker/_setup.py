@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import cached_property
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from ragstone.errors import ConfigurationError
+from ragstone.errors import ConfigurationError, RagstoneError
 from ragstone.judges import (
+    ROLES,
     Embedder,
     EmbedderSpec,
     EndpointOptions,
@@ -16,19 +18,20 @@ from ragstone.judges import (
     JudgeSpec,
     Reader,
     ReaderSpec,
+    Role,
     embedder_from,
     judge_from,
     read_endpoint,
     reader_from,
 )
-from ragstone.metrics import Metric, bind_embedder, bind_reader, resolve_metrics
+from ragstone.metrics import EmbedderMetric, Metric, ReaderMetric, bind_embedder, bind_reader, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import Scorer, WorstAnswers, explain_lowest
 from ragstone.sinks import Sink, sink_from
 from ragstone.store import PlannedMetric
 from ragstone.worker._processes import ProcessScorer, ScoringProcesses
 
-__all__ = ["ScoringSetup"]
+__all__ = ["ScoringSetup", "find_unnamed"]
 
 
 class ScoringSetup:
@@ -75,8 +78,9 @@ class ScoringSetup:
         closes_models: bool = False,
         processes: ScoringProcesses | None = None,
     ) -> None:
-        self._arguments = (metrics, judge, reader, embedder, tuple(sinks))
+        models: dict[Role, Any] = {"judge": judge, "reader": reader, "embedder": embedder}
         resolved = resolve_metrics(metrics)
+        self._arguments = metrics, models, resolved, sinks
         self.sinks = tuple(sink_from(sink) for sink in sinks)
         self.judge = _build_judge(judge)
         bound, self.reader = bind_reader(resolved, lambda: _build_reader(reader, self.judge, judge))
@@ -144,22 +148,21 @@ class ScoringSetup:
             )
         return reasons
 
-    def command_options(self) -> list[str]:
-        """Return options of `ragstone worker` for the same setup.
+    @cached_property
+    def command_options(self) -> dict[str, Any]:
+        """Options of `ragstone worker` for the same setup, such as `{"metrics": "ccrs", "judge": "http://host/v1"}`.
 
-        Objects, and URLs that may contain credentials, are replaced by placeholders: `--judge JUDGE`, `--sink otlp:...`.
+        The value of an option that has to be given is None: an object of Python, a name that may be secret, or none.
         """
-        metrics, judge, reader, embedder, sinks = self._arguments
-        specs = [metrics] if isinstance(metrics, str | Metric) else metrics
-        names = [spec if isinstance(spec, str) else spec.card.name for spec in specs]
-        return [
-            f"--metrics={','.join(names)}",
-            *_model_option("judge", judge),
-            *(_model_option("reader", reader) if self.reader is not None else ()),
-            *(_model_option("embedder", embedder) if self.embedder is not None else ()),
-            *(f"--sink={_sink_option(sink)}" for sink in sinks),
-            *((f"--reasons={self.reasons}",) if self.reasons else ()),
-        ]
+        specs, models, metrics, sinks = self._arguments
+        names = [_name(spec) for spec in ([specs] if isinstance(specs, str | Metric) else specs)]
+        options: dict[str, Any] = {"metrics": None if None in names else ",".join(filter(None, names))}
+        described = {role: _describe_model(role, models[role]) for role in ROLES}
+        for role, needed in _needs(metrics, "reader" in described["reader"]).items():
+            options |= described[role] if needed else {}
+        options |= dict.fromkeys(find_unnamed(metrics, options))
+        options |= {"sink": [_sink_option(sink) for sink in sinks]} if sinks else {}
+        return options | ({"reasons": self.reasons} if self.reasons else {})
 
     async def aclose(self) -> None:
         """Close all sinks, processes and models, even if closing one fails. Can be called twice."""
@@ -211,13 +214,46 @@ def _build_embedder(spec: EmbedderSpec) -> Embedder:
     return embedder_from(None) if embedder is None else embedder
 
 
-def _model_option(role: str, spec: object) -> Iterator[str]:
-    if spec is not None:
-        yield f"--{role}={role.upper() if not isinstance(spec, str) or '@' in spec else spec}"
-
-
 def _sink_option(spec: str | Sink) -> str:
     if not isinstance(spec, str):
         return "SINK"
     kind, separator, argument = spec.partition(":")
     return f"{kind}:..." if separator and "//" in argument else spec
+
+
+def find_unnamed(metrics: Sequence[Metric], named: Collection[str]) -> list[Role]:
+    """Return the models that metrics need and that do not have a name.
+
+    Args:
+        metrics: Metrics from `resolve_metrics`.
+        named: Roles of the models with a name. If a metric needs a reader and none is named, the judge's model reads.
+    """
+    needs = _needs(metrics, "reader" in named)
+    return [role for role in ("judge", "embedder") if needs[role] and role not in named]
+
+
+def _needs(metrics: Sequence[Metric], has_reader: bool) -> dict[Role, bool]:  # noqa: FBT001
+    reads = any(isinstance(metric, ReaderMetric) and metric.reader is None for metric in metrics)
+    return {
+        "judge": any(metric.card.asks_judge for metric in metrics) or (reads and not has_reader),
+        "reader": reads,
+        "embedder": any(isinstance(metric, EmbedderMetric) and metric.embedder is None for metric in metrics),
+    }
+
+
+def _name(spec: str | Metric) -> str | None:
+    """Return the name of a metric on the command line, or None if the metric of this name is another one."""
+    if isinstance(spec, str):
+        return spec
+    bound = getattr(spec, "reader", None) or getattr(spec, "embedder", None)
+    try:
+        (found,) = resolve_metrics(spec.card.name)
+    except (RagstoneError, ValueError):
+        return None
+    return spec.card.name if bound is None and found.card == spec.card else None
+
+
+def _describe_model(role: Role, spec: Any) -> dict[str, Any]:
+    if spec is None or isinstance(spec, str | Mapping | EndpointOptions):
+        return read_endpoint(role, spec, source=f"{role}=...").command_options()
+    return {role: None}

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any, Final
 
 from ragstone.errors import SpoolError, StoreNotFoundError, StoreNotReadyError
 from ragstone.schema import Captured, Dropped, Ledger, LedgerRow, SampledOut
 from ragstone.spool import SpoolReader
-from ragstone.store import Store, describe_store, is_database_url, open_store
+from ragstone.store import Store, describe_store, is_database_url, is_owned, open_store
 from ragstone.worker._intake import spool_directory
 
-__all__ = ["pending_message", "read_ledger"]
+__all__ = ["pending_message", "read_ledger", "worker_command"]
 
 _TRIES = 20
 _BATCH = 1000
+_FORMS: Final = {"JUDGE": " (http://HOST:PORT/v1, openai:MODEL, or lexical to try the setup)"}
+"""What a placeholder of a command stands for."""
 
 
 def read_ledger(store: str | os.PathLike[str]) -> Ledger:
@@ -131,22 +134,37 @@ def _add(row: LedgerRow, tail: LedgerRow) -> LedgerRow:
     )
 
 
-def pending_message(store: str | os.PathLike[str], ledger: Ledger, options: Sequence[str] | None = None) -> str | None:
+def pending_message(
+    store: str | os.PathLike[str], ledger: Ledger, options: Mapping[str, Any] | None = None
+) -> str | None:
     """Return the number of pending requests and the command that scores them, or None if no request is pending.
+
+    Every advice to start a worker for a store is this text.
 
     Args:
         store: Path of a store file, or URL of a database.
         ledger: The ledger of this store.
-        options: Options of `ragstone worker`, from `ScoringSetup.command_options`. Default: the metrics of the ledger, and
-            a placeholder for the judge unless `RAGSTONE_JUDGE` is set.
+        options: The `command_options` of a setup that does not score anymore. None: what the store has on record, or no
+            command if a process owns the store, and scores them.
     """
     n = ledger.total.pending
     if not n:
         return None
-    if options is None:
-        options = [f"--metrics={','.join(ledger.metrics)}"] if ledger.metrics else []
-        if not os.environ.get("RAGSTONE_JUDGE"):
-            options = [*options, "--judge=JUDGE"]
-    command = shlex.join(["ragstone", "worker", describe_store(store), "--until-idle", *options])
-    requests = "1 request is" if n == 1 else f"{n} requests are"
-    return f"{requests} pending. Score with: {command}"
+    requests = "1 request is" if n == 1 else f"{n:,} requests are"
+    if options is None and is_owned(store):
+        return f"{requests} pending. The process that owns the store scores them."
+    # Without a record, the metrics of the plan are known. The judge is not.
+    known: dict[str, Any] = {"metrics": ",".join(ledger.metrics)} if ledger.metrics else {}
+    options = options or ledger.scoring or known | {"judge": None}
+    unknown = [key.upper() for key, value in options.items() if value is None]
+    replace = "".join(f" Replace {name}{_FORMS.get(name, '')}: it is not on record." for name in unknown)
+    return f"{requests} pending.{replace} Score with: {worker_command(store, options, '--until-idle')}"
+
+
+def worker_command(store: str | os.PathLike[str], options: Mapping[str, Any], *flags: str) -> str:
+    """Return a command of a worker, quoted for a shell. JUDGE stands for a judge that is not known."""
+    parts = ["ragstone", "worker", describe_store(store), *flags]
+    for key, value in options.items():
+        values = value if isinstance(value, list | tuple) else [key.upper() if value is None else value]
+        parts += [f"--{key}={each}" for each in values]
+    return shlex.join(parts)

@@ -13,7 +13,7 @@ from typing import Final
 from ragstone.metrics import Metric
 from ragstone.schema import AlarmDelivery, Trace
 from ragstone.sinks import AlarmSink, StreamStatus, alarm_sink_from
-from ragstone.store import FEEDBACK_STREAM, Store, is_database_url
+from ragstone.store import FEEDBACK_STREAM, Store, quote_store
 from ragstone.watch import (
     Alarm,
     CanaryRound,
@@ -77,7 +77,7 @@ class StreamWatcher:
         errors: StepErrors,
         clock: Callable[[], float],
     ) -> None:
-        self._store = "STORE" if is_database_url(store) else os.fspath(store)
+        self._store = quote_store(store)
         cards = [metric.card for metric in metrics]
         self._titles = {card.name: card.title for card in cards}
         self._scales = {

@@ -259,6 +259,7 @@ class Worker:
             self._owns_store = True
             committer = Committer(store, self._errors, calls)
             try:
+                await committer.call(lambda: store.set_record("scoring", self._setup.command_options))
                 if store.is_shared:
                     self._lease_s = SHARED_LEASE_S
                 else:

@@ -56,6 +56,7 @@ def main(pickled: str) -> None:
 
 async def _work(settings: WorkerSettings, messages: _Messages) -> None:
     async with settings.spec.open(sinks=settings.sinks) as setup:
+        setup.command_options = settings.command_options
         worker = Worker(
             settings.store,
             setup,

@@ -55,6 +55,8 @@ class WorkerSettings:
     watch: WatchOptions
     retention: RetentionAges
     daily_budget: Mapping[str, float] = field(default_factory=dict)
+    command_options: dict[str, Any]
+    """Those of the application's setup, in which a model without a name has none."""
     clock: Callable[[], float]
 
     def __post_init__(self) -> None:

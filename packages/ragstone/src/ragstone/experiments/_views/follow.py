@@ -54,6 +54,8 @@ class FollowedReport:
         """The report, or None if nothing is scored yet."""
         self.latest: tuple[AnswerView, ...] = ()
         """The latest wrong answers, the newest first."""
+        self.notes: tuple[str, ...] = ()
+        """Notes about a store without scores: pending requests and the command that scores them."""
         self.ledger = Ledger.model_validate({"total": {}})
         """The states of all requests of the store."""
 
@@ -86,7 +88,7 @@ class FollowedReport:
         except DataError:
             if reading.has_outcomes:
                 raise
-            self.view, self.latest = None, ()
+            self.view, self.latest, self.notes = None, (), tuple(self._source.notes())
         else:
             self.view = reading.report(self._targets, self._n_worst)
             self.latest = reading.latest_wrong(_LATEST)

@@ -1,0 +1,77 @@
+"""Commands that Ragstone prints for pending requests, run exactly as they are printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from command_line import run_in_new_process
+from fake_servers import FakeJudgeServer
+from pending_requests import N_REQUESTS, capture, follow
+from ragstone.store import open_store
+from ragstone.worker import read_ledger
+
+STORE = "my app.db"
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeJudgeServer:
+    """A judge that is down. A `with` block starts it on the same port."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RAGSTONE_JUDGE", raising=False)
+    with FakeJudgeServer() as made:
+        pass
+    return made
+
+
+@pytest.mark.parametrize(
+    ("command", "scoring"),
+    [(None, "thread"), ("status", "thread"), ("report", "thread"), ("traces", "thread"), (None, "process")],
+)
+def test_each_printed_command_scores_with_the_judge_of_the_application(
+    server: FakeJudgeServer, command: str | None, scoring: str
+) -> None:
+    """A command that the monitor, `status`, `report` or `traces` prints scores everything with the named judge and ends."""
+    text = capture(STORE, judge=server.url, scoring=scoring)
+    if command is not None:
+        done = run_in_new_process(command, STORE)
+        text = done.stdout + done.stderr
+    assert f"{N_REQUESTS} requests are pending" in text
+
+    with server:
+        done = follow(text)
+
+    assert 0 == done.returncode, done.stderr
+    with open_store(STORE, mode="read") as store:
+        outcomes = list(store.outcomes())
+    assert {("ccrs.qr", "fake-judge"), ("ccrs.id", "fake-judge")} == {
+        (outcome.metric, str(outcome.judge).partition(" ")[0]) for outcome in outcomes
+    }
+    assert 2 * N_REQUESTS == len(outcomes)
+    assert (N_REQUESTS, 0) == ((total := read_ledger(STORE).total).scored, total.pending)
+    assert 0 == run_in_new_process("report", STORE).returncode
+
+
+def test_a_worker_without_options_uses_the_judge_and_metrics_on_record(server: FakeJudgeServer) -> None:
+    """A worker without `--judge` and `--metrics` scores with those of the monitor if the store has them on record."""
+    capture(STORE, judge=server.url)
+
+    with server:
+        done = run_in_new_process("worker", STORE, "--until-idle")
+
+    assert 0 == done.returncode, done.stderr
+    assert {"ccrs.qr": N_REQUESTS, "ccrs.id": N_REQUESTS} == {
+        name: row.scored for name, row in read_ledger(STORE).metrics.items()
+    }
+    assert server.calls > 0
+
+
+@pytest.mark.parametrize("scoring", ["thread", "process"])
+def test_a_judge_that_nobody_named_is_not_on_record(server: FakeJudgeServer, scoring: str) -> None:
+    """The record of a monitor without a judge does not name the baseline, so that a later worker refuses to use it."""
+    capture(STORE, judge="", metrics="ccrs.qr", scoring=scoring)
+
+    assert {"metrics": "ccrs.qr", "judge": None} == read_ledger(STORE).scoring
+    done = run_in_new_process("worker", STORE, "--until-idle")
+    assert (2, True) == (done.returncode, "needs a judge" in done.stderr)

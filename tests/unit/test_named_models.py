@@ -1,0 +1,260 @@
+"""Commands that write scores use models that somebody has named: in an option, in the environment or in the store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import run_command
+from ragstone.judges import OpenAICompatibleJudge
+from ragstone.metrics import Udcg, resolve_metrics
+from ragstone.monitor import Monitor
+from ragstone.requests import TraceDraft
+from ragstone.schema import Captured, Score
+from ragstone.store import PlannedMetric, SqliteStore
+from ragstone.testing import FakeJudge, make_trace
+from ragstone.worker import ScoringSetup, find_unnamed, pending_message, read_ledger
+
+URL = "http://127.0.0.1:9/v1"
+ROW = {"query": "Why?", "contexts": ["Because."], "response": "Because.", "reference": "Because."}
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store with a pending request, and a file of rows to replay."""
+    monkeypatch.chdir(tmp_path)
+    Path("rows.jsonl").write_text(json.dumps(ROW), encoding="utf-8")
+    path = tmp_path / "my app.db"
+    with SqliteStore.open(path, mode="own") as opened:
+        opened.ingest("app", 1, [Captured(trace=make_trace("t1"))])
+    return path
+
+
+WRITING = {
+    "worker": ("worker", "STORE", "--until-idle"),
+    "ingest": ("ingest", "STORE", "--listen", "127.0.0.1:0"),
+    "replay": ("replay", "rows.jsonl", "--store", "STORE"),
+    "backfill": ("store", "backfill", "STORE", "--since", "1970-01-01"),
+}
+
+
+def run(store: Path, name: str, *options: str, **environment: str) -> Any:
+    """Run a command that writes scores."""
+    return run_command(*(str(store) if word == "STORE" else word for word in WRITING[name]), *options, **environment)
+
+
+@pytest.mark.parametrize("metrics", ["ccrs.qr", "udcg", "exact_match"])
+@pytest.mark.parametrize("name", WRITING)
+def test_a_judge_that_nobody_has_named_is_refused(store: Path, name: str, metrics: str) -> None:
+    """Each command that writes scores exits with 2 and changes no file if a metric or a criterion needs a judge without a name."""
+    options = ["--metrics", metrics]
+    if metrics == "exact_match":
+        Path("kind.toml").write_text(
+            '[[criterion]]\nname = "kind"\ntext = "Is it kind?"\nneeds = ["response"]\nscale = "yes/no"\n',
+            encoding="utf-8",
+        )
+        options += ["--criterion", "kind.toml"]
+    before = {path: path.read_bytes() for path in store.parent.rglob("*") if path.is_file()}
+
+    done = run(store, name, *options)
+
+    assert 2 == done.returncode, done.stderr
+    for text in ("needs a judge", "my app.db", "--judge", "RAGSTONE_JUDGE", "lexical"):
+        assert text in " ".join(done.stderr.split())
+    after = {path: path.read_bytes() for path in store.parent.rglob("*") if path.is_file()}
+    assert before == {path: after[path] for path in before}
+    assert {path.suffix for path in after.keys() - before.keys()} <= {".db-shm", ".db-wal"}
+    assert (1, {}) == ((ledger := read_ledger(store)).total.pending, ledger.scoring)
+
+
+def test_a_store_that_does_not_exist_is_not_made(tmp_path: Path) -> None:
+    """A worker without a judge leaves no file if the store does not exist."""
+    done = run_command("worker", tmp_path / "a.db")
+    assert (2, True) == (done.returncode, "needs a judge" in done.stderr)
+    assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["worker", "replay", "backfill"])
+def test_metrics_without_models_need_no_name(store: Path, name: str) -> None:
+    """A command without a judge scores if its metrics do not call models."""
+    done = run(store, name, "--metrics", "exact_match")
+    assert 0 == done.returncode, done.stderr
+    assert "lexical" not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize("name", ["worker", "replay", "backfill"])
+@pytest.mark.parametrize("source", ["option", "environment", "configuration"])
+def test_each_source_names_the_judge(store: Path, name: str, source: str) -> None:
+    """An option, the environment or a configuration file names the judge, and lexical is a name."""
+    Path("c.toml").write_text('[judge]\nurl = "lexical"\n', encoding="utf-8")
+    if name == "backfill":
+        assert 0 == run(store, "worker", "--metrics", "exact_match").returncode
+    words = [str(store) if word == "STORE" else word for word in WRITING[name]]
+    before = ["--config", "c.toml"] if source == "configuration" else []
+    options = ["--judge", "lexical"] if source == "option" else []
+    environment = {"RAGSTONE_JUDGE": "lexical"} if source == "environment" else {}
+    done = run_command(*before, *words, "--metrics", "ccrs.qr", *options, **environment)
+    assert 0 == done.returncode, done.stderr
+    with SqliteStore.open(store, mode="read") as opened:
+        assert {"lexical baseline"} == {outcome.judge for outcome in opened.outcomes(metric="ccrs.qr")}
+
+
+def test_an_embedder_is_named_like_a_judge(store: Path) -> None:
+    """A metric that embeds texts is refused without the name of an embedder, and the record has it afterwards."""
+    metric = next(m.card.name for m in resolve_metrics("cosine"))
+    options = ["--metrics", metric, "--judge", "lexical"]
+    refused = run(store, "worker", *options)
+    assert (2, True) == (refused.returncode, "needs an embedder" in refused.stderr)
+    assert read_ledger(store).scoring == {}
+    run(store, "worker", *options, "--embedder", "lexical")
+    assert {"metrics": metric, "judge": "lexical", "embedder": "lexical"} == read_ledger(store).scoring
+
+
+def test_the_record_is_used_and_options_come_first(store: Path) -> None:
+    """A worker without options scores as recorded, and a named judge replaces the recorded one."""
+    assert 0 == run(store, "worker", "--metrics", "ccrs.id", "--judge", "lexical").returncode
+    with SqliteStore.open(store, mode="own") as opened:
+        opened.ingest("app", 2, [Captured(trace=make_trace("t2"))])
+    assert 0 == run(store, "worker").returncode
+    assert (2, {"metrics": "ccrs.id", "judge": "lexical"}) == (
+        (ledger := read_ledger(store)).metrics["ccrs.id"].scored,
+        ledger.scoring,
+    )
+    with SqliteStore.open(store, mode="own") as opened:
+        opened.set_record("scoring", {"metrics": "ccrs.id", "judge": "http://127.0.0.1:9/v1", "judge-model": "m"})
+    assert 0 == run(store, "worker", "--judge", "lexical").returncode
+    assert {"metrics": "ccrs.id", "judge": "lexical"} == read_ledger(store).scoring
+
+
+def test_a_judge_that_is_an_object_has_to_be_named(tmp_path: Path) -> None:
+    """A store whose judge and metric are Python objects has neither on record: a worker refuses, and the hint has placeholders."""
+    path = tmp_path / "a.db"
+    with Monitor(judge=FakeJudge(), metrics=["ccrs.qr"], store=path) as monitor:
+        monitor.record(TraceDraft(query="Why?", response="So."))
+        assert monitor.drain()
+    assert {"metrics": "ccrs.qr", "judge": None} == read_ledger(path).scoring
+    assert "needs a judge" in run_command("worker", path).stderr
+    with SqliteStore.open(path, mode="own") as opened:
+        opened.set_record("scoring", {"metrics": None, "judge": None})
+        opened.ingest("app", 2, [Captured(trace=make_trace("t2"))])
+    assert "Name metrics with --metrics" in " ".join(run_command("worker", path).stderr.split())
+    message = pending_message(path, read_ledger(path))
+    assert message is not None
+    assert message.endswith("--until-idle --metrics=METRICS --judge=JUDGE")
+    assert "Replace JUDGE (http://HOST:PORT/v1, openai:MODEL, or lexical to try the setup)" in message
+
+
+TABLE = {"url": URL, "model": "m", "api_key_env": "KEY", "score_mode": "sampled", "draws": 7, "timeout_s": 3.0}
+READER = {"url": URL, "prompt": "prompt.txt", "abstention": ["None.", "I do not know."]}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "models", "options"),
+    [
+        ("exact_match", {"judge": URL}, {"metrics": "exact_match"}),
+        (["ccrs", "rouge_l"], {"judge": URL}, {"metrics": "ccrs,rouge_l", "judge": URL}),
+        ("ccrs", {"judge": "openai:gpt"}, {"metrics": "ccrs", "judge": "openai:gpt"}),
+        (
+            "ccrs",
+            {"judge": TABLE},
+            {
+                "judge": URL,
+                "judge-model": "m",
+                "judge-api-key-env": "KEY",
+                "judge-score-mode": "sampled",
+                "judge-draws": 7,
+            },
+        ),
+        ("ccrs", {"judge": {"url": URL, "headers": {"x-key": "secret"}}}, {"judge": None}),
+        ("ccrs", {"judge": {"url": URL, "extra_body": {"key": "secret"}}}, {"judge": None}),
+        ("ccrs", {"judge": "http://user:secret@host/v1"}, {"judge": None}),
+        ("ccrs", {"judge": "http://host/v1?key=secret"}, {"judge": None}),
+        ("ccrs", {"judge": OpenAICompatibleJudge(URL, model="m", api_key="secret")}, {"judge": None}),
+        ("ccrs", {}, {"judge": None}),
+        (resolve_metrics("ccrs.qr"), {"judge": URL}, {"metrics": "ccrs.qr", "judge": URL}),
+        ("udcg", {"judge": "lexical", "reader": URL}, {"judge": "lexical", "reader": URL}),
+    ],
+)
+def test_a_setup_describes_its_options_without_secrets(
+    monkeypatch: pytest.MonkeyPatch, metrics: Any, models: dict[str, Any], options: dict[str, Any]
+) -> None:
+    """Names become options. Objects, secrets and tables that commands cannot express become None."""
+    monkeypatch.delenv("RAGSTONE_JUDGE", raising=False)
+    for name in ("KEY", "OPENAI_API_KEY"):
+        monkeypatch.setenv(name, "secret")
+    found = ScoringSetup(metrics, **models).command_options
+    assert {"metrics": found["metrics"]} | options == found
+    assert "secret" not in json.dumps(found)
+
+
+def test_a_table_of_the_reader_becomes_options(tmp_path: Path) -> None:
+    """The options of a reader include its prompt, with an absolute path, and its replies without an answer."""
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("{context} {question}", encoding="utf-8")
+    setup = ScoringSetup("udcg", judge="lexical", reader=READER | {"prompt": str(prompt)})
+    assert {
+        "metrics": "udcg",
+        "judge": "lexical",
+        "reader": URL,
+        "reader-prompt": str(prompt),
+        "reader-abstention": ("None.", "I do not know."),
+    } == setup.command_options
+
+
+def test_a_metric_that_differs_from_the_one_of_its_name_has_none() -> None:
+    """The options do not name a metric object that the command line would make in another way."""
+    judge = OpenAICompatibleJudge(URL, model="m")
+    reader = ScoringSetup("udcg", judge=judge).reader
+    assert ScoringSetup([Udcg(reader=reader)], judge="lexical").command_options["metrics"] is None
+
+
+def test_a_reader_is_the_judge_unless_it_is_named() -> None:
+    """Metrics that need a reader need a judge if no reader is named."""
+    metrics = [metric for metric in resolve_metrics("udcg") if not metric.card.asks_judge] or resolve_metrics("udcg")
+    assert ["judge"] == find_unnamed(metrics, ())
+    assert [] == find_unnamed(metrics, ("judge",))
+
+
+def test_outcomes_of_another_judge_are_counted_and_not_hidden(tmp_path: Path) -> None:
+    """`report`, `traces` and `status` say how many outcomes another judge has made, and how to show them."""
+    path = tmp_path / "my app.db"
+    with SqliteStore.open(path, mode="own") as store:
+        store.set_plan([PlannedMetric(name="ccrs.qr", version="1", judge_hash="old")], [])
+        store.ingest("app", 3, [Captured(trace=make_trace(f"t{i}")) for i in range(3)])
+        for i in range(3):
+            score = Score(
+                sample_id=f"t{i}",
+                metric="ccrs.qr",
+                metric_version="1",
+                value=0.5,
+                method="exact",
+                judge="Old",
+                judge_hash="old",
+            )
+            store.complete(f"t{i}", [score])
+        assert store.ledger().unplanned_outcomes == 0
+        store.set_plan([PlannedMetric(name="ccrs.qr", version="1", judge_hash="new")], [])
+        assert store.ledger().unplanned_outcomes == 3
+    for command in ("report", "traces", "status"):
+        done = run_command(command, path)
+        text = " ".join((done.stdout + done.stderr).split())
+        assert "3 stored outcomes are not" in text, text
+        assert f"ragstone store export '{path}' outcomes.jsonl" in text
+        assert ("'Old'" in text) == (command != "status")
+    assert json.loads(run_command("status", path, "--json").stdout)["unplanned_outcomes"] == 3
+    out = tmp_path / "outcomes.jsonl"
+    assert 0 == run_command("store", "export", path, out).returncode
+    assert 3 == len(out.read_text(encoding="utf-8").splitlines())
+
+
+def test_no_command_is_advised_while_a_worker_runs(tmp_path: Path) -> None:
+    """The text about pending requests has no command while a process owns the store and scores them."""
+    path = tmp_path / "a.db"
+    with SqliteStore.open(path, mode="own") as store:
+        store.ingest("app", 1, [Captured(trace=make_trace("t1"))])
+        assert "1 request is pending. The process that owns the store scores them." == pending_message(
+            path, read_ledger(path)
+        )
