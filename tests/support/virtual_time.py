@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
+from ragstone.judges import _model
 from ragstone.judges._limits import gate
 from ragstone.worker._parts import JudgeOutage
 
@@ -149,6 +150,7 @@ def virtual_time() -> Iterator[VirtualClock]:
             mock.patch.dict(gate.EndpointLimiter.__init__.__kwdefaults__, clock=clock.time),
             # A limiter of an earlier test may not have been collected yet, and its clock stands still.
             mock.patch.object(gate, "_registry", gate._Registry()),
+            mock.patch.object(_model, "_ended_at", [0.0]),
             mock.patch.dict(JudgeOutage.__init__.__kwdefaults__, clock=clock.time),
         ):
             yield clock

@@ -320,6 +320,81 @@ def test_probe_that_is_cancelled_is_replaced():
     asyncio.run(session())
 
 
+# Timeouts ---------------------------------------------------------------------------------------------------------
+
+
+async def sent(capacity, share, clock, n):
+    """Requests in flight that were sent one after the other."""
+    permits = []
+    for _ in range(n):
+        permits.append(await capacity.acquire(share))
+        clock.now += 0.1
+    return permits
+
+
+def silent(capacity, permit):
+    """Tell that nothing arrived within the timeout."""
+    capacity.failed(permit, reason="no reply", kind="timeout", overload=True, silent=True)
+
+
+def test_a_timeout_starts_again_while_the_endpoint_answers_others():
+    """A request that a serial endpoint keeps waiting does not time out. One that many later ones overtake does."""
+    share, clock = ClientLimits(timeout_s=60.0), Clock()
+    capacity = joined(share, clock=clock)
+
+    async def session():
+        first, second, third = await sent(capacity, share, clock, 3)
+        clock.now = 150.0
+        capacity.answered(second)
+        assert [pytest.approx(60.0)] * 2 == [capacity.remaining_s(first), capacity.remaining_s(third)]
+        for _ in range(30):
+            clock.now += 1.0
+            (later,) = await sent(capacity, share, clock, 1)
+            capacity.answered(later)
+        # Three were in flight, so the timeout is over when more than 24 others have been answered.
+        assert capacity.remaining_s(third) < 60.0 - 30 * 1.1
+
+    asyncio.run(session())
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_an_endpoint_that_answers_is_not_down(n):
+    """Requests that time out together are an outage if nothing else was answered in this time, and otherwise not."""
+    share, clock = ClientLimits(timeout_s=60.0, concurrency=n + 1), Clock()
+
+    async def session(*, answers):
+        capacity = joined(share, clock=clock)
+        permits = await sent(capacity, share, clock, n)
+        clock.now += 30.0
+        if answers:
+            capacity.answered(await capacity.acquire(share))
+        clock.now += 30.0
+        for permit in permits:
+            silent(capacity, permit)
+        return capacity.is_open
+
+    assert not asyncio.run(session(answers=True))
+    assert asyncio.run(session(answers=False))
+
+
+def test_a_late_reply_ends_a_row_of_timeouts():
+    """A reply to an old request shows that the endpoint answers, also if others timed out in the meantime."""
+    share, clock = ClientLimits(timeout_s=60.0, concurrency=2), Clock()
+    capacity = joined(share, clock=clock)
+
+    async def session():
+        old, other = await sent(capacity, share, clock, 2)
+        clock.now += 60.0
+        silent(capacity, other)
+        capacity.answered(old)
+        permit = await capacity.acquire(share)
+        clock.now += 60.0
+        silent(capacity, permit)
+
+    asyncio.run(session())
+    assert not capacity.is_open
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -17,10 +17,26 @@ def window(*, upper=64):
     return made
 
 
-def answer(win, n, *, at=10.0, latency_s=1.0, full=True, timeout_s=60.0, kind=64):
+def answer(win, n, *, at=10.0, latency_s=1.0, full=True, kind=64):
     """Tell a window of n replies that came at one time."""
     for _ in range(n):
-        win.answered(kind, at - latency_s, at, full=full, timeout_s=timeout_s)
+        win.answered(kind, at - latency_s, at, full=full, in_flight=win.limit)
+
+
+def run(win, latency_s, *, n=600):
+    """Keep a window full, with the latency for so many in flight, and return the window after each of the last replies."""
+    now, in_flight, limits = 1.0, [], []
+    for _ in range(n):
+        while len(in_flight) < win.limit:
+            in_flight.append((now, len(in_flight) + 1))
+        # The first of a queue is answered next.
+        at, number = in_flight[0]
+        now = max(now, at + latency_s(number))
+        full = len(in_flight) >= win.limit
+        in_flight.pop(0)
+        win.answered(64, at, now, full=full, in_flight=number)
+        limits.append(win.limit)
+    return limits[n // 3 :]
 
 
 # The window -------------------------------------------------------------------------------------------------------
@@ -57,7 +73,7 @@ def test_no_growth_where_it_is_not_used():
 
 def test_one_decrease_a_round_trip():
     """Sixteen requests that were sent together fail together: that is one sign, not sixteen."""
-    win = window()
+    win = window(upper=16)
     for _ in range(16):
         win.overloaded(9.0, 10.0)
     assert 8 == win.limit
@@ -68,29 +84,31 @@ def test_one_decrease_a_round_trip():
     assert 1 == win.limit
 
 
-def test_no_growth_while_replies_slow_down():
-    """At three times the fastest reply of its kind nothing grows; a kind that is slower by nature is no sign."""
-    win = window()
-    answer(win, 1, latency_s=1.0)
-    before = win.limit
-    answer(win, 40, latency_s=3.0)
-    assert win.limit <= before + 4
-    grown = window()
-    answer(grown, 1, latency_s=1.0, kind=1)
-    answer(grown, 40, latency_s=3.0, kind=512)
-    assert grown.limit > 40
+def test_shrinks_to_what_a_queue_serves():
+    """Requests that only wait for each other become few: 2 or 3 for a server of one at a time, 4 to 16 for one of four."""
+    serial = run(window(), lambda in_flight: 3.0 * in_flight)
+    assert {2, 3} == set(serial)
+    four = run(window(), lambda in_flight: 3.0 * max(1, in_flight / 4))
+    assert 4 <= min(four) < max(four) <= 16
 
 
-def test_shrinks_before_replies_run_into_the_timeout():
-    """At 9 of 10 seconds there is a tenth less."""
+def test_grows_while_the_throughput_grows():
+    """A latency that is constant, or increases less than the requests in flight, does not keep the window small."""
+    assert 64 == min(run(window(), lambda _: 3.0))
+    assert 64 == max(run(window(), lambda in_flight: 1.0 + in_flight / 16))
+
+
+def test_a_slow_kind_is_not_a_queue():
+    """Long replies that begin when more are in flight are not compared with short ones."""
     win = window()
-    answer(win, 1, latency_s=9.0, timeout_s=10.0, at=100.0)
-    assert 14 == win.limit
+    answer(win, 1, latency_s=1.0, kind=1)
+    answer(win, 100, latency_s=30.0, kind=512, at=100.0)
+    assert 64 == win.limit
 
 
 def test_pause_and_slow_start():
     """After a refusal nothing for the time asked; then one, one, two, four, each when the one before met no refusal."""
-    win = window()
+    win = window(upper=16)
     win.refused(9.99, 10.0, wait_s=2.0, n_admitted=0, wait_requested=True)
     assert pytest.approx(1.5) == win.wait_s(10.5)
     now, sent = 12.0, []
@@ -114,7 +132,7 @@ def test_reply_ends_a_step_early():
     win.refused(9.0, 10.0, wait_s=1.0, n_admitted=0, wait_requested=True)
     win.sent(11.0)
     assert win.wait_s(11.001) > 0
-    win.answered(64, 11.0, 11.002, full=True, timeout_s=60)
+    win.answered(64, 11.0, 11.002, full=True, in_flight=1)
     assert 0 == win.wait_s(11.002)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from ragstone.judges._http.constraints import is_obeyed
 from ragstone.judges._http.dialect import Dialect, kind_of
-from ragstone.judges._http.endpoint import RequestRefusedError, retry_after_s
+from ragstone.judges._http.errors import RequestRefusedError, retry_after_s
 
 SAMPLING = {"temperature": 0.0, "seed": 1}
 KIND = kind_of(SAMPLING)

@@ -13,7 +13,7 @@ from fake_servers import FakeJudgeServer, Reply
 from ragstone.errors import JudgeRejectedError, JudgeReplyError
 from ragstone.judges import Completion, ModelJudge, OpenAICompatibleJudge, Prompt
 from ragstone.judges._http.constraints import ConstrainedReplies
-from ragstone.judges._http.endpoint import RequestRefusedError
+from ragstone.judges._http.errors import RequestRefusedError
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Score
 from ragstone.scoring import Scorer

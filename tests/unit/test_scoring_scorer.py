@@ -194,6 +194,33 @@ def test_deadline_of_a_slow_endpoint():
     assert late.reason.startswith("no outcome within 0.05 s (7 calls sent). Set a longer deadline (--deadline, ")
 
 
+def test_without_a_deadline_a_metric_that_hangs_ends(virtual_time):
+    """It fails two minutes after the last outcome, and what arrives until then is kept."""
+
+    async def slow(sample, judge):
+        await asyncio.sleep(100)
+        return await constant(1)(sample, judge)
+
+    before = virtual_time.time()
+    late, done = score([Metric(forever), Metric(slow, name="test.other")])
+    assert ("timeout", "no outcome within 120 s after the last reply of a model") == (late.kind, late.reason)
+    assert 1 == done.value
+    assert 220 == round(virtual_time.time() - before)
+
+
+def test_without_a_deadline_a_slow_judge_loses_no_outcome(virtual_time):
+    """A judge of the user's own that answers one question at a time, each in a minute, is waited for."""
+    turn = asyncio.Lock()
+
+    async def ask(sample, judge):
+        async with turn:
+            await asyncio.sleep(60)
+        return await constant(1)(sample, judge)
+
+    outcomes = score([Metric(ask, name=f"test.{n}") for n in range(8)])
+    assert [1] * 8 == [outcome.value for outcome in outcomes]
+
+
 def test_metrics_of_one_sample_run_together():
     """Each waits for all others to have started."""
     barrier = asyncio.Barrier(3)

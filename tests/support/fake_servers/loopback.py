@@ -38,13 +38,14 @@ class ServerStats:
 class Faults(TypedDict, total=False):
     """What can go wrong on demand; the same on every fake server.
 
-    latency_s: Seconds each reply takes. error_rate: Share of requests answered with HTTP 500. hang_rate: Share of
+    latency_s: Seconds each reply takes. serves: Requests that are worked on at a time, the others wait. error_rate: Share of requests answered with HTTP 500. hang_rate: Share of
     requests never answered. malformed_rate: Share of replies that are no use. truncated_rate: Share of replies cut
     short. rate_limit_rpm: Requests a minute; those beyond get HTTP 429 with `Retry-After`. retry_after_s: The
     `Retry-After` to send; None computes it, in whole seconds. seed: Draws the faults.
     """
 
     latency_s: float
+    serves: int
     error_rate: float
     hang_rate: float
     malformed_rate: float
@@ -91,6 +92,7 @@ class LoopbackServer(ABC):
     def __init__(self, *, api_key: str | None, **faults: Unpack[Faults]) -> None:
         self._api_key = api_key
         self._latency_s = faults.get("latency_s", 0.0)
+        self._slots = asyncio.Semaphore(faults.get("serves", 1_000_000))
         self._rates = (
             ("error", faults.get("error_rate", 0.0)),
             ("hang", faults.get("hang_rate", 0.0)),
@@ -158,7 +160,8 @@ class LoopbackServer(ABC):
         if fault == "hang":
             self.stats.replies["hang"] += 1
             await asyncio.Event().wait()
-        await asyncio.sleep(self._latency_s)
+        async with self._slots:
+            await asyncio.sleep(self._latency_s)
         if fault == "error":
             return "", error_reply(500, "an injected fault")
         return planned(fault)

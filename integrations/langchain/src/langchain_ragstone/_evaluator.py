@@ -53,7 +53,7 @@ class RagstoneEvaluator:
         embedder: The embedding model, for metrics that need it ("cosine"): any argument of `ragstone.judges.embedder_from`. None
             reads `RAGSTONE_EMBEDDER`, and otherwise is "lexical".
         fields: Our field name to the application's (`{"contexts": "quellen"}`), if the known names do not fit.
-        deadline_s: Seconds after which metrics without an outcome fail as "timeout".
+        deadline_s: Seconds after which metrics without an outcome fail as "timeout". Default: 120 after the last call.
         reasons: Number of the worst rows for which the judge explains its lowest score, in `comment`: those that are among
             the worst so far when they are scored. Scores do not change.
 
@@ -77,7 +77,7 @@ class RagstoneEvaluator:
         reader: str | Reader | Runnable[Any, Any] | None = None,
         embedder: str | Embedder | None = None,
         fields: Mapping[str, str] | None = None,
-        deadline_s: float = 120.0,
+        deadline_s: float | None = None,
         reasons: int = 0,
     ) -> None:
         self._fields = dict(fields or {})

@@ -87,7 +87,7 @@ def backfill_command(
     dry_run: DryRunOption = False,
     call_latency_s: CallLatencyOption = 1.0,
     concurrency: ConcurrencyOption = 16,
-    deadline_s: DeadlineOption = 120.0,
+    deadline_s: DeadlineOption = None,
     max_outage_s: MaxOutageOption = 3600.0,
     json_output: JsonOption = False,
     *,

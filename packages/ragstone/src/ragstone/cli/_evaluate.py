@@ -117,7 +117,7 @@ def evaluate_command(
     concurrency: ConcurrencyOption = 16,
     processes: ProcessesOption = 1,
     batch: BatchOption = None,
-    deadline_s: DeadlineOption = 120.0,
+    deadline_s: DeadlineOption = None,
     max_outage_s: MaxOutageOption = 300.0,
     max_failed_share: FailedShareOption = MAX_FAILED_SHARE,
     cluster: ClusterOption = "auto",

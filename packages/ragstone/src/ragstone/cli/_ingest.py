@@ -76,7 +76,7 @@ def ingest_command(
         ),
     ] = 300.0,
     concurrency: ConcurrencyOption = 16,
-    deadline_s: DeadlineOption = 120.0,
+    deadline_s: DeadlineOption = None,
     max_outage_s: MaxOutageOption = 3600.0,
     reasons: ReasonsOption = 0,
     no_redact: NoRedactOption = False,

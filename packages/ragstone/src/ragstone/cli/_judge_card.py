@@ -114,7 +114,7 @@ def judge_card_command(
     ] = False,
     call_latency_s: CallLatencyOption = 1.0,
     concurrency: ConcurrencyOption = 16,
-    deadline_s: DeadlineOption = 120.0,
+    deadline_s: DeadlineOption = None,
     max_outage_s: MaxOutageOption = 300.0,
     stop_early: StopEarlyOption = True,
     max_failed_share: FailedShareOption = MAX_FAILED_SHARE,

@@ -123,9 +123,12 @@ ProcessesOption = Annotated[
     ),
 ]
 DeadlineOption = Annotated[
-    float,
+    float | None,
     typer.Option(
-        "--deadline", min=0.1, rich_help_panel=LIMITS, help="Seconds after which unfinished metrics of a sample fail."
+        "--deadline",
+        min=0.1,
+        rich_help_panel=LIMITS,
+        help="Seconds after which unfinished metrics of a sample fail. Default: 120 seconds after the last reply of a model.",
     ),
 ]
 MaxOutageOption = Annotated[

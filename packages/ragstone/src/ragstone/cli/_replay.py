@@ -93,7 +93,7 @@ def replay_command(
     concurrency: ConcurrencyOption = 16,
     processes: ProcessesOption = 1,
     batch: BatchOption = None,
-    deadline_s: DeadlineOption = 120.0,
+    deadline_s: DeadlineOption = None,
     max_outage_s: MaxOutageOption = 3600.0,
     stop_early: StopEarlyOption = True,
     max_failed_share: FailedShareOption = MAX_FAILED_SHARE,

@@ -52,7 +52,7 @@ def worker_command(
     from_url: FromOption = None,
     concurrency: ConcurrencyOption = 16,
     processes: ProcessesOption = 1,
-    deadline_s: DeadlineOption = 120.0,
+    deadline_s: DeadlineOption = None,
     max_outage_s: MaxOutageOption = 3600.0,
     reasons: ReasonsOption = 0,
     until_idle: Annotated[

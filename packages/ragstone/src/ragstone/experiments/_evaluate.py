@@ -62,7 +62,7 @@ async def aevaluate(
     qrels: QrelsSource | None = None,
     on_bad_row: Literal["raise", "skip"] = "raise",
     concurrency: int = 16,
-    deadline_s: float = 120.0,
+    deadline_s: float | None = None,
     max_outage_s: float = 300.0,
     repeats: int = 1,
     app_concurrency: int = 8,
@@ -99,7 +99,7 @@ async def aevaluate(
         qrels: Relevance by sample id, for ranking metrics: path of TREC or BEIR qrels, or a mapping.
         on_bad_row: "raise" stops at an invalid row before any model call. "skip" skips and counts invalid rows.
         concurrency: Number of samples scored concurrently.
-        deadline_s: Seconds after which a sample's unfinished metrics fail with kind "timeout". Outages do not count.
+        deadline_s: Seconds after which a sample's unfinished metrics fail as "timeout". Outages do not count. Default: 120 after the last call.
         max_outage_s: Seconds for which requests wait for a judge or reader that has answered and is now unavailable. Then
             the outcomes that need it fail with kind "unavailable". It replaces the `max_outage_s` of the models.
         repeats: Number of calls of the application for each sample. Scores are means of the repeats.
@@ -371,7 +371,7 @@ def evaluate(
     qrels: QrelsSource | None = None,
     on_bad_row: Literal["raise", "skip"] = "raise",
     concurrency: int = 16,
-    deadline_s: float = 120.0,
+    deadline_s: float | None = None,
     max_outage_s: float = 300.0,
     repeats: int = 1,
     app_concurrency: int = 8,

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     )
     from ragstone.judges._model import UsageMeter as UsageMeter
     from ragstone.judges._model import metered as metered
+    from ragstone.judges._model import note_progress as note_progress
+    from ragstone.judges._model import progress_at as progress_at
     from ragstone.judges._model_judge import ModelJudge
     from ragstone.judges._option_names import OptionNames as OptionNames
     from ragstone.judges._option_names import Role as Role
@@ -163,6 +165,8 @@ if not TYPE_CHECKING:  # a type checker would accept any name
                 "record_usage",
                 "UsageMeter",
                 "metered",
+                "note_progress",
+                "progress_at",
             ),
             "_model_judge": ("ModelJudge",),
             "_option_names": ("OptionNames", "Role"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ragstone._util.fork import after_fork_in_child
 from ragstone.judges._render import Message
 from ragstone.schema import Usage
 
@@ -33,6 +34,9 @@ __all__ = [
     "after_reasoning",
     "find_exact_route",
     "metered",
+    "model_call",
+    "note_progress",
+    "progress_at",
     "record_usage",
 ]
 
@@ -352,6 +356,40 @@ def record_usage(usage: Usage) -> None:
     """Add usage to every meter around the caller. Judges call this for each request and each reply."""
     for meter in _meters.get():
         meter.total += usage
+
+
+_calls: Final[set[object]] = set()
+"""Calls of models that are not answered yet, in all threads."""
+_ended_at: Final = [0.0]
+
+
+def _forget_calls() -> None:
+    _calls.clear()
+
+
+after_fork_in_child(_forget_calls)
+
+
+@contextmanager
+def model_call() -> Iterator[None]:
+    """Mark a call of a model that ends by a timeout of its own: no deadline of a sample ends it, except the user's."""
+    token, loop = object(), asyncio.get_running_loop()
+    _calls.add(token)
+    try:
+        yield
+    finally:
+        _calls.discard(token)
+        _ended_at[0] = loop.time()
+
+
+def note_progress() -> None:
+    """Note that an outcome is there."""
+    _ended_at[0] = asyncio.get_running_loop().time()
+
+
+def progress_at() -> float:
+    """Return when the latest call or outcome of this process ended, in the time of the event loop: now during a call."""
+    return asyncio.get_running_loop().time() if _calls else _ended_at[0]
 
 
 def after_reasoning(text: str) -> str | None:

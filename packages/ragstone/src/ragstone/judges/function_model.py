@@ -12,11 +12,13 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from ragstone._util.fork import after_fork_in_child
+from ragstone._util.moving_timeout import moving_timeout
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError, JudgeError, JudgeRejectedError, JudgeReplyError, JudgeUnavailableError
 from ragstone.judges._http.dialect import drop_order
 from ragstone.judges._http.errors import extract_error_message, retry_after_s
 from ragstone.judges._http.probe import are_raw
+from ragstone.judges._limits.flow_control import Replies
 from ragstone.judges._model import (
     AsyncOnce,
     Capabilities,
@@ -24,6 +26,7 @@ from ragstone.judges._model import (
     Completion,
     TokenLogprobs,
     after_reasoning,
+    model_call,
     record_usage,
 )
 from ragstone.judges._render import Message
@@ -66,7 +69,8 @@ class FunctionModel:
         name: Display name of the model.
         settings: All settings that affect replies, without secrets (see `ChatModel`).
         max_concurrent_requests: Maximum number of concurrent requests.
-        timeout_s: Seconds for one reply. A request that takes longer fails. Its thread ends when the client returns.
+        timeout_s: Seconds for one reply. They start again while other requests are answered, as the model may have a queue. A
+            request that takes longer fails. Its thread ends when the client returns.
         secrets: Texts that must not be in messages, such as keys.
 
     Raises:
@@ -113,6 +117,7 @@ class FunctionModel:
     def _after_fork(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
         self._pool_lock = threading.Lock()
+        self._replies = Replies()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._name!r})"
@@ -192,8 +197,25 @@ class FunctionModel:
             # The timeout starts when the thread does.
             await begun.wait()
             record_usage(Usage(calls=1))
-            async with asyncio.timeout(self._timeout_s) as limit:
-                completion, usage = await reply
+            completion, usage = await self._answer_of(reply)
+        finally:
+            reply.cancel()
+        record_usage(usage.model_copy(update={"calls": 0}))
+        # A lone surrogate is valid in JSON, but cannot be encoded.
+        return replace(completion, text=completion.text.encode(errors="replace").decode())
+
+    async def _answer_of(self, reply: asyncio.Future[Answer]) -> Answer:
+        loop = asyncio.get_running_loop()
+        sent_at, n_before = loop.time(), self._replies.n
+
+        def remaining_s() -> float:
+            since = self._replies.waits_since(sent_at, n_before=n_before, in_flight=self._max_concurrent_requests)
+            return since + self._timeout_s - loop.time()
+
+        try:
+            with model_call():
+                async with moving_timeout(remaining_s) as limit:
+                    return await reply
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -201,10 +223,8 @@ class FunctionModel:
                 f"{self._name}: no reply within {self._timeout_s:g} s", kind="timeout"
             ) from None
         finally:
-            reply.cancel()
-        record_usage(usage.model_copy(update={"calls": 0}))
-        # A lone surrogate is valid in JSON, but cannot be encoded.
-        return replace(completion, text=completion.text.encode(errors="replace").decode())
+            if not reply.cancelled():  # codespell:ignore
+                self._replies.add(loop.time())
 
     def _threads(self) -> ThreadPoolExecutor:
         with self._pool_lock:

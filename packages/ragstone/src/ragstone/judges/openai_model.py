@@ -77,7 +77,7 @@ class OpenAICompatibleModel(LogprobReader):
             default without any limit is 16. The actual number adapts to the endpoint's replies. All models in a process
             with the same endpoint and key share this limit, `requests_per_minute` and `tokens_per_minute`. The smallest
             value applies.
-        timeout_s: Seconds for one attempt.
+        timeout_s: Seconds for one attempt. They start again while the endpoint answers other requests.
         max_retries: Maximum number of retries after timeouts, lost connections and 5xx.
         max_wait_s: Seconds for which a request is retried after status 429. The caller's deadline may end the retries
             earlier.

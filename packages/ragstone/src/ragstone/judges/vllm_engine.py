@@ -19,6 +19,7 @@ from ragstone.judges._model import (
     Completion,
     ReplyLogprobs,
     TokenLogprobs,
+    model_call,
     record_usage,
 )
 from ragstone.judges._render import Message
@@ -295,7 +296,8 @@ class VllmModel:
         job = Job(prompts=prompts, params=params, reads="logprob_token_ids" in fields[0])
         record_usage(Usage(calls=1, input_tokens=sum(map(len, prompts))))
         engine.ask(job)
-        outputs = await asyncio.wrap_future(job.future)
+        with model_call():
+            outputs = await asyncio.wrap_future(job.future)
         record_usage(Usage(output_tokens=sum(len(choice.token_ids) for each in outputs for choice in each.outputs)))
         return outputs
 

@@ -1,49 +1,40 @@
-"""Deadline of a sample, extended by outages."""
+"""Deadline of a sample, extended by outages, or by all calls of models."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+from contextlib import AbstractAsyncContextManager
+from typing import Final
 
-from ragstone.judges import OutageTimer
+from ragstone._util.moving_timeout import moving_timeout
+from ragstone.judges import OutageTimer, progress_at
 
-__all__ = ["SampleDeadline"]
+__all__ = ["SILENCE_S", "SampleDeadline"]
 
-_MIN_WAIT_S = 0.05
+SILENCE_S: Final = 120.0
+"""Seconds without a call of a model, and without an outcome, after which a sample without a deadline fails."""
 
 
 class SampleDeadline:
     """Deadline of all metrics of a sample. Time in which an endpoint is unavailable does not use it up.
 
     Args:
-        seconds: Time from now.
+        seconds: Time from now. None ends the sample if nothing that could score it is under way in this process: a call of a
+            model ends by its own timeout.
     """
 
-    def __init__(self, seconds: float) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._at = self._loop.time() + seconds
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._started_at = asyncio.get_running_loop().time()
         self._outage = OutageTimer()
-        self._is_over = False
-        self._timeouts: list[asyncio.Timeout] = []
-        self._timer = self._loop.call_at(self._at, self._check)
 
-    def timeout(self) -> asyncio.Timeout:
+    def timeout(self) -> AbstractAsyncContextManager[asyncio.Timeout]:
         """Return an asynchronous context manager that raises TimeoutError at the deadline, as `asyncio.timeout` does."""
-        timeout = asyncio.timeout_at(self._loop.time() if self._is_over else None)
-        self._timeouts.append(timeout)
-        return timeout
+        return moving_timeout(self._remaining_s)
 
-    def close(self) -> None:
-        """End the deadline. Timeouts do not fire afterwards."""
-        self._timer.cancel()
-
-    def _check(self) -> None:
-        now = self._loop.time()
-        if (at := self._at + self._outage.seconds()) > now:
-            self._timer = self._loop.call_at(max(at, now + _MIN_WAIT_S), self._check)
-            return
-        self._is_over = True
-        for timeout in self._timeouts:
-            # A finished one cannot be changed.
-            with contextlib.suppress(RuntimeError):
-                timeout.reschedule(now)
+    def _remaining_s(self) -> float:
+        if self._seconds is None:
+            at = max(self._started_at, progress_at()) + SILENCE_S
+        else:
+            at = self._started_at + self._seconds
+        return at + self._outage.seconds() - asyncio.get_running_loop().time()

@@ -21,11 +21,12 @@ from ragstone.judges import (
     Reader,
     UsageMeter,
     metered,
+    note_progress,
     requests_of_sample,
 )
 from ragstone.metrics import EmbedderMetric, Metric, MetricBase, ReaderMetric, check_sample, share_work
 from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score, Usage
-from ragstone.scoring._deadline import SampleDeadline
+from ragstone.scoring._deadline import SILENCE_S, SampleDeadline
 
 __all__ = ["Scorer"]
 
@@ -52,7 +53,8 @@ class Scorer:
         judge: The judge for metrics that need one.
         concurrency: Samples scored concurrently in `score_many`. The judge limits the number of concurrent judge calls.
         deadline_s: Seconds after which the unfinished metrics of a sample fail as "timeout". Time in which an endpoint is
-            unavailable does not count.
+            unavailable does not count. None (default): they fail only if no model is called, and no outcome arrives, for 120
+            seconds. Each call ends by the timeouts of its model, so a slow model loses no outcome.
         clock: Returns Unix time in seconds, for `created_at`.
 
     Raises:
@@ -73,7 +75,7 @@ class Scorer:
         judge: Judge,
         *,
         concurrency: int = 16,
-        deadline_s: float = 120.0,
+        deadline_s: float | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         names = [metric.card.name for metric in metrics]
@@ -85,7 +87,7 @@ class Scorer:
                     f"the metric {metric.card.name!r} needs {unknown[0]!r}, which is not a field of a sample. Fields: "
                     f"{', '.join(_FIELDS)}"
                 )
-        if concurrency < 1 or deadline_s <= 0:
+        if concurrency < 1 or (deadline_s is not None and deadline_s <= 0):
             raise ConfigurationError(
                 "concurrency must be at least 1 and deadline_s above 0, got "
                 f"concurrency={concurrency!r}, deadline_s={deadline_s!r}"
@@ -168,7 +170,6 @@ class Scorer:
                     async with asyncio.TaskGroup() as group:
                         tasks = [group.create_task(self._outcome(metric, sample, deadline)) for metric in self.metrics]
             finally:
-                deadline.close()
                 # Also after a cancellation: sent requests count, and shared work may end after the metrics that use it.
                 self._spent.total += meter.total
             return tuple(task.result() for task in tasks)
@@ -228,7 +229,7 @@ class Scorer:
         """
         with suppress_capture(), metered() as meter:
             try:
-                async with asyncio.timeout(self._deadline_s):
+                async with SampleDeadline(self._deadline_s).timeout():
                     yield meter
             finally:
                 self._spent.total += meter.total
@@ -266,6 +267,7 @@ class Scorer:
         started = time.perf_counter()
         with metered() as meter:
             outcome = await self._guarded(metric, sample, deadline, meter)
+        note_progress()
         # A judge that does not report to the meter may set the usage on the outcome instead.
         usage = meter.total
         if not (usage.calls or usage.cached) and outcome.usage is not None:
@@ -311,8 +313,10 @@ class Scorer:
             return _failure(metric, sample, kind="rejected", reason=str(error))
         except Exception as error:  # noqa: BLE001  the run continues, and the failure records the exception
             if isinstance(error, TimeoutError) and limit.expired():
-                reason = f"no outcome within {self._deadline_s:g} s"
-                if spent := meter.total.calls:
+                reason = f"no outcome within {self._deadline_s or SILENCE_S:g} s"
+                if self._deadline_s is None:
+                    reason += " after the last reply of a model"
+                elif spent := meter.total.calls:
                     # The endpoint is slow, or the metrics need more calls than it can process before the deadline.
                     reason += (
                         f" ({spent} call{'s' if spent > 1 else ''} sent). Set a longer deadline (--deadline, "

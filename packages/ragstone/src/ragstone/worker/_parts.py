@@ -18,7 +18,7 @@ from ragstone.scoring import Scorer
 from ragstone.worker._hold import FailureHold
 from ragstone.worker._setup import ScoringSetup
 
-__all__ = ["SHARED_LEASE_S", "UNANSWERED", "JudgeOutage", "MetricGroups", "lease_s"]
+__all__ = ["FILE_LEASE_S", "SHARED_LEASE_S", "UNANSWERED", "JudgeOutage", "MetricGroups"]
 
 logger = logging.getLogger("ragstone")
 
@@ -34,14 +34,10 @@ _PAUSE_PAID_S: Final = 10.0
 
 _WAITING: Final = 16
 """Requests per slot that may wait for an unavailable model while another model continues."""
+FILE_LEASE_S: Final = 3600.0
+"""Lease duration in a store file, in seconds. The next owner releases the leases of a killed owner at its start."""
 SHARED_LEASE_S: Final = 90.0
 """Lease duration in a shared store, in seconds: short, so that other workers resume after a kill, and renewed regularly."""
-
-
-def lease_s(deadline_s: float) -> float:
-    """Return the lease duration of a request in a store file, including all waits, in seconds."""
-    # Each waiting request needs its turn at a slot. The next owner releases the leases of a killed owner at its start.
-    return (2 + _WAITING) * deadline_s + 2 * _PAUSE_MAX_S
 
 
 class MetricGroups:

@@ -51,7 +51,7 @@ class ProcessScorer(Scorer):
         *,
         processes: ScoringProcesses,
         concurrency: int,
-        deadline_s: float,
+        deadline_s: float | None,
     ) -> None:
         super().__init__(metrics, judge, concurrency=concurrency, deadline_s=deadline_s)
         self._processes = processes

@@ -47,7 +47,7 @@ class ScoringSetup:
         embedder: The forms of `embedder_from`, or a table. An embedder is made only if a metric needs one.
         sinks: The forms of `sink_from`.
         concurrency: Number of samples scored concurrently.
-        deadline_s: Seconds after which a sample's unfinished metrics fail with kind "timeout".
+        deadline_s: Seconds after which a sample's unfinished metrics fail as "timeout". Default: 120 after the last call.
         reasons: Number of the worst answers whose lowest judged score gets a reason from the judge.
         closes_models: Also close models that were passed as objects.
         processes: Processes that score the samples. `ScorerSpec.open` makes them. None scores in this process.
@@ -73,7 +73,7 @@ class ScoringSetup:
         embedder: EmbedderSpec = None,
         sinks: Sequence[str | Sink] = (),
         concurrency: int = 16,
-        deadline_s: float = 120.0,
+        deadline_s: float | None = None,
         reasons: int = 0,
         closes_models: bool = False,
         processes: ScoringProcesses | None = None,

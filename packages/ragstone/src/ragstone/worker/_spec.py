@@ -33,7 +33,7 @@ class ScorerSpec:
         reader: The same for the application's generator. Default: `RAGSTONE_READER`, otherwise the judge's model.
         embedder: The same for the embedding model. Default: `RAGSTONE_EMBEDDER`, otherwise "lexical".
         concurrency: Number of samples scored concurrently.
-        deadline_s: Seconds after which a sample's unfinished metrics fail with kind "timeout".
+        deadline_s: Seconds after which a sample's unfinished metrics fail as "timeout". Default: 120 after the last call.
         reasons: Number of the worst answers whose lowest judged score gets a reason from the judge.
         budget: Limit on the calls, tokens or cost of all models together. Each process that opens the spec counts its own.
 
@@ -53,7 +53,7 @@ class ScorerSpec:
     reader: ReaderSpec = field(default=None, kw_only=True, repr=False)
     embedder: EmbedderSpec = field(default=None, kw_only=True, repr=False)
     concurrency: int = field(default=16, kw_only=True)
-    deadline_s: float = field(default=120.0, kw_only=True)
+    deadline_s: float | None = field(default=None, kw_only=True)
     reasons: int = field(default=0, kw_only=True)
     budget: Budget | None = field(default=None, kw_only=True)
 
@@ -151,7 +151,7 @@ class ScorerArguments(TypedDict, total=False):
     reader: ReaderSpec
     embedder: EmbedderSpec
     concurrency: int
-    deadline_s: float
+    deadline_s: float | None
     reasons: int
 
 

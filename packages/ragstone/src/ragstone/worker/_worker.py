@@ -37,7 +37,7 @@ from ragstone.worker._intake import (
     get_skip_reason,
     spool_directory,
 )
-from ragstone.worker._parts import SHARED_LEASE_S, UNANSWERED, MetricGroups, lease_s
+from ragstone.worker._parts import FILE_LEASE_S, SHARED_LEASE_S, UNANSWERED, MetricGroups
 from ragstone.worker._retention import Retention, RetentionAges
 from ragstone.worker._setup import ScoringSetup
 from ragstone.worker._store_calls import StoreCalls, StoreSilentError
@@ -106,7 +106,7 @@ class Worker:
         self._spool = SpoolTraceSource(claim_spool(store))
         self._intakes = tuple(intakes)
         self._setup = setup
-        self._lease_s = lease_s(setup.deadline_s)
+        self._lease_s = FILE_LEASE_S
         self._outage_patience_s = max_outage_s
         self._ends_at_cap = ends_at_cap
         self._stop_early = stop_early
@@ -533,8 +533,8 @@ class Worker:
         return self._errors.run_step("claim traces", lambda: store.claim(self._name, limit, lease_s=self._lease_s), [])
 
     def _renew(self, store: Store) -> None:
-        """Renew the leases of a shared store, to show other workers that this one is running."""
-        if store.is_shared and time.monotonic() >= self._renew_next:
+        """Renew the leases: a slow model takes any time, and other workers of a shared store see that this one is running."""
+        if time.monotonic() >= self._renew_next:
             self._renew_next = time.monotonic() + self._lease_s / 3
             trace_ids = sorted(self._in_work)
             self._errors.run_step("renew leases", lambda: store.renew(self._name, trace_ids, self._lease_s), 0)

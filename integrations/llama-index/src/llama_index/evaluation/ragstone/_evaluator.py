@@ -44,7 +44,7 @@ class RagstoneEvaluator(BaseEvaluator):
         embedder: The embedding model, for metrics that need it ("cosine"): a value that `ragstone.judges.embedder_from` accepts.
             None means `RAGSTONE_EMBEDDER`, else "lexical".
         threshold: The lowest score that passes, or the highest if a lower score is better. None leaves `passing` unset.
-        deadline_s: Seconds after which the metric fails as "timeout".
+        deadline_s: Seconds after which the metric fails as "timeout". Default: 120 after the last call.
         reasons: Number of the worst responses for which the judge explains its score, in `feedback`: those that are among
             the worst so far when they are scored. Scores do not change.
 
@@ -68,7 +68,7 @@ class RagstoneEvaluator(BaseEvaluator):
         reader: str | Reader | BaseLLM | None = None,
         embedder: str | Embedder | None = None,
         threshold: float | None = None,
-        deadline_s: float = 120.0,
+        deadline_s: float | None = None,
         reasons: int = 0,
     ) -> None:
         found = resolve_metrics(metric)
@@ -92,7 +92,7 @@ class RagstoneEvaluator(BaseEvaluator):
         reader: str | Reader | BaseLLM | None = None,
         embedder: str | Embedder | None = None,
         thresholds: Mapping[str, float] | None = None,
-        deadline_s: float = 120.0,
+        deadline_s: float | None = None,
         reasons: int = 0,
     ) -> dict[str, RagstoneEvaluator]:
         """Create one evaluator for each metric, by name, with one judge: the argument of `BatchEvalRunner`.
@@ -259,7 +259,7 @@ def _setup(
     judge: str | Judge | BaseLLM | None,
     reader: str | Reader | BaseLLM | None,
     embedder: str | Embedder | None,
-    deadline_s: float,
+    deadline_s: float | None,
     reasons: int,
 ) -> ScoringSetup:
     return ScoringSetup(

@@ -15,8 +15,9 @@ from ragstone.judges._batch import batched_requests, sent_at_once
 from ragstone.judges._cache.replies import CachedReplies, cache_bypassed
 from ragstone.judges._http.bodies import reply_length
 from ragstone.judges._http.dialect import Dialect, controls_of, kind_of
-from ragstone.judges._http.endpoint import Controls, Endpoint, RequestRefusedError
+from ragstone.judges._http.endpoint import Controls, Endpoint
 from ragstone.judges._http.endpoint_group import EndpointGroup
+from ragstone.judges._http.errors import RequestRefusedError
 from ragstone.judges._http.reasoning import is_cut, measure_reasoning, sign_of_reasoning
 from ragstone.judges._http.replies import completions, token_ids
 from ragstone.judges._http.turns import FirstOfKind

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, Final, Protocol
 
 from ragstone.judges._http.dialect import is_too_long
-from ragstone.judges._http.endpoint import RequestRefusedError
+from ragstone.judges._http.errors import RequestRefusedError
 from ragstone.judges._http.replies import completions
 from ragstone.judges._http.turns import FirstOfKind
 from ragstone.judges._model import Completion

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final
 
-from ragstone.judges._http.endpoint import RequestRefusedError
+from ragstone.judges._http.errors import RequestRefusedError
 from ragstone.judges._http.reasoning import LEAST_REASONING_TOKENS, REASONING_TOKENS
 from ragstone.judges._render import Message
 

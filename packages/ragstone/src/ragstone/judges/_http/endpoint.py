@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -14,6 +15,7 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from ragstone._util.fork import after_fork_in_child
+from ragstone._util.moving_timeout import moving_timeout
 from ragstone.errors import (
     ConfigurationError,
     JudgeError,
@@ -22,27 +24,33 @@ from ragstone.errors import (
 )
 from ragstone.judges._batch import BatchedRequests, PostponedError, batched_requests, is_sent_at_once
 from ragstone.judges._http.bodies import EMBEDDINGS, estimated_tokens, hash_prefix, reply_length, reply_limit
-from ragstone.judges._http.errors import ErrorBody, extract_error_message, find_secrets, retry_after_s
+from ragstone.judges._http.errors import (
+    ErrorBody,
+    RequestRefusedError,
+    extract_error_message,
+    find_secrets,
+    retry_after_s,
+)
 from ragstone.judges._http.transport import (
     AiohttpTransport,
     ApiKey,
     ConnectionFailedError,
+    NoConnectionError,
     Reply,
     SignInError,
     Transport,
     without_secrets,
 )
 from ragstone.judges._http.whole_prompts import WholePrompts
-from ragstone.judges._limits.gate import ClientLimits, capacity_of
+from ragstone.judges._limits.gate import ClientLimits, Permit, capacity_of
 from ragstone.judges._limits.spend import Budget, usage_of
-from ragstone.judges._model import record_usage
+from ragstone.judges._model import model_call, record_usage
 from ragstone.judges._option_names import OptionNames
 from ragstone.schema import Usage
 
 __all__ = [
     "Controls",
     "Endpoint",
-    "RequestRefusedError",
     "normalize_url",
 ]
 
@@ -63,23 +71,6 @@ _CHAT: Final = "/chat/completions"
 _TARGET_CHARACTERS: Final = 200
 _QUOTED_CHARACTERS: Final = 500
 _MAX_NAMES: Final = 20
-
-
-class RequestRefusedError(JudgeRejectedError):
-    """The endpoint refused the request itself: 4xx, except for temporary errors, or an isolated failure."""
-
-    def __init__(
-        self, message: str, *, status: int, param: str | None, text: str | None = None, isolated: bool = False
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        """HTTP status, which may be any status if the refusal is `isolated`. 0 if the connection broke."""
-        self.isolated = isolated
-        """Whether requests without `param` succeeded, in turn with requests with it that failed."""
-        self.param = param
-        """The parameter that the endpoint named, or None."""
-        self.text = message if text is None else text
-        """Complete text of the endpoint, to find parameter names in. It may contain secrets and must not be shown."""
 
 
 def normalize_url(base_url: str) -> str:
@@ -121,6 +112,8 @@ class _RetryableError:
     overload: bool = False
     unreachable: bool = False
     """Whether no server answered, so that another request would have failed as well."""
+    silent: bool = False
+    """Whether nothing arrived for some time, which may also be a queue."""
     status: int = 0
     """HTTP status, or 0 without one."""
     text: str = ""
@@ -129,7 +122,7 @@ class _RetryableError:
     @property
     def may_refuse(self) -> bool:
         """Whether the reason may be a part of the request, and not the load, a limit or the key."""
-        if self.status in (504, 529) or self.retry_after_s is not None:
+        if self.status in (504, 529) or self.retry_after_s is not None or self.silent:
             return False
         return self.unreachable or self.kind == "unparseable" or self.status == 200 or self.status >= 500
 
@@ -154,6 +147,8 @@ class _RequestState:
     n_failures: int = 0
     is_probe: bool = False
     """Whether the latest attempt was a probe during an outage."""
+    give_up_at: float = math.inf
+    """When it is too late for a retry, which is known as soon as the limiter has admitted the first attempt."""
 
 
 class Endpoint:
@@ -200,7 +195,6 @@ class Endpoint:
         self._share = share
         self._impatient_share = replace(share, max_outage_s=0.0)
         """For requests that another endpoint can take."""
-        self._timeout_s = share.timeout_s
         self.capacity = capacity_of(self.base_url, f"function {id(api_key)}" if callable(api_key) else api_key)
         self.capacity.join(share)
         self._max_retries = max_retries
@@ -260,7 +254,8 @@ class Endpoint:
         if requests is not None and path == _CHAT and body is not None:
             reply = await self._postponed(requests, path, body, controls)
         else:
-            reply = await self._send(method, path, body, counted=counted, once=once, controls=controls)
+            with model_call():
+                reply = await self._send(method, path, body, counted=counted, once=once, controls=controls)
         if path == _CHAT and body is not None:
             await self._prompts.check(body, reply)
         return reply
@@ -316,8 +311,6 @@ class Endpoint:
             if self._affinity_header is not None:
                 sending.headers = {self._affinity_header: hash_prefix(body)}
         loop = asyncio.get_running_loop()
-        # Waiting for an unavailable endpoint does not use up the time for retries.
-        give_up_at = loop.time() + self._max_wait_s - capacity.outage_s()
         n_in_outage = n_refusals = 0
         is_compared = False
         while True:
@@ -337,7 +330,7 @@ class Endpoint:
                 n_refusals += 1
                 # The pause is limited. A request whose own time ends before the one that the server named need not wait.
                 pause_s = max(capacity.pause_s(), outcome.retry_after_s or 0.0)
-                if once or loop.time() + pause_s > give_up_at + capacity.outage_s():
+                if once or loop.time() + pause_s > sending.give_up_at + capacity.outage_s():
                     raise self._given_up(outcome, sending.n_failures + n_refusals)
                 continue
             sending.n_failures += n_tried
@@ -346,7 +339,9 @@ class Endpoint:
             n_in_outage += n_tried * is_outage
             n_own = sending.n_failures - n_in_outage
             wait_s = 0.0 if is_outage else self._wait_s(outcome, n_own)
-            is_too_late = loop.time() + max(wait_s, outcome.retry_after_s or 0.0) > give_up_at + capacity.outage_s()
+            is_too_late = (
+                loop.time() + max(wait_s, outcome.retry_after_s or 0.0) > sending.give_up_at + capacity.outage_s()
+            )
             if once or n_own > self._max_retries or is_too_late or capacity.is_down(self._share):
                 raise self._given_up(outcome, sending.n_failures + n_refusals)
             await asyncio.sleep(wait_s)
@@ -424,6 +419,9 @@ class Endpoint:
         except JudgeUnavailableError as down:
             raise JudgeUnavailableError(f"{self.public_url}: {down}", kind=down.kind) from None
         sending.is_probe = permit.probe
+        if sending.give_up_at == math.inf:
+            # Waiting for other requests, or for an unavailable endpoint, does not use up the time for retries.
+            sending.give_up_at = asyncio.get_running_loop().time() + self._max_wait_s - capacity.outage_s()
         try:
             if sending.counted:
                 if self._budget is not None:
@@ -433,7 +431,7 @@ class Endpoint:
                         capacity.cancel(permit)
                         raise
                 record_usage(Usage(calls=1))
-            outcome = await self._exchange(sending)
+            outcome = await self._exchange(sending, permit)
         except RequestRefusedError as refused:
             capacity.answered(permit, n_tokens=0.0, learn=False)
             return refused
@@ -454,7 +452,9 @@ class Endpoint:
             wait_s = self._wait_s(outcome, 1 + permit.n_rounds_refused)
             capacity.refused(permit, wait_s=wait_s, wait_requested=wait_requested)
         else:
-            capacity.failed(permit, reason=outcome.reason, kind=outcome.kind, overload=outcome.overload)
+            capacity.failed(
+                permit, reason=outcome.reason, kind=outcome.kind, overload=outcome.overload, silent=outcome.silent
+            )
         return outcome
 
     def _record(self, usage: Usage) -> None:
@@ -462,10 +462,10 @@ class Endpoint:
         if self._budget is not None:
             self._budget.record(usage)
 
-    async def _exchange(self, sending: _RequestState) -> dict[str, Any] | _RetryableError:
+    async def _exchange(self, sending: _RequestState, permit: Permit) -> dict[str, Any] | _RetryableError:
         connection = await self._connection()
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with moving_timeout(partial(self.capacity.remaining_s, permit)):
                 reply = await connection.transport.send(
                     sending.method,
                     sending.path,
@@ -474,10 +474,12 @@ class Endpoint:
                     max_bytes=reply_limit(sending.path, sending.body),
                 )
         except TimeoutError:
-            return _RetryableError(f"no reply within {self._timeout_s:g} s", kind="timeout", overload=True)
+            return _RetryableError(f"no reply within {self._share.timeout_s:g} s", kind="timeout", silent=True)
         except ConnectionFailedError as error:
             return _RetryableError(
-                f"cannot connect, or the connection broke ({self._quote(str(error), connection)})", unreachable=True
+                f"cannot connect, or the connection broke ({self._quote(str(error), connection)})",
+                unreachable=True,
+                silent=isinstance(error, NoConnectionError),
             )
         except SignInError as error:
             return _RetryableError(self._quote(str(error), connection))

@@ -12,7 +12,8 @@ from weakref import WeakKeyDictionary
 
 from ragstone.errors import ConfigurationError, JudgeUnavailableError
 from ragstone.judges._http.bodies import hash_prefix
-from ragstone.judges._http.endpoint import Controls, Endpoint, RequestRefusedError
+from ragstone.judges._http.endpoint import Controls, Endpoint
+from ragstone.judges._http.errors import RequestRefusedError
 from ragstone.judges._model import AsyncOnce
 
 __all__ = ["EndpointGroup", "split_urls"]

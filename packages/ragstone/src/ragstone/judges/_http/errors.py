@@ -12,12 +12,39 @@ from dataclasses import dataclass
 from typing import Final, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-__all__ = ["ErrorBody", "basic", "causes_of", "extract_error_message", "find_secrets", "retry_after_s"]
+from ragstone.errors import JudgeRejectedError
+
+__all__ = [
+    "ErrorBody",
+    "RequestRefusedError",
+    "basic",
+    "causes_of",
+    "extract_error_message",
+    "find_secrets",
+    "retry_after_s",
+]
 
 _MAX_RETRY_AFTER_S: Final = 86_400.0
 """Longest wait that is reported. Nothing waits that long."""
 _MAX_TEXT: Final = 65_536
 """Characters of an error that are read. Validation errors may repeat a whole request."""
+
+
+class RequestRefusedError(JudgeRejectedError):
+    """The endpoint refused the request itself: 4xx, except for temporary errors, or an isolated failure."""
+
+    def __init__(
+        self, message: str, *, status: int, param: str | None, text: str | None = None, isolated: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        """HTTP status, which may be any status if the refusal is `isolated`. 0 if the connection broke."""
+        self.isolated = isolated
+        """Whether requests without `param` succeeded, in turn with requests with it that failed."""
+        self.param = param
+        """The parameter that the endpoint named, or None."""
+        self.text = message if text is None else text
+        """Complete text of the endpoint, to find parameter names in. It may contain secrets and must not be shown."""
 
 
 @dataclass(frozen=True, slots=True)

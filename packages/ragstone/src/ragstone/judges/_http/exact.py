@@ -10,8 +10,9 @@ from typing import Any, Final
 from ragstone.errors import JudgeReplyError
 from ragstone.judges._cache.replies import CachedReplies
 from ragstone.judges._http.client import ChatClient
-from ragstone.judges._http.endpoint import Endpoint, RequestRefusedError
+from ragstone.judges._http.endpoint import Endpoint
 from ragstone.judges._http.endpoint_group import EndpointGroup
+from ragstone.judges._http.errors import RequestRefusedError
 from ragstone.judges._http.replies import logprob_or_none, token_ids
 from ragstone.judges._model import AsyncOnce, ReplyLogprobs
 from ragstone.judges._render import Message

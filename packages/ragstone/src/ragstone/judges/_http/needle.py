@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from ragstone.errors import JudgeError
-from ragstone.judges._http.endpoint import RequestRefusedError
+from ragstone.judges._http.errors import RequestRefusedError
 from ragstone.judges._http.whole_prompts import least_tokens
 from ragstone.judges._render import Message
 

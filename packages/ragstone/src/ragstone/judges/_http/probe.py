@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
 from ragstone.errors import JudgeReplyError, JudgeUnavailableError
-from ragstone.judges._http.endpoint import RequestRefusedError
+from ragstone.judges._http.errors import RequestRefusedError
 from ragstone.judges._http.exact import LogprobReader
 from ragstone.judges._http.needle import check_whole_prompts
 from ragstone.judges._http.reasoning import is_cut, measure_reasoning

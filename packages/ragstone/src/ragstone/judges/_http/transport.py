@@ -35,6 +35,7 @@ __all__ = [
     "ApiKey",
     "ClientTransport",
     "ConnectionFailedError",
+    "NoConnectionError",
     "Reply",
     "SignInError",
     "Transport",
@@ -61,6 +62,10 @@ _ZLIB: Final = 15
 
 class ConnectionFailedError(Exception):
     """The server could not be connected, or the connection broke before the reply was complete."""
+
+
+class NoConnectionError(ConnectionFailedError):
+    """The server did not accept a connection in time. It may also have too many of them."""
 
 
 class SignInError(Exception):
@@ -219,7 +224,7 @@ class AiohttpTransport:
                 response.close()
                 return Reply(response.status, response.headers, b"", received.problem)
         except aiohttp.ConnectionTimeoutError:
-            raise ConnectionFailedError(f"no connection within {self._session.timeout.sock_connect:g} s") from None
+            raise NoConnectionError(f"no connection within {self._session.timeout.sock_connect:g} s") from None
         # What is not HTTP raises other exceptions than those of connections.
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise ConnectionFailedError(_first_cause(error)) from error
@@ -324,7 +329,7 @@ def _client_failure(error: Exception | None) -> Exception:
     if isinstance(causes[-1], aiohttp.ConnectionTimeoutError) or any(
         type(cause).__name__ in ("ConnectTimeout", "PoolTimeout") for cause in causes
     ):
-        return ConnectionFailedError("no connection in time")
+        return NoConnectionError("no connection in time")
     return TimeoutError()
 
 

@@ -1,24 +1,28 @@
-"""Flow control for one endpoint: a concurrency window, token buckets for limits per minute, and a circuit breaker."""
+"""Flow control for one endpoint: concurrency window, replies, token buckets for limits per minute, circuit breaker."""
 
 from __future__ import annotations
 
 import math
 import time
+from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["CircuitBreaker", "ConcurrencyWindow", "TokenBucket"]
+__all__ = ["CircuitBreaker", "ConcurrencyWindow", "Replies", "TokenBucket"]
 
 _START: Final = 16
 """Initial number of concurrent requests."""
-_STRETCH_MAX: Final = 2.0
-"""The window does not grow if requests take this many times longer than the fastest one of their kind."""
+_QUEUED: Final = 0.8
+"""Requests in flight only wait for each other if their latency increases by this share of their own increase."""
+_QUEUE_MIN: Final = 2
+"""A queue at the endpoint does not decrease the window below this: one request is processed, and the next one is there."""
 _LATENCY_FLOOR_S: Final = 0.1
 """Smaller latency differences are local noise, not a queue at the endpoint."""
-_NEAR_TIMEOUT: Final = 0.7
+_ROUNDS: Final = 8
+"""How many times as many other requests as are in flight may be answered before one."""
 _SMOOTHING: Final = 0.2
-_FORGETTING: Final = 0.005
-"""Rate at which the fastest latency adapts to slower replies, because an endpoint may become slower permanently."""
-_KINDS_MAX: Final = 64
+_LEVEL_SMOOTHING: Final = 0.05
+_LEVEL_REPLIES: Final = 8
+"""Number of replies after which the latency of a level is compared."""
 _GRACE_MIN_S: Final = 0.02
 _CAUTION: Final = 0.98
 """Share of the rate limit that is used. Without this margin, a request with a shorter travel time than its predecessor
@@ -27,16 +31,40 @@ _MAX_DEBT_S: Final = 120.0
 """Longest wait that the use of one request causes, because its tokens are a number that the endpoint reports."""
 _FAILURES: Final = 5
 """Number of consecutive failures that count as an outage."""
+_SILENT_MIN: Final = 2
+"""The same for requests that received nothing, if fewer of them may be in flight."""
 _PROBE_SHARE: Final = 0.02
 _PROBE_GRACE_MIN_S: Final = 10.0
 _PROBE_GRACE_FACTOR: Final = 4.0
+
+
+@dataclass(slots=True)
+class _Level:
+    """Means over the requests that were sent while about the same number was in flight."""
+
+    n_replies: int = 0
+    in_flight: float = 0.0
+    latency_s: float = 0.0
+
+    def add(self, in_flight: int, latency_s: float) -> None:
+        self.n_replies += 1
+        weight = max(1 / self.n_replies, _LEVEL_SMOOTHING)
+        self.in_flight += weight * (in_flight - self.in_flight)
+        self.latency_s += weight * (latency_s - self.latency_s)
+
+    def is_queue(self, fewer: _Level) -> bool:
+        """Return whether requests only wait longer than with about half as many in flight."""
+        ratio = self.in_flight / fewer.in_flight
+        longest_s = fewer.latency_s * (1 + _QUEUED * (ratio - 1)) + _LATENCY_FLOOR_S
+        return self.n_replies >= _LEVEL_REPLIES and ratio >= 1.5 and self.latency_s > longest_s
 
 
 class ConcurrencyWindow:
     """Number of concurrent requests, and pauses. Not thread-safe. The caller passes the time.
 
     The window doubles in every round trip until the first problem. Then it grows by one per round trip, as long as it
-    is fully used and replies do not become slower. It halves on overload. After a refusal (429) nothing is sent for the
+    is fully used. It halves on overload, and if the latency increases in proportion to the requests in flight: they wait
+    for each other, and half of them have the same throughput. After a refusal (429) nothing is sent for the
     time that the endpoint requested. Then one request is sent, then another, then two, four, ... The next step does not
     wait for replies, which may take a minute, only for the time in which a refusal would arrive.
     """
@@ -47,8 +75,7 @@ class ConcurrencyWindow:
         self._limit = float(_START)
         self._doubling = True
         self._decreased_at = -math.inf
-        self._stretch = 1.0
-        self._fastest: dict[int, float] = {}
+        self._levels: dict[tuple[int, int], _Level] = {}
         self.latency_s: float | None = None
         """Current latency of replies in seconds."""
         self._refusal_s = 0.0
@@ -100,7 +127,7 @@ class ConcurrencyWindow:
             if not self._step_left:
                 self._next_step_at = now + max(_GRACE_MIN_S, 2 * self._refusal_s)
 
-    def answered(self, kind: int, sent_at: float, now: float, *, full: bool, timeout_s: float) -> None:
+    def answered(self, kind: int, sent_at: float, now: float, *, full: bool, in_flight: int) -> None:
         """Adapt to a reply.
 
         Args:
@@ -108,35 +135,30 @@ class ConcurrencyWindow:
             sent_at: When the request was sent.
             now: When the reply arrived.
             full: Whether the maximum number of requests was in flight.
-            timeout_s: Timeout of a request.
+            in_flight: Number of requests in flight when the request was sent, with it.
         """
         latency_s = now - sent_at
         self.rounds_refused = 0
         if self._step is not None and not self._step_left and sent_at >= self._resume_at:
             self._next_step_at = now
         self.latency_s = _smoothed(self.latency_s, latency_s)
-        stretch = max(0.0, latency_s - _LATENCY_FLOOR_S) / self._fastest_s(kind, latency_s)
-        self._stretch += _SMOOTHING * (stretch - self._stretch)
-        if sent_at <= self._decreased_at:
+        number = in_flight.bit_length()
+        level = self._levels.setdefault((kind, number), _Level())
+        level.add(in_flight, latency_s)
+        if not full or sent_at <= self._decreased_at:
             return
-        if self.latency_s > _NEAR_TIMEOUT * timeout_s:
-            self._decrease(0.9 * self._used, now)
-        elif full and self._stretch <= _STRETCH_MAX:
+        fewer = self._levels.get((kind, number - 1))
+        if fewer is not None and self._used > _QUEUE_MIN and level.is_queue(fewer):
+            # The next comparison is with new replies, because the endpoint may change.
+            level.n_replies = 0
+            self._decrease(max(float(_QUEUE_MIN), self._used / 2), now)
+        else:
             self._limit = min(float(self.upper), self._used + (1.0 if self._doubling else 1 / self._used))
 
-    def _fastest_s(self, kind: int, latency_s: float) -> float:
-        known = self._fastest.get(kind)
-        if known is None:
-            if len(self._fastest) >= _KINDS_MAX:
-                self._fastest.clear()
-            known = latency_s
-        self._fastest[kind] = fastest = max(1e-6, min(latency_s, known + _FORGETTING * (latency_s - known)))
-        return fastest
-
-    def overloaded(self, sent_at: float, now: float) -> None:
-        """Adapt to a timeout or a 503."""
+    def overloaded(self, sent_at: float, now: float, *, is_blocked: bool = False) -> None:
+        """Adapt to a timeout or a 503. If nothing is answered, one of the requests may block the others (`is_blocked`)."""
         if sent_at > self._decreased_at:
-            self._decrease(self._used / 2, now)
+            self._decrease(1.0 if is_blocked else self._used / 2, now)
 
     def refused(self, sent_at: float, now: float, *, wait_s: float, n_admitted: int, wait_requested: bool) -> None:
         """Adapt to a 429, and pause.
@@ -159,14 +181,33 @@ class ConcurrencyWindow:
             admitted = 2.0 * n_admitted + 1 if wait_requested else float(n_admitted)
             self._decrease(max(self._used / 2, min(self._used, admitted)), now)
 
-    def restart(self) -> None:
-        """Start with few requests again, after an outage."""
+    def restart(self, *, is_blocked: bool = False) -> None:
+        """Start with few requests again, after an outage. If one may have blocked the others, wait for its reply."""
         self._begin(0)
+        if is_blocked:
+            self._limit, self._doubling = 1.0, True
 
     def _decrease(self, limit: float, now: float) -> None:
         self._limit = max(1.0, limit)
         self._doubling = False
         self._decreased_at = now
+
+
+class Replies:
+    """Number of replies of an endpoint, which shows if a request without a reply may be in a queue."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        self.at = -math.inf
+        """When the last one arrived."""
+
+    def add(self, now: float) -> None:
+        self.n += 1
+        self.at = now
+
+    def waits_since(self, sent_at: float, *, n_before: int, in_flight: int) -> float:
+        """Return when a timeout starts: with the last reply, unless too many requests were answered since `n_before`."""
+        return max(sent_at, self.at) if self.n - n_before <= _ROUNDS * in_flight else sent_at
 
 
 def _smoothed(old: float | None, new: float) -> float:
@@ -227,11 +268,14 @@ class CircuitBreaker:
 
     def __init__(self) -> None:
         self._streak = 0
+        self._enough = _FAILURES
         self._since = 0.0
         self._since_unix = 0.0
         self.reason = ""
         """Error of the last failure."""
         self.kind = "unavailable"
+        self.silent = False
+        """Whether the last request that failed received nothing."""
         self.probing_since: float | None = None
         """When the current probe was sent, or None without one."""
         self.next_probe_at = 0.0
@@ -239,19 +283,38 @@ class CircuitBreaker:
     @property
     def open(self) -> bool:
         """Whether the endpoint seems to be unavailable."""
-        return self._streak >= _FAILURES
+        return self._streak >= self._enough
 
     def outage_duration_s(self, now: float) -> float:
         """Return the seconds since the first failure, or 0 without an outage."""
         return now - self._since if self.open else 0.0
 
-    def failed(self, now: float, *, reason: str, kind: str, probe: bool, probe_s: float) -> None:
-        """Record a failure. The next probe is due at least `probe_s` after a failed probe."""
+    def failed(
+        self,
+        now: float,
+        *,
+        reason: str,
+        kind: str,
+        probe: bool,
+        probe_s: float,
+        limit: int | None = None,
+        answers: bool = False,
+    ) -> None:
+        """Record a failure. The next probe is due at least `probe_s` after a failed probe.
+
+        Requests that receive nothing are an outage if as many as can be in flight (`limit`) fail, unless it `answers` others.
+        """
         was_open = self.open
         if not self._streak:
             self._since = now
             self._since_unix = time.time()
-        self._streak += 1
+        self.silent = limit is not None
+        if limit is not None:
+            self._enough = min(self._enough, max(_SILENT_MIN, limit))
+        if was_open or not answers:
+            self._streak += 1
+        else:
+            self._streak = min(self._streak + 1, self._enough - 1)
         self.reason, self.kind = reason, kind
         if probe:
             self.probing_since = None
@@ -262,10 +325,10 @@ class CircuitBreaker:
     def answered(self, *, sent_at: float) -> bool:
         """Record a reply, including refusals. Return whether it ends an outage."""
         ends = self.open
-        if not ends and self._streak and sent_at <= self._since:
+        if not ends and self._streak and sent_at <= self._since and not self.silent:
             # The server was available when it received the request. That does not show that it still is.
             return False
-        self._streak = 0
+        self._streak, self._enough = 0, _FAILURES
         self.probing_since = None
         return ends
 

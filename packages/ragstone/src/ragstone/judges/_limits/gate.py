@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import ConfigurationError, JudgeUnavailableError
-from ragstone.judges._limits.flow_control import CircuitBreaker, ConcurrencyWindow, TokenBucket
+from ragstone.judges._limits.flow_control import CircuitBreaker, ConcurrencyWindow, Replies, TokenBucket
 
 __all__ = [
     "DEFAULT_CONCURRENT_REQUESTS",
@@ -102,6 +102,10 @@ class Permit:
     sent_at: float
     n_rounds_refused: int
     """Pauses after refusals since the last reply, when the request was sent."""
+    n_in_flight: int
+    """Number of requests in flight when it was sent, with it."""
+    n_replies: int
+    """Number of replies of the endpoint when it was sent."""
     probe: bool = False
 
 
@@ -150,6 +154,7 @@ class EndpointLimiter:
         self._in_flight: set[Permit] = set()
         self._timers: dict[asyncio.AbstractEventLoop, tuple[float, asyncio.TimerHandle]] = {}
         self._n_arrived = 0
+        self._replies = Replies()
         self._abandoned: deque[Permit | Waiter] = deque()
         self.window = ConcurrencyWindow()
         self.breaker = CircuitBreaker()
@@ -272,10 +277,11 @@ class EndpointLimiter:
             now = self._clock()
             full = len(self._in_flight) >= self.window.limit
             self._in_flight.discard(permit)
-            if self.breaker.answered(sent_at=permit.sent_at):
-                self.window.restart()
+            self._replies.add(now)
             if learn:
-                self.window.answered(permit.kind, permit.sent_at, now, full=full, timeout_s=permit.share.timeout_s)
+                self.window.answered(permit.kind, permit.sent_at, now, full=full, in_flight=permit.n_in_flight)
+            if self.breaker.answered(sent_at=permit.sent_at):
+                self.window.restart(is_blocked=self.breaker.silent)
             if n_tokens is not None:
                 self._tokens.take(n_tokens - permit.n_tokens, now)
         self._dispatch_and_hand_out()
@@ -287,6 +293,7 @@ class EndpointLimiter:
             self._in_flight.discard(permit)
             if self.breaker.answered(sent_at=permit.sent_at):
                 self.window.restart()
+            self._replies.add(now)
             # A request sent one refusal time earlier would have been refused by now.
             entered_by = permit.sent_at - self.window.refusal_s
             n_admitted = sum(other.sent_at < entered_by for other in self._in_flight)
@@ -303,16 +310,26 @@ class EndpointLimiter:
         reason: str,
         kind: Literal["timeout", "unavailable", "unparseable"],
         overload: bool,
+        silent: bool = False,
     ) -> None:
-        """Record that no usable reply arrived (`overload`: because the endpoint is overloaded)."""
+        """Record that no usable reply arrived (`overload`: because the endpoint is overloaded, `silent`: in time)."""
         with self._lock:
             now = self._clock()
             self._in_flight.discard(permit)
             # Another reply may have ended the outage in the meantime.
             probe = permit.probe and self.breaker.probing_since == permit.sent_at
-            self.breaker.failed(now, reason=reason, kind=kind, probe=probe, probe_s=permit.share.probe_s)
-            if overload:
-                self.window.overloaded(permit.sent_at, now)
+            answers = silent and self._replies.at > max(permit.sent_at, now - 0.9 * permit.share.timeout_s)
+            self.breaker.failed(
+                now,
+                reason=reason,
+                kind=kind,
+                probe=probe,
+                probe_s=permit.share.probe_s,
+                limit=self.window.limit if silent else None,
+                answers=answers,
+            )
+            if overload or silent:
+                self.window.overloaded(permit.sent_at, now, is_blocked=silent and not answers)
         self._dispatch_and_hand_out()
 
     def cancel(self, permit: Permit, *, sent: bool = False) -> None:
@@ -332,6 +349,12 @@ class EndpointLimiter:
         if not sent:
             self._requests.take(-permit.n_requests, now)
             self._tokens.take(-permit.n_tokens, now)
+
+    def remaining_s(self, permit: Permit) -> float:
+        """Return the seconds until a request times out."""
+        in_flight = max(permit.n_in_flight, len(self._in_flight))
+        since = self._replies.waits_since(permit.sent_at, n_before=permit.n_replies, in_flight=in_flight)
+        return since + permit.share.timeout_s - self._clock()
 
     @property
     def is_open(self) -> bool:
@@ -473,8 +496,10 @@ class EndpointLimiter:
 
     def _admit(self, waiter: Waiter, now: float) -> Permit:
         self._waiters.remove(waiter)
+        n_in_flight = len(self._in_flight) + 1
         permit = Permit(
-            waiter.loop, waiter.share, waiter.kind, waiter.n_requests, waiter.n_tokens, now, self.window.rounds_refused
+            *(waiter.loop, waiter.share, waiter.kind, waiter.n_requests, waiter.n_tokens, now),
+            *(self.window.rounds_refused, n_in_flight, self._replies.n),
         )
         waiter.permit = permit
         self._in_flight.add(permit)

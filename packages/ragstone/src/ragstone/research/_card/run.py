@@ -41,7 +41,7 @@ def judge_card(
     confidence_level: float = 0.95,
     seed: int = 0,
     concurrency: int = 16,
-    deadline_s: float = 120.0,
+    deadline_s: float | None = None,
     max_outage_s: float = 300.0,
     stop_early: bool = True,
     closes_judges: bool = False,
@@ -72,7 +72,7 @@ def judge_card(
         confidence_level: Confidence level of all intervals.
         seed: Seed of all random numbers.
         concurrency: Number of samples scored concurrently.
-        deadline_s: Seconds after which a sample's unfinished metrics fail.
+        deadline_s: Seconds after which a sample's unfinished metrics fail. Default: 120 after the last call.
         max_outage_s: Seconds to wait for a judge that is unavailable.
         stop_early: Stop if a judge fails systematically.
         closes_judges: Also close judges that were passed as objects.
@@ -165,7 +165,7 @@ class _Runs:
         plan: CardPlan,
         *,
         concurrency: int,
-        deadline_s: float,
+        deadline_s: float | None,
         max_outage_s: float,
         stop_early: bool,
         progress: Callable[[int, int], None] | None,
