@@ -15,13 +15,14 @@ import pytest
 from command_line import run_command
 from live_store import METRICS, add_requests, make_store, make_trace
 from ragstone import Monitor
+from ragstone._util.age import parse_age
 from ragstone.cli._retention import retention_ages
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.experiments import build_report, draw_to_label
 from ragstone.schema import Captured, SampledOut
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.testing import FakeJudge
-from ragstone.worker import RetentionAges, ScoringSetup, Worker, parse_age, retention_from_table
+from ragstone.worker import RetentionAges, ScoringSetup, Worker, retention_from_table
 from ragstone.worker._intake import StepErrors
 from ragstone.worker._retention import Retention
 

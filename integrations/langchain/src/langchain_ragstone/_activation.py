@@ -23,8 +23,6 @@ from langchain_ragstone._statements import AnswerExtractor, ContextsExtractor
 from ragstone.errors import ConfigurationError
 from ragstone.requests import Recorder, Request, RetrieverTools, TraceDraft, assemble
 
-__all__ = ["collect_traces", "ragstone_disable", "ragstone_enable"]
-
 
 class _ProcessWide:
     """An object with the method of a context variable that LangChain calls, and one value for all threads.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from langchain_core.version import VERSION
 
-__all__ = ["LANGCHAIN_CORE_FLOOR", "check_floor"]
-
 LANGCHAIN_CORE_FLOOR = (1, 4)
 """The oldest langchain-core whose callback events have the shapes that `_steps` and `_messages` read."""
 

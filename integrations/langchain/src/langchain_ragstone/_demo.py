@@ -19,8 +19,6 @@ from langchain_ragstone import RagstoneCallbackHandler
 from ragstone.demo import Bm25, DemoChain, DemoQuestion, extract_answer, load_corpus
 from ragstone.requests import Recorder
 
-__all__ = ["build_demo_chain"]
-
 _PASSAGES = 4
 _BETWEEN_PASSAGES = "\n---\n"
 _PROMPT = ChatPromptTemplate(

@@ -16,8 +16,6 @@ from pydantic import BaseModel
 from ragstone.requests import PassageDraft, Value
 from ragstone.schema import field_names
 
-__all__ = ["MAX_PASSAGES", "Passages", "document_texts", "documents_in"]
-
 MAX_PASSAGES: Final = 1_000
 """Documents copied from one list. `CaptureLimits.max_passages` cuts further, and notes it in the trace."""
 _MAX_DEPTH: Final = 3

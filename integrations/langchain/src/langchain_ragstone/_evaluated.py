@@ -9,8 +9,6 @@ from langchain_ragstone._activation import _block, _register
 from langchain_ragstone._handler import RagstoneCallbackHandler
 from ragstone.requests import Recorder
 
-__all__ = ["capture_into"]
-
 
 @contextmanager
 def capture_into(recorder: Recorder) -> Iterator[None]:

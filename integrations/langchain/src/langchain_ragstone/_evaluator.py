@@ -19,8 +19,6 @@ from ragstone.schema import FIELD_ALIASES, Failure, NotApplicable, Outcome, Samp
 from ragstone.scoring import run_async
 from ragstone.worker import ScoringSetup
 
-__all__ = ["RagstoneEvaluator"]
-
 _logger = logging.getLogger("ragstone.langchain")
 
 Feedback = dict[str, Any]

@@ -15,8 +15,6 @@ from ragstone.errors import DataError
 from ragstone.requests import Request, Step, TraceDraft, assemble
 from ragstone.schema import FIELD_ALIASES, Sample, sample_from_row
 
-__all__ = ["sample_from_run"]
-
 _PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "id": ("inputs",),
     "query": ("inputs", "outputs"),

@@ -10,8 +10,6 @@ from ragstone.metrics import Metric
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.stats import mean_interval
 
-__all__ = ["RowOutcome", "summarize"]
-
 RowOutcome = Score | NotApplicable | Failure | None
 """The outcome of a metric for one row; None for a row that could not be read."""
 

@@ -12,8 +12,6 @@ from langchain_ragstone._statements import stated_contexts
 from ragstone.capture import Guard, capture_suppressed, make_draft
 from ragstone.requests import PassageDraft, Recorder
 
-__all__ = ["ExplicitRecording"]
-
 
 class ExplicitRecording:
     """The handler's method for code without callbacks."""

@@ -8,8 +8,6 @@ from langchain_core.runnables.config import var_child_runnable_config
 
 from langchain_ragstone._live import LiveRequests
 
-__all__ = ["fallbacks_around"]
-
 _DEFAULT_NAME = "RunnableWithFallbacks"
 
 

@@ -22,16 +22,6 @@ from ragstone.capture import after_fork_in_child
 from ragstone.requests import Step, Value
 from ragstone.schema import TraceStatus
 
-__all__ = [
-    "begin_on_thread",
-    "enable_interrupt_events",
-    "keys_written",
-    "note_node",
-    "only_written",
-    "without_earlier_documents",
-]
-
-
 _MAX_PAUSED: Final = 100
 """Paused requests whose steps are kept."""
 _MAX_PAUSED_CHARS: Final = 200_000

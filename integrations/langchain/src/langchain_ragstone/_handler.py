@@ -42,8 +42,6 @@ from ragstone.errors import ConfigurationError
 from ragstone.requests import Message, Recorder, RetrieverTools, StepKind, current_request, read_retriever_tools
 from ragstone.schema import TraceStatus
 
-__all__ = ["RagstoneCallbackHandler"]
-
 _NOT_GIVEN: Final[Any] = object()
 
 

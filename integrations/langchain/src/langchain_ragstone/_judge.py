@@ -17,8 +17,6 @@ from ragstone.errors import ConfigurationError
 from ragstone.judges import ChatRequest, ClientSettings, Completion, FunctionModel, ModelJudge, TokenLogprobs
 from ragstone.schema import Usage
 
-__all__ = ["LangChainJudge", "LangChainModel"]
-
 _LENGTH: Final = ("length", "max_tokens", "max_output_tokens")
 _REFUSED: Final = (
     *("refusal", "content_filter", "content_filtered", "guardrail_intervened"),

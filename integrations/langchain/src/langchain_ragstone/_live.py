@@ -26,8 +26,6 @@ from langchain_ragstone._documents import Passages
 from ragstone.capture import after_fork_in_child
 from ragstone.requests import Message, Request, Step, StepKind, TraceDraft
 
-__all__ = ["Live", "LiveRequests"]
-
 _REMEMBERED: Final = 20_000
 """Ids of ended runs kept per generation (two generations, about 3 MB at most)."""
 _SWEPT_PER_START: Final = 2

@@ -12,17 +12,6 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_ragstone._documents import Passages
 from ragstone.requests import Message, Role, Step
 
-__all__ = [
-    "block_texts",
-    "fill_reply",
-    "message_from",
-    "model_class_from",
-    "prompt_from",
-    "requested_model_from",
-    "text_in_stream_event",
-    "text_of",
-]
-
 _ROLES: Final[Mapping[str, Role]] = {
     "human": "user", "HumanMessageChunk": "user", "user": "user",
     "ai": "assistant", "AIMessageChunk": "assistant", "assistant": "assistant",

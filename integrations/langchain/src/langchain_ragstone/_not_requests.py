@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from ragstone.requests import Step
 
-__all__ = ["is_bare_model_call", "runs_in_evaluator"]
-
 _EVALUATOR_PACKAGES: Final = ("langchain_classic.evaluation", "langchain.evaluation", "openevals", "agentevals")
 _MAX_FRAMES: Final = 100
 _WRAPPERS: Final = frozenset({"RunnableSequence", "RunnableRetry", "RunnableWithFallbacks"})

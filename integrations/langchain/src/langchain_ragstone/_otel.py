@@ -13,8 +13,6 @@ from uuid import UUID
 
 from ragstone.requests import TraceDraft
 
-__all__ = ["link_current_span", "link_root_span"]
-
 
 def link_current_span(draft: TraceDraft) -> None:
     """Note the span a request begins in: ids, as 32 and 16 hex digits, and whether it was sampled; if there is one.

@@ -14,8 +14,6 @@ from ragstone.errors import ConfigurationError
 from ragstone.requests import PassageDraft, Statements
 from ragstone.schema import field_names
 
-__all__ = ["AnswerExtractor", "ContextsExtractor", "Extractors", "contexts_in_event", "stated_contexts"]
-
 AnswerExtractor = Callable[[Any], str | None]
 ContextsExtractor = Callable[[Any], Iterable[Document | str | Mapping[str, Any]] | None]
 

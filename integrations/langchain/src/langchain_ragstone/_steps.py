@@ -15,18 +15,6 @@ from langchain_ragstone._messages import block_texts, message_from, prompt_from,
 from ragstone.requests import Step, StepKind, TraceDraft, Value, harvest
 from ragstone.schema import field_names
 
-__all__ = [
-    "chain_kind",
-    "describe_error",
-    "fill_identity",
-    "fill_tool_result",
-    "is_failure",
-    "is_interrupt",
-    "is_transform",
-    "tool_query_from",
-    "values_in",
-]
-
 _FRAMEWORK_PREFIXES: Final = ("ls_", "lc_", "langgraph_", "checkpoint_", "__")
 _QUERY_KEYS: Final = field_names("query", "input")
 

@@ -8,8 +8,6 @@ from typing import Final
 
 from ragstone._util.words import first_sentence, normalize_case, split_sentences
 
-__all__ = ["answer_abstains"]
-
 _LONGEST: Final = 400
 """Longer answers contain more than a refusal."""
 _KNOW: Final = r"(?:know|have (?:enough |any |sufficient |the )?(?:information|details|data|context))"

@@ -8,8 +8,6 @@ import socket
 from collections.abc import Collection
 from typing import Final
 
-__all__ = ["allowed_hosts", "is_equal", "is_ip_address", "is_loopback", "name_in"]
-
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 

@@ -6,8 +6,6 @@ import re
 
 from ragstone.errors import ConfigurationError
 
-__all__ = ["parse_age"]
-
 
 def parse_age(text: object, *, name: str) -> float:
     """Return an age such as "30d", "12h" or "90m" in seconds.

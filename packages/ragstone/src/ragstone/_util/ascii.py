@@ -6,8 +6,6 @@ import codecs
 import io
 from typing import Final, TextIO
 
-__all__ = ["replace_unshown", "to_ascii"]
-
 _ASCII: Final = {
     "\u2026": "...",
     "\u2013": "-",

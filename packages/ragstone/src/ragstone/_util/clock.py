@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["SteadyClock", "steady_time"]
-
 _BOOT: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 
 

@@ -9,8 +9,6 @@ from itertools import chain
 from ragstone._util.row_limits import CsvLines
 from ragstone.errors import DataError
 
-__all__ = ["csv_rows", "csv_separator"]
-
 
 def csv_rows(lines: CsvLines, path: str) -> csv.DictReader[str]:
     """Return the reader of a file's rows.

@@ -12,8 +12,6 @@ from typing_extensions import override
 
 from ragstone._util.fork import after_fork_in_child
 
-__all__ = ["DaemonThread"]
-
 T = TypeVar("T")
 
 

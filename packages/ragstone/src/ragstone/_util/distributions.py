@@ -9,8 +9,6 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["find_root", "normal_cdf", "normal_quantile", "student_cdf", "student_quantile"]
-
 _MANY: Final = 400.0
 """From this number of degrees of freedom on, the expansion of a quantile is exact to eleven digits."""
 _LARGE: Final = 50.0

@@ -10,8 +10,6 @@ from weakref import WeakKeyDictionary
 
 from ragstone._util.guard import Guard
 
-__all__ = ["register_exit_hook", "run_exit_hooks"]
-
 _guard: Final = Guard()
 _functions: Final[WeakKeyDictionary[object, Callable[..., object]]] = WeakKeyDictionary()
 

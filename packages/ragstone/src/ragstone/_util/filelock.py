@@ -8,8 +8,6 @@ from pathlib import Path
 from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import ConfigurationError
 
-__all__ = ["FileLock", "try_flock"]
-
 
 def try_flock(fd: int, *, shared: bool = False) -> bool:
     """Lock an open file without waiting. Return False if another process or descriptor holds the lock.

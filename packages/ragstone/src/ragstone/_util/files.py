@@ -14,8 +14,6 @@ from typing import Final, TextIO
 
 from ragstone.errors import ConfigurationError
 
-__all__ = ["check_not_read", "open_output", "open_private", "write_json", "write_output"]
-
 _PRIVATE: Final = 0o600
 _PARTIAL: Final = ".ragstone-"
 _SPECIAL: Final = ("/dev/", "/proc/")

@@ -11,8 +11,6 @@ from types import FunctionType, MethodType
 from typing import Any, Final, Self
 from weakref import WeakKeyDictionary, WeakSet
 
-__all__ = ["NoFork", "after_fork_in_child"]
-
 _logger = logging.getLogger("ragstone")
 _functions: Final[WeakKeyDictionary[Any, Callable[[Any], object]]] = WeakKeyDictionary()
 

@@ -9,8 +9,6 @@ from typing import Any, Protocol, TypeVar, cast
 
 from ragstone._util.tally import AtomicCounter
 
-__all__ = ["Guard", "guarded"]
-
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 _T = TypeVar("_T")
 

@@ -15,8 +15,6 @@ from ragstone.errors import ConfigurationError
 if TYPE_CHECKING:
     from aiohttp import web
 
-__all__ = ["HttpServer"]
-
 logger = logging.getLogger("ragstone")
 
 _HEAD_S: Final = 10.0

@@ -7,8 +7,6 @@ from array import array
 from hashlib import blake2b
 from typing import Final
 
-__all__ = ["IdTable"]
-
 _FIRST_SLOTS: Final = 1024
 _EMPTY: Final = 0
 

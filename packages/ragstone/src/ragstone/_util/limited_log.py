@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["LimitedLog"]
-
 _EVERY_S: Final = 60.0
 
 

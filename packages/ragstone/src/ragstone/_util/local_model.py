@@ -13,8 +13,6 @@ from typing import Final, Generic, TypeVar
 from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import ConfigurationError, MissingExtraError
 
-__all__ = ["MODELS", "LocalModel", "OptionalDependency", "check_installed"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-__all__ = ["moving_timeout"]
-
 _ROUNDING_S: Final = 0.001
 
 

@@ -8,8 +8,6 @@ import unicodedata
 from functools import cache
 from typing import Final, Literal
 
-__all__ = ["normalize"]
-
 _LONG: Final = b"\x01" * 4
 """Marks among every 64th character of a text, one after the other, in a run that `unicodedata` takes long to sort."""
 _BECOME_MARKS: Final = frozenset("\u0f73\u0f75\u0f81\uff9e\uff9f")

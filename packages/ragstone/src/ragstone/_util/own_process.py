@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 from typing import Final
 
-__all__ = ["collect_garbage_rarely"]
-
 _NEW_OBJECTS: Final = 10_000
 """Objects after which Python looks for garbage, instead of 700. Requests and outcomes are nearly all freed without it."""
 

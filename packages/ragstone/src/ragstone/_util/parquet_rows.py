@@ -10,8 +10,6 @@ from typing import Any, BinaryIO, Final, NamedTuple
 from ragstone._util.row_limits import MAX_ROW_BYTES, MAX_ROW_VALUES
 from ragstone.errors import DataError, MissingExtraError
 
-__all__ = ["parquet_rows"]
-
 _BATCH: Final = 64
 """Rows that are read at once, if they are small."""
 _PAGES_BYTES: Final = 128 * 2**20

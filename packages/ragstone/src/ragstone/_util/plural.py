@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["count"]
-
 
 def count(n: int, singular: str, plural: str | None = None) -> str:
     """Write a number with its noun.

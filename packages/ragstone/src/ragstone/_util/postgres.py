@@ -15,15 +15,6 @@ from typing_extensions import override
 
 from ragstone.errors import ConfigurationError
 
-__all__ = [
-    "LimitedConnection",
-    "connection_parameters",
-    "describe_database",
-    "is_denied",
-    "register_text_dumper",
-    "strip_credentials",
-]
-
 T = TypeVar("T")
 
 

@@ -8,8 +8,6 @@ from typing import BinaryIO, Final, Self
 
 from ragstone.errors import DataError
 
-__all__ = ["MAX_ROW_BYTES", "MAX_ROW_VALUES", "BoundedStream", "CsvLines", "bounded_lines", "check_json_row"]
-
 MAX_ROW_BYTES: Final = 16 * 2**20
 """Longest row in bytes. A request with its passages is far smaller, and no judge accepts as much."""
 MAX_ROW_VALUES: Final = 500_000

@@ -10,8 +10,6 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, TypeVar
 
-__all__ = ["run_async"]
-
 T = TypeVar("T")
 
 

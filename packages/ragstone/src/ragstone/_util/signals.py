@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["STOP_SIGNALS", "handle_signals", "set_handlers", "stopped_by_signals"]
-
 STOP_SIGNALS: Final[tuple[signal.Signals, ...]] = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )

@@ -11,8 +11,6 @@ from typing import Final, TextIO
 
 from ragstone.errors import ConfigurationError, DataError
 
-__all__ = ["copy_stdin"]
-
 _MAX_BYTES: Final = 20 * 2**30
 _PART: Final = 2**20
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["capture_suppressed", "suppress_capture"]
-
 # A context variable: tasks and `asyncio.to_thread` calls started inside inherit it, concurrent tasks do not see it.
 _suppressed: ContextVar[bool] = ContextVar("ragstone_capture_suppressed", default=False)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["replace_surrogates", "replace_surrogates_in"]
-
 
 def replace_surrogates(text: str) -> str:
     """Return a text that UTF-8 can encode: pairs of surrogates become one character, and lone ones U+FFFD."""

@@ -6,8 +6,6 @@ import contextlib
 import os
 import socket
 
-__all__ = ["notify", "watchdog_interval_s"]
-
 
 def notify(state: str) -> None:
     """Send a state, such as "READY=1", to the service manager that started this process. Without one, do nothing."""

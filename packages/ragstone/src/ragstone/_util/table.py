@@ -7,8 +7,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-__all__ = ["text_table"]
-
 _GAP: Final = 2
 _WORD: Final = re.compile(r"(?:\[[^\[\]]*\]|\S)++(?: / (?:\[[^\[\]]*\]|\S)++)*+")
 """A unit that stays on one line of a cell: a word, an interval in brackets, or counts such as "12 / 0 / 3"."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-__all__ = ["AtomicCounter"]
-
 
 class AtomicCounter:
     """A counter that any thread, signal handler or finalizer may increase. It never waits and never loses a count.

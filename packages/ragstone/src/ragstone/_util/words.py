@@ -11,8 +11,6 @@ from typing import Final
 
 from ragstone._util.normal_form import normalize
 
-__all__ = ["find_sentences", "first_sentence", "normalize_case", "split_sentences", "split_tokens", "split_words"]
-
 # Chinese, Japanese, Korean, Thai, Lao, Burmese and Khmer do not separate words (or clitics) with spaces. Each character
 # is one token.
 _UNSPACED: Final = (

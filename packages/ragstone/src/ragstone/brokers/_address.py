@@ -11,8 +11,6 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ragstone.errors import ConfigurationError
 
-__all__ = ["BrokerAddress", "describe_broker", "is_broker_url", "parse_broker_url"]
-
 _PORTS: Final = {"redis": 6379, "rediss": 6379, "nats": 4222, "tls": 4222}
 _TLS_FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 _OPTIONS: Final = {

@@ -10,8 +10,6 @@ from ragstone.errors import MissingExtraError
 from ragstone.schema import BrokerStatus
 from ragstone.worker import broker_spool_directory
 
-__all__ = ["make_relay", "make_trace_source", "open_broker", "read_broker_status"]
-
 
 def open_broker(url: str) -> Broker:
     """Return the broker of a URL. It connects when it is used.

@@ -37,8 +37,6 @@ from ragstone.brokers._protocol import Message, SetAside
 from ragstone.errors import BrokerError, ConfigurationError
 from ragstone.schema import BrokerStatus
 
-__all__ = ["NatsBroker"]
-
 T = TypeVar("T")
 
 _VERSION: Final = version("ragstone")

@@ -8,8 +8,6 @@ from typing import Literal, Protocol
 
 from ragstone.schema import BrokerStatus
 
-__all__ = ["Broker", "Message", "SetAside"]
-
 SetAside = Literal["damaged", "too_large", "other_version", "rejected"]
 """Why an entry is not stored: its checksum or content is wrong, its size, its schema version, or the store rejects it."""
 

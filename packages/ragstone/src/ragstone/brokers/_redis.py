@@ -26,8 +26,6 @@ from ragstone.brokers._protocol import Message, SetAside
 from ragstone.errors import BrokerError, ConfigurationError
 from ragstone.schema import SCHEMA_VERSION, BrokerStatus, other_version
 
-__all__ = ["RedisBroker"]
-
 _VERSION: Final = version("ragstone")
 _GROUP: Final = "ragstone"
 _FORMAT: Final = b"%d" % SCHEMA_VERSION

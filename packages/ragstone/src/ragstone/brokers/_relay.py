@@ -15,8 +15,6 @@ from ragstone.errors import BrokerError, ConfigurationError, SpoolError
 from ragstone.schema import Dropped, spool_entry_adapter
 from ragstone.spool import SpoolReader, frame_line
 
-__all__ = ["BrokerRelay"]
-
 logger = logging.getLogger("ragstone")
 
 _BATCH: Final = 200

@@ -18,8 +18,6 @@ from ragstone.spool import parse_line
 from ragstone.store import Store
 from ragstone.worker import StepErrors
 
-__all__ = ["BrokerTraceSource"]
-
 logger = logging.getLogger("ragstone")
 
 _BATCH: Final = 500

@@ -11,8 +11,6 @@ from urllib.parse import unquote
 from ragstone.errors import ConfigurationError
 from ragstone.requests import TraceDraft, read_resource
 
-__all__ = ["Application"]
-
 _MAX_CHARS: Final = 200
 _FIELDS: Final = ("app", "release", "environment")
 

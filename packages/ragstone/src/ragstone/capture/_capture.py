@@ -27,8 +27,6 @@ from ragstone.capture._writer import CaptureWriter
 from ragstone.errors import ConfigurationError
 from ragstone.requests import Request, TraceDraft
 
-__all__ = ["Capture", "CaptureCounters"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureCounters:

@@ -38,16 +38,6 @@ from ragstone.schema import (
     spool_entry_adapter,
 )
 
-__all__ = [
-    "CaptureLimits",
-    "Converter",
-    "Json",
-    "is_sampled",
-    "to_finite_number",
-    "to_json_value",
-    "to_valid_text",
-]
-
 
 def is_sampled(trace_id: str, *, rate: float) -> bool:
     """Return whether sampling keeps a trace at a rate in [0, 1].

@@ -14,8 +14,6 @@ from typing import Any, Final
 
 from ragstone._util.surrogates import replace_surrogates
 
-__all__ = ["Redactor", "redact_encoded", "redact_json"]
-
 Redactor = Callable[[str], str]
 """A function that returns a text without the parts that must not be stored. The writer's thread calls it for each text."""
 

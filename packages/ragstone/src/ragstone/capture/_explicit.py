@@ -9,8 +9,6 @@ from typing import Any
 from ragstone.errors import ConfigurationError
 from ragstone.requests import PassageDraft, TraceDraft, read_hits
 
-__all__ = ["make_draft"]
-
 
 def make_draft(
     *,

@@ -9,8 +9,6 @@ from typing import Final
 from ragstone.errors import DataError
 from ragstone.schema import MAX_REQUEST_ID
 
-__all__ = ["MAX_COMMENT", "FeedbackDraft", "make_feedback"]
-
 MAX_COMMENT: Final = 4000
 """Maximum number of characters of a comment. The rest is cut off."""
 

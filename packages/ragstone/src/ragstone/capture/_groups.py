@@ -17,8 +17,6 @@ from ragstone.capture._redaction import RedactionError
 from ragstone.requests import Request, TraceDraft
 from ragstone.schema import Dropped, spool_entry_adapter
 
-__all__ = ["BatchWriter", "DropCounter", "DropReason", "Recorded", "SpoolLike"]
-
 _logger = logging.getLogger("ragstone")
 
 DropReason = Literal[

@@ -12,8 +12,6 @@ from typing import Any, Final, Literal
 from ragstone.errors import ConfigurationError, StoreError
 from ragstone.schema import Trace
 
-__all__ = ["IdHasher", "Ids", "hash_trace_ids"]
-
 Ids = Literal["keep", "hash"]
 """What is stored of the ids of users and sessions: the ids, or hashes of them."""
 

@@ -19,8 +19,6 @@ from ragstone.capture._encoded import Redactor, redact_encoded, redact_json
 from ragstone.errors import RagstoneError
 from ragstone.schema import Passage, Retrieval, Trace
 
-__all__ = ["RedactionError", "SecretRedactor", "redact_secrets", "redact_trace", "safe_redactor"]
-
 _T = TypeVar("_T")
 
 

@@ -12,8 +12,6 @@ from ragstone.errors import ConfigurationError
 from ragstone.requests import TraceDraft
 from ragstone.schema import FeedbackRates, TraceStatus
 
-__all__ = ["SamplingRule", "SamplingRules", "read_sampling_rules"]
-
 _STATUSES: Final = get_args(TraceStatus)
 
 FeedbackKind = Literal["negative", "positive"]

@@ -16,8 +16,6 @@ from ragstone.capture._feedback import FeedbackDraft
 from ragstone.capture._groups import BatchWriter, DropCounter, DropReason, Recorded, SpoolLike
 from ragstone.requests import text_size
 
-__all__ = ["CaptureWriter"]
-
 _NEVER: Final = 2**62
 _RETRY_S: Final = 1.0
 """Interval of retries on a failed spool while losses are unreported and no new requests arrive."""

@@ -17,8 +17,6 @@ from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._logs import LogFormat, configure_logging
 from ragstone.cli._signals import end_at_once
 
-__all__ = ["app"]
-
 _COMMANDS: Final = {
     "compare": (
         "_compare.compare_command",

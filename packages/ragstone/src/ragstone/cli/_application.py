@@ -12,17 +12,6 @@ import typer
 from ragstone.cli._panels import APPLICATION
 from ragstone.errors import ConfigurationError
 
-__all__ = [
-    "AppConcurrencyOption",
-    "AppOption",
-    "AppTimeoutOption",
-    "RepeatsOption",
-    "TracesOption",
-    "count_answers",
-    "default_traces",
-    "load_app",
-]
-
 AppOption = Annotated[
     str | None,
     typer.Option(

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ragstone._util.age import parse_age
 from ragstone._util.signals import stopped_by_signals
 from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._daily_budget import daily_budget
@@ -36,14 +37,11 @@ from ragstone.worker import (
     BackfillRequest,
     ScoringSetup,
     get_skip_reason,
-    parse_age,
     request_backfill,
     requests_folder,
     run_backfill,
     spool_directory,
 )
-
-__all__ = ["backfill_command", "backfill_lines"]
 
 _REHEARSED = 50
 """Requests from which the cost is estimated."""

@@ -12,8 +12,6 @@ from ragstone.cli._output import sanitize_for_terminal
 from ragstone.cli._panels import LIMITS
 from ragstone.judges import BatchReport
 
-__all__ = ["BatchOption", "batch_lines"]
-
 BatchOption = Annotated[
     str | None,
     typer.Option(

@@ -13,8 +13,6 @@ from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.judges import CacheSummary, ReplyCache
 
-__all__ = ["cache_command"]
-
 
 def cache_command(
     folder: Annotated[Path, typer.Argument(help="The cache directory (--cache or $RAGSTONE_CACHE).")],

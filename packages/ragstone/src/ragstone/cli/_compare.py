@@ -29,8 +29,6 @@ from ragstone.errors import ConfigurationError
 from ragstone.experiments import Comparison, check_gate_file, compare
 from ragstone.views import CauseRow
 
-__all__ = ["compare_command"]
-
 
 def compare_command(
     systems: SystemsArgument,

@@ -13,8 +13,6 @@ from ragstone.cli._retention import set_retention
 from ragstone.cli._watch_options import set_watch_options
 from ragstone.errors import ConfigurationError
 
-__all__ = ["ConfigOption", "apply_config"]
-
 ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", help="TOML file with default options. A table such as \\[replay] applies to one command."),

@@ -10,18 +10,6 @@ from ragstone.cli._panels import LIMITS
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Budget, ConnectionOptions
 
-__all__ = [
-    "AffinityHeaderOption",
-    "InFlightOption",
-    "MaxCallsOption",
-    "MaxTokensOption",
-    "MaxUsdOption",
-    "PricesOption",
-    "RequestsOption",
-    "TokensOption",
-    "build_connection",
-]
-
 InFlightOption = Annotated[
     int | None,
     typer.Option(

@@ -10,8 +10,6 @@ import typer
 
 from ragstone.cli._options import parse_names
 
-__all__ = ["CriterionOption", "parse_metrics"]
-
 CriterionOption = Annotated[
     list[Path] | None,
     typer.Option(

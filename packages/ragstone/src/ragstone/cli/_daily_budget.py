@@ -7,8 +7,6 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, Final
 
-__all__ = ["daily_budget", "set_daily_budget"]
-
 _NONE: Final[Mapping[str, float]] = MappingProxyType({})
 _LIMITS: Final[ContextVar[Mapping[str, float]]] = ContextVar("ragstone_daily_budget", default=_NONE)
 

@@ -15,8 +15,6 @@ from ragstone.cli._output import print_json, progress_bar, sanitize_for_terminal
 if TYPE_CHECKING:
     from ragstone.research import DatasetBuild, NegativeQueries
 
-__all__ = ["dataset_app"]
-
 dataset_app = typer.Typer(
     help="Build a dataset or unrelated queries from your own documents, and apply your review.", no_args_is_help=True
 )

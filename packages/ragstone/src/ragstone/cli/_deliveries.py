@@ -13,8 +13,6 @@ from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.errors import ConfigurationError
 from ragstone.store import open_store
 
-__all__ = ["deliveries_command"]
-
 _StoreArgument = Annotated[str, typer.Argument(help="The store, as passed to Monitor(store=...).")]
 _SinkOption = Annotated[str | None, typer.Option("--sink", help="Only this sink, named as in `ragstone status`.")]
 

@@ -19,8 +19,6 @@ from ragstone.experiments import build_report, write_report
 from ragstone.monitor import Monitor
 from ragstone.views import ReportText
 
-__all__ = ["demo_command"]
-
 _METRICS = ("ccrs", "udcg")
 _DEADLINE_S = 600.0
 

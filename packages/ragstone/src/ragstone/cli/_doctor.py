@@ -35,8 +35,6 @@ from ragstone.judges import (
 from ragstone.schema import Ledger, Usage, describe_doubt
 from ragstone.worker import read_ledger
 
-__all__ = ["doctor_command"]
-
 Verdict = Literal["yes", "no", "unknown"]
 
 _MAX_OUTAGE_S: Final = 3.0

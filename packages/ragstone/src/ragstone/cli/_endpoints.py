@@ -10,21 +10,6 @@ import typer
 from ragstone.cli._panels import EMBEDDER, JUDGE, READER
 from ragstone.judges import ROLES, ConnectionOptions, EndpointOptions, OptionNames, Role
 
-__all__ = [
-    "EmbedderKeyOption",
-    "EmbedderModelOption",
-    "EmbedderOption",
-    "JudgeKeyOption",
-    "JudgeModelOption",
-    "JudgeOption",
-    "ReaderKeyOption",
-    "ReaderModelOption",
-    "ReaderOption",
-    "Tables",
-    "merge_endpoint",
-    "read_tables",
-]
-
 Tables = Mapping[str, EndpointOptions]
 """The tables of a configuration file, by role."""
 

@@ -18,8 +18,6 @@ from ragstone.judges import ReplyCache
 from ragstone.store import open_store
 from ragstone.worker import Erasure, erase_requests
 
-__all__ = ["erase_command"]
-
 
 def erase_command(
     store: Annotated[str, typer.Argument(help="The store: a file or postgresql://...")],

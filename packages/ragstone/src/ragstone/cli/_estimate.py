@@ -13,8 +13,6 @@ from ragstone.cli._panels import LIMITS
 from ragstone.cli._progress import format_duration
 from ragstone.scoring import RunEstimate
 
-__all__ = ["CallLatencyOption", "DryRunOption", "print_estimate"]
-
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Print what would be scored, missing fields and the expected cost, then exit.")
 ]

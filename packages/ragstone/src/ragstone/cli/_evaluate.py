@@ -60,8 +60,6 @@ from ragstone.metrics import resolve_metrics
 from ragstone.schema import Failure
 from ragstone.scoring import JudgedCounts, StrideSampler, estimate_run
 
-__all__ = ["evaluate_command"]
-
 OnBadRow = Literal["raise", "skip"]
 _MAX_ESTIMATED = 1000
 """Maximum number of samples for the estimate of a dry run, evenly spaced over all samples."""

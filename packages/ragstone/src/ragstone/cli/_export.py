@@ -15,8 +15,6 @@ from ragstone.experiments import TimeRange
 from ragstone.sinks import check_export_path, export_row, label_trace, record_row, write_export
 from ragstone.store import ExportedOutcome, open_store
 
-__all__ = ["export_command"]
-
 
 def export_command(
     source: Annotated[

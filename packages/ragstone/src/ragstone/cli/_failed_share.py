@@ -9,8 +9,6 @@ import typer
 from ragstone.cli._panels import LIMITS
 from ragstone.scoring import JudgedCounts
 
-__all__ = ["MAX_FAILED_SHARE", "FailedShareOption", "describe_excess"]
-
 MAX_FAILED_SHARE: Final = 0.5
 """Default limit: with more failures than scores, a mean says more about the failures than about the application."""
 

@@ -22,16 +22,6 @@ from ragstone.experiments import (
 )
 from ragstone.metrics import Metric, resolve_metrics
 
-__all__ = [
-    "FailUnderOption",
-    "JunitOption",
-    "UndecidedOption",
-    "check_junit",
-    "exit_if_failed",
-    "parse_metric_values",
-    "parse_thresholds",
-]
-
 FailUnderOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -18,8 +18,6 @@ from ragstone.worker import HealthRoutes, HealthServer, WorkerState
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-__all__ = ["HealthPage", "ListenOption", "watchdog"]
-
 ListenOption = Annotated[
     str | None,
     typer.Option(

@@ -7,8 +7,6 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["HelpTable"]
-
 _NAMES: int = 4
 """Cells of a row of options that contain names: long, short, and both for the opposite of a flag."""
 

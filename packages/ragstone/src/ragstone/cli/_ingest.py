@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
     from ragstone.ingest import OtlpGrpcReceiver, OtlpReceiver
 
-__all__ = ["ingest_command"]
-
 _RETRY_S = 5.0
 
 

@@ -42,8 +42,6 @@ from ragstone.scoring import JudgedCounts
 if TYPE_CHECKING:
     from ragstone.research import CardPlan, JudgeCard
 
-__all__ = ["judge_card_command"]
-
 _DEFAULT_CONDITIONS = "wording,order,repeats,fused"
 
 JudgesOption = Annotated[

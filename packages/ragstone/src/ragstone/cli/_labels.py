@@ -19,8 +19,6 @@ from ragstone.errors import ConfigurationError
 from ragstone.experiments import add_labels, draw_to_label, drawn_rows
 from ragstone.store import quote_store
 
-__all__ = ["labels_app"]
-
 labels_app = typer.Typer(
     help="Compare the metrics with people: draw requests to label, and add labels.",
     no_args_is_help=True,

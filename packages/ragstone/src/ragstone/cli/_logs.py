@@ -11,8 +11,6 @@ from typing import Any, Final, Literal
 import typer
 from typing_extensions import override
 
-__all__ = ["LogFormat", "announce", "configure_logging"]
-
 LogFormat = Literal["text", "json"]
 
 _FIELDS: Final = ("app", "trace_id", "metric", "sink", "error_kind")

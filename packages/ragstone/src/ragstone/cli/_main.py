@@ -12,8 +12,6 @@ from ragstone.cli._app import app
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.errors import ConfigurationError, DataError, JudgeError, RagstoneError, StoreNotFoundError
 
-__all__ = ["run"]
-
 _WRONG_PATH: Final = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL)
 """Errors of a path that an argument names wrongly. Others, such as a full disk, are those of the infrastructure."""
 

@@ -13,8 +13,6 @@ from ragstone.cli._output import print_json, print_text
 from ragstone.replay import merge_outcomes
 from ragstone.worker import pending_message, read_ledger
 
-__all__ = ["merge_command"]
-
 
 def merge_command(
     store: Annotated[

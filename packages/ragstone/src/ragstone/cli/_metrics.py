@@ -16,8 +16,6 @@ from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.errors import MissingExtraError
 from ragstone.metrics import MetricCard, WorkedExample, all_metrics, resolve_metrics
 
-__all__ = ["metrics_command"]
-
 
 def metrics_command(
     name: Annotated[

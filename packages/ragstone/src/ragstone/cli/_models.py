@@ -62,8 +62,6 @@ from ragstone.metrics import resolve_metrics
 from ragstone.store import describe_store
 from ragstone.worker import find_unnamed, read_ledger
 
-__all__ = ["EndpointsOptions", "JudgeOptions", "ModelOptions", "RatingOptions", "ScoringModelOptions", "takes_models"]
-
 CacheOption = Annotated[
     Path | None,
     typer.Option(

@@ -19,34 +19,6 @@ if TYPE_CHECKING:
     from ragstone.experiments import OutcomeSource, TimeRange
     from ragstone.requests import RetrieverTools
 
-__all__ = [
-    "ClusterOption",
-    "ConcurrencyOption",
-    "ConfidenceLevelOption",
-    "DeadlineOption",
-    "FromOption",
-    "IdsOption",
-    "JsonOption",
-    "MaxOutageOption",
-    "MetricsOption",
-    "NoRedactOption",
-    "NoRetrieverToolOption",
-    "OnlyMetricsOption",
-    "ProcessesOption",
-    "RetrieverToolOption",
-    "SinkOption",
-    "StopEarlyOption",
-    "StoreMetricsOption",
-    "SystemsArgument",
-    "parse_address",
-    "parse_named_file",
-    "parse_names",
-    "parse_retriever_tools",
-    "parse_time",
-    "parse_time_range",
-    "read_sources",
-]
-
 MetricsOption = Annotated[str, typer.Option("--metrics", help="Metrics or groups, comma-separated.")]
 OnlyMetricsOption = Annotated[
     str | None, typer.Option("--metrics", help="Metrics or groups, comma-separated. Default: all.")

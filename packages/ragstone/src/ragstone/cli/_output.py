@@ -24,21 +24,6 @@ if TYPE_CHECKING:
 
     from ragstone.views import CauseRow
 
-__all__ = [
-    "cause_table",
-    "failure_lines",
-    "ledger_lines",
-    "print_json",
-    "print_lines",
-    "print_text",
-    "progress_bar",
-    "sanitize_for_terminal",
-    "terminal_options",
-    "trace_dict",
-    "trace_lines",
-    "unused_tool_lines",
-]
-
 _ENDS = {
     "error": "An exception ended the request.",
     "truncated": "Its answer was not read to the end: a stream was closed, or a generator was dropped.",

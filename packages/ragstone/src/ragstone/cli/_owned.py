@@ -7,8 +7,6 @@ from pathlib import Path
 from ragstone.errors import StoreOwnedError
 from ragstone.store import Store, is_database_url, open_store
 
-__all__ = ["open_owned"]
-
 
 def open_owned(store: str, hint: str = "") -> Store:
     """Open a store that exists for writing.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["APPLICATION", "EMBEDDER", "JUDGE", "LIMITS", "OUTPUT", "READER", "STATISTICS"]
-
 APPLICATION: Final = "Application"
 JUDGE: Final = "Judge"
 READER: Final = "Reader"

@@ -14,8 +14,6 @@ from ragstone.schema import Failure, NotApplicable, Score, Usage
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-__all__ = ["Progress", "format_duration", "show_progress"]
-
 _LOGGED_EVERY_S: Final = 10.0
 _MIN_WIDTH_WITH_BAR: Final = 100
 _BAR_WIDTH: Final = 20

@@ -11,8 +11,6 @@ import typer
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import card_of
 
-__all__ = ["prometheus_rules_command"]
-
 
 def prometheus_rules_command(
     target: Annotated[

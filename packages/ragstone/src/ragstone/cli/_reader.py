@@ -9,8 +9,6 @@ import typer
 
 from ragstone.cli._panels import READER
 
-__all__ = ["AbstentionOption", "DrawsOption", "EstimatorOption", "ReaderPromptOption"]
-
 Estimator = Literal["auto", "exact", "first_token", "monte_carlo"]
 
 ReaderPromptOption = Annotated[

@@ -11,8 +11,6 @@ from ragstone.cli._output import sanitize_for_terminal
 from ragstone.cli._panels import JUDGE
 from ragstone.schema import Failure, NotApplicable, Score
 
-__all__ = ["ReasonsOption", "reason_lines"]
-
 _MAX_CHARS = 400
 """Maximum length of a reason on the terminal. Files and sinks contain all of it."""
 

@@ -60,8 +60,6 @@ from ragstone.scoring import MAX_CALLS_PER_REASON, JudgedCounts
 from ragstone.store import is_database_url, open_store, quote_store
 from ragstone.worker import Worker, read_ledger
 
-__all__ = ["replay_command"]
-
 _SHOWN = 5
 
 

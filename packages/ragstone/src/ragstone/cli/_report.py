@@ -37,16 +37,6 @@ from ragstone.schema import Sample
 from ragstone.store import describe_store, is_database_url
 from ragstone.views import ReportText, ReportView
 
-__all__ = [
-    "ByOption",
-    "DataOption",
-    "SourceArgument",
-    "TargetOption",
-    "parse_targets",
-    "read_texts",
-    "report_command",
-]
-
 SourceArgument = Annotated[
     str,
     typer.Argument(

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from ragstone.worker import RetentionAges
 
-__all__ = ["retention_ages", "set_retention"]
-
 _AGES: Final[ContextVar[RetentionAges | None]] = ContextVar("ragstone_retention", default=None)
 
 

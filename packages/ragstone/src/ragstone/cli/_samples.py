@@ -9,8 +9,6 @@ import typer
 from ragstone.demo import SAMPLE_FILES, sample_file
 from ragstone.errors import ConfigurationError
 
-__all__ = ["samples_command"]
-
 _FILES = "\n\n".join(f"{name}: {content}." for name, content in SAMPLE_FILES.items())
 
 

@@ -8,8 +8,6 @@ import typer
 
 from ragstone.cli._panels import JUDGE
 
-__all__ = ["NumberTokensOption", "ScoreDrawsOption", "ScoreModeOption"]
-
 ScoreMode = Literal["single", "expected", "sampled", "reasoned"]
 ScoreModeOption = Annotated[
     ScoreMode | None,

@@ -13,8 +13,6 @@ from typing import Final
 
 from ragstone._util.signals import STOP_SIGNALS, handle_signals, set_handlers
 
-__all__ = ["end_at_once", "interruptible", "until_exit"]
-
 _INTERRUPTED: Final = 130
 """`ExitCode.INTERRUPTED`, which is not imported yet."""
 _KEEP_IGNORED: Final = frozenset(STOP_SIGNALS) - {signal.SIGTERM}

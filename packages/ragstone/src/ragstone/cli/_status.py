@@ -19,8 +19,6 @@ from ragstone.schema import Ledger
 from ragstone.store import describe_store, is_database_url, open_store, quote_store
 from ragstone.worker import pending_message, read_ledger
 
-__all__ = ["status_command"]
-
 
 def status_command(
     store: Annotated[

@@ -11,8 +11,6 @@ from pathlib import Path
 from ragstone._util.stdin import copy_stdin
 from ragstone.errors import ConfigurationError, DataError
 
-__all__ = ["stdin_as_file"]
-
 _STDIN = "-"
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
+from ragstone._util.age import parse_age
 from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.cli._backfill import backfill_command
@@ -29,9 +30,7 @@ from ragstone.store import (
     open_store,
     restore_store,
 )
-from ragstone.worker import parse_age, spool_directory
-
-__all__ = ["store_app"]
+from ragstone.worker import spool_directory
 
 store_app = typer.Typer(
     help="Maintain a store: verify, back up, export, merge, backfill metrics, remove texts, erase users, check counters.",

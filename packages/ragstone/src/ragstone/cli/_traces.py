@@ -26,8 +26,6 @@ from ragstone.experiments import OutcomeSource, TimeRange, explain_answer, find_
 from ragstone.store import TraceReport, describe_store, is_database_url, open_store
 from ragstone.views import AnswersText, AnswerText, AnswerView
 
-__all__ = ["traces_command"]
-
 
 def traces_command(
     source: SourceArgument,

@@ -17,8 +17,6 @@ from ragstone.cli._panels import LIMITS, OUTPUT, STATISTICS
 from ragstone.cli._udcg_experiment import experiment_command
 from ragstone.errors import ConfigurationError
 
-__all__ = ["udcg_app"]
-
 udcg_app = typer.Typer(
     help="UDCG: fit its weights, correlate it with graded answers, rank passages by utility, repeat its experiments.",
     no_args_is_help=True,

@@ -20,8 +20,6 @@ from ragstone.errors import ConfigurationError
 if TYPE_CHECKING:
     from ragstone.research import ExperimentPlan, UdcgExperiment
 
-__all__ = ["experiment_command"]
-
 _SAMPLING = "Samples"
 
 

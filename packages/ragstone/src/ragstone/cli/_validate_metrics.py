@@ -21,18 +21,6 @@ from ragstone.cli._panels import STATISTICS
 from ragstone.cli._stdin import stdin_as_file
 from ragstone.errors import ConfigurationError
 
-__all__ = [
-    "FlipThresholdOption",
-    "LabelColumnOption",
-    "LabelRangeOption",
-    "ResamplesOption",
-    "SeedOption",
-    "ThresholdOption",
-    "parse_range",
-    "topicality_command",
-    "validate_metrics_command",
-]
-
 SeedOption = Annotated[
     int, typer.Option("--seed", min=0, rich_help_panel=STATISTICS, help="Seed of all random numbers.")
 ]

@@ -12,8 +12,6 @@ from ragstone.errors import ConfigurationError
 from ragstone.experiments import TimeRange, store_of
 from ragstone.live import serve
 
-__all__ = ["view_command"]
-
 
 def view_command(
     store: Annotated[

@@ -36,8 +36,6 @@ from ragstone.watch import (
 )
 from ragstone.worker import requests_folder, spool_directory
 
-__all__ = ["read_alarm", "watch_command", "watch_lines"]
-
 _DAY_S = 86_400.0
 _RECENT_S = 7 * _DAY_S
 _BASIS_S = 28 * _DAY_S

@@ -11,8 +11,6 @@ from ragstone.errors import ConfigurationError
 if TYPE_CHECKING:
     from ragstone.watch import WatchOptions
 
-__all__ = ["set_watch_options", "watch_options"]
-
 _OPTIONS: Final[ContextVar[WatchOptions | None]] = ContextVar("ragstone_watch_options", default=None)
 
 

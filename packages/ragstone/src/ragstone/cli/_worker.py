@@ -40,8 +40,6 @@ from ragstone.scoring import JudgedCounts
 from ragstone.store import describe_store, is_database_url, resolve_store
 from ragstone.worker import ScoringSetup, Worker, open_setup
 
-__all__ = ["worker_command"]
-
 
 @takes_models
 def worker_command(

@@ -19,8 +19,6 @@ from ragstone.data._trec.samples import RUN_SUFFIXES, QrelsSource, qrels_from, r
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError
 from ragstone.schema import FIELD_ALIASES, Sample, sample_from_row
 
-__all__ = ["RejectedRow", "SampleSource", "build_rows_error", "iter_rows", "iter_samples", "read_samples"]
-
 _CSV_COLUMNS: Final = 10_000
 _SMALL_JSON: Final = 2**20
 """Bytes of a document that cannot have too many values."""

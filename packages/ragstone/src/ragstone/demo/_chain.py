@@ -13,20 +13,6 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from ragstone.requests import Recorder
 
-__all__ = [
-    "NOT_FOUND",
-    "Bm25",
-    "DemoChain",
-    "DemoChainBuilder",
-    "DemoPassage",
-    "DemoQuestion",
-    "extract_answer",
-    "inverse_frequencies",
-    "load_corpus",
-    "load_questions",
-    "words",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoPassage:

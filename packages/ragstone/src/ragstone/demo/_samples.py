@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from ragstone.demo._chain import Bm25, DemoPassage, DemoQuestion, extract_answer, load_corpus, load_questions
 
-__all__ = ["SAMPLE_FILES", "sample_file"]
-
 # Mistakes that the extracted answers do not make by themselves.
 _NOT_RETRIEVED: Final = frozenset({"q14", "q21"})
 """Questions whose passage the retriever of `answers` misses."""

@@ -14,8 +14,6 @@ from ragstone.judges import Judge, Reader
 from ragstone.metrics import Metric, MetricCard, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 
-__all__ = ["assert_score"]
-
 
 def assert_score(
     case: Mapping[str, Any] | Sample,

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import MetricCard, resolve_metrics
 
-__all__ = ["card_of", "titles_of"]
-
 
 def card_of(metric: str) -> MetricCard | None:
     """Return the card of a metric, or None if this installation does not know it."""

@@ -15,22 +15,6 @@ from ragstone.schema import Sample
 from ragstone.stats import DesignEffect, design_effect
 from ragstone.store import Store
 
-__all__ = [
-    "AUTO_CLUSTER",
-    "CLUSTER_KEYS",
-    "NO_CLUSTER",
-    "Clusters",
-    "FieldsOfSamples",
-    "SampleFields",
-    "choose_clusters",
-    "cluster_keys",
-    "cluster_notes",
-    "collect_fields",
-    "count_units",
-    "labels_in",
-    "read_fields",
-]
-
 AUTO_CLUSTER: Final = "auto"
 NO_CLUSTER: Final = "none"
 CLUSTER_KEYS: Final = ("session_id", "user_id", "document_id")

@@ -13,8 +13,6 @@ from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import diagnose
 from ragstone.sinks import Delivery, Sink
 
-__all__ = ["DeliverySummary", "deliver"]
-
 _BATCH: Final = 200
 _REASONS_SHOWN: Final = 3
 

@@ -40,9 +40,6 @@ from ragstone.scoring import JudgedCounts, Scorer, explain_lowest_scores
 from ragstone.sinks import Sink
 from ragstone.worker import open_setup
 
-__all__ = ["aevaluate", "evaluate"]
-
-
 _PREPARE_OUTAGE_S: Final = 10.0
 """Longest wait for a judge that is unavailable at the start, in seconds."""
 _OUTAGE: Final = ("unavailable", "timeout")

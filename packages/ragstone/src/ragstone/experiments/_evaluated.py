@@ -9,8 +9,6 @@ from ragstone.experiments._views.source import ReportSource
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 
-__all__ = ["Evaluated"]
-
 
 class Evaluated(ABC):
     """Base class of `Experiment`."""

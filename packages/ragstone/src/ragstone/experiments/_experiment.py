@@ -35,9 +35,6 @@ from ragstone.views import Answers, Chart, ReportView, notebook_report
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Experiment"]
-
-
 _NAMED: Final = 6
 """Number of metrics that `repr` names."""
 

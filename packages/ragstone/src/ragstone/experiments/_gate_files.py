@@ -13,8 +13,6 @@ from xml.etree import ElementTree as ET
 from ragstone._util.files import write_output
 from ragstone.errors import ConfigurationError
 
-__all__ = ["GateCase", "check_gate_file", "gate_table", "write_junit"]
-
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 does not allow."""
 

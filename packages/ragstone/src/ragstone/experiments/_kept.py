@@ -29,8 +29,6 @@ from ragstone.schema import (
     outcome_adapter,
 )
 
-__all__ = ["KeptOutcomes", "RunIdentity", "count_kept", "digest_samples"]
-
 AnyOutcome = Score | NotApplicable | Failure
 
 _REPEATED: Final[frozenset[FailureKind]] = frozenset(

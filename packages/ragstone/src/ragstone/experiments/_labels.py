@@ -24,8 +24,6 @@ from ragstone.store import (
     settle_labels,
 )
 
-__all__ = ["LABEL_VALUES", "AddedLabels", "DrawnSample", "add_labels", "draw_to_label", "drawn_rows"]
-
 LABEL_VALUES: Final[Mapping[str, float]] = {"correct": 1.0, "partly": 0.5, "wrong": 0.0}
 """The labels by name."""
 _WORDS: Final = {

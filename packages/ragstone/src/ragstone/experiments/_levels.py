@@ -8,8 +8,6 @@ from typing import Final
 from ragstone.errors import ConfigurationError
 from ragstone.stats import Estimate
 
-__all__ = ["CONFIDENCE_LEVEL", "check_level", "ci_heading"]
-
 CONFIDENCE_LEVEL: Final = 0.95
 """The level of intervals and gates that do not state another."""
 _LEAST_OF_A_GATE: Final = 0.5

@@ -16,8 +16,6 @@ from ragstone.errors import DataError, StoreVersionError
 from ragstone.experiments._clusters import SampleFields
 from ragstone.schema import Failure, NotApplicable, Score, check_record, outcome_adapter
 
-__all__ = ["OutcomeLines"]
-
 _logger = logging.getLogger("ragstone")
 
 AnyOutcome = Score | NotApplicable | Failure

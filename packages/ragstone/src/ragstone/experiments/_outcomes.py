@@ -21,17 +21,6 @@ from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.store import StorePosition, describe_store, is_database_url, open_store
 
-__all__ = [
-    "OutcomeSource",
-    "OutcomeStream",
-    "SystemOutcomes",
-    "TimeRange",
-    "read_outcomes",
-    "store_of",
-    "stored_outcomes",
-    "stream_outcomes",
-]
-
 AnyOutcome = Score | NotApplicable | Failure
 
 

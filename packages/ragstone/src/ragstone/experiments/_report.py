@@ -22,8 +22,6 @@ from ragstone.metrics import MetricCard
 from ragstone.schema import Sample
 from ragstone.views import AnswerView, ReportView
 
-__all__ = ["build_report", "check_source", "compare_with_baseline", "explain_answer", "find_worst", "write_report"]
-
 
 def build_report(
     source: OutcomeSource,

@@ -22,8 +22,6 @@ from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, Score
 from ragstone.stats import estimate_mean
 
-__all__ = ["ScoreCheck", "ScoreGate", "Undecided", "check_scores", "check_thresholds"]
-
 Undecided = Literal["fail", "pass"]
 State = Literal["reached", "missed", "undecided", "no score"]
 

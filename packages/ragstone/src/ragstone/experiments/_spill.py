@@ -20,18 +20,6 @@ from ragstone.experiments._summary import MetricColumn
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 
-__all__ = [
-    "MAX_ROWS_IN_MEMORY",
-    "OutcomeRows",
-    "OutcomesOnDisk",
-    "QueriesById",
-    "SampleRows",
-    "SamplesById",
-    "SamplesOnDisk",
-    "count_failures",
-    "replace_outcomes",
-]
-
 AnyOutcome = Score | NotApplicable | Failure
 T = TypeVar("T")
 

@@ -28,16 +28,6 @@ from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.stats import Estimate, estimate_mean, failure_bounds
 from ragstone.store import MetricCounts, Store
 
-__all__ = [
-    "MetricColumn",
-    "MetricSummary",
-    "bounds_of",
-    "format_table",
-    "stored_clusters",
-    "summarize",
-    "summarize_store",
-]
-
 _SAME: Final = 1e-9
 """Tolerance for bounds that exceed the metric's range by rounding."""
 

@@ -8,8 +8,6 @@ from typing import Final
 from ragstone._util.addresses import allowed_hosts, is_equal, is_loopback, name_in
 from ragstone.errors import ConfigurationError
 
-__all__ = ["Access"]
-
 _MIN_TOKEN_CHARS: Final = 16
 
 

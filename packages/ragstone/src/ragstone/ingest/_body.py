@@ -12,8 +12,6 @@ from aiohttp import web
 from ragstone.errors import DataError
 from ragstone.replay.otlp import OversizedMessageError
 
-__all__ = ["BodyReader", "BusyError", "decompress", "too_large"]
-
 _DEADLINE_S: Final = 30.0
 _BROKEN: Final = (OSError, aiohttp.ClientError, web.RequestPayloadError)
 _TOGETHER: Final = 4

@@ -11,8 +11,6 @@ from aiohttp import web
 from ragstone.capture import Capture
 from ragstone.errors import DataError
 
-__all__ = ["FeedbackRoute"]
-
 _MAX_BYTES: Final = 64 * 1024
 """Largest body."""
 _BODY_S: Final = 10.0

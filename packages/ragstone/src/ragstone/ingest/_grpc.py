@@ -14,8 +14,6 @@ from ragstone.ingest._reply import trace_response
 from ragstone.ingest._span_buffer import SharedSpanBuffer
 from ragstone.replay.otlp import OversizedMessageError
 
-__all__ = ["OtlpGrpcReceiver"]
-
 _MAX_CALLS: Final = 16
 """Calls at once. Each may hold a message of the largest size."""
 _PROTOBUF: Final = "application/x-protobuf"

@@ -15,8 +15,6 @@ from ragstone.ingest._span_buffer import SharedSpanBuffer
 from ragstone.replay import BufferedSpan
 from ragstone.replay.otlp import OversizedMessageError, spans_of_request
 
-__all__ = ["DEFAULT_MAX_BYTES", "SpanIntake"]
-
 logger = logging.getLogger("ragstone")
 
 DEFAULT_MAX_BYTES: Final = 8 * 2**20

@@ -19,8 +19,6 @@ from ragstone.ingest._reply import rejection, trace_response
 from ragstone.ingest._span_buffer import SharedSpanBuffer
 from ragstone.replay.otlp import OversizedMessageError
 
-__all__ = ["OtlpReceiver"]
-
 _RETRY_AFTER_S: Final = "5"
 _PROTOBUF: Final = "application/x-protobuf"
 

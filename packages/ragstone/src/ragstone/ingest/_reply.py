@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["rejection", "trace_response"]
-
 
 def rejection(reasons: list[str]) -> str:
     """Return the reasons of the first rejected spans."""

@@ -23,8 +23,6 @@ from ragstone.schema import Captured, Ignored, Trace
 from ragstone.store import Store
 from ragstone.worker import StepErrors
 
-__all__ = ["OtlpTraceSource", "SharedSpanBuffer"]
-
 logger = logging.getLogger("ragstone")
 
 _BATCH: Final = 100

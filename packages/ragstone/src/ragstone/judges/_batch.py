@@ -24,20 +24,6 @@ from ragstone.errors import ConfigurationError, DataError, JudgeError, StoreErro
 from ragstone.judges._cache.replies import is_repeatable
 from ragstone.judges._http.transport import MAX_REPLY_BYTES, Reply
 
-__all__ = [
-    "BatchFile",
-    "BatchPendingError",
-    "BatchReport",
-    "BatchedRequests",
-    "PostponedError",
-    "RequestBatch",
-    "batched_requests",
-    "is_sent_at_once",
-    "requests_in_batches",
-    "requests_of_sample",
-    "sent_at_once",
-]
-
 _MAX_REQUESTS: Final = 50_000
 _MAX_BYTES: Final = 100_000_000
 """Limits of one file. OpenAI accepts 50,000 requests and 200 MB."""

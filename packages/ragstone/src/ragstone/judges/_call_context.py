@@ -9,8 +9,6 @@ from typing import NamedTuple
 from ragstone.judges._cache.replies import cache_bypassed, current_repeat, is_cache_bypassed, repeat_replies
 from ragstone.judges._limits.gate import current_patience_s, wait_for_outages
 
-__all__ = ["CallContext"]
-
 
 class CallContext(NamedTuple):
     """Settings of `wait_for_outages`, `cache_bypassed` and `repeat_replies`, which are blocks around calls."""

@@ -11,8 +11,6 @@ from pydantic import BaseModel, SecretStr
 
 from ragstone.judges._model import ChatRequest
 
-__all__ = ["ClientSettings"]
-
 T = TypeVar("T")
 
 _TEMPERATURE: Final = "temperature"

@@ -18,8 +18,6 @@ from ragstone.judges._option_names import OptionNames, Role
 from ragstone.judges._protocol import Embedder, Judge, Reader
 from ragstone.judges.openai_model import ConnectionOptions
 
-__all__ = ["ROLES", "EmbedderSpec", "EndpointOptions", "JudgeSpec", "ReaderSpec", "read_endpoint"]
-
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
 Convert = Callable[[Any], Any]

@@ -15,8 +15,6 @@ from ragstone.judges._model import ChatModel, ExactModel, find_exact_route
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
 
-__all__ = ["NumberDistribution", "NumberDistributionReader", "Spellings", "build_spellings"]
-
 _FLOOR: Final = 1e-5
 """Beginnings of replies that are less likely than this are not followed. They widen the interval instead."""
 _MAX_NUMBERS: Final = 1001

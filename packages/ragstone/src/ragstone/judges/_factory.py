@@ -20,8 +20,6 @@ from ragstone.judges.openai_model import ConnectionOptions, OpenAICompatibleMode
 from ragstone.judges.reader import ChatReader, ReaderOptions
 from ragstone.judges.vllm_engine import VllmModel
 
-__all__ = ["OpenAICompatibleJudge", "embedder_from", "judge_from", "reader_from"]
-
 _OPENAI_URL: Final = "https://api.openai.com/v1"
 _FORMS: Final = (
     "'http://host:8000/v1' (the model is read from the server), 'openai:MODEL' (with OPENAI_API_KEY, and OPENAI_BASE_URL for "

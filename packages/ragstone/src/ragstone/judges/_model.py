@@ -18,28 +18,6 @@ from ragstone._util.fork import after_fork_in_child
 from ragstone.judges._render import Message
 from ragstone.schema import Usage
 
-__all__ = [
-    "TEMPERATURE_ONE",
-    "AdaptiveModel",
-    "AsyncOnce",
-    "Capabilities",
-    "ChatModel",
-    "ChatRequest",
-    "Completion",
-    "ConstrainedModel",
-    "ExactModel",
-    "ReplyLogprobs",
-    "TokenLogprobs",
-    "UsageMeter",
-    "after_reasoning",
-    "find_exact_route",
-    "metered",
-    "model_call",
-    "note_progress",
-    "progress_at",
-    "record_usage",
-]
-
 TEMPERATURE_ONE: Final[Mapping[str, Any]] = MappingProxyType(
     {
         "temperature": 1.0,

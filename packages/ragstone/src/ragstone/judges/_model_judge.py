@@ -36,8 +36,6 @@ from ragstone.judges._render import RENDER_VERSION, Message, build_retry_message
 from ragstone.schema import Interval, Usage
 from ragstone.stats import mean_interval
 
-__all__ = ["ModelJudge", "ScoreMode"]
-
 T = TypeVar("T")
 
 ScoreMode = Literal["single", "expected", "sampled", "reasoned"]

@@ -14,8 +14,6 @@ from pydantic import TypeAdapter, ValidationError
 from ragstone.errors import JudgeReplyError
 from ragstone.judges._model import after_reasoning
 
-__all__ = ["json_request", "json_schema_of", "parse_json", "parse_number"]
-
 T = TypeVar("T")
 
 _FENCE: Final = re.compile(r"```[a-z]*+\s*+", re.IGNORECASE)

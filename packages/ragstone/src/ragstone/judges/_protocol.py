@@ -15,22 +15,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "BASELINE_NOTE",
-    "AbstentionEstimate",
-    "Embedder",
-    "ExactReader",
-    "JsonReply",
-    "Judge",
-    "JudgeIdentity",
-    "NumberReply",
-    "Preparable",
-    "Prompt",
-    "Reader",
-    "TextReply",
-    "is_baseline",
-]
-
 T = TypeVar("T")
 
 BASELINE_NOTE: Final = (

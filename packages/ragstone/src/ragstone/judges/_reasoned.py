@@ -9,8 +9,6 @@ from ragstone.judges._model import after_reasoning
 from ragstone.judges._parse import parse_number
 from ragstone.judges._render import Message
 
-__all__ = ["REASONED_MAX_TOKENS", "REASONED_VERSION", "build_reasoned_retry", "parse_reasoned", "reasoned_request"]
-
 REASONED_VERSION: Final = "1"
 """Part of the identity of judges with this mode, because changed wording makes a different judge."""
 REASONED_MAX_TOKENS: Final = 1024

@@ -9,8 +9,6 @@ from typing import Final
 
 from ragstone.judges._protocol import Prompt
 
-__all__ = ["RENDER_VERSION", "Message", "build_retry_messages", "escape", "number_request", "render", "unescape"]
-
 RENDER_VERSION: Final = "2"
 """Part of every judge's identity, because changed wording makes a different judge."""
 

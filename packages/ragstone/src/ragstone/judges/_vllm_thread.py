@@ -17,8 +17,6 @@ from typing import Any, Final
 from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import ConfigurationError, JudgeRejectedError, JudgeUnavailableError
 
-__all__ = ["EngineThread", "Job", "engine_for", "is_refusal", "unload"]
-
 _GATHER_S: Final = 0.002
 """Seconds to wait for more jobs after the first one. Much less than one forward pass of any model."""
 _MAX_SEQUENCES: Final = 512

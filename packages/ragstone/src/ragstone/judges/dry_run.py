@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["DryRunEmbedder", "DryRunJudge", "DryRunReader"]
-
 T = TypeVar("T")
 
 _CHARS_PER_TOKEN: Final = 4

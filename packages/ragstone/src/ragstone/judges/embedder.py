@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
     from sentence_transformers import SentenceTransformer
 
-__all__ = ["EndpointEmbedder", "LocalEmbedder"]
-
 _PROBE: Final = "text"
 """Text whose vector shows the dimension. Each model reads it completely."""
 

@@ -32,8 +32,6 @@ from ragstone.judges._model import (
 from ragstone.judges._render import Message
 from ragstone.schema import Usage
 
-__all__ = ["FunctionModel", "judge_error_from"]
-
 Answer: TypeAlias = tuple[Completion, Usage]
 
 _PROBE: Final[list[Message]] = [{"role": "user", "content": "Reply with the word yes."}]

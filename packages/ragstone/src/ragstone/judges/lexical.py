@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["LexicalEmbedder", "LexicalJudge", "LexicalReader"]
-
 T = TypeVar("T")
 
 _NAME: Final = "lexical baseline"

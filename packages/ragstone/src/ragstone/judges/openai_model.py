@@ -26,8 +26,6 @@ from ragstone.judges._render import Message
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-__all__ = ["ConnectionOptions", "OpenAICompatibleModel"]
-
 _MAX_OUTAGE_S: Final = 30.0
 _OUTAGE_FACTOR: Final = 4
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

@@ -29,8 +29,6 @@ from ragstone.judges._protocol import AbstentionEstimate, Judge, JudgeIdentity, 
 from ragstone.judges._render import Message
 from ragstone.schema import Usage
 
-__all__ = ["ChatReader", "ReaderOptions"]
-
 Estimator = Literal["auto", "exact_sequence", "first_token", "monte_carlo"]
 
 _VERSION: Final = "1"

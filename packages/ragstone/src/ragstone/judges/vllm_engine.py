@@ -26,8 +26,6 @@ from ragstone.judges._render import Message
 from ragstone.judges._vllm_thread import EngineThread, Job, engine_for, is_refusal, unload
 from ragstone.schema import Usage
 
-__all__ = ["VllmModel", "completion_of"]
-
 _ASKED_TOKENS: Final = 128
 """Maximum number of token ids in one `logprob_token_ids` of vLLM."""
 _MAX_CONSTRAINED_VALUES: Final = 1001

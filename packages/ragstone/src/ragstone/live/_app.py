@@ -19,8 +19,6 @@ from ragstone.live._labels import LabelDesk
 from ragstone.live._questions import find_questions
 from ragstone.views import LiveDocument, answer_part, live_places, problem_part
 
-__all__ = ["make_app"]
-
 _HEARTBEAT_S: Final = 15.0
 """Seconds after which a comment is sent to a browser that waits, so that a lost connection is noticed."""
 _RETRY_MS: Final = 2000

@@ -15,8 +15,6 @@ from ragstone.experiments import FollowedReport, card_of
 from ragstone.views import LiveDocument, live_parts, problem_part
 from ragstone.watch import alarm_lines
 
-__all__ = ["Board"]
-
 _MIN_INTERVAL_S: Final = 2.0
 """Shortest time between two updates."""
 _CPU_SHARE: Final = 0.015

@@ -10,8 +10,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from ragstone._util.limited_log import LimitedLog
 
-__all__ = ["bounded_protocol"]
-
 _MAX_CONNECTIONS: Final = 128
 """Largest number of connections. A tab needs one for changes, and a second one while it fetches a part."""
 _REQUEST_S: Final = 10.0

@@ -18,8 +18,6 @@ from ragstone.experiments import FollowedReport
 from ragstone.store import StoredLabel, open_for_labels
 from ragstone.views import label_document, label_item
 
-__all__ = ["LabelDesk"]
-
 _MAX_BYTES: Final = 10_000
 _MAX_AUTHOR: Final = 100
 

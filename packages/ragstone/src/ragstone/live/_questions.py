@@ -7,8 +7,6 @@ from typing import Final, NamedTuple
 
 from ragstone.views import QuestionRow, ReportView, question_rows
 
-__all__ = ["FoundQuestions", "find_questions"]
-
 _MAX_ROWS: Final = 1000
 """Most rows of one response."""
 _WRONG: Final = "wrong"

@@ -21,8 +21,6 @@ from ragstone.store import describe_store, quote_store, settle_labels
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-__all__ = ["serve"]
-
 _MIN_TOKEN_CHARS: Final = 16
 _AUTO: Final = "auto"
 

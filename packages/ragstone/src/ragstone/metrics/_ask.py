@@ -11,8 +11,6 @@ from typing_extensions import TypedDict
 
 from ragstone.judges import Judge, Prompt
 
-__all__ = ["RatingsReply", "TextListReply", "ask_ratings", "ask_text_list"]
-
 _MAX_CHARS: Final = 1000
 """Maximum length of one text. A longer text is not a claim or a question but a copy of the material."""
 _TOKENS_A_TEXT: Final = 64

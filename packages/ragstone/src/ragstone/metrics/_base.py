@@ -14,8 +14,6 @@ from ragstone.judges import Judge
 from ragstone.metrics._card import Metric, MetricCard, WorkedExample
 from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score
 
-__all__ = ["TEXTLESS", "MetricBase", "check_sample", "find_missing_fields", "hash_tasks", "have_no_text"]
-
 _TEXTS: Final = ("query", "reference", "sub_questions")
 """Fields in which blank text counts as missing."""
 TEXTLESS: Final = "the passages have no text, only their ids are known"

@@ -10,8 +10,6 @@ from ragstone._util.local_model import OptionalDependency
 from ragstone.judges import Embedder, Judge, Reader
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 
-__all__ = ["EmbedderMetric", "Metric", "MetricCard", "ReaderMetric", "WorkedExample"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkedExample:

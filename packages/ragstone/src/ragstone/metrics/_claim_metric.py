@@ -14,8 +14,6 @@ from ragstone.metrics._claims import ClaimCheck
 from ragstone.metrics._shares import Mark, ShareBounds
 from ragstone.schema import Failure, Interval, NotApplicable, Sample, Score
 
-__all__ = ["ClaimMetric", "ClaimShare", "describe_claims"]
-
 _NO_REPLIES: Final = "no_judgement"  # codespell:ignore judgement
 
 

@@ -8,8 +8,6 @@ from typing import Any, Final
 from ragstone._util.words import split_words
 from ragstone.metrics._shares import Mark
 
-__all__ = ["EMPTY_RESPONSE", "describe_evidence"]
-
 EMPTY_RESPONSE: Final = "The response is empty."
 _MAX_LINES: Final = 20
 """Maximum number of claims in one list. `details` contains all of them."""

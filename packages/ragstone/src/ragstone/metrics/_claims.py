@@ -21,8 +21,6 @@ from ragstone.metrics._shared import compute_once
 from ragstone.metrics._shares import Mark
 from ragstone.schema import Sample
 
-__all__ = ["EXTRACTION", "EXTRACTION_EXAMPLES", "IN_ANSWER", "IN_PASSAGES", "ClaimCheck", "gather_or_cancel", "pair"]
-
 T = TypeVar("T")
 U = TypeVar("U")
 

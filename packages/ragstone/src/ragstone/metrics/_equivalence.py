@@ -14,8 +14,6 @@ from ragstone.metrics._shares import ShareBounds
 from ragstone.schema import Interval
 from ragstone.stats import mean_interval
 
-__all__ = ["EQUIVALENCE", "asked_equivalence"]
-
 EQUIVALENCE: Final = (
     "Your assignment: for each numbered question, rate how far it asks for the same as the query.\n"
     "100: an answer to one of them answers the other.\n"

@@ -7,8 +7,6 @@ from typing import Final
 
 from ragstone.schema import Sample, Turn
 
-__all__ = ["question_fields", "question_text"]
-
 _MAX_TURNS: Final = 6
 _MAX_CHARS: Final = 1_000
 """Maximum characters of one earlier message. Longer messages are cut in the middle."""

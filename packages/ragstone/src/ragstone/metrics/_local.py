@@ -9,8 +9,6 @@ from typing import Generic, TypeVar
 from ragstone._util.local_model import MODELS, LocalModel
 from ragstone.metrics._base import MetricBase
 
-__all__ = ["LocalModelMetric"]
-
 T = TypeVar("T")
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["QUESTIONS", "WRITE_QUESTION", "write_questions"]
-
 QUESTIONS: Final = 3
 """Number of questions of RAGAS, as in the library's default."""
 

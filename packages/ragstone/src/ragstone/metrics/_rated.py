@@ -9,8 +9,6 @@ from ragstone.judges import NumberReply
 from ragstone.metrics._base import MetricBase
 from ragstone.schema import Interval, Sample, Score
 
-__all__ = ["make_rated_score"]
-
 
 def make_rated_score(
     metric: MetricBase,

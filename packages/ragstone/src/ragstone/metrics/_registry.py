@@ -27,8 +27,6 @@ from ragstone.metrics.text import TEXT, TEXT_AT
 from ragstone.metrics.udcg import Udcg, UdcgTheta
 from ragstone.metrics.vera import VERA, VERA_AT
 
-__all__ = ["ENTRY_POINT_GROUP", "all_metrics", "bind_embedder", "bind_reader", "resolve_metrics"]
-
 ENTRY_POINT_GROUP: Final = "ragstone.metrics"
 """An entry point of this group is a `Metric`, a sequence of metrics, or a function without arguments that returns these."""
 

@@ -11,8 +11,6 @@ from ragstone.errors import JudgeError
 from ragstone.judges import Judge, Prompt
 from ragstone.schema import Passage
 
-__all__ = ["LABEL_MODES", "RELEVANCE_HASH", "Label", "LabelMode", "LabelSource", "judge_asked", "label_of"]
-
 LabelMode = Literal["auto", "data", "judge"]
 LABEL_MODES: Final = ("auto", "data", "judge")
 LabelSource = Literal["data", "judge_with_reference", "judge"]

@@ -8,8 +8,6 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-__all__ = ["compute_once", "share_work"]
-
 T = TypeVar("T")
 
 _work: ContextVar[dict[Hashable, asyncio.Task[Any]] | None] = ContextVar("ragstone_shared_work", default=None)

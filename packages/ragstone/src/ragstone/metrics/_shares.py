@@ -9,20 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-__all__ = [
-    "Mark",
-    "ShareBounds",
-    "any_of",
-    "best_share",
-    "both",
-    "distinct",
-    "harmonic",
-    "highest",
-    "negated",
-    "share",
-    "share_among",
-]
-
 Mark = bool | None
 """A verdict: yes, no, or unknown (None)."""
 

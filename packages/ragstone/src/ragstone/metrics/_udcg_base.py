@@ -17,8 +17,6 @@ from ragstone.metrics._utility import PassageUtility, check_label_options, passa
 from ragstone.schema import Failure, FailureKind, Interval, NotApplicable, Sample, Score
 from ragstone.stats import WeightedTerm, weighted_sum_interval
 
-__all__ = ["UdcgBase", "sigmoid"]
-
 _VERSION: Final = "1"
 _SOURCE: Final = "UDCG, sections 4 and 5, equation "
 _CERTAIN: Final = frozenset({"exact", "bound"})

@@ -15,8 +15,6 @@ from ragstone.judges import AbstentionEstimate, Judge, Reader
 from ragstone.metrics._relevance import LABEL_MODES, Label, LabelMode, judge_asked, label_of
 from ragstone.schema import Passage
 
-__all__ = ["PassageUtility", "check_label_options", "passage_utilities"]
-
 T = TypeVar("T")
 
 

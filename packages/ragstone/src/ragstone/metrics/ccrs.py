@@ -38,15 +38,6 @@ from ragstone.metrics._rated import make_rated_score
 from ragstone.metrics._shared import compute_once
 from ragstone.schema import NotApplicable, Sample, Score
 
-__all__ = [
-    "CCRS",
-    "AnswerCorrectness",
-    "ContextualCoherence",
-    "InformationDensity",
-    "InformationRecall",
-    "QuestionRelevance",
-]
-
 _ROW: Final = {
     "query": "How tall is the lighthouse?",
     "contexts": ["The lighthouse of Northport is 31 meters tall.", "Ferries leave at noon."],

@@ -39,8 +39,6 @@ from ragstone.metrics.ccrs import CCRS
 from ragstone.schema import Failure, Interval, NotApplicable, Sample, Score
 from ragstone.stats import WeightedTerm, weighted_sum_interval
 
-__all__ = ["CcrsComposite"]
-
 _PARTS: Final = {metric.name: metric for metric in CCRS}
 _Z: Final = 1.959963984540054
 """Quantile of the normal distribution for 95%."""

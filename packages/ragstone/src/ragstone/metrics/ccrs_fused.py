@@ -25,8 +25,6 @@ from ragstone.metrics.ccrs import (
     QuestionRelevance,
 )
 
-__all__ = ["CCRS_FUSED"]
-
 _CONSTRUCT: Final = "ccrs_fused"
 _INTRODUCTION: Final = (
     "Your assignment: rate the response, with one integer from 0 to 100 for each of these names. Rate each by itself."

@@ -35,8 +35,6 @@ from ragstone.metrics._questions import QUESTIONS, WRITE_QUESTION, write_questio
 from ragstone.schema import Interval, Sample, Score
 from ragstone.stats import mean_interval
 
-__all__ = ["COSINE", "RagasAnswerRelevancyCosine", "VeraAnswerRelevanceCosine"]
-
 _MOST_QUESTIONS: Final = 20
 
 

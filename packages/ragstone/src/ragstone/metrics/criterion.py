@@ -21,8 +21,6 @@ from ragstone.metrics._history import question_fields
 from ragstone.metrics._rated import make_rated_score
 from ragstone.schema import Sample, Score
 
-__all__ = ["Criterion", "read_criteria"]
-
 _CONSTRUCT: Final = "criterion"
 _FIELDS: Final = ("query", "contexts", "response", "reference", "sub_questions")
 """Fields that a criterion may need, in the order of the prompt, which starts as the prompts of CCRS do."""

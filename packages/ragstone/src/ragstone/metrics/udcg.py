@@ -39,9 +39,6 @@ from ragstone.metrics._udcg_base import UdcgBase, sigmoid
 from ragstone.metrics._utility import PassageUtility
 from ragstone.schema import SCHEMA_VERSION, check_version
 
-__all__ = ["Udcg", "UdcgTheta"]
-
-
 _EXAMPLE_UTILITIES: Final = (0.9, -0.8)
 
 

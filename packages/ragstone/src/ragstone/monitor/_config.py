@@ -11,8 +11,6 @@ from typing import Any, Final
 from ragstone import judges
 from ragstone.errors import ConfigurationError
 
-__all__ = ["CONFIGURABLE", "read_config", "read_models"]
-
 _MAX_BYTES: Final = 2**20
 """Largest file. A device does not have an end."""
 _TEXT: Final = "a text"

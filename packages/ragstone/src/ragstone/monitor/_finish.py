@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final, Literal
 
-__all__ = ["Progress", "State", "is_script", "is_server", "pauses"]
-
 State = Literal["done", "scoring", "unavailable", "not_owner"]
 """State of scoring. "unavailable": the judge is unavailable or the store cannot be used."""
 

@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["LoadWarning"]
-
 logger = logging.getLogger("ragstone")
 
 _INTERVAL_S: Final = 60.0

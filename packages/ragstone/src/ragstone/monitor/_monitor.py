@@ -52,8 +52,6 @@ from ragstone.worker import (
     worker_command,
 )
 
-__all__ = ["Monitor"]
-
 logger = logging.getLogger("ragstone")
 
 _OWNERSHIP_RETRY_S = 1.0

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 
-__all__ = ["BlockScorer", "open_output", "read_done"]
-
 AnyOutcome = Score | NotApplicable | Failure
 Digests = npt.NDArray[np.bytes_]
 

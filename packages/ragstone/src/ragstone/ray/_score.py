@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from ray.data import Dataset
 
-__all__ = ["RayReport", "score"]
-
 _SPARE_CPUS: Final = 1.0
 """For the tasks of Ray Data that read and divide the rows. Without it, they wait for the actors, and the actors for them."""
 

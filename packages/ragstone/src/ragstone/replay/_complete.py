@@ -7,8 +7,6 @@ from dataclasses import replace
 
 from ragstone.requests import PassageDraft, Step
 
-__all__ = ["complete_steps"]
-
 _Children = Mapping[Hashable, Sequence[Step]]
 
 

@@ -20,18 +20,6 @@ from ragstone.replay._values import (
 )
 from ragstone.requests import Step
 
-__all__ = [
-    "fill_inputs_and_outputs",
-    "fill_tool",
-    "has_fields",
-    "mapping",
-    "parse_names",
-    "snake_case",
-    "text_or_none",
-    "tokens_in",
-    "unix_time",
-]
-
 _TOKEN_KEYS: Final = (
     ("input_tokens", "prompt_tokens", "input"),
     ("output_tokens", "completion_tokens", "output"),

@@ -14,8 +14,6 @@ from ragstone.replay._source import InputFile
 from ragstone.schema import Trace
 from ragstone.store import quote_store
 
-__all__ = ["DetectedFormat", "FolderFormat", "RejectedRecord", "TraceFormat", "all_formats", "detect"]
-
 logger = logging.getLogger("ragstone")
 
 _GROUP: Final = "ragstone.formats"

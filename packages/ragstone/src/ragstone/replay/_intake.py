@@ -18,8 +18,6 @@ from ragstone.schema import Captured, Ignored, Trace
 from ragstone.store import Store
 from ragstone.worker import StepErrors
 
-__all__ = ["FileReport", "ReplayTraceSource", "ignored_entries", "select_shard"]
-
 logger = logging.getLogger("ragstone")
 
 _BATCH: Final = 200

@@ -13,8 +13,6 @@ from typing import Any, Final
 from ragstone._util.surrogates import replace_surrogates
 from ragstone.errors import DataError
 
-__all__ = ["MAX_DEPTH", "clean", "inner_json", "parse_json"]
-
 MAX_DEPTH: Final = 100
 """Maximum nesting of a value. JSON writers reject much deeper values."""
 _MAX_INT: Final = 2**63

@@ -27,8 +27,6 @@ from ragstone.replay._values import request_metadata, values_in
 from ragstone.requests import Step, StepKind
 from ragstone.schema import Trace
 
-__all__ = ["LangfuseFormat"]
-
 _KINDS: Final[Mapping[str, StepKind]] = {
     "CHAIN": "chain",
     "SPAN": "chain",

@@ -16,8 +16,6 @@ from ragstone.replay._values import count_in, request_metadata
 from ragstone.requests import Step, StepKind
 from ragstone.schema import Trace
 
-__all__ = ["LangsmithFormat"]
-
 _KINDS: Final[Mapping[str, StepKind]] = {
     "chain": "chain",
     "llm": "model",

@@ -23,8 +23,6 @@ from ragstone.replay._source import InputFile, Sources, open_inputs
 from ragstone.schema import Failure, NotApplicable, Score, Trace, check_record, outcome_adapter
 from ragstone.store import MergeCounts, MergedRequest, PlannedMetric, Store, StoredAnswer, is_database_url, open_store
 
-__all__ = ["MergeReport", "merge_outcomes"]
-
 _BATCH: Final = 500
 """Rows in memory."""
 _SHOWN: Final = 10

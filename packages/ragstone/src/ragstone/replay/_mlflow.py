@@ -27,8 +27,6 @@ from ragstone.replay._values import request_metadata
 from ragstone.requests import Step, StepKind
 from ragstone.schema import Trace
 
-__all__ = ["MlflowFormat"]
-
 _KINDS: Final[Mapping[str, StepKind]] = {
     "CHAIN": "chain",
     "WORKFLOW": "chain",

@@ -15,8 +15,6 @@ from ragstone.replay._values import values_in
 from ragstone.requests import Request, Step, TraceDraft, assemble
 from ragstone.schema import Trace, field_names
 
-__all__ = ["ObjectsFormat"]
-
 _LANGCHAIN: Final = frozenset({"lc", "kwargs"})
 _LLAMA_INDEX: Final = ({"source_nodes"}, {"node", "class_name"})
 _USED: Final = frozenset(

@@ -13,8 +13,6 @@ from ragstone.replay._source import InputFile
 from ragstone.replay.otlp import OtelSpan, SpanEvent, hex_id, requests_of
 from ragstone.schema import Trace
 
-__all__ = ["PhoenixFormat"]
-
 _KIND: Final = "openinference.span.kind"
 _MAX_DEPTH: Final = 8
 _COLUMNS: Final = (b"context.span_id", b"context.trace_id", b"span_kind")

@@ -14,8 +14,6 @@ from ragstone.replay._records import records
 from ragstone.replay._source import InputFile
 from ragstone.schema import Trace, check_record
 
-__all__ = ["RagstoneFormat"]
-
 
 class RagstoneFormat:
     """Traces of Ragstone: JSON lines or JSON. They keep the source they came from first."""

@@ -12,8 +12,6 @@ from ragstone.replay._source import InputFile, Sources, open_inputs
 from ragstone.requests import RetrieverTools, read_retriever_tools
 from ragstone.schema import Trace
 
-__all__ = ["find_formats", "read_traces"]
-
 logger = logging.getLogger("ragstone")
 
 

@@ -15,8 +15,6 @@ from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._json import clean, parse_json
 from ragstone.replay._source import MAX_RECORD_BYTES, InputFile, Line
 
-__all__ = ["PARQUET", "Record", "records"]
-
 PARQUET: Final = b"PAR1"
 _LARGE: Final = 8 * 2**20
 """Bytes of a document above which it is read incrementally, because its Python objects take ten times as much."""

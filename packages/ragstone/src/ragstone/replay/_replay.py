@@ -24,8 +24,6 @@ from ragstone.scoring import RunEstimate, StrideSampler, estimate_run
 from ragstone.sinks import Sink
 from ragstone.worker import Worker, get_skip_reason, id_hasher, open_setup
 
-__all__ = ["ReplayPlan", "ReplayReport", "areplay_traces", "plan_replay", "replay_traces"]
-
 _KEPT: Final = 20
 
 

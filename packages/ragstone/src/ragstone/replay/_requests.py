@@ -22,8 +22,6 @@ from ragstone.requests import (
 )
 from ragstone.schema import Passage, Retrieval, Trace, Usage
 
-__all__ = ["requests_in"]
-
 _REASONS: Final[Mapping[str, str]] = {
     "bare_model": "model calls without a retrieval or a chain around them",
     "tool": "tool calls without an agent around them",

@@ -23,8 +23,6 @@ from ragstone.replay._records import PARQUET, Record, records
 from ragstone.replay._source import MAX_RECORD_BYTES, InputFile
 from ragstone.schema import FIELD_ALIASES, Passage, Sample, Trace, sample_from_row, trace_from_sample
 
-__all__ = ["RowsFormat", "trace_of_row"]
-
 _LISTS: Final = ("input_data", "results", "samples", "examples", "rows", "test_cases", "goldens", "data")
 """Names under which tools keep their rows; the first two are RAGChecker's."""
 _TIMES: Final = ("started_at", "start_time", "timestamp", "created_at", "time", "date")

@@ -9,8 +9,6 @@ from typing import Final
 
 from ragstone.errors import ConfigurationError
 
-__all__ = ["Shard", "parse_shard"]
-
 _FORM: Final = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
 
 

@@ -21,8 +21,6 @@ from ragstone.errors import ConfigurationError, DataError, MissingExtraError
 from ragstone.requests import RetrieverTools
 from ragstone.store import describe_store, is_database_url, quote_store
 
-__all__ = ["MAX_RECORD_BYTES", "InputFile", "Line", "Sources", "open_inputs"]
-
 Sources = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """Paths of files and directories, and http(s) URLs: one or several."""
 

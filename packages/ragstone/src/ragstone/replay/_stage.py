@@ -20,8 +20,6 @@ from ragstone.replay._requests import requests_in
 from ragstone.requests import RetrieverTools, Step
 from ragstone.schema import SCHEMA_VERSION, Trace, check_version
 
-__all__ = ["BufferedSpan", "BufferedTrace", "SpanBuffer", "staged", "traces_of"]
-
 _BATCH: Final = 500
 
 

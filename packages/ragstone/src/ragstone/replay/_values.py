@@ -14,20 +14,6 @@ from ragstone.replay._json import parse_json
 from ragstone.requests import Message, PassageDraft, Role, Step, Value, harvest
 from ragstone.schema import field_names
 
-__all__ = [
-    "count_in",
-    "fill_identity",
-    "json_in",
-    "messages_in",
-    "number_in",
-    "passages_in",
-    "query_in",
-    "reply_message",
-    "request_metadata",
-    "text_of",
-    "values_in",
-]
-
 _ROLES: Final[Mapping[str, Role]] = {
     "human": "user", "user": "user", "ai": "assistant", "assistant": "assistant", "model": "assistant",
     "tool-call": "assistant", "system": "system", "developer": "system", "tool": "tool", "function": "tool",

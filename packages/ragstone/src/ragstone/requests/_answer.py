@@ -12,8 +12,6 @@ from ragstone.requests._look_up import is_shown_object, last_answer, look_up
 from ragstone.requests._match import TooLargeError, longest_piece
 from ragstone.schema import ResponseRule, field_names
 
-__all__ = ["Answer", "find_answer"]
-
 _NAMES: Final = field_names("response", "output")
 _SHORT: Final = 20
 """Characters of an answer below which several model calls give it by coincidence."""

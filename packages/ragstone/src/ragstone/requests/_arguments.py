@@ -13,8 +13,6 @@ from ragstone.requests._history import turns_in
 from ragstone.requests._prompt import read_prompt
 from ragstone.schema import Turn
 
-__all__ = ["RequestArguments", "text_or_none"]
-
 _MAX_TEXTS: Final = 1_000
 """Tags, or correct answers, that are read: an iterator of the application may never end."""
 

@@ -15,8 +15,6 @@ from ragstone.requests._query import find_query, find_standalone_query
 from ragstone.requests._step import Request, Statements, Step
 from ragstone.schema import Evidence
 
-__all__ = ["assemble"]
-
 _logger = logging.getLogger("ragstone")
 
 _MAX_ERRORS: Final = 20

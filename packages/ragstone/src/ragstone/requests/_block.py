@@ -28,8 +28,6 @@ from ragstone.requests._step import Request, Step
 from ragstone.requests._tap import AsyncTap, Tap, is_async_stream, is_stream
 from ragstone.schema import TraceStatus
 
-__all__ = ["RequestBlock"]
-
 _T = TypeVar("_T")
 
 

@@ -13,8 +13,6 @@ from ragstone.requests._tools import RetrieverTools
 from ragstone.requests._tree import Tree
 from ragstone.schema import field_names
 
-__all__ = ["find_requests", "find_root"]
-
 _AROUND: Final = frozenset({"chain", "agent", "other"})
 """Kinds of steps that can be a request around retrievals, models and tools."""
 _WORK: Final = frozenset({"retrieval", "transform", "model", "tool"})

@@ -14,8 +14,6 @@ from ragstone.requests._match import Match, Text, TooLargeError, has_word_edges
 from ragstone.requests._step import Message, Step
 from ragstone.schema import ContextsRule
 
-__all__ = ["Contexts", "find_contexts"]
-
 _MIN_REPLY_BYTES: Final = 40
 """In UTF-8, because 14 Chinese characters say as much as 40 Latin ones."""
 _MIN_REPLY_WORDS: Final = 6

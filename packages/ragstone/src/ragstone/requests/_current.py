@@ -10,8 +10,6 @@ from typing import Any, Protocol
 from ragstone.requests._recorder import Recorder
 from ragstone.requests._step import Request
 
-__all__ = ["Block", "current_request", "enter", "entered", "leave"]
-
 
 class Block(Protocol):
     """A `with monitor.request(...)` block, as translators of framework events see it."""

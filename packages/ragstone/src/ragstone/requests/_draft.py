@@ -9,8 +9,6 @@ from typing import Any
 
 from ragstone.schema import Evidence, TraceStatus, Turn
 
-__all__ = ["PassageDraft", "RetrievalDraft", "TraceDraft"]
-
 
 @dataclass(slots=True, kw_only=True)
 class PassageDraft:

@@ -25,8 +25,6 @@ from ragstone.requests._python_text import read_python_text
 from ragstone.requests._step import Message, Request, Step, Value
 from ragstone.requests._tree import Tree
 
-__all__ = ["Call", "Facts", "Search", "output_texts"]
-
 _INDEX_PAIRS: Final = 400
 """Pairs of passage and prompt from which on prompts are indexed."""
 _MAX_STAGES: Final = 8

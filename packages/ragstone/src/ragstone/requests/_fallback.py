@@ -10,8 +10,6 @@ from ragstone.requests._facts import Facts, output_texts
 from ragstone.requests._step import Step, Value
 from ragstone.schema import ContextsRule, field_names
 
-__all__ = ["left_nothing", "without_prompt"]
-
 _NAMES: Final = frozenset(field_names("contexts", "output"))
 _MAKING: Final = frozenset({"transform", "chain", "agent", "part", "other"})
 

@@ -13,8 +13,6 @@ from ragstone.requests._draft import PassageDraft
 from ragstone.requests._step import Message, Value
 from ragstone.schema import MESSAGE_ROLES, field_names
 
-__all__ = ["AS_JSON", "harvest"]
-
 AS_JSON: Final = "<json>"
 """Last key of the path of a text that is a whole object as JSON, because none of its fields has a known name."""
 

@@ -11,8 +11,6 @@ from ragstone.requests._facts import Facts
 from ragstone.requests._step import Message
 from ragstone.schema import Turn
 
-__all__ = ["find_history", "turns_in"]
-
 _MAX_TURNS: Final = 20
 _MAX_BYTES: Final = 32_000
 """UTF-8 bytes of all turns. The last two are kept even if they are longer."""

@@ -14,8 +14,6 @@ from ragstone.requests._draft import PassageDraft
 from ragstone.requests._shape import get, is_list
 from ragstone.schema import field_names
 
-__all__ = ["Hits", "read_hits"]
-
 _TEXT: Final = field_names("text", "hit")
 _ID: Final = field_names("id", "hit")
 _SCORE: Final = field_names("score", "hit")

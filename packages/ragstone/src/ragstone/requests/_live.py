@@ -13,8 +13,6 @@ from ragstone.requests._size import PromptLimit
 from ragstone.requests._step import Request, Statements, Step
 from ragstone.schema import TraceStatus
 
-__all__ = ["LiveRequest"]
-
 _MAX_STEPS: Final = 10_000
 """Steps kept for one request. Later steps are counted and left out."""
 

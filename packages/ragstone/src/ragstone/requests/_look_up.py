@@ -9,8 +9,6 @@ from typing import Final
 from ragstone.requests._harvest import AS_JSON
 from ragstone.requests._step import Message, Value
 
-__all__ = ["is_shown_object", "last_answer", "last_question", "look_up"]
-
 _OBJECT: Final = re.compile(r"[A-Z]\w*\((?:\w+=.*)?\)|<[\w.]+ (?:object )?at 0x\w+>|content='.*' \w+=.*", re.DOTALL)
 
 FromMessages = Callable[[Sequence[Message]], str | None]

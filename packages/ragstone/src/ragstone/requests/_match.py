@@ -16,19 +16,6 @@ from ragstone._util.normal_form import normalize
 from ragstone._util.surrogates import replace_surrogates
 from ragstone.requests._draft import PassageDraft
 
-__all__ = [
-    "Budget",
-    "Candidate",
-    "Finder",
-    "Match",
-    "Text",
-    "TooLargeError",
-    "canonical",
-    "find_anchors",
-    "has_word_edges",
-    "longest_piece",
-]
-
 MAX_CHARS: Final = 20_000_000
 """Characters compared for one request. A number of characters, not a time: live capture and replay must agree."""
 _SEED: Final = 32

@@ -15,8 +15,6 @@ from ragstone.requests._draft import TraceDraft
 from ragstone.requests._step import Request
 from ragstone.schema import field_names
 
-__all__ = ["RequestBlocks"]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 

@@ -9,8 +9,6 @@ from typing import Any, Final
 from ragstone.requests._current import current_request
 from ragstone.requests._draft import TraceDraft
 
-__all__ = ["TRACE_ID_KEY", "link_current_span", "link_span", "read_resource"]
-
 TRACE_ID_KEY: Final = "ragstone.trace_id"
 """Attribute of a span, or key of a run's metadata: the id of the request. A reader of the exported trace uses it as the
 trace id, so that a request that was captured as well is stored once."""

@@ -9,8 +9,6 @@ from typing import Any, Final
 from ragstone.requests._shape import get, is_list
 from ragstone.requests._step import Message, Role
 
-__all__ = ["read_prompt"]
-
 _ROLES: Final[Mapping[str, Role]] = {
     "user": "user",
     "human": "user",

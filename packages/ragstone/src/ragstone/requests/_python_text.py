@@ -6,8 +6,6 @@ import ast
 import re
 from typing import Any, Final
 
-__all__ = ["read_python_text"]
-
 _MAX_CHARS: Final = 300_000
 """Characters that are parsed: at most half a second, if they are nothing but numbers."""
 _STR_BEGIN: Final = "page_content='"

@@ -10,8 +10,6 @@ from ragstone.requests._look_up import is_shown_object, last_question, look_up
 from ragstone.requests._step import Step, Value
 from ragstone.schema import QueryRule, field_names
 
-__all__ = ["find_query", "find_standalone_query"]
-
 _NAMES: Final = field_names("query", "input")
 _STATE_NAMES: Final = field_names("query", "output")
 _OTHER_NAMES: Final = frozenset({*field_names("contexts", "input"), "history", "chat_history"})

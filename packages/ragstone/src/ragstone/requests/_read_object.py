@@ -9,8 +9,6 @@ from typing import Any
 from ragstone.requests._hits import read_hits
 from ragstone.requests._shape import get
 
-__all__ = ["read_object"]
-
 
 def read_object(value: Any) -> Any:
     """Read a message or a document of LangChain or LlamaIndex, or return `NotImplemented` for any other value (see `harvest`)."""

@@ -7,8 +7,6 @@ from typing import Protocol
 from ragstone.requests._draft import TraceDraft
 from ragstone.requests._step import Request
 
-__all__ = ["Recorder"]
-
 
 class Recorder(Protocol):
     """Takes finished requests, such as `ragstone.Monitor` and `ragstone.testing.MemoryRecorder`."""

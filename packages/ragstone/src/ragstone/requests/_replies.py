@@ -9,8 +9,6 @@ from typing import Any, Final
 from ragstone.requests._shape import get, is_list, whole_number
 from ragstone.schema import field_names
 
-__all__ = ["Reply", "StreamReader", "read_reply"]
-
 _TEXT_PARTS: Final = frozenset({None, "text", "output_text", "refusal"})
 _TOOL_PARTS: Final = frozenset({"tool_use", "server_tool_use", "function_call", "custom_tool_call", "tool_call"})
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
-__all__ = ["get", "is_list", "whole_number"]
-
 
 def get(value: object, name: str) -> Any:
     """Return an item of a mapping or an attribute of another object, or None if it is absent or cannot be read."""

@@ -8,8 +8,6 @@ from typing import Final
 from ragstone.requests._draft import TraceDraft
 from ragstone.requests._step import Request, Step
 
-__all__ = ["PromptLimit", "text_size"]
-
 MAX_LIVE_CHARS: Final = 4_000_000
 
 

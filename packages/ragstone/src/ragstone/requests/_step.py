@@ -10,8 +10,6 @@ from ragstone.requests._draft import PassageDraft, TraceDraft
 from ragstone.requests._tools import RetrieverTools
 from ragstone.schema import Turn
 
-__all__ = ["Message", "Request", "Role", "Statements", "Step", "StepKind", "Value"]
-
 StepKind = Literal[
     "retrieval", "transform", "model", "tool", "chain", "agent", "embedding", "part", "infrastructure", "other"
 ]

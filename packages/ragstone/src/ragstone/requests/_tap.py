@@ -10,8 +10,6 @@ from typing import Any, Protocol, Self
 from ragstone.requests._current import Block, entered
 from ragstone.requests._shape import get
 
-__all__ = ["AsyncTap", "StreamListener", "Tap", "is_async_stream", "is_stream"]
-
 
 def is_stream(value: object) -> bool:
     """Whether a value is an iterator, such as a generator or a client's stream."""

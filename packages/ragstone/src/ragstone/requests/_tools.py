@@ -7,8 +7,6 @@ from typing import TypeAlias
 
 from ragstone.errors import ConfigurationError
 
-__all__ = ["RetrieverTools", "read_retriever_tools"]
-
 RetrieverTools: TypeAlias = Mapping[str, str | bool | None]
 """By tool name: the separator between the passages in its text result, None or True if the whole text is one passage, or
 False for a tool that does not retrieve, whose results are never passages."""

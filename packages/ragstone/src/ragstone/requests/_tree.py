@@ -6,8 +6,6 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from ragstone.requests._step import Step
 
-__all__ = ["Tree"]
-
 
 class Tree:
     """Steps with their parents, built in time that grows with the number of steps.

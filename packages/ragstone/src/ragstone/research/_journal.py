@@ -13,8 +13,6 @@ from typing import Any, Final, Self, TypeVar
 from ragstone._util.filelock import FileLock
 from ragstone.errors import ConfigurationError, DataError, JudgeError, StoreError
 
-__all__ = ["PASSING", "Journal", "JournaledCalls"]
-
 PASSING: Final = frozenset({"budget", "unavailable", "timeout"})
 """Kinds of temporary failures, after which running the same command again may succeed."""
 

@@ -27,8 +27,6 @@ from ragstone.research._validation.sources import is_unevenly_sampled, metrics_o
 from ragstone.schema import Failure
 from ragstone.stats import GroupDifference, compare_groups, failure_bounds
 
-__all__ = ["TopicalityMetric", "TopicalityReport", "topicality"]
-
 _FEW: Final = 30
 """Number of queries from which the smallest possible p-value is far below any usual error probability."""
 _NO_SIGNAL: Final = ("faithfulness", "hallucination")

@@ -10,8 +10,6 @@ from pydantic_core import PydanticCustomError
 
 from ragstone.errors import StoreVersionError
 
-__all__ = ["SCHEMA_VERSION", "Model", "Record", "RecordVersion", "check_record", "check_version", "other_version"]
-
 SCHEMA_VERSION: Final = 1
 """Version of all formats that Ragstone stores: records and the files and databases that contain them."""
 

@@ -9,18 +9,6 @@ from pydantic import Field, TypeAdapter
 from ragstone.schema._base import Record
 from ragstone.schema._trace import Trace
 
-__all__ = [
-    "MAX_REQUEST_ID",
-    "Captured",
-    "Dropped",
-    "Feedback",
-    "FeedbackRates",
-    "Ignored",
-    "SampledOut",
-    "SpoolEntry",
-    "spool_entry_adapter",
-]
-
 MAX_REQUEST_ID: Final = 200
 """Maximum length of the id of a request in feedback."""
 

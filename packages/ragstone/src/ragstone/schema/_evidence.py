@@ -8,8 +8,6 @@ from pydantic import Field
 
 from ragstone.schema._base import Model
 
-__all__ = ["ContextsRule", "Evidence", "QueryRule", "ResponseRule", "describe_doubt"]
-
 QueryRule = Literal["stated", "input", "only_input", "nested_input", "output", "prompt", "retrieval", "unknown"]
 ContextsRule = Literal[
     "stated", "in_prompt", "part_of_prompt", "in_output", "made_by_last_step", "given", "found", "unknown"

@@ -15,8 +15,6 @@ from ragstone.schema._outcome import outcome_adapter
 from ragstone.schema._sample import Sample
 from ragstone.schema._trace import Trace
 
-__all__ = ["committed_json_schema", "json_schema"]
-
 
 def json_schema() -> dict[str, Any]:
     """Generate the JSON Schema (draft 2020-12) of every stored record from the models."""

@@ -9,8 +9,6 @@ from pydantic import Field
 from ragstone.schema._base import Model
 from ragstone.schema._trace import Usage
 
-__all__ = ["BrokerStatus", "DeclaredTool", "DeliveryCounts", "FeedbackCounts", "IgnoredTraces", "Ledger", "LedgerRow"]
-
 
 class LedgerRow(Model):
     """`captured = scored + sampled_out + not_applicable + failed + dropped + pending`."""

@@ -17,8 +17,6 @@ from ragstone.schema._names import MESSAGE_ROLES, MessageRole, field_names
 from ragstone.schema._trace import Passage, Turn
 from ragstone.schema._values import read_passage, shorten
 
-__all__ = ["Conversation", "are_messages", "read_content", "read_conversation"]
-
 _TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text", "refusal"})
 _CALL_PARTS: Final = frozenset({"tool_use", "tool_call", "function_call", "custom_tool_call"})
 _RESULT_PARTS: Final = frozenset({"tool_result", "function_response"})

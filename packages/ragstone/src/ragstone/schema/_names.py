@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final, Literal
 
-__all__ = ["MESSAGE_ROLES", "Door", "MessageRole", "NamedField", "field_names"]
-
 Door = Literal["row", "input", "output", "hit"]
 """Where a name is read: the row of a dataset, the inputs or outputs of a step, a hit of a vector database."""
 

@@ -13,19 +13,6 @@ from pydantic import Field, FiniteFloat, TypeAdapter, model_validator
 from ragstone.schema._base import Model, Record
 from ragstone.schema._trace import Usage
 
-__all__ = [
-    "AlarmDelivery",
-    "AnswerCause",
-    "Delivery",
-    "Failure",
-    "FailureKind",
-    "Interval",
-    "NotApplicable",
-    "Outcome",
-    "Score",
-    "outcome_adapter",
-]
-
 _NAMESPACE = uuid.UUID("5f2e0a4c-7c41-5d0b-9a64-0d1c8f6b7e21")
 
 FailureKind = Literal[

@@ -10,8 +10,6 @@ from typing_extensions import TypedDict
 from ragstone.schema._base import SCHEMA_VERSION, RecordVersion
 from ragstone.schema._trace import passages_in_prompt
 
-__all__ = ["PassageOutline", "TraceOutline"]
-
 
 class PassageOutline(TypedDict, total=False):
     """The id and the label of a passage."""

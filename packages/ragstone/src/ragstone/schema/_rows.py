@@ -20,8 +20,6 @@ from ragstone.schema._sample import Sample
 from ragstone.schema._trace import Passage
 from ragstone.schema._values import is_missing, read_passage, shorten, to_number, to_plain
 
-__all__ = ["FIELD_ALIASES", "sample_from_row"]
-
 FIELD_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "id": ("id", "sample_id", "query_id", "question_id", "_id"),
     "query": field_names("query", "row"),

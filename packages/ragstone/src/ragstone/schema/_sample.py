@@ -10,8 +10,6 @@ from ragstone.schema._base import Record
 from ragstone.schema._evidence import Evidence
 from ragstone.schema._trace import Passage, Trace, Turn
 
-__all__ = ["Sample", "sample_from_trace", "trace_from_sample"]
-
 
 class Sample(Record):
     """One row to evaluate. Every field except the id may be missing."""

@@ -10,8 +10,6 @@ from pydantic import Field, FiniteFloat
 from ragstone.schema._base import Model, Record
 from ragstone.schema._evidence import Evidence
 
-__all__ = ["Passage", "Retrieval", "Trace", "TraceStatus", "Turn", "Usage", "passages_in_prompt"]
-
 P = TypeVar("P")
 
 TraceStatus = Literal["ok", "error", "truncated", "interrupted", "abandoned"]

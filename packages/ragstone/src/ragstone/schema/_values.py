@@ -10,8 +10,6 @@ from ragstone.errors import DataError
 from ragstone.schema._names import field_names
 from ragstone.schema._trace import Passage
 
-__all__ = ["is_missing", "number_in", "read_passage", "shorten", "to_number", "to_plain"]
-
 _LABEL_WORDS: Final = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 _TEXT_KEYS: Final = field_names("text", "row")
 _ID_KEYS: Final = field_names("id", "row")

@@ -11,24 +11,6 @@ from ragstone._util.abstains import answer_abstains
 from ragstone.metrics import MetricCard
 from ragstone.schema import AnswerCause, Failure, NotApplicable, Passage, Sample, Score, TraceOutline
 
-__all__ = [
-    "CAUSES",
-    "Cause",
-    "Signals",
-    "answer_probabilities",
-    "claims_of",
-    "describe_signals",
-    "diagnose",
-    "find_cause",
-    "list_positions",
-    "note_outcome",
-    "note_outline",
-    "note_sample",
-    "relevant_positions",
-    "used_positions",
-    "why_wrong",
-]
-
 _CORRECT_FROM: Final = 0.5
 """Smallest judged correctness, or claim F1, of a correct answer."""
 _COHERENT_FROM: Final = 0.5

@@ -9,8 +9,6 @@ from typing import Final
 from ragstone._util.moving_timeout import moving_timeout
 from ragstone.judges import OutageTimer, progress_at
 
-__all__ = ["SILENCE_S", "SampleDeadline"]
-
 SILENCE_S: Final = 120.0
 """Seconds without a call of a model, and without an outcome, after which a sample without a deadline fails."""
 

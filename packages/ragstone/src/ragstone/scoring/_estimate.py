@@ -11,8 +11,6 @@ from ragstone.metrics import EmbedderMetric, Metric, ReaderMetric, check_sample
 from ragstone.schema import NotApplicable, Sample, Usage
 from ragstone.scoring._scorer import Scorer
 
-__all__ = ["MetricEstimate", "RunEstimate", "estimate_run"]
-
 
 @dataclass(slots=True, kw_only=True)
 class MetricEstimate:

@@ -8,8 +8,6 @@ from typing import Final
 
 from ragstone.schema import Failure, FailureKind, NotApplicable, Score
 
-__all__ = ["JudgedCounts", "is_judged"]
-
 AnyOutcome = Score | NotApplicable | Failure
 
 _OF_CONFIGURATION: Final[frozenset[FailureKind]] = frozenset({"rejected", "truncated", "prompt_truncated"})

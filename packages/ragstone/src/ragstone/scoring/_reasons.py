@@ -22,8 +22,6 @@ from ragstone.metrics import Criterion, Metric, MetricCard, question_fields
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Usage
 from ragstone.scoring._scorer import Scorer
 
-__all__ = ["MAX_CALLS_PER_REASON", "WorstAnswers", "explain_lowest", "explain_lowest_scores", "explain_worst"]
-
 AnyOutcome = Score | NotApplicable | Failure
 
 _FIELDS: Final = ("query", "contexts", "response", "reference", "sub_questions")

@@ -28,8 +28,6 @@ from ragstone.metrics import EmbedderMetric, Metric, MetricBase, ReaderMetric, c
 from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score, Usage
 from ragstone.scoring._deadline import SILENCE_S, SampleDeadline
 
-__all__ = ["Scorer"]
-
 logger = logging.getLogger("ragstone")
 
 AnyOutcome = Score | NotApplicable | Failure

@@ -7,8 +7,6 @@ from typing import Final
 from ragstone.errors import ConfigurationError
 from ragstone.schema import Sample
 
-__all__ = ["StrideSampler"]
-
 _MAX_CHARS: Final = 16_000_000
 """Characters of all samples together, of which a character takes up to four bytes."""
 

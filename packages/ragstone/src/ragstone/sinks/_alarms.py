@@ -13,8 +13,6 @@ from ragstone.sinks._http import HttpClient, base_url, host_and_port, json_bytes
 from ragstone.sinks.otlp import OtlpSink
 from ragstone.sinks.webhook import WebhookSink
 
-__all__ = ["AlarmSink", "SlackSink", "alarm_sink_from", "check_alarm_spec"]
-
 
 @runtime_checkable
 class AlarmSink(Protocol):

@@ -19,8 +19,6 @@ from ragstone.sinks._row import outcome_row
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["check_export_path", "export_row", "write_export"]
-
 _ROWS: Final = 2_000
 """Rows in memory: one row group of Parquet."""
 

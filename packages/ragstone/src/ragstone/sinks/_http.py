@@ -23,8 +23,6 @@ from ragstone.errors import (
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["HttpClient", "base_url", "host_and_port", "json_bytes", "parse_error_response", "printable"]
-
 _EXCERPT_CHARS: Final = 200
 _TRY_LATER: Final = frozenset({408, 425, 429})
 

@@ -38,8 +38,6 @@ from opentelemetry.util.re import parse_env_headers
 from ragstone.errors import SinkRejectedError, SinkUnavailableError
 from ragstone.sinks._otlp_event import AttributeValue
 
-__all__ = ["Event", "OtlpChannel"]
-
 _logger = logging.getLogger("ragstone")
 
 # Status codes that reject the batch itself. Others (401, 403, 404) point to the settings: deliveries stay pending until the

@@ -6,16 +6,6 @@ from typing import Final
 
 from ragstone.schema import AlarmDelivery, Delivery, Failure, NotApplicable, Score
 
-__all__ = [
-    "ALARM_NAME",
-    "EVENT_NAME",
-    "AttributeValue",
-    "alarm_attributes",
-    "evaluation_attributes",
-    "parse_hex_id",
-    "request_attributes",
-]
-
 EVENT_NAME: Final = "gen_ai.evaluation.result"
 ALARM_NAME: Final = "ragstone.alarm"
 

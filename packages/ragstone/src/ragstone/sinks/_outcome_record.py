@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from ragstone.schema import Delivery, Failure, NotApplicable, Score, Trace
 
-__all__ = ["RECORD_COLUMNS", "label_trace", "record_row"]
-
 RECORD_COLUMNS: Final = {
     "outcome_id": "string",
     "trace_id": "string",

@@ -18,8 +18,6 @@ from ragstone.metrics import resolve_metrics
 from ragstone.schema import Delivery, DeliveryCounts, Ledger, Score
 from ragstone.sinks._prometheus_streams import StreamCollector
 
-__all__ = ["Families"]
-
 _SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _SEEN_MAX_IDS: Final = 20_000
 _LABEL_MAX_CHARS: Final = 100

@@ -10,8 +10,6 @@ from prometheus_client.registry import Collector
 
 from ragstone.sinks._protocol import StreamStatus
 
-__all__ = ["StreamCollector"]
-
 _LABELS = ["app", "metric", "kind"]
 
 

@@ -10,8 +10,6 @@ from typing import Literal, Protocol, runtime_checkable
 from ragstone.errors import ConfigurationError, SinkError
 from ragstone.schema import Delivery, Ledger
 
-__all__ = ["Sink", "StatusSink", "StreamSink", "StreamStatus", "sink_from"]
-
 _GROUP = "ragstone.sinks"
 
 

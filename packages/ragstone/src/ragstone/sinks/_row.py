@@ -13,20 +13,6 @@ from ragstone.errors import SinkDeniedError, SinkError, SinkNoTargetError, SinkT
 from ragstone.schema import Delivery, Failure, NotApplicable, Score
 from ragstone.sinks._otlp_event import parse_hex_id
 
-__all__ = [
-    "CAUSE",
-    "CauseNote",
-    "SpanRef",
-    "build_comment",
-    "build_score_metadata",
-    "cause_note_of",
-    "iso_time",
-    "outcome_row",
-    "span_ref_of",
-    "state_of",
-    "write_each",
-]
-
 _COMMENT_MAX_CHARS: Final = 16_000
 """At most 64,000 bytes: the limit of the smallest text column of the servers' databases (MySQL)."""
 

@@ -17,8 +17,6 @@ from ragstone.errors import ConfigurationError, SinkUnavailableError
 from ragstone.schema import Delivery, other_version
 from ragstone.sinks._row import outcome_row
 
-__all__ = ["JsonlSink"]
-
 # Part of the file that is searched for repeated deliveries. Only the last batch that was not acknowledged can repeat, so
 # the tail of the file is sufficient. 4 MiB hold a batch of 500 lines of 8 KiB each.
 _TAIL_MAX_BYTES: Final = 4 * 1024 * 1024

@@ -28,8 +28,6 @@ from ragstone.sinks._row import (
     write_each,
 )
 
-__all__ = ["LangfuseSink"]
-
 _CLOUD: Final = "https://cloud.langfuse.com"
 _PATH: Final = "/api/public/scores"
 # The limits of Langfuse's own client. The endpoint rejects bodies of 1 MiB.

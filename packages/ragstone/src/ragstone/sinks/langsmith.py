@@ -26,8 +26,6 @@ from ragstone.sinks._row import (
     write_each,
 )
 
-__all__ = ["LangsmithSink"]
-
 _CLOUD: Final = "https://api.smith.langchain.com"
 _WRONG_ADDRESS: Final = frozenset({404, 405})
 _SCORE_DECIMALS: Final = 4

@@ -32,8 +32,6 @@ from ragstone.sinks._row import (
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["MlflowSink"]
-
 _EXAMPLE: Final = "mlflow:http://localhost:5000"
 # Measured: a server with one process accepts 97 requests a second sequentially, 134 with two concurrent requests, and not
 # more with four, eight or sixteen. Four allow for network latency.

@@ -25,8 +25,6 @@ from ragstone.sinks._row import CAUSE, cause_note_of
 if TYPE_CHECKING:
     from ragstone.sinks._otlp_channel import Event, OtlpChannel
 
-__all__ = ["OtlpSink"]
-
 _BATCH_MAX_EVENTS: Final = 512
 _LOGS_PATH: Final = "/v1/logs"
 _Attributes = Mapping[str, AttributeValue]

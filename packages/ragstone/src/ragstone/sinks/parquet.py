@@ -19,8 +19,6 @@ from ragstone.sinks._row import outcome_row
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ParquetSink", "outcome_schema", "plain_row", "require_pyarrow"]
-
 # Each batch rewrites the current part until it is full. This keeps the number of files small at the cost of rewriting.
 _PART_MAX_ROWS: Final = 2_000
 _PART_MAX_BYTES: Final = 1024 * 1024

@@ -16,8 +16,6 @@ from ragstone.sinks._row import CAUSE, build_comment, build_score_metadata, caus
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["PhoenixSink"]
-
 _LOCAL: Final = "http://localhost:6006"
 _PATH: Final = "/v1/span_annotations"
 _REQUEST_MAX_ROWS: Final = 1000

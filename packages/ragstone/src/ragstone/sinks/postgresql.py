@@ -20,8 +20,6 @@ from ragstone.schema import Delivery, Failure, NotApplicable, Score
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["PostgresqlSink"]
-
 # The columns in the documented order, which is also the order of `_row`.
 _COLUMNS: Final = {
     "id": "UUID PRIMARY KEY",

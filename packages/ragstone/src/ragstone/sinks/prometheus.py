@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from ragstone.sinks._prometheus_families import Families
 
-__all__ = ["PrometheusSink"]
-
 _PORT: Final = 9464
 _HOST: Final = "127.0.0.1"
 _BUCKETS: Final = tuple(tenths / 10 for tenths in range(1, 11))

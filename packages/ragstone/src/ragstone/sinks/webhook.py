@@ -18,8 +18,6 @@ from ragstone.schema import SCHEMA_VERSION, AlarmDelivery, Delivery
 from ragstone.sinks._http import HttpClient, base_url, host_and_port, json_bytes, parse_error_response
 from ragstone.sinks._row import outcome_row
 
-__all__ = ["WebhookSink"]
-
 _NAMESPACE: Final = uuid.UUID("0c1d5a52-8a0e-5c5b-9d43-6f1f3c3a9e10")
 _SECRET_PREFIX: Final = "whsec_"  # noqa: S105  a prefix, not a secret
 _WRONG_ADDRESS: Final = frozenset({404, 405})

@@ -31,24 +31,6 @@ from typing import Final, NamedTuple
 
 from ragstone.schema import SCHEMA_VERSION, check_version
 
-__all__ = [
-    "END",
-    "LAST",
-    "MORE",
-    "NAME",
-    "SEAL",
-    "Header",
-    "count_field",
-    "created_at_of",
-    "frame",
-    "frame_line",
-    "header",
-    "is_cut_header",
-    "read_header",
-    "sync_directory",
-    "unframe",
-]
-
 NAME: Final = re.compile(r"\d{8}T\d{6}\.\d{6}Z-\d+-[0-9a-f]{8}\.seg")
 """Names of segments. Their order is the order of creation."""
 

@@ -32,8 +32,6 @@ from ragstone.spool._format import (
     unframe,
 )
 
-__all__ = ["Batch", "LineBatch", "SegmentState", "SpoolReader", "parse_entry", "parse_line"]
-
 _logger = logging.getLogger("ragstone")
 
 _UNREADABLE: Final = "corrupt_segment"

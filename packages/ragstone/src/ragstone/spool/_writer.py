@@ -17,8 +17,6 @@ from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import ConfigurationError, SpoolError
 from ragstone.spool._format import END, LAST, MORE, NAME, count_field, frame, header, sync_directory
 
-__all__ = ["SpoolWriter"]
-
 # After these errors the segment is unchanged, and only space was missing, so the next append can use it again.
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 

@@ -15,17 +15,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "Agreement",
-    "Rating",
-    "Ratings",
-    "cohen_kappa",
-    "fleiss_kappa",
-    "krippendorff_alpha",
-    "landis_koch",
-    "percent_agreement",
-]
-
 Rating = str | float | None
 """Rating of an item: a label or a number. None (or NaN) is a missing rating."""
 Ratings = Sequence[Sequence[Rating]]

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Arrangement", "Group"]
-
 _TABLE_MAX = 7
 """Largest k for which all k! orders of k cells are stored in a table (7! = 5,040)."""
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     Statistic = Callable[[NDArray[np.float64]], float]
 
-__all__ = ["bootstrap_interval", "resampled_means"]
-
 _CELLS = 1 << 20
 """Draws per batch (16 MB)."""
 

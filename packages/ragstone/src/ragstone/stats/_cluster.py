@@ -14,15 +14,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "DesignEffect",
-    "cluster_codes",
-    "cluster_interval",
-    "design_effect",
-    "effective_number",
-    "jackknife_interval",
-]
-
 _ROUNDING: Final = 1e-12
 """Relative spread below which cluster means are equal."""
 

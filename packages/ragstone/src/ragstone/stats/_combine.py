@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["WeightedTerm", "weighted_sum_interval"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightedTerm:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["GroupDifference", "GroupMean", "compare_groups"]
-
 _SIZES: Final = (50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 """Numbers of resamples for which standard errors are shown."""
 

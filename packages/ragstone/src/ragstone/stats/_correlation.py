@@ -14,16 +14,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "CorrelationKind",
-    "CorrelationMean",
-    "fisher_interval",
-    "fisher_mean",
-    "kendall",
-    "pearson",
-    "perfect_interval",
-]
-
 CorrelationKind = Literal["pearson", "spearman", "kendall"]
 
 _CONSTANT: Final = 1e-13

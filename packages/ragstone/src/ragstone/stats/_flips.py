@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from ragstone.stats._mean import Estimate
 from ragstone.stats._weight import estimate_mean
 
-__all__ = ["FlipRate", "flip_rate"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlipRate:

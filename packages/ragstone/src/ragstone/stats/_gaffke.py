@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["gaffke_cdf", "gaffke_limit"]
-
 _TOLERANCE: Final = 1e-7
 """Precision of a limit."""
 _CENTER: Final = 1e-3

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["independent_tukey", "simultaneous_independent_tukey"]
-
 _SAME: Final = 1e-9
 """Relative tolerance within which statistics are equal. Sums in a different order differ by rounding errors."""
 _ROUNDING: Final = 1e-14

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["drawn_kappa", "drawn_prediction_powered_mean"]
-
 _ROUNDING: Final = 1e-12
 """Relative variance below which the error of the labels is not estimable."""
 

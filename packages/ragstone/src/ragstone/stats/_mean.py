@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Bounds", "Estimate", "Side", "failure_bounds", "mean_interval", "wilson_interval"]
-
 _SMALL_N: Final = 30
 _COCHRAN: Final = 50
 """Student's t requires n >= 30 and n >= 50 times the squared skewness (Cochran's rule with twice his factor)."""

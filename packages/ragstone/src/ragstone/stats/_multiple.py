@@ -7,9 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["DiscriminativePower", "HolmResult", "discriminative_power", "holm"]
-
-
 _ROUNDING: Final = 1e-12
 """Tolerance for rounding: 1 - 0.95 is slightly more than 0.05."""
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["PairedEffect", "PairedTest", "expanded_tail", "paired_bootstrap", "paired_effect", "sign_flip_test"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedTest:

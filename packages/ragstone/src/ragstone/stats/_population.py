@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Description", "describe", "pass_at_k"]
-
 _DECIMALS: Final = 9
 """Number of decimals to which values must agree to be equal, so that 0.1 + 0.2 equals 0.3."""
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["PredictionPoweredMean", "prediction_powered_mean"]
-
 _ROUNDING: Final = 1e-12
 """Relative tolerance within which corrections are equal."""
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["average_ranks", "bootstrap_mean", "bootstrap_spearman", "spearman"]
-
 _CELLS = 1_000_000
 """Resamples times rows per batch (8 MB per table)."""
 _PERFECT: Final = 1e-12

@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from ragstone.stats._mean import Bounds
 
-__all__ = ["beta_mixture_interval"]
-
 
 def beta_mixture_interval(
     successes: int, n: int, *, confidence_level: float = 0.95, a: float = 0.5, b: float = 0.5

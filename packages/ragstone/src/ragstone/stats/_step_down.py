@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["step_down"]
-
 
 def step_down(
     largest: Sequence[NDArray[np.float64]], reached: Sequence[Sequence[float | None]], *, extra: int

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ragstone.stats._mean import Estimate
 
-__all__ = ["Paths", "stopped_proportion", "stopping_paths"]
-
 Paths = Mapping[tuple[int, int], tuple[int, int]]
 """Stopping points (successes, draws) to the number of sequences of draws that stop there: all of them, and those that begin
 with a success."""

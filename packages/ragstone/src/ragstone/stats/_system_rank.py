@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["kendall_of_means"]
-
 _CELLS: Final = 1_000_000
 """Resamples times pairs of systems per batch (8 MB per table)."""
 _ROUNDING: Final = 1e-12

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Alternative", "TukeyPair", "TukeyResult", "randomized_tukey", "simultaneous_tukey"]
-
 Alternative = Literal["two-sided", "greater", "less"]
 
 _SAME = 1e-9

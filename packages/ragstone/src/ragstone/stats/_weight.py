@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["estimate_mean", "hajek_mean"]
-
 
 def hajek_mean(
     values: Sequence[float] | NDArray[np.float64],

@@ -18,8 +18,6 @@ from ragstone.store._records import BackfillCounts, Completion, PlannedMetric, U
 from ragstone.store._sql import SqlStore
 from ragstone.store._watch import BACKFILL
 
-__all__ = ["SqlBackfill"]
-
 _FINISHED: Final = "t.state IN ('scored', 'not_applicable', 'failed')"
 _KEY: Final = "(o.metric = ? AND o.metric_version = ? AND o.judge_hash = ?)"
 

@@ -15,8 +15,6 @@ from ragstone.store._path import real_path
 from ragstone.store._records import StoreVerification
 from ragstone.store.sqlite import SqliteStore, store_errors
 
-__all__ = ["backup_store", "restore_store"]
-
 _PAGES: Final = 2_000
 """Pages (8 MB) that are copied while the owner of the store waits."""
 

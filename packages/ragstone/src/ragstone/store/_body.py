@@ -20,28 +20,6 @@ from ragstone.schema import Failure, NotApplicable, Score, Trace, TraceOutline, 
 from ragstone.store._sql import PAGE, Sql
 from ragstone.store._tables import CHECKED_COLUMNS
 
-__all__ = [
-    "UNREADABLE",
-    "Body",
-    "DamagedRowError",
-    "check_row",
-    "checksum_of",
-    "damaged",
-    "damaged_store",
-    "last_key",
-    "reseal_traces",
-    "seal",
-    "stored_text",
-    "sum_value_checksums",
-    "text_of",
-    "to_body",
-    "to_outcome",
-    "to_outline",
-    "to_trace",
-    "unreadable",
-    "value_checksum",
-]
-
 R = TypeVar("R")
 T = TypeVar("T", Trace, TraceOutline)
 K = TypeVar("K", bound=int | str)

@@ -16,21 +16,6 @@ from ragstone.store._records import Completion, PlannedMetric, TraceState
 from ragstone.store._sql import Sql
 from ragstone.store._watch import queue_outcomes
 
-__all__ = [
-    "IDS_PER_QUERY",
-    "CompletedTrace",
-    "PreparedCompletion",
-    "insert_outcomes",
-    "marks",
-    "prepare",
-    "read_completed",
-    "read_known",
-    "read_plan",
-    "save_states",
-    "state_of_kinds",
-    "store_completions",
-]
-
 IDS_PER_QUERY: Final = 500
 """Maximum number of parameters of one statement. SQLite before 3.32 accepts at most 999."""
 

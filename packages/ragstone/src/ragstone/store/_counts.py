@@ -13,19 +13,6 @@ from ragstone.store._ranges import count_sent, save_range
 from ragstone.store._records import CountDifference
 from ragstone.store._sql import Sql, SqlStore
 
-__all__ = [
-    "SAMPLED_OUT_FORGOTTEN",
-    "OutcomeKind",
-    "OutcomeTotals",
-    "SqlCounts",
-    "add_to_counters",
-    "add_to_outcome_counts",
-    "count_outcome_kinds",
-    "count_unplanned",
-    "read_states",
-    "state_counter",
-]
-
 OutcomeKind = tuple[str, str, str, str]
 """Metric, version, judge hash and kind of outcomes that are counted together."""
 

@@ -22,8 +22,6 @@ from ragstone.store._ranges import HAS_ROW, SINCE, Range, advance, count_pending
 from ragstone.store._records import DeliveryKind, DeliveryState, OutboxRow
 from ragstone.store._sql import LAST_SEQ, Sql, SqlStore
 
-__all__ = ["REQUEST_COLUMNS", "SqlDeliveries", "count_deliveries", "deliveries"]
-
 REQUEST_COLUMNS: Final = {
     "trace_id": "t.trace_id",
     "run_id": "t.run_id",

@@ -19,8 +19,6 @@ from ragstone.store._ranges import read_ranges, save_range, shorten_ranges
 from ragstone.store._records import ErasedRequests
 from ragstone.store._sql import PAGE, Sql, SqlStore
 
-__all__ = ["ERASED", "ERASED_DELIVERIES", "SqlErase", "erase_group"]
-
 ERASED: Final = "erased:"
 """Beginning of the names of the counters of erased requests, by the state that they had."""
 ERASED_DELIVERIES: Final = "erased_delivery:"

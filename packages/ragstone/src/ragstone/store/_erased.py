@@ -10,8 +10,6 @@ from typing import Final
 from ragstone.store._completion import IDS_PER_QUERY, marks
 from ragstone.store._sql import Sql
 
-__all__ = ["find_erased", "forget_erased", "remember_erased", "store_id"]
-
 _IDENTITY: Final = "store_id"
 _ERASED: Final = "erased:"
 """Beginning of keys of the table `meta`. The hash of an id follows. The value is the time of the erasure, in Unix seconds."""

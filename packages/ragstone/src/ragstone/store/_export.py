@@ -15,8 +15,6 @@ from ragstone.store._records import ExportedOutcome
 from ragstone.store._sql import PAGE, SqlStore
 from ragstone.store._tables import CHECKED_COLUMNS
 
-__all__ = ["SqlExport"]
-
 _CHECKED: Final = ", ".join(f"t.{column}" for column in CHECKED_COLUMNS["traces"])
 
 

@@ -16,17 +16,6 @@ from ragstone.store._path import real_path
 from ragstone.store._protocol import Store
 from ragstone.store.sqlite import SqliteStore, is_file_owned
 
-__all__ = [
-    "describe_store",
-    "is_database_url",
-    "is_owned",
-    "open_for_labels",
-    "open_store",
-    "quote_store",
-    "resolve_store",
-    "settle_labels",
-]
-
 _SCHEMES = ("postgresql://", "postgres://")
 
 

@@ -13,8 +13,6 @@ from ragstone.store._sql import Sql
 from ragstone.store._watch import queue_outcomes
 from ragstone.store._watched import FEEDBACK_STREAM
 
-__all__ = ["add_feedback", "count_feedback", "feedback_of", "forget_feedback", "match_feedback", "remove_comments"]
-
 _CHUNK: Final = 400
 """Ids of one query."""
 _WAITS_S: Final = 86_400.0

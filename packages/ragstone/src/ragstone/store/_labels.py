@@ -22,18 +22,6 @@ from ragstone.store._body import check_row, checksum_of
 from ragstone.store._records import DrawnRequest, StoredLabel
 from ragstone.store._sql import Sql, SqlStore
 
-__all__ = [
-    "LABEL_LINES",
-    "LabelInbox",
-    "SqlLabels",
-    "WaitingLabels",
-    "keep_damaged_lines",
-    "read_drawn",
-    "read_labels",
-    "write_drawn",
-    "write_labels",
-]
-
 LABEL_LINES: Final = "label_lines"
 """Place of damaged lines of the inbox in `damaged_rows`."""
 

@@ -23,8 +23,6 @@ from ragstone.store._records import Completion, MergeCounts, MergedRequest
 from ragstone.store._sql import Sql, SqlStore
 from ragstone.store._traces import insert_entries
 
-__all__ = ["SqlMerge"]
-
 _SCORED_THERE = 1.0
 """Share of the requests that the other place scored, as a backfill does."""
 

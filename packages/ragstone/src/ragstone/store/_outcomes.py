@@ -33,9 +33,6 @@ from ragstone.store._records import (
 from ragstone.store._spend import read_record, read_spend
 from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore
 
-__all__ = ["IGNORED", "SqlOutcomes", "evidence_counters", "read_counter", "write_plan"]
-
-
 IGNORED: Final = "ignored:"
 """Beginning of the names of the counters of ignored traces. The same key in `meta` has one example."""
 

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from ragstone.errors import StoreError
 
-__all__ = ["check_single_name", "real_path"]
-
 
 def real_path(store: str | os.PathLike[str]) -> Path:
     """Return the path of a store file without symbolic links, so that all its names lead to one lock and one spool.

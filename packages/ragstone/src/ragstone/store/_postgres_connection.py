@@ -27,8 +27,6 @@ from ragstone.store._body import UNREADABLE, DamagedRowError, damaged_store, unr
 from ragstone.store._postgres_tables import SCHEMA
 from ragstone.store._sql import Rows, Sql, Transactions
 
-__all__ = ["PostgresConnection", "PostgresDatabase"]
-
 _RETRY_S: Final = 1.0
 """Minimum pause after a failed connection attempt. If the attempt took longer, the pause is four times its duration."""
 

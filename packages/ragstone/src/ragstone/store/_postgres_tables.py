@@ -6,8 +6,6 @@ from typing import Final
 
 from ragstone.store._tables import INDEXES
 
-__all__ = ["SCHEMA", "TABLES"]
-
 SCHEMA: Final = "ragstone"
 """Schema for all tables, because the database may belong to an application."""
 

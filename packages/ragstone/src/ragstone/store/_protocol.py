@@ -55,8 +55,6 @@ from ragstone.store._records import (
 )
 from ragstone.store._watched import WatchTables
 
-__all__ = ["Store"]
-
 
 class Store(Protocol):
     """Stores traces, leases them to workers, stores their outcomes and deliveries, and accounts for every trace.

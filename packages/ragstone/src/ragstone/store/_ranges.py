@@ -12,19 +12,6 @@ from typing import Final, NamedTuple
 
 from ragstone.store._sql import LAST_SEQ, Sql
 
-__all__ = [
-    "HAS_ROW",
-    "SINCE",
-    "Range",
-    "advance",
-    "count_pending",
-    "count_sent",
-    "read_ranges",
-    "save_range",
-    "set_sinks",
-    "shorten_ranges",
-]
-
 HAS_ROW: Final = (
     "EXISTS (SELECT 1 FROM outbox AS x WHERE x.kind = 'outcome' AND x.item_id = o.outcome_id AND x.sink = r.sink)"
 )

@@ -8,35 +8,6 @@ from typing import Literal, NamedTuple
 
 from ragstone.schema import Delivery, Failure, NotApplicable, Score, Trace
 
-__all__ = [
-    "BackfillCounts",
-    "Completion",
-    "CountDifference",
-    "DamagedRow",
-    "DeliveryKind",
-    "DeliveryState",
-    "DrawnRequest",
-    "ExportedOutcome",
-    "MergeCounts",
-    "MergedRequest",
-    "MetricCounts",
-    "OutboxRow",
-    "PlannedMetric",
-    "RemovedText",
-    "RequestLabel",
-    "RetentionCounts",
-    "ScoredTrace",
-    "StorePosition",
-    "StoreVerification",
-    "StoredAnswer",
-    "StoredFeedback",
-    "StoredLabel",
-    "TraceReport",
-    "TraceState",
-    "UnscoredPage",
-    "UnscoredTrace",
-]
-
 TraceState = Literal["pending", "scored", "not_applicable", "failed", "sampled_out"]
 """State of a trace (see `ragstone.schema.Ledger`)."""
 

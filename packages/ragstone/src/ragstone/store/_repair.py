@@ -12,8 +12,6 @@ from ragstone.store._sql import Sql
 from ragstone.store._tables import CHECKED_COLUMNS
 from ragstone.store._traces import checked_columns
 
-__all__ = ["repair_row"]
-
 _KEYS: Final = {"label_frame": "trace_id"}
 """Columns by which rows are found, if it is not `seq`."""
 _KEPT: Final = ("streams", "alarms")

@@ -17,8 +17,6 @@ from ragstone.store._records import RemovedText, RetentionCounts
 from ragstone.store._second_draw import forget_unselected
 from ragstone.store._sql import PAGE, SqlStore
 
-__all__ = ["SqlRetention"]
-
 _OLD: Final = "t.started_at < ?1 AND t.text_removed_at IS NULL AND t.state IN ('scored', 'not_applicable', 'failed')"
 """Finished requests with a text. The index `traces_with_text` has this condition."""
 _FINISHED: Final = "t.started_at < ?1 AND t.state <> 'pending'"

@@ -21,8 +21,6 @@ from ragstone.store._outcomes import evidence_counters
 from ragstone.store._slices import slices_of
 from ragstone.store._sql import Sql
 
-__all__ = ["LABEL_COLUMNS", "draw_again", "forget_unselected", "label_values", "store_rates"]
-
 _logger = logging.getLogger("ragstone")
 
 LABEL_COLUMNS: Final = (

@@ -6,8 +6,6 @@ from typing import Final
 
 from ragstone.schema import Trace
 
-__all__ = ["slices_of"]
-
 _MAX_SLICES: Final = 30
 _MAX_LENGTH: Final = 100
 """Longest name and value in characters. Longer values are cut."""

@@ -12,8 +12,6 @@ from typing_extensions import override
 from ragstone.schema import Usage
 from ragstone.store._sql import Sql, SqlStore
 
-__all__ = ["SqlSpend", "read_record", "read_spend"]
-
 
 class SqlSpend(SqlStore):
     """The methods of a store that count what models cost."""

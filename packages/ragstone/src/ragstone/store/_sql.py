@@ -9,8 +9,6 @@ from typing import Any, ClassVar, Final, Protocol, Self
 
 from ragstone.store._protocol import Store
 
-__all__ = ["LAST_SEQ", "PAGE", "Rows", "Sql", "SqlStore", "Transactions"]
-
 PAGE: Final = 200
 """Maximum number of rows that a long read returns in one transaction.
 

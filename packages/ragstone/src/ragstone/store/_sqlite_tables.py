@@ -8,8 +8,6 @@ from typing import Final
 from ragstone.schema import SCHEMA_VERSION
 from ragstone.store._tables import APPLICATION_ID, INDEXES
 
-__all__ = ["TABLES", "create_tables"]
-
 # `seq` is the order of arrival, and pages of long reads use it. Bodies are separate, so that counting never reads text.
 # `counters.captured` is written only when requests arrive, so that the ledger shows a lost row.
 TABLES: Final[dict[str, str]] = {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["APPLICATION_ID", "CHECKED_COLUMNS", "INDEXES"]
-
 APPLICATION_ID: Final = 0x52475354
 """The letters RGST, in the header of every store file and as the first key of Ragstone's advisory locks."""
 

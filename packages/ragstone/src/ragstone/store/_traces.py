@@ -22,8 +22,6 @@ from ragstone.store._second_draw import LABEL_COLUMNS, draw_again, label_values,
 from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore
 from ragstone.store._tables import CHECKED_COLUMNS
 
-__all__ = ["SqlTraces", "checked_columns", "insert_entries"]
-
 R = TypeVar("R")
 
 _logger = logging.getLogger("ragstone")

@@ -19,8 +19,6 @@ from ragstone.store._repair import repair_row
 from ragstone.store._sql import LAST_SEQ, PAGE
 from ragstone.store._tables import CHECKED_COLUMNS
 
-__all__ = ["SqlVerify"]
-
 _LISTED: Final = 1_000
 """Damaged rows that a verification lists. All are counted."""
 _STATES: Final = ("pending", "scored", "not_applicable", "failed", "sampled_out")

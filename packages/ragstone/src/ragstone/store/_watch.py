@@ -23,8 +23,6 @@ from ragstone.store._watched import (
     WatchTables,
 )
 
-__all__ = ["BACKFILL", "SqlWatch", "queue_outcomes"]
-
 _BUDGET: Final = "watch_budget"
 """Key in `meta`."""
 BACKFILL: Final = "backfill:"

@@ -6,20 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
-__all__ = [
-    "FEEDBACK_STREAM",
-    "AlarmRow",
-    "CanaryScore",
-    "EndedBackfill",
-    "StreamKey",
-    "StreamKind",
-    "StreamRow",
-    "Unit",
-    "UnitAmounts",
-    "WatchTables",
-    "WatchedOutcome",
-]
-
 StreamKind = Literal["score", "failures"]
 """What a stream watches: the scores of a metric, or the share of its outcomes that are failures."""
 

@@ -36,8 +36,6 @@ from ragstone.store._traces import SqlTraces
 from ragstone.store._verify import SqlVerify
 from ragstone.store._watch import SqlWatch
 
-__all__ = ["PostgresStore"]
-
 _SETUP: Final = 1
 _PLANNING: Final = 2
 _PLAN: Final = 3

@@ -57,8 +57,6 @@ from ragstone.store._traces import SqlTraces
 from ragstone.store._verify import SqlVerify
 from ragstone.store._watch import SqlWatch
 
-__all__ = ["Database", "SqliteStore", "is_file_owned", "store_errors"]
-
 _logger = logging.getLogger("ragstone")
 
 _BUSY_TIMEOUT_S: Final = 30.0

@@ -7,8 +7,6 @@ from typing import Any
 
 from ragstone.schema import Passage, Retrieval, Sample, Trace, TraceStatus
 
-__all__ = ["make_sample", "make_trace"]
-
 _QUERY = "How tall is the lighthouse of Northport?"
 _CONTEXTS = (
     "The lighthouse of Northport was built in 1884 and is 31 metres tall.",  # codespell:ignore

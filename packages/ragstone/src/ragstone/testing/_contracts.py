@@ -12,8 +12,6 @@ from typing_extensions import TypedDict
 from ragstone.errors import JudgeError
 from ragstone.judges import Judge, NumberReply, Prompt
 
-__all__ = ["JudgeContract"]
-
 
 class _Items(TypedDict):
     items: list[str]

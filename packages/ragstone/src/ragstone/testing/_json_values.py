@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["schema_value"]
-
 
 def schema_value(schema: Mapping[str, Any], draw: Callable[[str], float], path: str = "") -> Any:
     """Generate a value that matches a schema.

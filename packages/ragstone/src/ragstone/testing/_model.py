@@ -11,8 +11,6 @@ from typing import Any, Final, Literal
 from ragstone.judges import Capabilities, ChatRequest, Completion, Message, ReplyLogprobs, TokenLogprobs, record_usage
 from ragstone.schema import Usage
 
-__all__ = ["END", "IMPOSSIBLE", "ScriptedModel"]
-
 _SPECIAL: Final = re.compile("(<(?:system|user|assistant|end)>)")
 # Words are split into pieces of four letters. Punctuation and, by default, each digit is a separate token.
 _PIECE: Final = r" ?[^\W\d_]{{1,4}}|[0-9]{{1,{digits}}}|."

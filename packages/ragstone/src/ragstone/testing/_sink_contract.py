@@ -12,8 +12,6 @@ from ragstone.errors import SinkNoTargetError, SinkRejectedError, SinkUnavailabl
 from ragstone.schema import Failure, NotApplicable, Outcome, Score
 from ragstone.sinks import Delivery, Sink
 
-__all__ = ["SinkContract", "SinkOutageContract"]
-
 _HOSTILE = "</script> \x00\x1b[2J \u202e \u2028 ' OR 1=1 -- {x} %s \ud800 \U0001f469"
 
 

@@ -12,8 +12,6 @@ import pytest
 if TYPE_CHECKING:
     from ragstone.testing import FakeJudge, MemoryRecorder, MemorySink
 
-__all__ = ["ragstone_fake_judge", "ragstone_memory_sink", "ragstone_recorder"]
-
 
 @pytest.fixture
 def ragstone_fake_judge() -> FakeJudge:

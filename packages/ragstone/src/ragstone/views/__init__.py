@@ -41,7 +41,6 @@ from ragstone.views._terminal import ReportText as ReportText
 from ragstone.views._terminal_answers import Answers
 from ragstone.views._terminal_answers import AnswersText as AnswersText
 from ragstone.views._terminal_answers import AnswerText as AnswerText
-from ragstone.views._words import count as count
 from ragstone.views._words import describe_low as describe_low
 from ragstone.views._words import format_interval as format_interval
 from ragstone.views._words import format_mean as format_mean

@@ -10,8 +10,6 @@ from ragstone._util.ascii import to_ascii
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["Canvas", "pad", "wrap_cells"]
-
 _MAX_WIDTH: Final = 100
 
 

@@ -6,13 +6,12 @@ import math
 from typing import Final
 from urllib.parse import quote
 
+from ragstone._util.plural import count
 from ragstone.views._html_answer import cut
 from ragstone.views._markup import Markup, join, tag
 from ragstone.views._model import ChangedAnswer, ChangesView, Difference, MetricRow
 from ragstone.views._svg import difference_axis, difference_chart, system_axis, system_chart
-from ragstone.views._words import FINDING_MARKS, count, difference_span, format_mean, format_score, own_span
-
-__all__ = ["change_cell", "changes_section", "means_panel"]
+from ragstone.views._words import FINDING_MARKS, difference_span, format_mean, format_score, own_span
 
 _CLASSES: Final = {"better": "up", "worse": "down", "not significant": "soft"}
 

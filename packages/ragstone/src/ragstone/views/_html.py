@@ -17,8 +17,6 @@ from ragstone.views._model import AnswerView, ChangesView, QuestionRow, ReportVi
 from ragstone.views._sections import header, sections
 from ragstone.views._words import middle_of
 
-__all__ = ["HtmlReport", "content_policy"]
-
 _QUERY_CHARS: Final = 200
 _GROUP: Final = 25
 """Answers that are added between two measurements of the size."""

@@ -8,8 +8,6 @@ from typing import Any, Final
 from ragstone.views._markup import Markup, join, tag
 from ragstone.views._model import AnswerView, PassageView, ScoreView, Span
 
-__all__ = ["answer_data", "answer_markup", "cut"]
-
 _TEXT_CHARS: Final = 6000
 """Texts are cut after this number of characters."""
 _FOLDED_FROM: Final = 600

@@ -10,8 +10,6 @@ from ragstone.views._live import LiveDocument
 from ragstone.views._markup import Markup, join, tag
 from ragstone.views._model import AnswerView
 
-__all__ = ["label_document", "label_item"]
-
 _CHOICES: Final = (("1", "Correct", "1"), ("2", "Partly", "0.5"), ("3", "Wrong", "0"))
 """Key, name and value of each label."""
 

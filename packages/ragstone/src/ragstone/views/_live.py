@@ -9,15 +9,14 @@ from importlib.resources import files
 from typing import Final
 from urllib.parse import quote
 
+from ragstone._util.plural import count
 from ragstone.schema import Ledger
 from ragstone.views._html import content_policy
 from ragstone.views._html_answer import answer_markup, cut
 from ragstone.views._markup import Markup, join, tag
 from ragstone.views._model import AnswerView, MetricRow, QuestionRow, ReportView
 from ragstone.views._sections import sections, table_columns
-from ragstone.views._words import count, is_low
-
-__all__ = ["LiveDocument", "answer_part", "live_parts", "live_places", "problem_part", "question_rows"]
+from ragstone.views._words import is_low
 
 _PARTS: Final = (
     "problem",

@@ -17,8 +17,6 @@ from ragstone.views._words import (
     format_share,
 )
 
-__all__ = ["MarkdownReport", "code_in_markdown", "escape_markdown", "fence_in_markdown"]
-
 _ANSWERS: Final = 3
 _CHANGED: Final = 3
 _TRENDS: Final = 4

@@ -5,8 +5,6 @@ from __future__ import annotations
 from html import escape
 from typing import Final
 
-__all__ = ["Markup", "join", "tag"]
-
 _VOID: Final = frozenset({"meta", "link", "br", "hr", "wbr", "input", "line", "rect", "circle", "path"})
 
 

@@ -8,34 +8,6 @@ from typing import Any, Literal
 
 from ragstone.stats import Estimate
 
-__all__ = [
-    "AnswerView",
-    "CauseFlow",
-    "CauseRow",
-    "ChangedAnswer",
-    "ChangesView",
-    "Difference",
-    "LabeledMetric",
-    "LabelsView",
-    "MetricRow",
-    "PassageView",
-    "Provenance",
-    "QuestionRow",
-    "ReleaseMark",
-    "ReportView",
-    "ScoreView",
-    "SliceRow",
-    "SliceTable",
-    "Span",
-    "Stage",
-    "Statement",
-    "StatementKind",
-    "SystemEstimate",
-    "TrendPoint",
-    "TrendRow",
-    "TrendView",
-]
-
 Stage = Literal["answer", "support", "passages"]
 """What a metric rates: the answer against the reference, the answer against passages and question, or the passages."""
 

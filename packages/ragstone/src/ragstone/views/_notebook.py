@@ -13,8 +13,6 @@ from ragstone.views._sections import trend_section
 from ragstone.views._svg import axis_chart, histogram_chart
 from ragstone.views._words import divide_rows, format_interval, format_mean
 
-__all__ = ["Chart", "notebook_answers", "notebook_report"]
-
 _STYLE: Final = """
 .ragstone svg .axis{stroke:#9a9a9a;stroke-width:1.5}.ragstone svg .interval{stroke:#7fa9d6;stroke-width:5}
 .ragstone svg .mean{fill:#2f75bb}.ragstone svg .neutral,.ragstone svg .target{stroke:#8a8a8a;stroke-dasharray:3 3}

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from ragstone._util.plural import count
 from ragstone.views._changes_html import change_cell, changes_section, means_panel
 from ragstone.views._html_answer import answer_markup, cut
 from ragstone.views._markup import Markup, join, tag
@@ -13,7 +14,6 @@ from ragstone.views._model import CauseRow, LabelsView, MetricRow, ReportView, S
 from ragstone.views._svg import axis_chart, bar_chart, histogram_chart, share_axis, share_chart, trend_chart
 from ragstone.views._words import (
     ANSWERS_FIRST_BELOW,
-    count,
     describe_table_without_wrong,
     divide_rows,
     format_day,
@@ -28,8 +28,6 @@ from ragstone.views._words import (
 
 TABLE_COLUMNS: Final = 9
 """Most metrics with a column in the table of all questions."""
-
-__all__ = ["header", "sections", "table_columns"]
 
 _STAGES: Final[dict[Stage, str]] = {
     "answer": "The answer, against the reference",

@@ -10,19 +10,6 @@ from ragstone.views._markup import Markup, join, tag
 from ragstone.views._model import Difference, MetricRow, ReleaseMark, SystemEstimate, TrendPoint, TrendRow
 from ragstone.views._words import format_day, format_interval, format_mean, format_share
 
-__all__ = [
-    "axis_chart",
-    "bar_chart",
-    "difference_axis",
-    "difference_chart",
-    "histogram_chart",
-    "share_axis",
-    "share_chart",
-    "system_axis",
-    "system_chart",
-    "trend_chart",
-]
-
 _WIDTH: Final = 240.0
 _PAD: Final = 6.0
 _SHARE_WIDTH: Final = 440.0

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from ragstone._util.plural import count
 from ragstone.views._canvas import Canvas, pad, wrap_cells
 from ragstone.views._model import MetricRow, ReportView, Stage, TrendView
 from ragstone.views._terminal_answers import write_response
@@ -13,7 +14,6 @@ from ragstone.views._terminal_changes import write_changes
 from ragstone.views._words import (
     ANSWERS_FIRST_BELOW,
     bar,
-    count,
     describe_table_without_wrong,
     divide_rows,
     format_interval,
@@ -29,8 +29,6 @@ from ragstone.views._words import (
 
 if TYPE_CHECKING:
     from rich.text import Text
-
-__all__ = ["ReportText"]
 
 _STAGES: Final[dict[Stage, str]] = {"answer": "The answer", "support": "Its support", "passages": "The passages"}
 _MIN_AXIS: Final = 9

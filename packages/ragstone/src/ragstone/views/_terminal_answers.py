@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, overload
 
 from typing_extensions import override
 
+from ragstone._util.plural import count
 from ragstone.views._canvas import Canvas, pad, wrap_cells
 from ragstone.views._model import AnswerView, PassageView, ScoreView, Span
 from ragstone.views._notebook import notebook_answers
-from ragstone.views._words import count, short_titles
+from ragstone.views._words import short_titles
 
 if TYPE_CHECKING:
     from rich.text import Text
-
-__all__ = ["AnswerText", "Answers", "AnswersText", "write_response"]
 
 _MAX_LABEL: Final = 26
 _MAX_VALUE: Final = 19

@@ -10,8 +10,6 @@ from ragstone.views._canvas import Canvas, pad, wrap_cells
 from ragstone.views._model import ChangedAnswer, ChangesView, Difference
 from ragstone.views._words import FINDING_MARKS, difference_span, format_score, own_span
 
-__all__ = ["write_changes"]
-
 _ASCII_MARKS: Final = {"better": "+", "worse": "!", "not significant": "o"}
 _STYLES: Final = {"better": "green", "worse": "red", "not significant": "dim"}
 _MAX_LABEL: Final = 26

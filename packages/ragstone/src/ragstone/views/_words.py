@@ -13,33 +13,6 @@ from ragstone._util.plural import count
 from ragstone.stats import Estimate
 from ragstone.views._model import AnswerView, Difference, MetricRow, ScoreView, SliceTable, TrendView
 
-__all__ = [
-    "ANSWERS_FIRST_BELOW",
-    "FINDING_MARKS",
-    "bar",
-    "count",
-    "describe_low",
-    "describe_table_without_wrong",
-    "difference_span",
-    "divide_rows",
-    "format_day",
-    "format_interval",
-    "format_mean",
-    "format_score",
-    "format_share",
-    "is_low",
-    "levels",
-    "list_judges",
-    "middle_of",
-    "own_span",
-    "short_titles",
-    "sparkline",
-    "split_sentence",
-    "trend_note",
-    "worst_lead",
-    "worst_title",
-]
-
 ANSWERS_FIRST_BELOW: Final = 5
 """With fewer samples, a report starts with the answers."""
 _NARROW: Final = 0.015

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Alarm", "FollowUp", "History", "JudgeShift", "describe_alarm", "follow_up", "units_around"]
-
 History = Callable[[float, float], Sequence[Unit]]
 """Returns the units that closed from one time up to and including another, in order of closing."""
 

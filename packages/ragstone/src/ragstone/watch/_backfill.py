@@ -9,8 +9,6 @@ from ragstone.store import StreamKind, StreamRow, WatchTables
 from ragstone.watch._options import Scale, WatchOptions
 from ragstone.watch._stream import Stream
 
-__all__ = ["learn_from_backfills"]
-
 _KINDS: tuple[StreamKind, ...] = ("score", "failures")
 
 

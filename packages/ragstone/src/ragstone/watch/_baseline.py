@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["LEARNING_DAYS", "MAX_DAYS", "MIN_SESSIONS", "Baseline", "LearningUnits"]
-
 DAY_S: Final = 86_400.0
 LEARNING_DAYS: Final = 7
 MAX_DAYS: Final = 28

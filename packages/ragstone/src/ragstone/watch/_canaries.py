@@ -14,8 +14,6 @@ from ragstone.watch._alarm import Alarm, JudgeShift
 from ragstone.watch._fold import open_alarms, save_alarm
 from ragstone.watch._options import Scale, WatchOptions
 
-__all__ = ["CanaryRound", "begin_round", "end_round", "judge_shift"]
-
 _PERIOD_S: Final = 86_400.0
 _RECENT_S: Final = 7 * 86_400.0
 """Canaries are chosen among the requests of this time."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["MIN_SLICE", "Change", "SliceDrop", "drop_between", "find_change", "find_slices"]
-
 _WITHIN: Final = 3.68
 """Largest distance from the best log likelihood of a start that belongs to the interval."""
 _NORMAL: Final = 1.959963984540054

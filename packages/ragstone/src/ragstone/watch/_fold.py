@@ -26,8 +26,6 @@ from ragstone.watch._options import SESSION_MAX_S, Scale, WatchOptions
 from ragstone.watch._stream import ACTIVE_S, Event, Stream
 from ragstone.watch._units import segments, to_unit
 
-__all__ = ["Folded", "accept_alarm", "all_alarms", "fold", "mute_alarm", "open_alarms", "read_streams", "save_alarm"]
-
 _KINDS: Final[tuple[StreamKind, ...]] = ("score", "failures")
 _BACKLOG: Final = 10
 """Parts in a queue of which it is not examined first whether it needs parts: that takes time in proportion to its length."""

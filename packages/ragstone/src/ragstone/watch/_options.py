@@ -11,8 +11,6 @@ from typing import Any, Final, Self
 from ragstone.errors import ConfigurationError
 from ragstone.sinks import check_alarm_spec
 
-__all__ = ["LATE_SHARE", "SESSION_MAX_S", "Scale", "WatchOptions"]
-
 SESSION_MAX_S: Final = 4 * 3600.0
 """A session that has been open for four hours is closed, and its next request starts a new unit."""
 

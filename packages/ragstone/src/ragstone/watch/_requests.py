@@ -14,8 +14,6 @@ from ragstone.store import WatchTables
 from ragstone.watch._alarm import Alarm
 from ragstone.watch._fold import accept_alarm, mute_alarm
 
-__all__ = ["AlarmRequest", "read_requests", "write_request"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmRequest:

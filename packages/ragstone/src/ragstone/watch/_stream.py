@@ -11,8 +11,6 @@ from ragstone.store import StreamKey, StreamKind, Unit, UnitAmounts
 from ragstone.watch._baseline import DAY_S, LEARNING_DAYS, MAX_DAYS, Baseline, LearningUnits
 from ragstone.watch._options import LATE_SHARE, Scale, WatchOptions
 
-__all__ = ["ACTIVE_S", "FOLLOW_UP_UNITS", "AmountsBetween", "Event", "Stream", "StreamPhase"]
-
 StreamPhase = Literal["learning", "watching", "alarm", "blind"]
 """`blind`: the mean is so close to the end of its range that it cannot get worse by more than the tolerance."""
 

@@ -14,8 +14,6 @@ from ragstone.watch._baseline import DAY_S
 from ragstone.watch._options import Scale
 from ragstone.watch._stream import Stream
 
-__all__ = ["alarm_lines", "describe_delay", "render_alarm", "stream_name"]
-
 _DROPS: Final = (0.05, 0.10, 0.20)
 _LONGEST_DAYS: Final = 90.0
 

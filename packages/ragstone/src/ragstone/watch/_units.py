@@ -8,8 +8,6 @@ from typing import NamedTuple
 from ragstone.store import Unit, WatchedOutcome
 from ragstone.watch._options import SESSION_MAX_S
 
-__all__ = ["Segment", "segments", "to_unit"]
-
 
 class Segment(NamedTuple):
     """Outcomes of one stream and session between two pauses."""

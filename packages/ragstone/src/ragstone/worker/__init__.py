@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ragstone.worker._intake import get_skip_reason as get_skip_reason
     from ragstone.worker._intake import spool_directory as spool_directory
     from ragstone.worker._retention import RetentionAges as RetentionAges
-    from ragstone.worker._retention import parse_age as parse_age
     from ragstone.worker._retention import retention_from_table as retention_from_table
     from ragstone.worker._setup import ScoringSetup
     from ragstone.worker._setup import find_unnamed as find_unnamed
@@ -71,7 +70,6 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             ),
             "_retention": (
                 "RetentionAges",
-                "parse_age",
                 "retention_from_table",
             ),
             "_setup": ("ScoringSetup", "find_unnamed"),

@@ -26,8 +26,6 @@ from ragstone.worker._intake import StepErrors, get_skip_reason
 from ragstone.worker._parts import MetricGroups
 from ragstone.worker._setup import ScoringSetup
 
-__all__ = ["BackfillQueue", "BackfillRequest", "request_backfill", "run_backfill"]
-
 logger = logging.getLogger("ragstone")
 
 AnyOutcome = Score | NotApplicable | Failure

@@ -12,8 +12,6 @@ from ragstone.store import StreamKey
 from ragstone.watch import CanaryRound
 from ragstone.worker._setup import ScoringSetup
 
-__all__ = ["Record", "score_canaries"]
-
 logger = logging.getLogger("ragstone")
 
 _NO_USAGE: Final = Usage()

@@ -11,8 +11,6 @@ from ragstone.schema import AnswerCause, Delivery, sample_from_trace
 from ragstone.scoring import diagnose
 from ragstone.store import Store, StoredAnswer
 
-__all__ = ["add_causes"]
-
 
 def add_causes(deliveries: Sequence[Delivery], store: Store) -> list[Delivery]:
     """Add the cause to the last outcome of each request that is finished.

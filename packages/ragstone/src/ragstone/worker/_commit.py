@@ -12,8 +12,6 @@ from ragstone.store import Completion, Store
 from ragstone.worker._intake import StepErrors
 from ragstone.worker._store_calls import StoreCalls
 
-__all__ = ["Committer"]
-
 T = TypeVar("T")
 
 _RETRY_S: Final = 1.0

@@ -13,8 +13,6 @@ from ragstone.schema import Failure, NotApplicable, Score, Usage
 from ragstone.store import Store
 from ragstone.worker._intake import StepErrors
 
-__all__ = ["DailyBudget", "daily_budget_from_table", "describe_reached"]
-
 logger = logging.getLogger("ragstone")
 
 _LIMITS: Final = ("calls", "tokens", "usd")

@@ -26,8 +26,6 @@ from ragstone.store import DeliveryKind, Store
 from ragstone.worker._causes import add_causes
 from ragstone.worker._commit import Committer
 
-__all__ = ["AlarmDispatcher", "Dispatcher", "SinkDispatcher"]
-
 Item = TypeVar("Item", Delivery, AlarmDelivery)
 
 logger = logging.getLogger("ragstone")

@@ -12,8 +12,6 @@ from ragstone.store import ErasedRequests, Store
 from ragstone.worker._id_key import stored_ids
 from ragstone.worker._intake import SpoolTraceSource, StepErrors, spool_directory
 
-__all__ = ["Erasure", "erase_requests"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erasure:

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from aiohttp import web
     from prometheus_client import CollectorRegistry
 
-__all__ = ["HealthRoutes", "HealthServer", "WorkerState"]
-
 _ALIVE_S: Final = 30.0
 """Seconds without a poll after which a worker does not count as alive."""
 

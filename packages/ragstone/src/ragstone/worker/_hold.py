@@ -11,8 +11,6 @@ from typing import Final
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.scoring import JudgedCounts
 
-__all__ = ["FailureHold"]
-
 logger = logging.getLogger("ragstone")
 
 AnyOutcome = Score | NotApplicable | Failure

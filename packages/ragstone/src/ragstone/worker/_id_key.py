@@ -11,8 +11,6 @@ from ragstone.capture import IdHasher, Ids
 from ragstone.errors import ConfigurationError
 from ragstone.store import is_database_url, resolve_store
 
-__all__ = ["id_hasher", "stored_ids"]
-
 _VARIABLE = "RAGSTONE_ID_KEY"
 
 

@@ -18,17 +18,6 @@ from ragstone.schema import BrokerStatus, Trace
 from ragstone.spool import SegmentState, SpoolReader
 from ragstone.store import Store, is_database_url, resolve_store
 
-__all__ = [
-    "BrokerSource",
-    "SpoolTraceSource",
-    "StepErrors",
-    "TraceSource",
-    "broker_spool_directory",
-    "claim_spool",
-    "get_skip_reason",
-    "spool_directory",
-]
-
 logger = logging.getLogger("ragstone")
 
 T = TypeVar("T")

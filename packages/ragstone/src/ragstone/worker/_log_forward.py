@@ -6,8 +6,6 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-__all__ = ["forward_log"]
-
 
 class _Forward(logging.Handler):
     def __init__(self, send: Callable[[int, str], object]) -> None:

@@ -9,8 +9,6 @@ from pydantic import BaseModel
 from ragstone.judges import CallContext
 from ragstone.schema import Outcome, Sample, Usage
 
-__all__ = ["BOOTSTRAP", "FromProcess", "Grant", "Log", "Reply", "Scoring", "Start", "ToProcess"]
-
 BOOTSTRAP: Final = (
     "import json, sys; first = open(0, 'rb', buffering=0, closefd=False).readline(); "
     "sys.path[:] = json.loads(first)['path']; from ragstone.worker._process import main; main(first)"

@@ -18,8 +18,6 @@ from ragstone.scoring import Scorer
 from ragstone.worker._hold import FailureHold
 from ragstone.worker._setup import ScoringSetup
 
-__all__ = ["FILE_LEASE_S", "SHARED_LEASE_S", "UNANSWERED", "JudgeOutage", "MetricGroups"]
-
 logger = logging.getLogger("ragstone")
 
 AnyOutcome = Score | NotApplicable | Failure

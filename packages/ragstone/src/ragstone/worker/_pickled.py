@@ -8,8 +8,6 @@ from typing import Any
 
 from ragstone.errors import ConfigurationError
 
-__all__ = ["from_pickled", "to_pickled"]
-
 
 def to_pickled(value: object) -> str:
     """Return an object as text for another process."""

@@ -28,8 +28,6 @@ from ragstone.worker._pickled import from_pickled
 from ragstone.worker._setup import ScoringSetup
 from ragstone.worker._spec import ScorerSpec
 
-__all__ = ["main"]
-
 _STATE_S: Final = 1.0
 """Interval in which the state of endpoints is sent during an outage, in seconds."""
 

@@ -18,8 +18,6 @@ from ragstone.scoring import Scorer
 from ragstone.worker._messages import BOOTSTRAP, FromProcess, Grant, Reply, Scoring, Start, ToProcess
 from ragstone.worker._pickled import to_pickled
 
-__all__ = ["ProcessScorer", "ScoringProcesses"]
-
 logger = logging.getLogger("ragstone")
 
 _MAX_DEATHS: Final = 3

@@ -12,8 +12,6 @@ from ragstone.errors import ConfigurationError
 from ragstone.store import Store
 from ragstone.worker._intake import StepErrors
 
-__all__ = ["Retention", "RetentionAges", "parse_age", "retention_from_table"]
-
 _KEYS: Final = {
     "bodies_older_than": "bodies_s",
     "requests_older_than": "requests_s",

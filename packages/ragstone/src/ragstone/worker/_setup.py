@@ -31,8 +31,6 @@ from ragstone.sinks import Sink, sink_from
 from ragstone.store import PlannedMetric
 from ragstone.worker._processes import ProcessScorer, ScoringProcesses
 
-__all__ = ["ScoringSetup", "find_unnamed"]
-
 
 class ScoringSetup:
     """Metrics, models, sinks and limits, built from user arguments.

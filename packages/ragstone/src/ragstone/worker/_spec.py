@@ -15,8 +15,6 @@ from ragstone.worker._pickled import to_pickled
 from ragstone.worker._processes import ScoringProcesses
 from ragstone.worker._setup import ScoringSetup
 
-__all__ = ["ScorerSpec", "open_setup"]
-
 
 @dataclass(frozen=True, slots=True)
 class ScorerSpec:

@@ -15,8 +15,6 @@ from ragstone.spool import SpoolReader
 from ragstone.store import Store, describe_store, is_database_url, is_owned, open_store
 from ragstone.worker._intake import spool_directory
 
-__all__ = ["pending_message", "read_ledger", "worker_command"]
-
 _TRIES = 20
 _BATCH = 1000
 _FORMS: Final = {"JUDGE": " (http://HOST:PORT/v1, openai:MODEL, or lexical to try the setup)"}

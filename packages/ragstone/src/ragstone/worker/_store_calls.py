@@ -11,8 +11,6 @@ from ragstone._util.daemon_thread import DaemonThread
 from ragstone._util.fork import NoFork
 from ragstone.errors import StoreError
 
-__all__ = ["StoreCalls", "StoreSilentError"]
-
 T = TypeVar("T")
 
 

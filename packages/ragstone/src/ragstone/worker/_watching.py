@@ -33,8 +33,6 @@ from ragstone.worker._delivery import AlarmDispatcher
 from ragstone.worker._intake import StepErrors
 from ragstone.worker._setup import ScoringSetup
 
-__all__ = ["StreamWatcher", "requests_folder"]
-
 logger = logging.getLogger("ragstone")
 
 _DAY_S: Final = 86_400.0

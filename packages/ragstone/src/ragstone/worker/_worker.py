@@ -43,8 +43,6 @@ from ragstone.worker._setup import ScoringSetup
 from ragstone.worker._store_calls import StoreCalls, StoreSilentError
 from ragstone.worker._watching import StreamWatcher, requests_folder
 
-__all__ = ["Worker"]
-
 logger = logging.getLogger("ragstone")
 
 _POLL_MIN_S = 0.02

@@ -19,8 +19,6 @@ from ragstone.worker._pickled import from_pickled
 from ragstone.worker._worker import Worker
 from ragstone.worker._worker_process import WorkerSettings
 
-__all__ = ["main"]
-
 _NICE: Final = 5
 _LAST_S: Final = 25.0
 """Time after the end of standard input in which the process ends in any case, in seconds."""

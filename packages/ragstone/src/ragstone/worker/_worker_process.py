@@ -23,8 +23,6 @@ from ragstone.worker._pickled import to_pickled
 from ragstone.worker._retention import RetentionAges
 from ragstone.worker._spec import ScorerSpec
 
-__all__ = ["WorkerProcess", "WorkerProcessError", "WorkerSettings"]
-
 logger = logging.getLogger("ragstone")
 
 _BOOTSTRAP: Final = (

@@ -19,8 +19,6 @@ from ragstone.schema import Failure, NotApplicable, Sample, Score, sample_from_r
 from ragstone.scoring import run_async
 from ragstone.worker import ScoringSetup
 
-__all__ = ["RagstoneEvaluationResult", "RagstoneEvaluator"]
-
 
 class RagstoneEvaluationResult(EvaluationResult):
     """An `EvaluationResult` with the outcome behind its score."""

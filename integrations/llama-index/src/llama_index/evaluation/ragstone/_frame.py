@@ -13,8 +13,6 @@ from ragstone.schema import Failure, NotApplicable, Score
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["results_to_pandas"]
-
 
 def results_to_pandas(results: Mapping[str, Sequence[EvaluationResult]]) -> pd.DataFrame:
     """Return a data frame with one row per evaluator and response.

@@ -12,8 +12,6 @@ from ragstone.errors import ConfigurationError
 from ragstone.judges import ChatRequest, ClientSettings, Completion, FunctionModel, ModelJudge
 from ragstone.schema import Usage
 
-__all__ = ["LlamaIndexJudge", "LlamaIndexModel"]
-
 _LENGTH: Final = ("length", "max_tokens", "max_output_tokens")
 _REFUSED: Final = (
     *("refusal", "content_filter", "content_filtered", "guardrail_intervened"),

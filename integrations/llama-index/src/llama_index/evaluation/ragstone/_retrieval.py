@@ -13,8 +13,6 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.metrics import resolve_metrics
 from ragstone.metrics.ranking import RankingMetric, ranking_measures
 
-__all__ = ["register_retrieval_metrics", "retrieval_metrics"]
-
 _QUERY = "query"
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-__all__ = ["LLAMA_INDEX_CORE_FLOOR", "check_floor"]
-
 LLAMA_INDEX_CORE_FLOOR = (0, 14)
 """The oldest llama-index-core whose spans and events have the shapes that `_steps` knows."""
 

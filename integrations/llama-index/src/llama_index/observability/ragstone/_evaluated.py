@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from llama_index.observability.ragstone._instrumentor import RagstoneInstrumentor
 from ragstone.requests import Recorder
 
-__all__ = ["capture_into"]
-
 
 @contextmanager
 def capture_into(recorder: Recorder) -> Iterator[None]:

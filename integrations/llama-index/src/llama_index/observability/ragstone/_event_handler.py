@@ -21,8 +21,6 @@ from llama_index.core.instrumentation.events.llm import (
 from llama_index.observability.ragstone._messages import model_from
 from llama_index.observability.ragstone._requests import RequestTracker
 
-__all__ = ["ContextsEvent", "RagstoneEventHandler"]
-
 
 class ContextsEvent(BaseEvent):
     """States the contexts in the prompt, for an application that searches without LlamaIndex's retrievers.

@@ -23,8 +23,6 @@ from ragstone.capture import Guard, after_fork_in_child, register_exit_hook
 from ragstone.errors import ConfigurationError
 from ragstone.requests import Recorder, RetrieverTools, read_retriever_tools
 
-__all__ = ["RagstoneInstrumentor"]
-
 _registering = threading.Lock()
 
 

@@ -23,9 +23,6 @@ from llama_index.core.workflow import Workflow
 
 from ragstone.requests import StepKind
 
-__all__ = ["REQUESTS", "STEP_KINDS", "Kind", "kind_of"]
-
-
 Kind = Literal[
     "query",
     "chat",

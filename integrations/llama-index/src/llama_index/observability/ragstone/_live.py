@@ -28,8 +28,6 @@ from llama_index.observability.ragstone._nodes import Passages
 from ragstone.capture import after_fork_in_child
 from ragstone.requests import PromptLimit, Request, Step, TraceDraft
 
-__all__ = ["Live", "LiveRequests", "Span"]
-
 _REMEMBERED: Final = 20_000
 """Hashes of the ids of ended spans kept per generation (two generations, about 3 MB at most)."""
 _MAX_ERRORS: Final = 20

@@ -13,8 +13,6 @@ from llama_index.core.base.llms.types import ChatMessage, ChatResponse, Completi
 
 from ragstone.requests import Message, Role, Step
 
-__all__ = ["HANDOFF", "fill_reply", "message_from", "model_from", "prompt_from"]
-
 _ROLES: Final[Mapping[str, Role]] = {
     "system": "system", "developer": "system", "user": "user", "assistant": "assistant", "model": "assistant",
     "chatbot": "assistant", "tool": "tool", "function": "tool",

@@ -12,8 +12,6 @@ from llama_index.core.schema import BaseNode, NodeWithScore, TextNode
 
 from ragstone.requests import PassageDraft
 
-__all__ = ["MAX_PASSAGES", "Passages", "flat", "node_texts"]
-
 MAX_PASSAGES: Final = 1_000
 """Nodes copied from one list. `CaptureLimits.max_passages` cuts further, and notes it in the trace."""
 

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from llama_index.core.evaluation import BaseEvaluator
 
-__all__ = ["runs_outside_requests"]
-
 _MAX_FRAMES: Final = 200
 _EVALUATION: Final = ("llama_index.core.evaluation.", "llama_index.core.llama_dataset.generator")
 _CALLERS: Final = frozenset({"llama_index.core.evaluation.batch_runner", "llama_index.core.evaluation.eval_utils"})

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["current_span"]
-
 
 def current_span() -> Any:
     """Return the current span; None if there is none.

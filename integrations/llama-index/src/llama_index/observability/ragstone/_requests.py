@@ -18,8 +18,6 @@ from ragstone.capture import Guard, capture_suppressed, guarded
 from ragstone.requests import Recorder, RetrieverTools, current_request, link_span
 from ragstone.schema import TraceStatus
 
-__all__ = ["RequestTracker"]
-
 
 class RequestTracker:
     """The requests in flight through one instrumentor. Any thread may call any method, and none raises.

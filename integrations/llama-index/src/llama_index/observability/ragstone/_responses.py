@@ -11,8 +11,6 @@ from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 
 from llama_index.observability.ragstone._stream import StreamListener, tap_async, wrap_stream
 
-__all__ = ["install_tap", "is_chat_stream", "is_token_stream", "writer_text"]
-
 
 def is_token_stream(result: object) -> bool:
     """Whether the answer comes later, token by token, when the application asks for it."""

@@ -10,8 +10,6 @@ from llama_index.core.instrumentation.span_handlers import BaseSpanHandler
 
 from llama_index.observability.ragstone._requests import RequestTracker
 
-__all__ = ["RagstoneSpanHandler"]
-
 
 class RagstoneSpanHandler(BaseSpanHandler[BaseSpan]):
     """Hands the beginning and the end of each span to its request, and keeps none. Its methods never raise."""

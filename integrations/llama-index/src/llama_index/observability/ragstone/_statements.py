@@ -11,8 +11,6 @@ from ragstone.capture import Guard
 from ragstone.errors import ConfigurationError
 from ragstone.requests import Statements
 
-__all__ = ["AnswerExtractor", "ContextsExtractor", "Extractors", "QuestionExtractor"]
-
 QuestionExtractor = Callable[[Mapping[str, Any]], str | None]
 ContextsExtractor = Callable[[Any], Iterable[Any] | None]
 AnswerExtractor = Callable[[Any], str | None]

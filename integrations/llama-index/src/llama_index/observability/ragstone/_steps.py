@@ -25,20 +25,6 @@ from llama_index.observability.ragstone._nodes import Passages, flat, node_texts
 from ragstone.requests import Message, Step, TraceDraft, Value, harvest
 from ragstone.schema import field_names
 
-__all__ = [
-    "current_tags",
-    "describe_error",
-    "fill_arguments",
-    "fill_identity",
-    "fill_result",
-    "is_cancellation",
-    "is_pause",
-    "outputs_of",
-    "text_of",
-    "unwrapped",
-    "waits_for_event",
-]
-
 _QUERY_NAMES: Final = field_names("query", "input")
 _FIELDS: Final = ("reference", "user_id", "session_id", "tags")
 _FRAMEWORK_PREFIX: Final = "llamaindex."

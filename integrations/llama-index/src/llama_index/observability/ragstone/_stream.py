@@ -14,8 +14,6 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, Protocol
 
-__all__ = ["StreamListener", "pulled_stream", "tap_async", "wrap_stream"]
-
 _pulled: ContextVar[str | None] = ContextVar("ragstone_llama_index_pulled_stream", default=None)
 
 

@@ -15,8 +15,6 @@ from ragstone.errors import DataError
 from ragstone.metrics.ranking import Run
 from ragstone.schema import Passage, Sample
 
-__all__ = ["read_beir", "write_beir"]
-
 
 def read_beir(folder: str | os.PathLike[str], *, split: str = "test", run: Run | None = None) -> list[Sample]:
     """Read a BEIR dataset: one sample for each query of the split, with its text and its qrels.

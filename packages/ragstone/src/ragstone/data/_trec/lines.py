@@ -9,8 +9,6 @@ from pathlib import Path
 from ragstone._util.row_limits import bounded_lines, check_json_row
 from ragstone.errors import ConfigurationError, DataError
 
-__all__ = ["finite", "numbered", "refuse", "token"]
-
 
 def numbered(path: Path, what: str) -> Iterator[tuple[int, str]]:
     """Yield each line that is not blank, with its 1-based number.

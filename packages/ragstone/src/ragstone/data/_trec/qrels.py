@@ -13,8 +13,6 @@ from ragstone.errors import DataError
 from ragstone.metrics.ranking import Qrels
 from ragstone.schema import Sample
 
-__all__ = ["beir_lines", "qrels_of", "read_qrels", "write_trec_qrels"]
-
 _BEIR_HEADER = "query-id\tcorpus-id\tscore\n"
 
 

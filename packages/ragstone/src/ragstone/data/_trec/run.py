@@ -15,8 +15,6 @@ from ragstone.errors import DataError
 from ragstone.metrics.ranking import Run
 from ragstone.schema import Sample
 
-__all__ = ["parse_run", "read_trec_run", "run_of", "write_trec_run"]
-
 
 def read_trec_run(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
     """Read a TREC run, with lines of `query Q0 passage rank score tag`.

@@ -12,8 +12,6 @@ from ragstone.errors import DataError
 from ragstone.metrics.ranking import Qrels
 from ragstone.schema import Passage, Sample
 
-__all__ = ["RUN_SUFFIXES", "QrelsSource", "qrels_from", "run_rows", "with_qrels", "without_passages"]
-
 QrelsSource = str | os.PathLike[str] | Qrels
 """Path of TREC or BEIR qrels, or grades by query id and passage id."""
 

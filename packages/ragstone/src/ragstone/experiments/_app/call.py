@@ -16,8 +16,6 @@ from ragstone.errors import ConfigurationError
 from ragstone.requests import RequestBlock
 from ragstone.schema import Sample, field_names
 
-__all__ = ["AppCall", "app_call", "app_name"]
-
 _QUESTION_NAMES: Final = field_names("query", "input")
 _ROW_NAME: Final = "row"
 

@@ -21,8 +21,6 @@ from ragstone.requests import (
 )
 from ragstone.schema import Captured, Trace, spool_entry_adapter
 
-__all__ = ["AppRecorder", "framework_capture"]
-
 logger = logging.getLogger("ragstone")
 
 _GROUP: Final = "ragstone.capture"

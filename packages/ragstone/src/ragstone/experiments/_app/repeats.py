@@ -11,8 +11,6 @@ from typing import Final
 
 from ragstone.schema import Failure, NotApplicable, Score
 
-__all__ = ["merge_repeats", "repeat_deviations"]
-
 _METHOD: Final = "mean_of_repeats"
 
 AnyOutcome = Score | NotApplicable | Failure

@@ -16,8 +16,6 @@ from ragstone.experiments._app.saved import SavedRuns
 from ragstone.requests import RequestBlock
 from ragstone.schema import Sample, Trace, sample_from_trace
 
-__all__ = ["AppRun", "AppRunner"]
-
 _STOPS_AFTER: Final = 10
 """Samples without any answer, as the first ones of a run, after which it stops."""
 

@@ -18,8 +18,6 @@ from ragstone.errors import ConfigurationError, StoreError
 from ragstone.experiments._app.call import AppCall
 from ragstone.schema import Sample, Trace, check_record
 
-__all__ = ["SavedRuns"]
-
 _FIELD: Final = "evaluation"
 """Field of a saved trace that says which call it is."""
 

@@ -12,8 +12,6 @@ from ragstone.experiments._kept import KeptOutcomes
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace
 from ragstone.scoring import Scorer
 
-__all__ = ["SamplesWaitError", "ScoredApp", "score_app"]
-
 AnyOutcome = Score | NotApplicable | Failure
 
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from ragstone.schema import Trace, Usage
 
-__all__ = ["AppSummary", "summarize_app"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppSummary:

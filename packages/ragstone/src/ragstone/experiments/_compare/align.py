@@ -25,18 +25,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "ABSENT",
-    "FAILED",
-    "NOT_APPLICABLE",
-    "SCORED",
-    "AlignedMetric",
-    "AlignedScores",
-    "Sources",
-    "align",
-    "listed",
-]
-
 Sources = Mapping[str, OutcomeSource] | Sequence[OutcomeSource]
 """Systems by name, or a sequence of systems. In a sequence, names come from the files, and experiments are "A", "B", ..."""
 

@@ -10,8 +10,6 @@ from ragstone.errors import ConfigurationError
 from ragstone.experiments._compare.align import AlignedMetric, AlignedScores
 from ragstone.stats import PairedTest, TukeyPair, cluster_codes, expanded_tail, holm, paired_bootstrap
 
-__all__ = ["FEW_UNITS", "bootstrap_pairs"]
-
 FEW_UNITS: Final = 30
 """Smallest number of samples or clusters for a bootstrap test: with fewer, it rejects too often."""
 

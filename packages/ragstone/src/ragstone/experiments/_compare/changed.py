@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["ChangedSample", "changed_lines", "find_changed", "read_texts"]
-
 _SAME: Final = 1e-9
 """Smallest change that is not a rounding error."""
 _TEXT_CHARS: Final = 300

@@ -30,8 +30,6 @@ from ragstone.judges import BASELINE_NOTE
 from ragstone.schema import Sample
 from ragstone.views import CauseRow, ReportView, escape_markdown, fence_in_markdown, notebook_report
 
-__all__ = ["Comparison", "compare"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:

@@ -16,8 +16,6 @@ from ragstone.experiments._views.source import ReportSource
 from ragstone.judges import BASELINE_NOTE
 from ragstone.views import Difference, SystemEstimate
 
-__all__ = ["view_comparison"]
-
 _STAGES = ("answer", "support", "passages")
 
 

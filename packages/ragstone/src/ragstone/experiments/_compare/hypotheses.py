@@ -10,8 +10,6 @@ from ragstone.errors import ConfigurationError
 from ragstone.experiments._compare.align import AlignedMetric, AlignedScores
 from ragstone.stats import holm, simultaneous_tukey
 
-__all__ = ["Hypotheses", "Hypothesis", "HypothesisTerm", "judge_hypotheses"]
-
 Hypotheses = Mapping[str, str | Sequence[str]] | Sequence[str]
 """Terms by the hypothesis's name, or a sequence of terms, each a separate hypothesis. A term is "B > A" (B is better than A)
 or "B != A", on all metrics, or on those that are named: "B > A on ccrs.qr, ccrs.ir". "on some metric" and "on some of ccrs.qr,

@@ -12,8 +12,6 @@ from ragstone.experiments._evaluated import Evaluated
 from ragstone.experiments._outcomes import OutcomeSource, TimeRange
 from ragstone.store import describe_store, is_database_url
 
-__all__ = ["names_of"]
-
 
 def names_of(sources: Sequence[OutcomeSource]) -> list[str]:
     """Return unique default names: letters for experiments, and for files the shortest distinct part of the path.

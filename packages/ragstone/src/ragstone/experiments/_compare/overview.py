@@ -19,8 +19,6 @@ from ragstone.experiments._compare.text import (
     orient_to_winner,
 )
 
-__all__ = ["overview"]
-
 _MOST_SENTENCES: Final = 12
 """Maximum number of verdicts printed as single sentences."""
 _MOST_CLAIMS: Final = 40

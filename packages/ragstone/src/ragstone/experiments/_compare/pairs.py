@@ -26,25 +26,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "POINT",
-    "POWER",
-    "Family",
-    "MetricComparison",
-    "PairDifference",
-    "SystemMean",
-    "Test",
-    "compare_metrics",
-    "decide",
-    "default_effect",
-    "effect_interval",
-    "possible_differences",
-    "power_of",
-    "standard_error",
-    "system_mean",
-    "worst_case",
-]
-
 Test = Literal["permutation", "bootstrap"]
 """Test of the differences on the same samples."""
 

@@ -33,10 +33,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["MetricGate", "RegressionCheck", "assert_no_regression", "check_regression"]
-
-"""Lower limit of the confidence level: at 0.5 a one-sided bound is the mean itself."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricGate:

@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 from ragstone._util.words import split_words
 from ragstone.errors import ConfigurationError, DataError
 
-__all__ = ["ScoreProvenance", "judge_notes", "query_notes"]
-
 
 class ScoreProvenance(NamedTuple):
     """The provenance of a score. A plain tuple, because there may be millions of scores."""

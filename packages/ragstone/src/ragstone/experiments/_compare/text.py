@@ -12,24 +12,6 @@ from ragstone.experiments._cards import titles_of
 from ragstone.experiments._compare.pairs import MetricComparison, PairDifference
 from ragstone.experiments._levels import ci_heading
 
-__all__ = [
-    "KINDS",
-    "Kind",
-    "claim_size",
-    "describe_doubt",
-    "describe_failed_samples",
-    "format_difference",
-    "format_verdicts",
-    "full_name",
-    "interval_text",
-    "kind_of",
-    "means_table",
-    "orient_to_winner",
-    "pairs_table",
-    "probability",
-    "size",
-]
-
 Kind = Literal["claimed", "within", "undecided", "identical", "incomparable"]
 """Finding for a pair: a significant difference, a difference below the minimum effect, undecided, identical scores, or no
 sample with a score of both."""

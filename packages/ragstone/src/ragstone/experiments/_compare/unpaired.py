@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["compare_unpaired"]
-
 _WIDE: Final = 1e9
 """Substitute range for unbounded metrics."""
 

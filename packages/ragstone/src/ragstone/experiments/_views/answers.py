@@ -23,8 +23,6 @@ from ragstone.scoring import (
 )
 from ragstone.views import AnswerView, PassageView, ScoreView, Span, describe_low, is_low
 
-__all__ = ["build_answer"]
-
 AnyOutcome = Score | NotApplicable | Failure
 
 _DISTRACTS_FROM: Final = 0.3

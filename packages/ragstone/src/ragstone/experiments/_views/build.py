@@ -21,8 +21,6 @@ from ragstone.scoring import (
 )
 from ragstone.views import AnswerView, CauseRow, ReportView
 
-__all__ = ["build_page", "build_report", "count_causes", "explain_answer", "find_worst"]
-
 
 def build_report(
     source: ReportSource,

@@ -7,20 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from ragstone._util.plural import count
 from ragstone.experiments._views.source import ReportSource
 from ragstone.scoring import CAUSES
-from ragstone.views import (
-    AnswerView,
-    CauseFlow,
-    ChangedAnswer,
-    ChangesView,
-    Difference,
-    Statement,
-    SystemEstimate,
-    count,
-)
-
-__all__ = ["Compared", "build_changes", "describe_change"]
+from ragstone.views import AnswerView, CauseFlow, ChangedAnswer, ChangesView, Difference, Statement, SystemEstimate
 
 _SHOWN: Final = 6
 """Most gained and most lost questions that are shown."""

@@ -18,8 +18,6 @@ from ragstone.store import PlannedMetric, StoredLabel, StorePosition, is_databas
 from ragstone.views import AnswerView, ReportView
 from ragstone.watch import Alarm, open_alarms
 
-__all__ = ["FollowedReport"]
-
 _LATEST: Final = 6
 """Number of the latest wrong answers."""
 

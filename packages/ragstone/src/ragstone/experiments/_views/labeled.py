@@ -7,21 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from ragstone._util.plural import count
 from ragstone.experiments._levels import CONFIDENCE_LEVEL
 from ragstone.stats import Agreement, PredictionPoweredMean, drawn_kappa, drawn_prediction_powered_mean
 from ragstone.store import DrawnRequest, StoredLabel
-from ragstone.views import (
-    LabeledMetric,
-    LabelsView,
-    MetricRow,
-    Statement,
-    count,
-    format_interval,
-    format_mean,
-    format_share,
-)
-
-__all__ = ["WRONG_BELOW", "HumanLabels", "Labeled", "build_labels", "takes_labels"]
+from ragstone.views import LabeledMetric, LabelsView, MetricRow, Statement, format_interval, format_mean, format_share
 
 WRONG_BELOW: Final = 0.5
 """Labels below this mean a wrong answer, as for the judged correctness."""

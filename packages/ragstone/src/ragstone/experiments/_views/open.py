@@ -23,8 +23,6 @@ from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, TraceOutline, sample_from_trace
 from ragstone.store import PlannedMetric, StorePosition, describe_store, open_store, quote_store
 
-__all__ = ["StoredRequests", "open_source"]
-
 AnyOutcome = Score | NotApplicable | Failure
 
 

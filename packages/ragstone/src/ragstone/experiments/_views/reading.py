@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Final
 
+from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._cards import card_of
 from ragstone.experiments._clusters import Clusters, choose_clusters, cluster_notes
@@ -57,10 +58,7 @@ from ragstone.views import (
     QuestionRow,
     ReportView,
     SliceTable,
-    count,
 )
-
-__all__ = ["Reading", "unknown_card"]
 
 _BINS: Final = 20
 _HISTOGRAM_FROM: Final = 10

@@ -14,8 +14,6 @@ from ragstone.schema import Score
 from ragstone.scoring import explain_worst
 from ragstone.worker import ScoringSetup
 
-__all__ = ["AskReasons", "ReasonsOf"]
-
 _ANY: Final = "ccrs.qr"
 """A judged metric, to check the judge with."""
 

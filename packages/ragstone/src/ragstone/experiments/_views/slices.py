@@ -9,8 +9,6 @@ from ragstone.errors import ConfigurationError
 from ragstone.stats import Estimate
 from ragstone.views import SliceRow, SliceTable
 
-__all__ = ["SliceLabels"]
-
 _MIN_VALUES: Final = 2
 _MAX_VALUES: Final = 12
 """Most values of a label that is shown without being asked for."""

@@ -10,8 +10,6 @@ from ragstone.experiments._views.labeled import HumanLabels
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, TraceOutline
 
-__all__ = ["AnswerRecord", "Dependence", "ReportSource", "Rows", "SampleFields", "metadata_labels"]
-
 AnyOutcome = Score | NotApplicable | Failure
 
 

@@ -9,8 +9,6 @@ from typing import Final
 from ragstone.stats import Estimate
 from ragstone.views import MetricRow, ReleaseMark, TrendPoint, TrendRow, TrendView
 
-__all__ = ["Timeline"]
-
 _MIN_SCORES: Final = 20
 """Fewest scores of a part."""
 _MAX_PARTS: Final = 24

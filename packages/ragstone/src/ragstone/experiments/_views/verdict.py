@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from ragstone._util.plural import count
 from ragstone.experiments._views.changes import Compared, describe_change
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.scoring import CAUSES
 from ragstone.stats import Estimate
-from ragstone.views import CauseRow, MetricRow, Statement, count, format_interval, format_mean, format_share
-
-__all__ = ["Population", "WrongRule", "describe_next", "describe_notices", "describe_verdict"]
+from ragstone.views import CauseRow, MetricRow, Statement, format_interval, format_mean, format_share
 
 _FEW: Final = 30
 _MAX_STATEMENTS: Final = 3

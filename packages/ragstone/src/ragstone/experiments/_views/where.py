@@ -9,8 +9,6 @@ from typing import Final
 
 from ragstone.errors import ConfigurationError
 
-__all__ = ["Condition", "check_keys", "parse_where"]
-
 _PART: Final = re.compile(
     r"""\s*(?P<key>[\w.@-]+)\s*(?P<operator><=|>=|!=|=|<|>|~)\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^\s"']+))\s*"""
 )

@@ -15,8 +15,6 @@ from ragstone.experiments._views.reasons import ReasonsOf
 from ragstone.experiments._views.source import ReportSource
 from ragstone.views import HtmlReport, MarkdownReport, ReportView
 
-__all__ = ["check_output", "write_report"]
-
 _FORMATS: Final = (".html", ".htm", ".md")
 
 

@@ -13,8 +13,6 @@ from ragstone.judges._model import ChatModel, ChatRequest, TokenLogprobs
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
 
-__all__ = ["bound", "read_bound"]
-
 _MIN_TOKENS: Final = 8
 """Minimum number of tokens of the greedy reply. Long phrases need more."""
 _TOKEN_CHARS: Final = 3

@@ -19,8 +19,6 @@ from ragstone.judges._render import Message
 from ragstone.schema import Interval
 from ragstone.stats import Estimate, beta_mixture_interval, stopped_proportion, stopping_paths, wilson_interval
 
-__all__ = ["REFUSAL_TASK", "MonteCarloEstimate", "MonteCarloSampler"]
-
 _BATCH: Final = 5
 """Number of replies per batch after the first one. The interval is checked after each batch."""
 

@@ -13,8 +13,6 @@ from ragstone.judges._model import AsyncOnce, ExactModel, ReplyLogprobs
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
 
-__all__ = ["CERTAIN", "ExactReading", "ExactSequence", "read_logprob"]
-
 CERTAIN: Final = 0.999999
 """Confidence level of an interval that certainly contains its value, because 1 is not a valid level."""
 

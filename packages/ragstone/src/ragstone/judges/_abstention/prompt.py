@@ -9,8 +9,6 @@ from typing import Any, Final
 from ragstone.errors import ConfigurationError
 from ragstone.judges._render import RENDER_VERSION, Message, escape
 
-__all__ = ["PromptSource", "ReaderPrompt"]
-
 PromptSource = str | Sequence[Message] | Callable[[str, Sequence[str]], Sequence[Message]] | None
 
 _VERSION: Final = "1"

@@ -10,8 +10,6 @@ from ragstone._util.words import normalize_case
 from ragstone.errors import ConfigurationError
 from ragstone.judges._model import after_reasoning
 
-__all__ = ["AbstentionMatcher", "continues", "extends_last_word", "phrases_from", "strip_final_punctuation"]
-
 Verdict = Literal["abstains", "answers", "open"]
 
 # Whitespace, invisible marks, quotes, Markdown, brackets.

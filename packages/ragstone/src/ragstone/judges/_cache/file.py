@@ -21,8 +21,6 @@ from ragstone._util.limited_log import LimitedLog
 from ragstone.errors import StoreCorruptError, StoreError, StoreNotFoundError
 from ragstone.schema import SCHEMA_VERSION, check_version
 
-__all__ = ["CacheSummary", "ReplyCache"]
-
 _logger = logging.getLogger("ragstone")
 
 _FILE: Final = "replies.sqlite"

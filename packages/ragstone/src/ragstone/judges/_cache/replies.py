@@ -23,16 +23,6 @@ from ragstone.judges._cache.file import ReplyCache
 from ragstone.judges._model import Capabilities, record_usage
 from ragstone.schema import Usage
 
-__all__ = [
-    "CachedReplies",
-    "cache_bypassed",
-    "cached_replies",
-    "current_repeat",
-    "is_cache_bypassed",
-    "is_repeatable",
-    "repeat_replies",
-]
-
 _logger = logging.getLogger("ragstone")
 
 _CAPABILITIES_MAX_AGE_S: Final = 86_400.0

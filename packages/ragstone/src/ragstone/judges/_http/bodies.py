@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from ragstone.judges._http.transport import MAX_REPLY_BYTES
 
-__all__ = ["EMBEDDINGS", "estimated_tokens", "hash_prefix", "reply_length", "reply_limit"]
-
 EMBEDDINGS: Final = "/embeddings"
 _CHARACTERS_PER_TOKEN: Final = 4
 _AFFINITY_CHARACTERS: Final = 1024

@@ -24,8 +24,6 @@ from ragstone.judges._http.turns import FirstOfKind
 from ragstone.judges._model import ChatRequest, Completion
 from ragstone.judges._render import Message
 
-__all__ = ["ChatClient"]
-
 _TEMPLATE_FIELDS: Final = ("chat_template", "chat_template_kwargs")
 """Fields that affect the tokens of a conversation, also when it is tokenized separately."""
 _UNUSUAL_REFUSALS: Final = (403, 404, 405, 406, 415)

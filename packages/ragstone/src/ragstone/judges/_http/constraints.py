@@ -12,8 +12,6 @@ from ragstone.judges._http.replies import completions
 from ragstone.judges._http.turns import FirstOfKind
 from ragstone.judges._model import Completion
 
-__all__ = ["CONSTRAINTS", "ConstrainedReplies", "is_obeyed"]
-
 _MAX_VALUES: Final = 1001
 """Maximum number of alternatives in a regular expression. Some servers refuse more."""
 _REFUSALS: Final = 3

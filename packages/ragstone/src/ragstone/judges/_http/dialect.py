@@ -12,8 +12,6 @@ from ragstone.judges._http.errors import RequestRefusedError
 from ragstone.judges._http.reasoning import LEAST_REASONING_TOKENS, REASONING_TOKENS
 from ragstone.judges._render import Message
 
-__all__ = ["Dialect", "controls_of", "drop_order", "is_too_long", "kind_of"]
-
 # The error for a prompt that is too long also contains "max_tokens", but another parameter name does not help.
 _TOO_LONG: Final = re.compile(r"context length|context window|too large|too long|maximum|max_model_len", re.IGNORECASE)
 _NO_SYSTEM: Final = re.compile(

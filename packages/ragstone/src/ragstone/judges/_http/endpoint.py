@@ -48,12 +48,6 @@ from ragstone.judges._model import model_call, record_usage
 from ragstone.judges._option_names import OptionNames
 from ragstone.schema import Usage
 
-__all__ = [
-    "Controls",
-    "Endpoint",
-    "normalize_url",
-]
-
 Controls = Mapping[str, Mapping[str, Any]]
 """Chat requests that omit parts of another request, by the part that they omit."""
 

@@ -16,8 +16,6 @@ from ragstone.judges._http.endpoint import Controls, Endpoint
 from ragstone.judges._http.errors import RequestRefusedError
 from ragstone.judges._model import AsyncOnce
 
-__all__ = ["EndpointGroup", "split_urls"]
-
 _logger = logging.getLogger("ragstone")
 
 _POLL_S: Final = 0.2

@@ -14,16 +14,6 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ragstone.errors import JudgeRejectedError
 
-__all__ = [
-    "ErrorBody",
-    "RequestRefusedError",
-    "basic",
-    "causes_of",
-    "extract_error_message",
-    "find_secrets",
-    "retry_after_s",
-]
-
 _MAX_RETRY_AFTER_S: Final = 86_400.0
 """Longest wait that is reported. Nothing waits that long."""
 _MAX_TEXT: Final = 65_536

@@ -17,8 +17,6 @@ from ragstone.judges._http.replies import logprob_or_none, token_ids
 from ragstone.judges._model import AsyncOnce, ReplyLogprobs
 from ragstone.judges._render import Message
 
-__all__ = ["LogprobReader"]
-
 _MAX_ASKED: Final = 128
 """Maximum number of tokens in `logprob_token_ids` of vLLM. They apply to all prompts of a request."""
 _MAX_ROWS: Final = 256

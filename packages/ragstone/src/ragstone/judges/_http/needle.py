@@ -10,8 +10,6 @@ from ragstone.judges._http.errors import RequestRefusedError
 from ragstone.judges._http.whole_prompts import least_tokens
 from ragstone.judges._render import Message
 
-__all__ = ["check_whole_prompts"]
-
 _LINES: Final = (1000, 100)
 """Lengths of the prompt in lines of 6 words: about 8,000 tokens, which exceeds the default limits of Ollama (2,048 and
 4,096), and 800 tokens if the server refuses the first length."""

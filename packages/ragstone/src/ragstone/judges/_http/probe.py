@@ -16,8 +16,6 @@ from ragstone.judges._http.reasoning import is_cut, measure_reasoning
 from ragstone.judges._model import Capabilities, ChatRequest, TokenLogprobs
 from ragstone.judges._render import Message
 
-__all__ = ["RouteProbe", "Routes", "are_raw", "probe"]
-
 _T = TypeVar("_T")
 
 _YES: Final[list[Message]] = [{"role": "user", "content": "Reply with the word yes."}]

@@ -6,8 +6,6 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-__all__ = ["LEAST_REASONING_TOKENS", "REASONING_TOKENS", "is_cut", "measure_reasoning", "sign_of_reasoning"]
-
 REASONING_TOKENS: Final = 4096
 """Tokens that a request allows for reasoning, in addition to those for the answer."""
 LEAST_REASONING_TOKENS: Final = 512

@@ -9,8 +9,6 @@ from typing import Any, Final, Literal
 from ragstone.errors import JudgeReplyError
 from ragstone.judges._model import Completion, TokenLogprobs
 
-__all__ = ["completions", "logprob_or_none", "token_ids"]
-
 _ROUNDING: Final = 0.01
 """Tolerance above 0: servers compute in half precision, so the logarithm of probability 1 may be positive."""
 _LEAST: Final = -1e300

@@ -29,20 +29,6 @@ if TYPE_CHECKING:
     import openai
     from yarl import URL
 
-__all__ = [
-    "MAX_REPLY_BYTES",
-    "AiohttpTransport",
-    "ApiKey",
-    "ClientTransport",
-    "ConnectionFailedError",
-    "NoConnectionError",
-    "Reply",
-    "SignInError",
-    "Transport",
-    "tls_context",
-    "without_secrets",
-]
-
 ApiKey = str | Callable[[], str | Awaitable[str]]
 """An API key, or a function that returns the current one (a token that expires)."""
 

@@ -8,8 +8,6 @@ from contextlib import asynccontextmanager
 from typing import Final
 from weakref import WeakKeyDictionary
 
-__all__ = ["FirstOfKind"]
-
 _PATIENCE_S: Final = 30.0
 """Maximum wait for one request. A server refuses parameters at once, before the model runs."""
 

@@ -26,8 +26,6 @@ from weakref import WeakKeyDictionary
 
 from ragstone.errors import JudgeRejectedError
 
-__all__ = ["WholePrompts", "least_tokens"]
-
 _LARGEST: Final = 10**9
 """Largest number of tokens that a reply can state. A larger one is not a count."""
 _SHORTEST: Final = 256

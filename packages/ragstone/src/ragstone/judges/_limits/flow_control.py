@@ -7,8 +7,6 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["CircuitBreaker", "ConcurrencyWindow", "Replies", "TokenBucket"]
-
 _START: Final = 16
 """Initial number of concurrent requests."""
 _QUEUED: Final = 0.8

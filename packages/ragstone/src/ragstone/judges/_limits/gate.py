@@ -23,22 +23,6 @@ from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import ConfigurationError, JudgeUnavailableError
 from ragstone.judges._limits.flow_control import CircuitBreaker, ConcurrencyWindow, Replies, TokenBucket
 
-__all__ = [
-    "DEFAULT_CONCURRENT_REQUESTS",
-    "ClientLimits",
-    "EndpointLimiter",
-    "OutageTimer",
-    "Permit",
-    "Waiter",
-    "capacity_of",
-    "current_patience_s",
-    "find_outage",
-    "forget_outage",
-    "is_any_endpoint_down",
-    "report_outage",
-    "wait_for_outages",
-]
-
 DEFAULT_CONCURRENT_REQUESTS: Final = 16
 """Default maximum number of concurrent requests."""
 _TICK_S: Final = 1.0

@@ -11,8 +11,6 @@ from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.schema import Usage
 
-__all__ = ["Budget", "usage_of"]
-
 _MAX_TOKENS: Final = 10**7
 """Larger numbers are ignored. No request has as many tokens, and JSON integers can exceed floats and databases."""
 

@@ -6,8 +6,6 @@ from typing import Final
 
 from ragstone.metrics._card import WorkedExample
 
-__all__ = ["PRECISION", "RECALL"]
-
 _ROW: Final = {
     "query": "How tall is the lighthouse of Northport, and when was it built?",
     "contexts": [

@@ -8,8 +8,6 @@ from typing import Any, Final, TypeGuard
 from ragstone.metrics.citation._passages import Citation, CitedPassages
 from ragstone.schema import Sample
 
-__all__ = ["read_list"]
-
 _LISTS: Final = ("citations", "annotations")
 _NESTED: Final = ("url_citation", "file_citation", "container_file_citation")
 """OpenAI's chat completions and assistants write what is cited into an object of this name."""

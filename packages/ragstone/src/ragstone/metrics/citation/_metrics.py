@@ -25,8 +25,6 @@ from ragstone.metrics._shares import Mark, any_of, both, negated, share
 from ragstone.metrics.citation import _examples as examples
 from ragstone.metrics.citation._read import CitedSentence, read_cited_sentences
 
-__all__ = ["CITATION"]
-
 _IN_CITED: Final = (
     "Your assignment: the numbered claims are sentences of the response. The evidence contains the passages that these "
     "sentences cite. For each claim, decide whether the evidence supports it.\n"

@@ -9,8 +9,6 @@ from typing import Final
 
 from ragstone.schema import Passage
 
-__all__ = ["Citation", "CitedPassages"]
-
 _NAMED_BY: Final = ("source", "url", "file_name", "filename", "title", "file_id", "link")
 """Keys of a passage's metadata by which a citation can name it, as frameworks write them."""
 _NUMBERED_TEXT: Final = re.compile(r"\s*Source (\d{1,4}):")

@@ -24,8 +24,6 @@ from ragstone.metrics.citation._listed import read_list
 from ragstone.metrics.citation._passages import Citation, CitedPassages
 from ragstone.schema import Sample
 
-__all__ = ["CitedSentence", "read_cited_sentences"]
-
 _MARKER: Final = re.compile(
     r"(?<![ \t])[ \t]*+(?:"
     r"【(?P<wide>[^【】\n]{1,200})】"

@@ -14,17 +14,6 @@ from ragstone.metrics._ask import RatingsReply, TextListReply, ask_ratings, ask_
 from ragstone.metrics._shared import compute_once
 from ragstone.metrics.crux._matrix import RATING_MAX
 
-__all__ = [
-    "MOST_QUESTIONS",
-    "RATING_EXAMPLES",
-    "RATING_TASK",
-    "TASK_FROM_QUERY",
-    "TASK_FROM_REFERENCE",
-    "rate_answerability",
-    "rating_prompt",
-    "sub_questions_of",
-]
-
 MOST_QUESTIONS: Final = 10
 """Maximum number of sub-questions. The source uses 10 for short summaries and 15 for long ones (CRUX, figure 6)."""
 

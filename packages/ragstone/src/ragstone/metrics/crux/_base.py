@@ -20,8 +20,6 @@ from ragstone.metrics.crux._findings import (
 from ragstone.metrics.crux._matrix import ETA, Answers, answers_of
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 
-__all__ = ["FROM_REFERENCE", "ContextsMetric", "CruxMetric", "ResponseMetric"]
-
 FROM_REFERENCE: Final = "If sub_questions are missing, the judge writes them from the reference (one additional call)."
 """Sentence in descriptions about samples without sub-questions."""
 

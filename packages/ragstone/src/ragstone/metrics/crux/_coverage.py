@@ -13,8 +13,6 @@ from ragstone.metrics.crux._matrix import Answers, covered_by, required_subset
 from ragstone.metrics.ranking import alpha_ndcg
 from ragstone.schema import NotApplicable, Sample, Score
 
-__all__ = ["Coverage", "RankedCoverage", "ResponseCoverage"]
-
 _ALPHA: Final = 0.5
 _RANKED_MAX: Final = math.e / (math.e - 1)
 """Upper bound of the value with a greedy ideal, see `alpha_ndcg`."""

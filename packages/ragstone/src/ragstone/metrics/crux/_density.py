@@ -13,8 +13,6 @@ from ragstone.metrics.crux._findings import Questions, Rated
 from ragstone.metrics.crux._matrix import DENSITY_WEIGHT, Answers, answers_of, relative_density
 from ragstone.schema import NotApplicable, Sample, Score
 
-__all__ = ["Density", "ResponseDensity"]
-
 _REQUIRED: Final = "required"
 """Key of the required passages (id to text) in a row of `ragstone dataset`."""
 _EMPTY: Final = "the text has 0 tokens, so coverage per token is undefined"

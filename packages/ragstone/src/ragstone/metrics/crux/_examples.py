@@ -10,20 +10,6 @@ from typing import Any, Final
 
 from ragstone.metrics._card import WorkedExample
 
-__all__ = [
-    "COVERAGE",
-    "DENSITY",
-    "FREE_COVERAGE",
-    "FREE_NOVELTY",
-    "FREE_REDUNDANCY",
-    "FREE_RESPONSE_COVERAGE",
-    "NOVELTY",
-    "RANKED_COVERAGE",
-    "REDUNDANCY",
-    "RESPONSE_COVERAGE",
-    "RESPONSE_DENSITY",
-]
-
 _QUESTIONS: Final = (
     "How did the hall react at first?",
     "How many pupils danced along?",

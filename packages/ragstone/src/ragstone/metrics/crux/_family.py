@@ -14,8 +14,6 @@ from ragstone.metrics.crux._free import FreeCoverage, FreeNovelty, FreeRedundanc
 from ragstone.metrics.crux._matrix import ETA
 from ragstone.metrics.crux._redundancy import Novelty, Redundancy
 
-__all__ = ["CRUX", "CRUX_AT"]
-
 _HIGHEST: Final = 5
 
 CRUX: Final[tuple[CruxMetric, ...]] = (

@@ -14,8 +14,6 @@ from ragstone.metrics.crux._asking import rate_answerability
 from ragstone.metrics.crux._matrix import RATING_MAX, answerable
 from ragstone.schema import Passage, Sample
 
-__all__ = ["Questions", "Rated", "find_invalid_rating", "key_of", "questions_in", "rate_contexts", "rate_response"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:

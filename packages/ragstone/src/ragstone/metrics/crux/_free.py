@@ -18,8 +18,6 @@ from ragstone.metrics.crux._findings import Questions, questions_in
 from ragstone.metrics.crux._redundancy import Novelty, Redundancy
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 
-__all__ = ["FreeCoverage", "FreeNovelty", "FreeRedundancy", "FreeResponseCoverage"]
-
 _SOURCE = "adapted from CRUX, section 3.1. Sub-questions from the query are our own"
 
 

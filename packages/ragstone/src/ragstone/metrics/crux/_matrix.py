@@ -7,20 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = [
-    "DENSITY_WEIGHT",
-    "ETA",
-    "RATING_MAX",
-    "Answers",
-    "PassageAnswers",
-    "RatingMatrix",
-    "answerable",
-    "answers_of",
-    "covered_by",
-    "relative_density",
-    "required_subset",
-]
-
 ETA: Final = 3
 """Smallest rating that means that a passage answers a sub-question (CRUX, section 3.2, note 3)."""
 RATING_MAX: Final = 5

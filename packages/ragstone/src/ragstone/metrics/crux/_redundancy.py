@@ -10,8 +10,6 @@ from ragstone.metrics.crux._findings import Questions, Rated
 from ragstone.metrics.crux._matrix import Answers
 from ragstone.schema import NotApplicable, Sample, Score
 
-__all__ = ["Novelty", "Redundancy"]
-
 _NO_PASSAGES = "retrieval returned no passages with text"
 
 

@@ -6,8 +6,6 @@ from typing import Final
 
 from ragstone.metrics._card import WorkedExample
 
-__all__ = ["ANSWER_RELEVANCY", "CONTEXT_PRECISION", "CONTEXT_RECALL", "FAITHFULNESS"]
-
 FAITHFULNESS: Final = WorkedExample(
     row={
         "contexts": ["42CrMo4 is a tempered steel of 900-1100 MPa and 28-34 HRC.", "It can be welded when preheated."],

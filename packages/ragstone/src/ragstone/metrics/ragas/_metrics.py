@@ -28,8 +28,6 @@ from ragstone.metrics._questions import QUESTIONS, write_questions
 from ragstone.metrics._shares import Mark, ShareBounds, best_share, distinct, share
 from ragstone.metrics.ragas import _examples as examples
 
-__all__ = ["RAGAS", "average_precision_bounds"]
-
 _MOST_UNKNOWN: Final = 8
 """Maximum number of unknown passages for which all combinations are tried. With more, the bounds are 0 and 1."""
 

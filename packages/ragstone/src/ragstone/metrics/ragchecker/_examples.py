@@ -6,20 +6,6 @@ from typing import Any, Final
 
 from ragstone.metrics._card import WorkedExample
 
-__all__ = [
-    "CLAIM_RECALL",
-    "CONTEXT_PRECISION",
-    "CONTEXT_UTILIZATION",
-    "F1",
-    "FAITHFULNESS",
-    "HALLUCINATION",
-    "NOISE_IRRELEVANT",
-    "NOISE_RELEVANT",
-    "PRECISION",
-    "RECALL",
-    "SELF_KNOWLEDGE",
-]
-
 _ROW: Final[dict[str, Any]] = {
     "query": "What is the lighthouse of Northport?",
     "contexts": [

@@ -47,8 +47,6 @@ from ragstone.metrics._shares import (
 )
 from ragstone.metrics.ragchecker import _examples as examples
 
-__all__ = ["RAGCHECKER"]
-
 NO_RESPONSE_CLAIM: Final = "the response does not contain claims"
 NO_REFERENCE_CLAIM: Final = "the reference does not contain claims"
 

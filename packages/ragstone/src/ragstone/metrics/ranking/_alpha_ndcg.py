@@ -22,8 +22,6 @@ from typing import Final
 
 from ragstone.metrics.ranking._grades import check_k, first_ranks
 
-__all__ = ["ALPHA", "ALPHA_NDCG_MAX", "alpha_ndcg"]
-
 ALPHA: Final = 0.5
 ALPHA_NDCG_MAX: Final = math.e / (math.e - 1)
 """Upper bound of the value with a greedy ideal (Nemhauser, Wolsey and Fisher 1978, theorem 4.1)."""

@@ -35,8 +35,6 @@ from collections.abc import Mapping, Sequence
 
 from ragstone.metrics.ranking._grades import THRESHOLD, check_k, first_ranks, relevant_ids
 
-__all__ = ["average_precision", "f1", "hit_rate", "precision", "recall", "reciprocal_rank"]
-
 
 def precision(
     ranking: Sequence[str], qrels: Mapping[str, float], *, k: int | None = None, threshold: float = THRESHOLD

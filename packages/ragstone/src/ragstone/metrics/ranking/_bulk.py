@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Qrels", "RankingMeasures", "Run", "ranking_measures"]
-
 Run: TypeAlias = Mapping[str, Mapping[str, float] | Sequence[str]]
 """Query id to its retrieved passages: passage id to score, or passage ids, best first."""
 

@@ -8,8 +8,6 @@ from ragstone.metrics._card import WorkedExample
 from ragstone.metrics.ranking._alpha_ndcg import alpha_ndcg
 from ragstone.metrics.ranking._measures import Measure
 
-__all__ = ["alpha_example_of", "example_of", "judged_example_of"]
-
 _TEXTS: Final = {
     "a": "Northport has 4,000 inhabitants.",
     "b": "The lighthouse of Northport is 31 meters tall.",

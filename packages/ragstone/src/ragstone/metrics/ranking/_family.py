@@ -11,8 +11,6 @@ from ragstone.metrics.ranking._judged import JUDGED_KINDS, JudgedRankingMetric
 from ragstone.metrics.ranking._measures import KINDS, Kind, cutoff_from
 from ragstone.metrics.ranking._metric import AlphaNdcg, RankingMetric
 
-__all__ = ["RANKING", "RANKING_AT"]
-
 
 def _usual(kind: Kind) -> str:
     return kind.name if kind.k is None else f"{kind.name}@{kind.k}"

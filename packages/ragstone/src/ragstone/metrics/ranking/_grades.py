@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-__all__ = ["THRESHOLD", "Gain", "check_k", "check_qrels", "first_ranks", "relevant_ids"]
-
 Gain = Literal["exp", "linear"]
 """Gain of a grade in nDCG: 2**grade - 1 ("exp") or the grade itself ("linear")."""
 

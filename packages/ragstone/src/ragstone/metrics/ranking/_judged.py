@@ -18,8 +18,6 @@ from ragstone.metrics.ranking._measures import KINDS, measure_from
 from ragstone.metrics.ranking._metric import key_of
 from ragstone.schema import NotApplicable, Passage, Sample, Score
 
-__all__ = ["JUDGED_KINDS", "JudgedRankingMetric"]
-
 JUDGED_KINDS = tuple(kind for kind in KINDS.values() if kind.labels != "collection" and kind.gain != "linear")
 """Measures that need only binary labels of the retrieved passages. With these, both gains of nDCG are identical."""
 

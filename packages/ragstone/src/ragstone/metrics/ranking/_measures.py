@@ -11,8 +11,6 @@ from ragstone.metrics.ranking._binary import average_precision, f1, hit_rate, pr
 from ragstone.metrics.ranking._grades import Gain
 from ragstone.metrics.ranking._ndcg import ndcg
 
-__all__ = ["KINDS", "Kind", "Measure", "cutoff_from", "measure_from"]
-
 
 class _Binary(Protocol):
     def __call__(

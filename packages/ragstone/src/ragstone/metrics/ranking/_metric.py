@@ -15,8 +15,6 @@ from ragstone.metrics.ranking._measures import Measure, measure_from
 from ragstone.metrics.ranking._ndcg import MAX_GRADE
 from ragstone.schema import NotApplicable, Passage, Sample, Score
 
-__all__ = ["AlphaNdcg", "RankingMetric", "key_of"]
-
 _ETA: Final = 3.0
 """Smallest rating that means that a passage answers its sub-question (CRUX, section 3.3, footnote 3)."""
 

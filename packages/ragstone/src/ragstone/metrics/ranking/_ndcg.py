@@ -22,8 +22,6 @@ from typing import Final, get_args
 
 from ragstone.metrics.ranking._grades import Gain, check_k, check_qrels, first_ranks
 
-__all__ = ["MAX_GRADE", "check_gain", "ndcg"]
-
 MAX_GRADE: Final = 1000.0
 """2**grade overflows above about 1023. Far below that, the passages with the highest grade already dominate."""
 

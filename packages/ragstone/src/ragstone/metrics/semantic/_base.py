@@ -10,8 +10,6 @@ from ragstone.judges import Judge
 from ragstone.metrics._local import LocalModelMetric
 from ragstone.schema import NotApplicable, Sample, Score
 
-__all__ = ["SemanticMetric"]
-
 T = TypeVar("T")
 
 

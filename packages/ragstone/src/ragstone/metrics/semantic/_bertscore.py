@@ -30,8 +30,6 @@ from ragstone.metrics.semantic._base import SemanticMetric
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["BertScore", "f1_of"]
-
 _MODEL: Final = "google-bert/bert-base-multilingual-cased"
 """The authors' default for languages other than English and Chinese. It covers 100 languages and needs 700 MB."""
 

@@ -11,8 +11,6 @@ from ragstone.metrics.semantic._base import SemanticMetric
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-__all__ = ["EmbeddingSimilarity"]
-
 _MODEL: Final = "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2"
 """A small model (470 MB) for paraphrase detection in 50 languages. It is symmetric and reads 128 tokens."""
 

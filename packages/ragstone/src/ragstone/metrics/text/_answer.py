@@ -28,8 +28,6 @@ from ragstone.errors import ConfigurationError
 from ragstone.metrics._card import WorkedExample
 from ragstone.metrics.text._base import TextMetric, TextOverlap, best_overlap, check_references, overlap_details
 
-__all__ = ["ExactMatch", "Normalization", "TokenF1", "exact_match", "token_f1"]
-
 Normalization = Literal["squad", "strict"]
 """Normalization of answers: "squad" as in SQuAD, or "strict" (only leading and trailing whitespace is removed)."""
 

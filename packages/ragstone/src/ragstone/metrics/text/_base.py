@@ -12,8 +12,6 @@ from ragstone.judges import Judge
 from ragstone.metrics._base import MetricBase
 from ragstone.schema import NotApplicable, Sample, Score
 
-__all__ = ["Parts", "TextMetric", "TextOverlap", "best_overlap", "check_references", "common_parts", "overlap_details"]
-
 Parts = Sequence[Hashable]
 """Units of comparison: words or n-grams."""
 

@@ -9,8 +9,6 @@ from typing import Any
 from ragstone._util.local_model import check_installed
 from ragstone.metrics.text._sacrebleu import SACREBLEU, Bleu, ChrF, Smoothing, Tokenizer
 
-__all__ = ["CorpusScore", "corpus_bleu", "corpus_chrf"]
-
 _RESAMPLES = 2000
 
 

@@ -31,8 +31,6 @@ from ragstone._util.words import split_words
 from ragstone.metrics._card import WorkedExample
 from ragstone.metrics.text._base import Parts, TextMetric, TextOverlap, best_overlap, check_references, overlap_details
 
-__all__ = ["RougeL", "RougeN", "rouge_l", "rouge_n"]
-
 _STEMMED: Final = "@stem"
 _SHORT: Final = 3
 """Words with at most this number of letters are not stemmed."""

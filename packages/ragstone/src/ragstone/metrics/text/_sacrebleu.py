@@ -31,8 +31,6 @@ from ragstone.errors import ConfigurationError
 from ragstone.metrics._card import WorkedExample
 from ragstone.metrics.text._base import TextMetric
 
-__all__ = ["SACREBLEU", "Bleu", "ChrF", "Smoothing", "Tokenizer"]
-
 Tokenizer = Literal["13a", "intl", "zh", "char", "none"]
 """Tokenizers of sacrebleu that do not need another package or a download."""
 Smoothing = Literal["exp", "floor", "add-k", "none"]

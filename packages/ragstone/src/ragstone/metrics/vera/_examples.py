@@ -6,8 +6,6 @@ from typing import Final
 
 from ragstone.metrics._card import WorkedExample
 
-__all__ = ["ANSWER_RELEVANCE", "FAITHFULNESS", "GROUNDEDNESS", "RETRIEVAL_PRECISION", "RETRIEVAL_RECALL"]
-
 _QUERY: Final = "How tall is the lighthouse of Northport?"
 _CONTEXTS: Final = [
     "The lighthouse of Northport was built in 1884. It is 31 meters tall.",

@@ -30,8 +30,6 @@ from ragstone.metrics._questions import WRITE_QUESTION
 from ragstone.metrics._shares import ShareBounds, best_share, distinct, share
 from ragstone.metrics.vera import _examples as examples
 
-__all__ = ["JUDGED"]
-
 _RELEVANT: Final = (
     "Your assignment: the numbered sentences are a passage, in its order. For each sentence, decide whether it helps to "
     "answer the query.\n"

@@ -40,8 +40,6 @@ from ragstone.schema import Failure, NotApplicable, Sample, Score
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
-__all__ = ["VeraComposite", "enriched"]
-
 _MODEL: Final = "cross-encoder/ms-marco-MiniLM-L-12-v2"
 """The model of the source (130 MB, English)."""
 _NAMES: Final = ("vera.faithfulness", "vera.groundedness", "vera.retrieval_precision", "vera.answer_relevance")

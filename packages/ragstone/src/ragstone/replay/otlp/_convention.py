@@ -10,8 +10,6 @@ from ragstone.replay._values import json_in
 from ragstone.replay.otlp._span import OtelSpan
 from ragstone.requests import Step, StepKind
 
-__all__ = ["Convention", "exploded", "indexed", "step_of", "tags_in", "text_or_none"]
-
 _INFRASTRUCTURE: Final = ("http.", "rpc.", "db.", "messaging.", "faas.")
 
 

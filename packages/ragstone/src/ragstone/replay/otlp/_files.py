@@ -16,8 +16,6 @@ from ragstone.replay.otlp._json_messages import is_request, span_of, spans_of
 from ragstone.replay.otlp._protobuf import looks_like_protobuf, spans_in_stream
 from ragstone.replay.otlp._span import OtelSpan
 
-__all__ = ["spans_in"]
-
 _LARGE: Final = 8 * 2**20
 """Bytes of one JSON value above which it is read span by span, because its Python objects take ten times as much."""
 

@@ -17,8 +17,6 @@ from ragstone.replay.otlp._span import OtelSpan
 from ragstone.requests import RetrieverTools
 from ragstone.schema import Trace
 
-__all__ = ["OtlpFormat", "requests_of"]
-
 _BATCH: Final = 500
 """Spans that are kept in one transaction."""
 _MESSAGE: Final = re.compile(

@@ -11,8 +11,6 @@ from ragstone.replay.otlp._convention import Convention, indexed, step_of, text_
 from ragstone.replay.otlp._span import OtelSpan
 from ragstone.requests import Message, Step, StepKind, Value
 
-__all__ = ["GENAI", "is_genai", "read_genai"]
-
 _OPERATIONS: Final[Mapping[str, StepKind]] = {
     "retrieval": "retrieval",
     "vector_db_retrieve": "retrieval",

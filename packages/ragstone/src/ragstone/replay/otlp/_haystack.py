@@ -12,8 +12,6 @@ from ragstone.replay.otlp._openinference import is_openinference, read_openinfer
 from ragstone.replay.otlp._span import OtelSpan
 from ragstone.requests import Message, Role, Step, Value
 
-__all__ = ["HAYSTACK"]
-
 _MESSAGE: Final = re.compile(r"ChatMessage\(_role=<ChatRole\.[A-Z]{1,20}: '(?P<role>[a-z]{1,20})'>")
 _LITERAL: Final = r"(?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
 _TEXT: Final = re.compile(rf"TextContent\(text={_LITERAL}", re.DOTALL)

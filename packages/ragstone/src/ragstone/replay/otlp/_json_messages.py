@@ -8,8 +8,6 @@ from typing import Any, Final
 from ragstone.replay.otlp._span import OtelSpan, SpanEvent, hex_id, seconds
 from ragstone.requests import read_resource
 
-__all__ = ["is_request", "span_of", "spans_of"]
-
 _MAX_DEPTH: Final = 16
 _OTHER_SIGNALS: Final = (
     "resourceLogs", "resourceMetrics", "resourceProfiles", "resource_logs", "resource_metrics", "resource_profiles",

@@ -9,8 +9,6 @@ from ragstone.replay.otlp._genai import is_genai, read_genai
 from ragstone.replay.otlp._span import OtelSpan
 from ragstone.requests import Step
 
-__all__ = ["LANGCHAIN4J"]
-
 _SERVICE: Final = "langchain4j.aiservices."
 
 

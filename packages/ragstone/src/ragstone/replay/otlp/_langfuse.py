@@ -12,8 +12,6 @@ from ragstone.replay.otlp._convention import Convention, exploded, step_of, tags
 from ragstone.replay.otlp._span import OtelSpan
 from ragstone.requests import Step, StepKind
 
-__all__ = ["LANGFUSE"]
-
 _OBSERVATION: Final = "langfuse.observation"
 _KINDS: Final[Mapping[str, StepKind]] = {
     "retriever": "retrieval",

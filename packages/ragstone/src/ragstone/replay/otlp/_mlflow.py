@@ -11,8 +11,6 @@ from ragstone.replay.otlp._convention import Convention, step_of, text_or_none
 from ragstone.replay.otlp._span import OtelSpan
 from ragstone.requests import Step, StepKind
 
-__all__ = ["MLFLOW"]
-
 _KINDS: Final[Mapping[str, StepKind]] = {
     "RETRIEVER": "retrieval",
     "RERANKER": "transform",

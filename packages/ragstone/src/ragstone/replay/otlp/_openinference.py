@@ -23,8 +23,6 @@ from ragstone.replay.otlp._convention import Convention, exploded, indexed, step
 from ragstone.replay.otlp._span import OtelSpan
 from ragstone.requests import Message, PassageDraft, Step, StepKind
 
-__all__ = ["OPENINFERENCE", "is_openinference", "read_openinference", "value_of"]
-
 _KIND: Final = "openinference.span.kind"
 _KINDS: Final[Mapping[str, StepKind]] = {
     "CHAIN": "chain",

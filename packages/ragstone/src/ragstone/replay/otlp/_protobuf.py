@@ -11,8 +11,6 @@ from ragstone.replay._source import MAX_RECORD_BYTES
 from ragstone.replay.otlp._span import OtelSpan, SpanEvent, hex_id, seconds
 from ragstone.requests import read_resource
 
-__all__ = ["looks_like_protobuf", "spans_in_stream", "spans_of_bytes"]
-
 _MAX_DEPTH: Final = 16
 _ERROR: Final = 2
 

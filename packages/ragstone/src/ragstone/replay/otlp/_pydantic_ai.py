@@ -10,8 +10,6 @@ from ragstone.replay.otlp._genai import is_genai, read_genai
 from ragstone.replay.otlp._span import OtelSpan
 from ragstone.requests import Message, Step, Value
 
-__all__ = ["PYDANTIC_AI"]
-
 _MESSAGES: Final = ("pydantic_ai.all_messages", "all_messages_events")
 _RESULT: Final = "final_result"
 

@@ -31,8 +31,6 @@ from ragstone.replay.otlp._vercel_ai import VERCEL_AI
 from ragstone.requests import RetrieverTools, Step
 from ragstone.schema import Trace
 
-__all__ = ["CONVENTIONS", "spans_of_request", "traces_of"]
-
 CONVENTIONS: Final = (
     SMOLAGENTS, HAYSTACK, OPENINFERENCE, LANGFUSE, MLFLOW, TRACELOOP, VERCEL_AI, SPRING_AI, PYDANTIC_AI, LANGCHAIN4J, GENAI,
 )  # fmt: skip

@@ -8,8 +8,6 @@ from typing import Final, NoReturn, TypeVar
 
 from ragstone.errors import DataError
 
-__all__ = ["MAX_OBJECTS", "MAX_SPANS", "OversizedMessageError", "check_json_size", "check_protobuf_size", "first_spans"]
-
 MAX_OBJECTS: Final = 250_000
 """Objects of one message. A batch of 512 spans with 100 attributes each has about 200,000. One object takes up to 250 bytes."""
 _MAX_COMMAS: Final = 1_000_000

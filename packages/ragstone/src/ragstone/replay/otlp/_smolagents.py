@@ -12,8 +12,6 @@ from ragstone.replay.otlp._openinference import is_openinference, read_openinfer
 from ragstone.replay.otlp._span import OtelSpan
 from ragstone.requests import Step
 
-__all__ = ["SMOLAGENTS"]
-
 _PREFIX: Final = "smolagents."
 _STEP_INPUT: Final = '{"memory_step":'
 _FINAL: Final = "final_answer"

@@ -12,8 +12,6 @@ from typing import Any, Final
 from ragstone.capture import Redactor, redact_json, redact_secrets, safe_redactor
 from ragstone.replay._stage import BufferedSpan
 
-__all__ = ["OtelSpan", "SpanEvent", "hex_id", "seconds"]
-
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
 _ID: Final = re.compile(
     r"(?:.*\.)?(?:(?:end)?user|session|conversation|document)[._]?[iI]d|(?:.*\.)?thread_id|mlflow\.trace\.(?:user|session)"

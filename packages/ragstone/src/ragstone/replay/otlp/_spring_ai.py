@@ -12,8 +12,6 @@ from ragstone.replay.otlp._genai import is_genai, read_genai
 from ragstone.replay.otlp._span import OtelSpan
 from ragstone.requests import Step, StepKind, Value
 
-__all__ = ["SPRING_AI"]
-
 _KIND: Final = "spring.ai.kind"
 _KINDS: Final[Mapping[str, StepKind]] = {
     "chat_client": "chain",

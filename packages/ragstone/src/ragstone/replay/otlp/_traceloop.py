@@ -21,8 +21,6 @@ from ragstone.replay.otlp._genai import read_genai
 from ragstone.replay.otlp._span import OtelSpan
 from ragstone.requests import PassageDraft, Step
 
-__all__ = ["TRACELOOP"]
-
 _PREFIX: Final = "traceloop."
 _PROPERTIES: Final = "traceloop.association.properties"
 

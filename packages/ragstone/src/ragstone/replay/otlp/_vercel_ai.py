@@ -11,8 +11,6 @@ from ragstone.replay.otlp._convention import Convention, exploded, step_of, text
 from ragstone.replay.otlp._span import OtelSpan
 from ragstone.requests import Step, StepKind
 
-__all__ = ["VERCEL_AI"]
-
 _OPERATION: Final = "ai.operationId"
 _KINDS: Final[Mapping[str, StepKind]] = {
     "ai.toolCall": "tool",

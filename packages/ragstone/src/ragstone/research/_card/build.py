@@ -25,8 +25,6 @@ from ragstone.stats import (
     split_variance,
 )
 
-__all__ = ["build_card"]
-
 Scored = Sequence[tuple[Judge, Mapping[Run, Experiment]]]
 
 _POINTS: Final = 100.0

@@ -14,8 +14,6 @@ from ragstone.judges import JsonReply, Judge, JudgeIdentity, ModelJudge, NumberR
 from ragstone.research._card.wordings import WORDINGS_HASH, reword
 from ragstone.schema import Sample
 
-__all__ = ["CONDITIONS", "DEFAULT_CONDITIONS", "Condition", "Run", "judge_of", "reordered"]
-
 T = TypeVar("T")
 
 Condition = Literal["wording", "order", "repeats", "fused", "reasoned"]

@@ -9,8 +9,6 @@ from ragstone.research._validation.agreement import LabelAgreement
 from ragstone.schema import Usage
 from ragstone.stats import Estimate, FlipRate, VarianceSplit
 
-__all__ = ["ConditionEffect", "JudgeReport", "MetricReport", "RunCost"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionEffect:

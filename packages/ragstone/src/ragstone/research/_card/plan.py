@@ -20,8 +20,6 @@ from ragstone.schema import Sample, Usage
 from ragstone.scoring import estimate_run
 from ragstone.stats import fisher_interval
 
-__all__ = ["FUSED", "CardPlan", "plan_judge_card"]
-
 FUSED: Final[Mapping[str, str]] = {f"ccrs.{name}": f"ccrs_fused.{name}" for name in ("cc", "qr", "id", "ac", "ir")}
 """The metric in one call with the others, by metric in a call of its own."""
 _MIN_LABELS: Final = 10

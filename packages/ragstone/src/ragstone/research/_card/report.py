@@ -14,8 +14,6 @@ from ragstone.research._validation.report import finite, shown
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.stats import VarianceSplit
 
-__all__ = ["JudgeCard"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeCard:

@@ -18,8 +18,6 @@ from ragstone.research._card.report import JudgeCard
 from ragstone.research._validation.agreement import LabelOptions
 from ragstone.schema import Failure, NotApplicable, Score
 
-__all__ = ["judge_card"]
-
 AnyOutcome = Score | NotApplicable | Failure
 
 

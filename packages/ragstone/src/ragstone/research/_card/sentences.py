@@ -10,8 +10,6 @@ from ragstone.judges import BASELINE_NOTE
 from ragstone.research._card.model import ConditionEffect, JudgeReport, MetricReport
 from ragstone.stats import Estimate, VarianceSplit, landis_koch
 
-__all__ = ["findings_of", "points", "wording_shift"]
-
 _Z: Final = 1.96
 _SHOWN: Final = 0.05
 """Smallest number of points that is not printed as 0.0."""

@@ -13,8 +13,6 @@ from typing import Final
 from ragstone.judges import Prompt
 from ragstone.metrics import MetricBase, resolve_metrics
 
-__all__ = ["N_WORDINGS", "WORDINGS_HASH", "has_paraphrases", "reword"]
-
 N_WORDINGS: Final = 2
 """Number of paraphrases of each task."""
 

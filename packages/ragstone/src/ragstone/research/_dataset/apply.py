@@ -18,8 +18,6 @@ from ragstone.research._dataset.journal import JournaledJudge, prepared
 from ragstone.research._dataset.review import MAX_TEXT, REVIEW, Key, read_review, texts_of
 from ragstone.research._journal import Journal
 
-__all__ = ["DatasetReview", "apply_review"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetReview:

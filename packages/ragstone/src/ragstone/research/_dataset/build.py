@@ -20,8 +20,6 @@ from ragstone.research._dataset.review import REVIEW, edited, write_review
 from ragstone.research._journal import PASSING, Journal
 from ragstone.schema import Usage
 
-__all__ = ["DatasetBuild", "build_dataset"]
-
 _MOST_QUESTIONS: Final = 30
 
 

@@ -12,8 +12,6 @@ from typing import Any, Final
 from ragstone._util.row_limits import check_json_row
 from ragstone.errors import ConfigurationError, DataError
 
-__all__ = ["MAX_BYTES", "Document", "LoadedDocuments", "read_documents"]
-
 MAX_BYTES: Final = 10 * 1024 * 1024
 """Maximum size of a file, and of a document in a JSONL file."""
 _TEXT_SUFFIXES: Final = (".txt", ".md", ".markdown", ".text")

@@ -14,23 +14,6 @@ from ragstone._util.files import write_output
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.metrics.crux import ETA, answerable, required_subset
 
-__all__ = [
-    "DATASET",
-    "DRAFT",
-    "JOURNAL",
-    "PASSAGES",
-    "Draft",
-    "DraftItem",
-    "DraftPassage",
-    "Rows",
-    "dataset_rows",
-    "folder_of",
-    "only",
-    "read_draft",
-    "write_json",
-    "write_rows",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftPassage:

@@ -13,8 +13,6 @@ from ragstone.judges import Judge, Preparable, Prompt
 from ragstone.metrics.crux import rate_answerability, rating_prompt
 from ragstone.research._journal import Journal, JournaledCalls
 
-__all__ = ["JournaledJudge", "key_of", "prepared"]
-
 T = TypeVar("T")
 
 

@@ -24,8 +24,6 @@ from ragstone.research._dataset.prompts import (
 from ragstone.research._dataset.spans import Span
 from ragstone.research._journal import PASSING
 
-__all__ = ["ItemBuilder"]
-
 
 class ItemBuilder:
     """Builds all items of a plan."""

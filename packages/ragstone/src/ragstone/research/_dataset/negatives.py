@@ -27,8 +27,6 @@ from ragstone.research._dataset.spans import Span, SpanIndex, spans_of
 from ragstone.research._journal import PASSING, Journal
 from ragstone.schema import Usage
 
-__all__ = ["NegativeQueries", "NegativesPlan", "build_negatives", "plan_negatives"]
-
 QUERIES: Final = "queries.jsonl"
 _BATCH: Final = 10
 """Queries per call that writes."""

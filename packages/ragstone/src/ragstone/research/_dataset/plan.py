@@ -12,8 +12,6 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.research._dataset.documents import Document, read_documents
 from ragstone.research._dataset.spans import Span, SpanIndex, sections_of, spans_of, verify
 
-__all__ = ["DatasetPlan", "Paths", "PlannedItem", "paths_of", "plan_dataset"]
-
 _MAX_REPORT_CHARS: Final = 40_000
 """Maximum length of a reference report, which must fit into one prompt."""
 

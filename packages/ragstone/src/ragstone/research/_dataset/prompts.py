@@ -12,18 +12,6 @@ from typing_extensions import TypedDict
 from ragstone._util.words import split_words
 from ragstone.judges import Prompt
 
-__all__ = [
-    "distinct_questions",
-    "find_unsupported_numbers",
-    "negatives_prompt",
-    "passage_prompt",
-    "passage_shape",
-    "query_prompt",
-    "query_shape",
-    "questions_prompt",
-    "questions_shape",
-]
-
 _QUERY_TASK: Final = (
     "Your assignment: write the request that a person would send who wants a report like the one above and has not seen "
     "it.\n"

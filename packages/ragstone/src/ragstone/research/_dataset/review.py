@@ -17,8 +17,6 @@ from typing import Final
 from ragstone.errors import DataError, StoreError
 from ragstone.research._dataset.draft import Draft
 
-__all__ = ["MAX_TEXT", "REVIEW", "Key", "edited", "read_review", "texts_of", "write_review", "write_watched"]
-
 REVIEW: Final = "review.csv"
 _COLUMNS: Final = ("keep", "kind", "item", "id", "text", "about", "source")
 _NEEDED: Final = ("keep", "kind", "item", "id", "text")

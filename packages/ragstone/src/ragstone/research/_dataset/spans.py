@@ -13,8 +13,6 @@ from ragstone._util.words import split_words
 from ragstone.errors import DataError
 from ragstone.research._dataset.documents import Document
 
-__all__ = ["SECTION_WORDS", "SPAN_WORDS", "Span", "SpanIndex", "sections_of", "spans_of", "verify"]
-
 SPAN_WORDS: Final = 200
 """Approximate length of a passage (CRUX, figure 7)."""
 SECTION_WORDS: Final = 1000

@@ -20,8 +20,6 @@ from ragstone.metrics.text import exact_match
 from ragstone.research._udcg.rows import Grade, PassageRating, rating_from, rating_of
 from ragstone.schema import Passage, Sample
 
-__all__ = ["CachedModels", "erag_scores", "is_model_configured", "open_models"]
-
 T = TypeVar("T")
 K = TypeVar("K")
 

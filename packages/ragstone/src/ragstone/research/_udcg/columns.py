@@ -18,16 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "CORRELATIONS",
-    "DIFFERENCES",
-    "SAME",
-    "QuestionTable",
-    "correlate_by_question",
-    "metric_columns",
-    "theta_column",
-]
-
 SAME: Final = 12
 """Decimals to round to, so that sums of the same numbers in another order are ties."""
 

@@ -15,8 +15,6 @@ from ragstone.research._udcg.ask import CachedModels, is_model_configured, open_
 from ragstone.research._udcg.rows import RANKS, ContextRow, Grade, PassageRating, rating_from, read_contexts
 from ragstone.schema import Usage
 
-__all__ = ["RatedContext", "RatedContexts", "complete", "warn_small_sample"]
-
 _FEW: Final = 20
 
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["MetricCorrelation", "UdcgCorrelation", "correlate_contexts", "correlate_udcg", "count_grades"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricCorrelation:

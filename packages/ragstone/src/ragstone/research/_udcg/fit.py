@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["UdcgFit", "fit_udcg"]
-
 _FOLDS: Final = 5
 _FEW: Final = 10
 """Smallest number of questions for intervals of the weights."""

@@ -19,8 +19,6 @@ from ragstone.research._udcg.ask import CachedModels, open_models
 from ragstone.research._udcg.rows import annotation_of, read_contexts, row_of
 from ragstone.schema import Passage, Sample, Usage
 
-__all__ = ["UdcgRanking", "best_passages", "rank_udcg"]
-
 RankBy = Literal["utility", "erag"]
 
 

@@ -12,18 +12,6 @@ from ragstone.errors import DataError
 from ragstone.metrics import LabelMode, PassageUtility
 from ragstone.schema import FIELD_ALIASES, Passage, Sample
 
-__all__ = [
-    "RANKS",
-    "ContextRow",
-    "Grade",
-    "PassageRating",
-    "annotation_of",
-    "rating_from",
-    "rating_of",
-    "read_contexts",
-    "row_of",
-]
-
 Grade = Literal["correct", "partial", "abstain", "wrong"]
 """Class of an answer. "partial" is a correct answer from a context without a relevant passage."""
 RANKS: Final[Mapping[Grade, int]] = {"correct": 2, "partial": 1, "abstain": 1, "wrong": 0}

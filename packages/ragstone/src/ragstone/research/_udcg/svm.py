@@ -16,19 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "C_GRID",
-    "Design",
-    "Features",
-    "choose_c",
-    "common_length",
-    "cross_validated",
-    "design_of",
-    "need_sklearn",
-    "question_folds",
-    "solve",
-]
-
 C_GRID: Final = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 """Candidates for C, which is divided by the number of questions. With 0.01, the default of SVM-rank, the weights are nearly
 a plain sum of differences. Above 1000 they hardly change."""

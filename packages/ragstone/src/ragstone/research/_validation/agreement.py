@@ -33,8 +33,6 @@ from ragstone.stats import (
     prediction_powered_mean,
 )
 
-__all__ = ["LabelAgreement", "LabelOptions", "agreements", "estimate_difference"]
-
 _MOST_CATEGORIES: Final = 11
 """Maximum number of distinct labels of a categorical scale (0 to 10). More labels are a continuous scale."""
 _FEW_LABELS: Final = 30

@@ -31,8 +31,6 @@ from ragstone.stats import (
 _SAME: Final = 0.5e-9
 """Distance from a bound below which a score is at the bound."""
 
-__all__ = ["Distribution", "MetricPairCorrelation", "MetricPower", "correlations", "distributions", "powers"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:

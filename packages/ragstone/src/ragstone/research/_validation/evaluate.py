@@ -27,8 +27,6 @@ from ragstone.research._validation.report import MetricValidation
 from ragstone.research._validation.sources import is_unevenly_sampled, metrics_of, read_systems, stores_of
 from ragstone.research._validation.weights import fit_composite
 
-__all__ = ["validate_metrics"]
-
 
 def validate_metrics(
     *systems: OutcomeSource | Mapping[str, OutcomeSource],

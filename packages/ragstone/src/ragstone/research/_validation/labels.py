@@ -14,8 +14,6 @@ from ragstone.errors import DataError
 from ragstone.schema import FIELD_ALIASES
 from ragstone.store import open_store
 
-__all__ = ["Label", "read_labels", "read_stored_labels"]
-
 _LARGEST: Final = 1e100
 """Maximum absolute label: squares and sums of larger values overflow."""
 _IDS: Final = (*FIELD_ALIASES["id"], "trace_id")

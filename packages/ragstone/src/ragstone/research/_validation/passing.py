@@ -13,8 +13,6 @@ from ragstone.research._validation.sources import probabilities_of
 from ragstone.schema import Score
 from ragstone.stats import Estimate, estimate_mean, pass_at_k
 
-__all__ = ["PassRate", "pass_rates"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassRate:

@@ -13,8 +13,6 @@ from ragstone.research._validation.labels import Label
 from ragstone.research._validation.sources import is_unevenly_sampled, scores_of
 from ragstone.stats import Estimate, kendall_of_means
 
-__all__ = ["LABELS", "SystemRanking", "rankings"]
-
 LABELS: Final = "labels"
 """Name of the target that stands for human labels."""
 _MIN_SYSTEMS: Final = 3

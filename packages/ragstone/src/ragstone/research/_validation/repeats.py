@@ -11,8 +11,6 @@ from ragstone.experiments import Clusters, OutcomeSource, SystemOutcomes, read_o
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.stats import FlipRate, flip_rate
 
-__all__ = ["MetricRepeatability", "Repeats", "flips", "read_repeats"]
-
 AnyOutcome = Score | NotApplicable | Failure
 Repeats = dict[str, dict[str, list[AnyOutcome]]]
 """All outcomes by metric and sample, in order."""

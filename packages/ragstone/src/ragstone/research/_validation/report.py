@@ -18,8 +18,6 @@ from ragstone.research._validation.repeats import MetricRepeatability
 from ragstone.research._validation.weights import WeightFit
 from ragstone.stats import Agreement, Estimate
 
-__all__ = ["MetricValidation", "finite", "shown"]
-
 _CROWDED: Final = 0.5
 """Share of scores at one bound from which a metric discriminates little between answers."""
 _REDUNDANT: Final = 0.8

@@ -10,8 +10,6 @@ from typing import Final
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import OutcomeSource, SystemOutcomes, read_outcomes, store_of
 
-__all__ = ["is_unevenly_sampled", "metrics_of", "probabilities_of", "read_systems", "scores_of", "stores_of"]
-
 _SAME: Final = 1e-9
 """Tolerance for scores that exceed the metric's range by rounding."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["WeightFit", "fit_composite"]
-
 _NAMES: Final = tuple(metric.name for metric in CCRS)
 _MIN_SAMPLES: Final = 20
 _FOLDS: Final = 5

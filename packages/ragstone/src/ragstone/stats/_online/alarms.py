@@ -8,8 +8,6 @@ from typing import Any, Final, Literal, Self
 
 from ragstone.stats._online.common import State, check_range, read_state, unit
 
-__all__ = ["QUARTER_S", "AlarmBudget", "CalendarDetector"]
-
 _DETECTOR: Final = "calendar"
 _BUDGET: Final = "alarm_budget"
 _DAY_S: Final = 86_400.0

@@ -9,8 +9,6 @@ from typing import Any, Final, Self
 from ragstone.stats._mean import Bounds
 from ragstone.stats._online.common import State, check_level, check_range, read_state, unit
 
-__all__ = ["BernsteinSequence"]
-
 _KIND: Final = "empirical_bernstein"
 _CAP: Final = 0.5
 

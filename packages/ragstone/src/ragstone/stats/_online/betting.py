@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["BettingSequence"]
-
 _KIND: Final = "betting"
 _CAP: Final = 0.5
 """Maximum share of the capital in one bet."""

@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["State", "check_level", "check_range", "read_state", "unit"]
-
 State = dict[str, Any]
 """State as numbers, texts and lists of numbers, serializable as JSON."""
 

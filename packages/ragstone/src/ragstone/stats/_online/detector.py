@@ -8,8 +8,6 @@ from typing import Any, Final, Literal, Self
 
 from ragstone.stats._online.common import State, check_range, read_state, unit
 
-__all__ = ["ShiryaevRobertsDetector"]
-
 _KIND: Final = "shiryaev_roberts"
 _BETS: Final = (0.0625, 0.125, 0.25, 0.5)
 """Shares of the largest possible bet. Small bets detect small drops, and large bets detect large drops quickly."""

@@ -10,8 +10,6 @@ from ragstone.stats._online.betting import BettingSequence
 from ragstone.stats._online.common import State, check_level, check_range, read_state
 from ragstone.stats._sequential import beta_mixture_interval
 
-__all__ = ["DifferenceSequence", "ManskiSequence", "ProportionSequence"]
-
 _PROPORTION: Final = "proportion"
 _MANSKI: Final = "manski"
 _DIFFERENCE: Final = "difference"

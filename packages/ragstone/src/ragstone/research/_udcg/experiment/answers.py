@@ -19,8 +19,6 @@ from ragstone.research._udcg.rank import best_passages
 from ragstone.research._udcg.rows import Grade, PassageRating
 from ragstone.stats import holm, mean_interval
 
-__all__ = ["Runner", "run_distractors", "run_orders", "run_position"]
-
 T = TypeVar("T")
 
 _GRADE_COLUMNS: Final = (

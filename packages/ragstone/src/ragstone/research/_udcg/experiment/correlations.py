@@ -23,16 +23,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "ContextSet",
-    "ablation_tables",
-    "answer_prob_table",
-    "collect_contexts",
-    "correlation_table",
-    "k_table",
-    "read_answer_probs",
-]
-
 _GAMMAS: Final = (0.0, 0.1, 0.2, 0.3, 1 / 3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _FOLDS: Final = 5
 _METRIC: Final = Column(name="metric", title="metric", kind="text")

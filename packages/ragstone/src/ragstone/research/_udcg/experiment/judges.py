@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["run_judges"]
-
 
 async def run_judges(
     runner: Runner, questions: Sequence[Question], judges: Sequence[Judge], *, has_labels: bool

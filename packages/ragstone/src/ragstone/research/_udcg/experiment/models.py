@@ -24,8 +24,6 @@ from ragstone.judges import (
 from ragstone.research._journal import JournaledCalls
 from ragstone.schema import Interval
 
-__all__ = ["RecordedJudge", "RecordedReader"]
-
 T = TypeVar("T")
 
 

@@ -12,8 +12,6 @@ from ragstone.research._udcg.experiment.sampling import find_obstacle, position_
 from ragstone.research._udcg.experiment.settings import PARTS, ExperimentSettings
 from ragstone.schema import Usage
 
-__all__ = ["ExperimentPlan", "PlannedCalls", "check_parts", "plan_calls"]
-
 _CHARS_PER_TOKEN: Final = 4
 _READER_CHARS: Final = 400
 _JUDGE_CHARS: Final = 2_000

@@ -18,17 +18,6 @@ from ragstone.research._journal import Journal
 from ragstone.research._udcg.experiment.settings import ExperimentSettings
 from ragstone.schema import Passage, Sample, sample_from_row
 
-__all__ = [
-    "Question",
-    "Questions",
-    "Retriever",
-    "check_relevance",
-    "choose_samples",
-    "label_questions",
-    "read_questions",
-    "retrieve_candidates",
-]
-
 Retriever = Callable[[str], Any]
 """Function of the question that returns a ranked list of passages, or awaits one: texts, mappings with `text`, or the
 documents of a framework."""

@@ -42,8 +42,6 @@ from ragstone.research._udcg.experiment.settings import ExperimentSettings, part
 from ragstone.research._udcg.experiment.tables import ResultTable, wrap_lines
 from ragstone.schema import Usage
 
-__all__ = ["UdcgExperiment", "plan_udcg_experiment", "run_udcg_experiment"]
-
 _JOURNAL: Final = "journal.jsonl"
 _RESULT: Final = "result.json"
 _CONTEXTS: Final = "contexts.jsonl"

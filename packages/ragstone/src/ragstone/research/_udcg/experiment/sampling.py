@@ -10,8 +10,6 @@ from typing import Final
 from ragstone.research._udcg.experiment.questions import Question
 from ragstone.research._udcg.experiment.settings import ExperimentSettings
 
-__all__ = ["distractor_contexts", "find_obstacle", "position_contexts", "sampled_contexts"]
-
 Places = tuple[int, ...]
 """Candidates of one context in prompt order, by their place in the ranked list."""
 _ATTEMPTS: Final = 50

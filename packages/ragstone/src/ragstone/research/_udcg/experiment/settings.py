@@ -8,8 +8,6 @@ from typing import Final
 
 from ragstone.errors import ConfigurationError
 
-__all__ = ["DEFAULT_PARTS", "PARTS", "ExperimentSettings", "parts_from"]
-
 PARTS: Final = {
     "position": "one relevant passage at each position (figure 1)",
     "k": "correlation by the number of passages (figure 2)",

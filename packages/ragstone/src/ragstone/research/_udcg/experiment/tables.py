@@ -11,8 +11,6 @@ from typing import Any, Literal
 from ragstone._util.table import text_table
 from ragstone.stats import Estimate, mean_interval, sign_flip_test
 
-__all__ = ["Cell", "Column", "ResultTable", "difference_of", "share_of", "wrap_lines"]
-
 Cell = Estimate | float | int | str | None
 
 
