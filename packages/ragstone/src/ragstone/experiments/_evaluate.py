@@ -6,15 +6,13 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, contextmanager, nullcontext
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from ragstone._util.files import check_not_read
 from ragstone._util.plural import count
 from ragstone._util.run_async import run_async
 from ragstone.data import QrelsSource, RejectedRow, SampleSource, iter_samples
 from ragstone.errors import ConfigurationError, DataError, JudgeError
-from ragstone.experiments._app.capture import AppRecorder, framework_capture
-from ragstone.experiments._app.run import AppRunner
 from ragstone.experiments._app.saved import SavedRuns
 from ragstone.experiments._app.score import SamplesWaitError, ScoredApp, score_app
 from ragstone.experiments._clusters import AUTO_CLUSTER, cluster_keys, read_fields
@@ -34,11 +32,13 @@ from ragstone.judges import (
     wait_for_outages,
 )
 from ragstone.metrics import Metric
-from ragstone.requests import RetrieverTools
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import JudgedCounts, Scorer, explain_lowest_scores
 from ragstone.sinks import Sink
 from ragstone.worker import open_setup
+
+if TYPE_CHECKING:
+    from ragstone.requests import RetrieverTools
 
 _PREPARE_OUTAGE_S: Final = 10.0
 """Longest wait for a judge that is unavailable at the start, in seconds."""
@@ -96,7 +96,8 @@ async def aevaluate(
         qrels: Relevance by sample id, for ranking metrics: path of TREC or BEIR qrels, or a mapping.
         on_bad_row: "raise" stops at an invalid row before any model call. "skip" skips and counts invalid rows.
         concurrency: Number of samples scored concurrently.
-        deadline_s: Seconds after which a sample's unfinished metrics fail as "timeout". Outages do not count. Default: 120 after the last call.
+        deadline_s: Seconds until a sample's open metrics fail as "timeout", without outages. Default: 120 after the
+            last call.
         max_outage_s: Seconds for which requests wait for a judge or reader that has answered and is now unavailable. Then
             the outcomes that need it fail with kind "unavailable". It replaces the `max_outage_s` of the models.
         repeats: Number of calls of the application for each sample. Scores are means of the repeats.
@@ -178,9 +179,13 @@ async def aevaluate(
         reasons=reasons,
         processes=processes,
     )
-    saved, recorder = SavedRuns(traces), AppRecorder(retriever_tools)
-    runner = None
+    saved, runner = SavedRuns(traces), None
     if app is not None:
+        # Imported for applications only, because nothing else in `evaluate` needs capture.
+        from ragstone.experiments._app.capture import AppRecorder, framework_capture
+        from ragstone.experiments._app.run import AppRunner
+
+        recorder = AppRecorder(retriever_tools)
         runner = AppRunner(
             app,
             samples,

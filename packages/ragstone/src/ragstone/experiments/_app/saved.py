@@ -8,15 +8,17 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
 from ragstone._util.filelock import try_flock
 from ragstone._util.files import open_private, write_output
 from ragstone.errors import ConfigurationError, StoreError
-from ragstone.experiments._app.call import AppCall
 from ragstone.schema import Sample, Trace, check_record
+
+if TYPE_CHECKING:
+    from ragstone.experiments._app.call import AppCall
 
 _FIELD: Final = "evaluation"
 """Field of a saved trace that says which call it is."""

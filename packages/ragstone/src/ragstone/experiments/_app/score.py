@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ragstone.experiments._app.repeats import merge_repeats
-from ragstone.experiments._app.run import AppRun, AppRunner
 from ragstone.experiments._kept import KeptOutcomes
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace
 from ragstone.scoring import Scorer
+
+if TYPE_CHECKING:
+    from ragstone.experiments._app.run import AppRun, AppRunner
 
 AnyOutcome = Score | NotApplicable | Failure
 
