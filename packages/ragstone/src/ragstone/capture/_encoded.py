@@ -15,7 +15,7 @@ from typing import Any, Final
 from ragstone._util.surrogates import replace_surrogates
 
 Redactor = Callable[[str], str]
-"""A function that returns a text without the parts that must not be stored. The writer's thread calls it for each text."""
+"""A function that returns a text without what must not be stored. The writer's thread calls it for each text."""
 
 _START: Final = re.compile(r'[ \t\n\r]*+[{\["]')
 _TOKEN: Final = re.compile(
@@ -27,7 +27,7 @@ _STRING: Final = re.compile(r'"((?:[^"\\]++|\\.)*+)("|\\?\Z)', re.DOTALL)
 """A string of JSON within other text. The last one may be cut."""
 _CUT_ESCAPE: Final = re.compile(r"\\u[0-9A-Fa-f]{0,3}\Z")
 _MAX_VALUES: Final = 250_000
-"""Values of a JSON text that are parsed. A larger one is redacted as text that contains JSON, because parsing it takes much memory."""
+"""Values of a JSON text that are parsed. A larger one takes much memory, and is redacted as text that contains JSON."""
 # Values of numbers are not needed, and integers of many digits take quadratic time.
 _DECODER: Final = json.JSONDecoder(strict=False, parse_int=len, parse_float=len)
 
@@ -42,7 +42,7 @@ def redact_encoded(text: str, redact: Redactor, *, also_whole: bool = False) -> 
     Args:
         text: The text.
         redact: Function from decoded text to redacted text.
-        also_whole: Apply the function also to a JSON text as a whole, because it may know a secret by the JSON around it.
+        also_whole: Apply the function to a whole JSON text too, because it may know a secret by the JSON around it.
     """
     inner = partial(redact_encoded, redact=redact, also_whole=also_whole)
     if _START.match(text) and _is_json(text):
@@ -54,7 +54,7 @@ def redact_encoded(text: str, redact: Redactor, *, also_whole: bool = False) -> 
 
 
 def redact_json(value: Any, redact: Redactor, *, key: str = "") -> Any:
-    """Return a JSON value with each text and each long number in it redacted, including keys. Different keys stay different.
+    """Return a JSON value with its texts, long numbers and keys redacted. Different keys stay different.
 
     Args:
         value: The value.

@@ -49,7 +49,7 @@ def redact_secrets(text: str) -> str:
 
 
 def _redact_plain(text: str) -> str:
-    """Return a text without secrets. Before a secret there may be an escape of a text that was encoded, and then cut."""
+    """Return a text without secrets, also after an escape of a text that was encoded, and then cut."""
     if "\\" in text:
         text = _MARKED.sub(r"\1", _apply_rules(_ESCAPE.sub("\\g<0>\0", text)))
     return _apply_rules(text)
@@ -298,7 +298,7 @@ def _luhn(text: str) -> bool:
 def redact_trace(trace: Trace, redact: Redactor) -> Trace:
     """Return the trace with every text redacted, and the default rules applied to the names in it.
 
-    Names are those of the request, its model and its retrievers. Ids are not redacted, because users look requests up by them.
+    Names are those of the request, its model and its retrievers. Ids are not redacted: users look requests up by them.
 
     Args:
         trace: The trace to redact.

@@ -100,7 +100,7 @@ DeadlineOption = Annotated[
         "--deadline",
         min=0.1,
         rich_help_panel=LIMITS,
-        help="Seconds after which unfinished metrics of a sample fail. Default: 120 seconds after the last reply of a model.",
+        help="Seconds until unfinished metrics of a sample fail. Default: 120 after the last reply of a model.",
     ),
 ]
 MaxOutageOption = Annotated[

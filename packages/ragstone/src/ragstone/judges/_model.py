@@ -135,7 +135,7 @@ class Capabilities(BaseModel):
     seen: dict[str, str] = Field(default_factory=dict)
     """Observations for each capability, by its name ("chain", "seeds", "regex"). For display only."""
     unmeasured: tuple[str, ...] = ()
-    """Capabilities that could not be measured, or are missing, because of a server error. Such a result is not cached."""
+    """Capabilities that are unknown or missing because of a server error. Such a result is not cached."""
     notes: tuple[str, ...] = ()
     """Warnings, in sentences."""
 
@@ -366,7 +366,7 @@ def note_progress() -> None:
 
 
 def progress_at() -> float:
-    """Return when the latest call or outcome of this process ended, in the time of the event loop: now during a call."""
+    """Return when the latest call or outcome of this process ended, in the event loop's time: now during a call."""
     return asyncio.get_running_loop().time() if _calls else _ended_at[0]
 
 

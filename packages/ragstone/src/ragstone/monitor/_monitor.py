@@ -101,7 +101,7 @@ class Monitor(RequestBlocks):
         flush_interval_s: Seconds between writes of "batched".
         queue_size: Maximum requests in memory for the writer. Further requests are dropped and counted.
         concurrency: Number of traces scored concurrently.
-        deadline_s: Seconds after which a trace's unfinished metrics fail as "timeout". Default: 120 after the last call.
+        deadline_s: Seconds until a trace's open metrics fail as "timeout". Default: 120 after the last call.
         max_outage_s: Seconds of an outage of the judge after which an error is logged. Requests stay pending until the judge
             answers, however long that takes.
         watch: Keys of the table `[watch]` of a configuration: how scores are watched, and where alarms are sent.

@@ -168,7 +168,7 @@ async def areplay_traces(
         shard: One of several disjoint parts of the traces, such as "3/16" for the third of 16. A hash of the trace id decides,
             so that several machines can each score a part of the same files, each into its own store. None is all traces.
         concurrency: Traces scored at once.
-        deadline_s: Seconds after which a trace's unfinished metrics fail as "timeout". Default: 120 after the last call.
+        deadline_s: Seconds until a trace's open metrics fail as "timeout". Default: 120 after the last call.
         max_outage_s: Seconds for which traces stay pending while the judge is unavailable. Then the run stops, and the next
             one resumes.
         stop_early: Stop if the judge fails systematically: no score, and 20 failures over 10 traces with kind "rejected" or

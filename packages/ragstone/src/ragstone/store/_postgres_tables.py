@@ -1,4 +1,4 @@
-"""The tables of a store in a PostgreSQL database. Those in a SQLite file have the same columns (see `_sqlite_tables`)."""
+"""The tables of a store in PostgreSQL. Those in a SQLite file have the same columns (see `_sqlite_tables`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of a store in a SQLite file. Those in a PostgreSQL database have the same columns (see `_postgres_tables`)."""
+"""The tables of a store in a SQLite file. Those in PostgreSQL have the same columns (see `_postgres_tables`)."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class ScoringSetup:
         embedder: The forms of `embedder_from`, or a table. An embedder is made only if a metric needs one.
         sinks: The forms of `sink_from`.
         concurrency: Number of samples scored concurrently.
-        deadline_s: Seconds after which a sample's unfinished metrics fail as "timeout". Default: 120 after the last call.
+        deadline_s: Seconds until a sample's open metrics fail as "timeout". Default: 120 after the last call.
         reasons: Number of the worst answers whose lowest judged score gets a reason from the judge.
         closes_models: Also close models that were passed as objects.
         processes: Processes that score the samples. `ScorerSpec.open` makes them. None scores in this process.

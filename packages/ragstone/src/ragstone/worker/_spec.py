@@ -31,7 +31,7 @@ class ScorerSpec:
         reader: The same for the application's generator. Default: `RAGSTONE_READER`, otherwise the judge's model.
         embedder: The same for the embedding model. Default: `RAGSTONE_EMBEDDER`, otherwise "lexical".
         concurrency: Number of samples scored concurrently.
-        deadline_s: Seconds after which a sample's unfinished metrics fail as "timeout". Default: 120 after the last call.
+        deadline_s: Seconds until a sample's open metrics fail as "timeout". Default: 120 after the last call.
         reasons: Number of the worst answers whose lowest judged score gets a reason from the judge.
         budget: Limit on the calls, tokens or cost of all models together. Each process that opens the spec counts its own.
 

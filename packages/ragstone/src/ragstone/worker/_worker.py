@@ -531,7 +531,7 @@ class Worker:
         return self._errors.run_step("claim traces", lambda: store.claim(self._name, limit, lease_s=self._lease_s), [])
 
     def _renew(self, store: Store) -> None:
-        """Renew the leases: a slow model takes any time, and other workers of a shared store see that this one is running."""
+        """Renew the leases: a slow model takes any time, and other workers see that this one is running."""
         if time.monotonic() >= self._renew_next:
             self._renew_next = time.monotonic() + self._lease_s / 3
             trace_ids = sorted(self._in_work)

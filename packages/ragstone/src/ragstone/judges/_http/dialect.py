@@ -178,7 +178,7 @@ def drop_order(named: set[str] | frozenset[str], sampling: Mapping[str, Any]) ->
 def controls_of(
     body: Mapping[str, Any], fields: Collection[str], sampling: Mapping[str, Any] | None
 ) -> dict[str, Mapping[str, Any]]:
-    """Return requests that omit more and more of the optional parts of a chat request, by the part that is omitted last.
+    """Return requests that omit more and more optional parts of a chat request, by the part that is omitted last.
 
     These are the fields, and unless `sampling` is None, the sampling parameters and the system message.
     """

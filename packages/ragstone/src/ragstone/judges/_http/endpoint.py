@@ -341,7 +341,7 @@ class Endpoint:
             await asyncio.sleep(wait_s)
 
     async def _compare(self, sending: _RequestState, failure: _RetryableError, controls: Controls) -> _Outcome:
-        """Return the outcome of a request that failed. It is a refusal if its controls succeed, and then it fails again.
+        """Return the outcome of a failed request. It is a refusal if its controls succeed, and then it fails again.
 
         A refusal needs three failures, and two controls in between that succeed: one of several replicas may be down, a
         server may restart, and failures may be random.

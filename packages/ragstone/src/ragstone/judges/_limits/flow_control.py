@@ -12,7 +12,7 @@ _START: Final = 16
 _QUEUED: Final = 0.8
 """Requests in flight only wait for each other if their latency increases by this share of their own increase."""
 _QUEUE_MIN: Final = 2
-"""A queue at the endpoint does not decrease the window below this: one request is processed, and the next one is there."""
+"""A queue at the endpoint does not decrease the window below this: one request is processed, and one waits."""
 _LATENCY_FLOOR_S: Final = 0.1
 """Smaller latency differences are local noise, not a queue at the endpoint."""
 _ROUNDS: Final = 8
@@ -154,7 +154,7 @@ class ConcurrencyWindow:
             self._limit = min(float(self.upper), self._used + (1.0 if self._doubling else 1 / self._used))
 
     def overloaded(self, sent_at: float, now: float, *, is_blocked: bool = False) -> None:
-        """Adapt to a timeout or a 503. If nothing is answered, one of the requests may block the others (`is_blocked`)."""
+        """Adapt to a timeout or a 503. If nothing is answered, one request may block the others (`is_blocked`)."""
         if sent_at > self._decreased_at:
             self._decrease(1.0 if is_blocked else self._used / 2, now)
 
@@ -204,7 +204,7 @@ class Replies:
         self.at = now
 
     def waits_since(self, sent_at: float, *, n_before: int, in_flight: int) -> float:
-        """Return when a timeout starts: with the last reply, unless too many requests were answered since `n_before`."""
+        """Return when a timeout starts: with the last reply, unless too many arrived since `n_before`."""
         return max(sent_at, self.at) if self.n - n_before <= _ROUNDS * in_flight else sent_at
 
 
@@ -300,7 +300,7 @@ class CircuitBreaker:
     ) -> None:
         """Record a failure. The next probe is due at least `probe_s` after a failed probe.
 
-        Requests that receive nothing are an outage if as many as can be in flight (`limit`) fail, unless it `answers` others.
+        Requests without a reply are an outage if as many as can be in flight (`limit`) fail, unless it `answers` others.
         """
         was_open = self.open
         if not self._streak:

@@ -64,7 +64,7 @@ class OtelSpan:
         )
 
     def redacted(self, redact: Redactor) -> OtelSpan:
-        """Return the span with every text of the application redacted, but not ids. Names are redacted by the default rules.
+        """Return the span with every text of the application redacted, not ids. The default rules redact names.
 
         Raises:
             RedactionError: If the function fails.
