@@ -19,7 +19,7 @@ def full() -> Trace:
         query=SECRET,
         standalone_query=SECRET,
         history=(Turn(role="user", text=SECRET),),
-        retrievals=(Retrieval(query=SECRET, passages=(passage,)),),
+        retrievals=(Retrieval(query=SECRET, passages=(passage,), stages=(Retrieval(query=SECRET),)),),
         contexts=(passage,),
         response=SECRET,
         reference=(SECRET,),
@@ -65,10 +65,12 @@ def test_nothing_passes_a_function_that_fails(fails):
         redact_trace(full(), fails)
 
 
-def test_names_of_retrievers_are_redacted():
+def test_names_of_retrievers_and_models_are_redacted():
     """By the default rules, as the name of the request."""
-    trace = full().model_copy(update={"retrievals": (Retrieval(name=f"search of {SECRET}"),)})
-    assert "search of [email]" == redact_trace(trace, lambda text: text).retrievals[0].name
+    retrievals = (Retrieval(name=f"search of {SECRET}"),)
+    trace = full().model_copy(update={"retrievals": retrievals, "model": f"model of {SECRET}"})
+    found = redact_trace(trace, lambda text: text)
+    assert ("search of [email]", "model of [email]") == (found.retrievals[0].name, found.model)
 
 
 def test_what_is_absent_stays_absent():

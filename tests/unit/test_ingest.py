@@ -230,6 +230,10 @@ def test_names_of_spans_are_redacted_and_ids_are_not(stage, store, clock, tmp_pa
     spans = rag()
     spans[0]["name"] = "ask for bob@example.org"
     spans[0]["attributes"] += [attribute("user.id", "ada@example.org"), attribute("of bob@example.org.user.id", "x")]
+    listed = {"arrayValue": {"values": [{"stringValue": "bob@example.org"}]}}
+    spans[0]["attributes"] += [attribute("other_user.id", "bob@example.org"), {"key": "enduser.id", "value": listed}]
+    spans[0]["status"] = {"code": 2, "message": "unknown: bob@example.org"}
+    spans[0]["events"] = [{"name": "found bob@example.org", "timeUnixNano": "1"}]
     post(stage, request(*spans))
     assert all(b"bob@" not in file.read_bytes() for file in tmp_path.iterdir())
     clock.now += 60

@@ -144,6 +144,14 @@ def test_a_trace_without_secrets_is_not_copied():
         gc.enable()
 
 
+def test_a_long_text_with_a_secret_is_redacted_each_time():
+    """Only texts without secrets are remembered."""
+    redact = _redaction.SecretRedactor()
+    text = "Write soon. " * 50
+    for _ in range(3):
+        assert (text, f"{text}[email]") == (redact(text), redact(f"{text}ada@example.org"))
+
+
 @pytest.mark.parametrize("rule", _redaction._RULES, ids=lambda rule: rule.needles[0])
 def test_each_needle_is_found_by_its_mark(rule):
     """A needle without a mark, or behind one that it does not contain, would not be looked for."""

@@ -120,8 +120,8 @@ def _described(value: object) -> str:
     except Exception:  # noqa: BLE001 - `repr` is the application's code; its errors are not about the trace
         return f"<{type(value).__name__}>"
     if len(text) > _MAX_REPR:
-        # Without its last word, because the redactor cannot recognize a secret that was cut.
-        words = text[:_MAX_REPR].rpartition(" ")[0]
+        # Without its last word and digits before it, because the redactor cannot recognize a secret that was cut.
+        words = text[:_MAX_REPR].rpartition(" ")[0].rstrip(" 0123456789")
         text = f"{words}…" if words else f"<{type(value).__name__}>"
     return to_valid_text(text)
 

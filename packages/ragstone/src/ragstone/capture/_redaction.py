@@ -49,10 +49,21 @@ def redact_secrets(text: str) -> str:
 
 
 def _redact_plain(text: str) -> str:
-    """Return a text without secrets, also after an escape of a text that was encoded, and then cut."""
+    """Return a text without secrets. If it was encoded and then cut, escapes may be before a secret and within it."""
     if "\\" in text:
-        text = _MARKED.sub(r"\1", _apply_rules(_ESCAPE.sub("\\g<0>\0", text)))
+        decoded, redacted = _decode_hidden(text), _redact_after_escapes(text)
+        if decoded != text and (found := _redact_after_escapes(decoded)) not in (decoded, _decode_hidden(redacted)):
+            redacted = found
+        text = redacted
     return _apply_rules(text)
+
+
+def _decode_hidden(text: str) -> str:
+    return _DECODED.sub(lambda match: match[2] or chr(int(match[1], 16)), text)
+
+
+def _redact_after_escapes(text: str) -> str:
+    return _MARKED.sub(r"\1", _apply_rules(_ESCAPE.sub("\\g<0>\0", text)))
 
 
 def _apply_rules(text: str) -> str:
@@ -65,9 +76,11 @@ def _apply_rules(text: str) -> str:
 
 _ENCODED: Final = frozenset('{[" \t\n\r')
 """First characters of a text that may be JSON."""
-_HIDDEN: Final = re.compile(r"\\u00(?:[2-7]|[aA]0)")
+_HIDDEN: Final = re.compile(r"\\(?:u00|x)(?:[2-7]|[aA]0)")
 """An escape of a character that secrets contain."""
-_ESCAPE: Final = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|[bfnrt])")
+_DECODED: Final = re.compile(r"\\(?<!\\\\)\\*+(?:(?:u00|x)((?!22|27|5[cC])[2-7][0-9A-Fa-f]|[aA]0)|(/))")
+"""The same, and an escape of a slash, with all backslashes before it. Quotes and backslashes stay encoded."""
+_ESCAPE: Final = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|x[0-9A-Fa-f]{2}|[bfnrtv0])")
 """An escape of JSON or Python that ends with a letter or a digit."""
 _MARKED: Final = re.compile(rf"({_ESCAPE.pattern})\0")
 
