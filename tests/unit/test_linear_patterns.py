@@ -182,17 +182,19 @@ def time_of(pattern: re.Pattern[Any], method: str, text: str) -> float:
     """Return the processor time of one call, at most the limit."""
     subject = text.encode("latin-1", "replace") if isinstance(pattern.pattern, bytes) else text
     before = time.process_time()
-    signal.setitimer(signal.ITIMER_VIRTUAL, _LIMIT_S)
     try:
-        if method in ("match", "fullmatch"):
-            getattr(pattern, method)(subject)
-        else:
-            for _ in pattern.finditer(subject):
-                pass
+        signal.setitimer(signal.ITIMER_VIRTUAL, _LIMIT_S)
+        try:
+            if method in ("match", "fullmatch"):
+                getattr(pattern, method)(subject)
+            else:
+                for _ in pattern.finditer(subject):
+                    pass
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    # Also if the timer ends just before it is stopped.
     except _TooSlowError:
         return _LIMIT_S
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     return time.process_time() - before
 
 
