@@ -268,8 +268,9 @@ def test_the_command_makes_the_same_setup():
     )
     message = pending_message("r.db", Ledger(total=LedgerRow(captured=2, pending=2)), setup.command_options)
     assert message == (
-        "2 requests are pending. Score with: ragstone worker r.db --until-idle --metrics=ccrs,exact_match "
-        "--judge=lexical '--sink=jsonl:my scores.jsonl' --sink=webhook:... --sink=SINK"
+        "2 requests are pending. Replace webhook:URL: it is not on record. Replace SINK: it is not on record. "
+        "Score with: ragstone worker r.db --until-idle --metrics=ccrs,exact_match "
+        "--judge=lexical '--sink=jsonl:my scores.jsonl' --sink=webhook:URL --sink=SINK"
     )
     asked = ScoringSetup("udcg", judge="http://user:secret@host:1/v1", reader="http://host:2/v1").command_options
     assert {"metrics": "udcg", "judge": None, "reader": "http://host:2/v1"} == asked

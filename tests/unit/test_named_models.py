@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,16 @@ def test_a_store_that_does_not_exist_is_not_made(tmp_path: Path) -> None:
     done = run_command("worker", tmp_path / "a.db")
     assert (2, True) == (done.returncode, "needs a judge" in done.stderr)
     assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_a_store_that_cannot_be_read_does_not_lack_a_judge(store: Path, name: str) -> None:
+    """A command without a judge says that the store has another format version, and not that it does not name a judge."""
+    with contextlib.closing(sqlite3.connect(store)) as db:
+        db.execute("PRAGMA user_version = 99")
+    done = run(store, name, "--metrics", "ccrs.qr")
+    text = " ".join(done.stderr.split())
+    assert (3, True, False) == (done.returncode, "has format version 99, and" in text, "needs a judge" in text)
 
 
 @pytest.mark.parametrize("name", ["worker", "replay", "backfill"])
@@ -190,11 +202,58 @@ def test_a_setup_describes_its_options_without_secrets(
     assert "secret" not in json.dumps(found)
 
 
-def test_a_table_of_the_reader_becomes_options(tmp_path: Path) -> None:
+@pytest.mark.parametrize("role", ["judge", "reader", "embedder"])
+def test_the_endpoint_of_openai_is_on_record(monkeypatch: pytest.MonkeyPatch, role: str) -> None:
+    """A model at OPENAI_BASE_URL is recorded with this URL, because its name alone is another model in another environment."""
+    monkeypatch.setenv("OPENAI_BASE_URL", URL)
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    setup = ScoringSetup(["ccrs", "udcg", "cosine"], **({"judge": "lexical"} | {role: "openai:m"}))
+    recorded = {role: URL, f"{role}-model": "m", f"{role}-api-key-env": "OPENAI_API_KEY"}
+    assert setup.command_options | recorded == setup.command_options
+
+    again = ScoringSetup("ccrs", judge={"url": URL, "model": "m", "api_key_env": "OPENAI_API_KEY"})
+    assert again.judge.identity == ScoringSetup("ccrs", judge="openai:m").judge.identity
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://user:secret@host/v1")
+    assert ScoringSetup("ccrs", judge="openai:m").command_options["judge"] is None
+
+
+@pytest.mark.parametrize("option", ["judge", "reader", "embedder", "RAGSTONE_JUDGE"])
+@pytest.mark.parametrize("url", ["HTTP://user:secret@host/v1", "htps://host/v1?key=secret", "user:secret@host/v1"])
+def test_an_unknown_model_is_shown_without_secrets(store: Path, option: str, url: str) -> None:
+    """The message about a misspelled URL contains its host, and neither its credentials nor its query."""
+    options = ["--metrics", "ccrs,udcg,cosine", "--embedder", "lexical"]
+    if option == "RAGSTONE_JUDGE":
+        done = run(store, "worker", *options, RAGSTONE_JUDGE=url)
+    else:
+        done = run(store, "worker", *options, "--judge", "lexical", f"--{option}", url)
+    assert (2, False, True) == (done.returncode, "secret" in done.stderr, "host/v1' is unknown" in done.stderr)
+
+
+def test_a_placeholder_is_not_taken_for_a_model(store: Path) -> None:
+    """A pasted `--judge=JUDGE` is refused, and the message does not suggest `openai:JUDGE`."""
+    done = run(store, "worker", "--judge=JUDGE")
+    assert (2, True, False) == (done.returncode, "'JUDGE' is unknown" in done.stderr, "openai:JUDGE" in done.stderr)
+
+
+def test_files_of_metrics_are_recorded_with_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of criteria is on record so that each directory finds it, or not at all if `--metrics` would split its name."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("kind.toml", "kind,.toml", "10"):
+        Path(name).write_text(
+            '[[criterion]]\nname = "kind"\ntext = "Is it kind?"\nneeds = ["response"]\nscale = "yes/no"\n',
+            encoding="utf-8",
+        )
+    metrics = ScoringSetup(["criterion@kind.toml", "ndcg@10"], judge="lexical").command_options["metrics"]
+    assert f"criterion@{tmp_path / 'kind.toml'},ndcg@10" == metrics
+    assert ScoringSetup("criterion@kind,.toml", judge="lexical").command_options["metrics"] is None
+
+
+def test_a_table_of_the_reader_becomes_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The options of a reader include its prompt, with an absolute path, and its replies without an answer."""
     prompt = tmp_path / "prompt.txt"
     prompt.write_text("{context} {question}", encoding="utf-8")
-    setup = ScoringSetup("udcg", judge="lexical", reader=READER | {"prompt": str(prompt)})
+    monkeypatch.chdir(tmp_path)
+    setup = ScoringSetup("udcg", judge="lexical", reader=READER)
     assert {
         "metrics": "udcg",
         "judge": "lexical",

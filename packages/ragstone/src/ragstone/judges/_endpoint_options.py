@@ -365,17 +365,23 @@ class EndpointOptions:
         """
         role = self.names.role
         url = self.url or os.environ.get(f"RAGSTONE_{role.upper()}") or None
+        model, key = self.connection.get("model"), self.api_key_env
+        if (url or "").strip().startswith("openai:") and (base_url := os.environ.get("OPENAI_BASE_URL")):
+            # In another environment, the name may be a model at another endpoint.
+            url, model = base_url, str(url).strip().removeprefix("openai:")
+            key = key or ("OPENAI_API_KEY" if os.environ.get("OPENAI_API_KEY") else None)
         if (
             (url is not None and ("@" in url or (url.strip().startswith("http") and "?" in url)))
             or any(self.connection.get(key) for key in _TABLE_ONLY)
-            or not re.fullmatch(r"\w*", self.api_key_env or "")
             or (role == "reader" and ("max_tokens" in self.own or not isinstance(self.own.get("prompt", Path()), Path)))
         ):
             return {role: None}
         options: dict[str, Any] = {} if url is None else {role: url}
-        for key, value in {"model": self.connection.get("model"), "api_key_env": self.api_key_env, **self.own}.items():
-            if value is not None and key not in _WITHOUT_EFFECT:
-                options[f"{role}-{key.replace('_', '-')}"] = str(value.absolute()) if isinstance(value, Path) else value
+        for name, value in {"model": model, "api_key_env": key, **self.own}.items():
+            if value is not None and name not in _WITHOUT_EFFECT:
+                options[f"{role}-{name.replace('_', '-')}"] = (
+                    str(value.absolute()) if isinstance(value, Path) else value
+                )
         return options
 
     def _secret(self, key: str, variable: str) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 from ragstone._util.local_model import MODELS, check_installed
 from ragstone.errors import ConfigurationError
 from ragstone.judges._model_judge import ModelJudge, ScoreMode
-from ragstone.judges._option_names import OptionNames
+from ragstone.judges._option_names import OptionNames, public_name
 from ragstone.judges._protocol import Embedder, Judge, Reader
 from ragstone.judges.embedder import EndpointEmbedder, LocalEmbedder
 from ragstone.judges.lexical import LexicalEmbedder, LexicalJudge, LexicalReader
@@ -124,7 +124,7 @@ def judge_from(
     shown: str | None = None
     if spec is None:
         spec = os.environ.get("RAGSTONE_JUDGE") or "lexical"
-        shown = f"RAGSTONE_JUDGE={spec!r}"
+        shown = f"RAGSTONE_JUDGE={public_name(spec)!r}"
     if not isinstance(spec, str):
         return _check_object(spec, score_mode, max_tokens)
     spec = spec.strip()
@@ -172,7 +172,8 @@ def _suggest(spec: str) -> str | None:
     # Names of models on Hugging Face have an owner, names at OpenAI do not.
     if re.fullmatch(r"[\w.-]+/[\w.-]+", spec):
         return f"vllm:{spec}"
-    return f"openai:{spec}" if re.fullmatch(r"[\w.-]+", spec) else None
+    # JUDGE is the placeholder of printed commands.
+    return f"openai:{spec}" if re.fullmatch(r"[\w.-]+", spec) and not spec.isupper() else None
 
 
 def _check_no_endpoint_options(spec: str, connection: ConnectionOptions, names: OptionNames) -> None:
@@ -264,7 +265,7 @@ def embedder_from(
     shown: str | None = None
     if spec is None:
         spec = os.environ.get("RAGSTONE_EMBEDDER") or "lexical"
-        shown = f"RAGSTONE_EMBEDDER={spec!r}"
+        shown = f"RAGSTONE_EMBEDDER={public_name(spec)!r}"
     if not isinstance(spec, str):
         candidate: object = spec
         if isinstance(candidate, Embedder) and not isinstance(candidate, type):

@@ -49,7 +49,9 @@ class OptionNames:
         return f"`{'api_key_env' if key == 'api_key' else key}` in the table {self.table}"
 
     def value(self, key: str, value: object) -> str:
-        """Return an option with its value, as the user wrote it."""
+        """Return an option with its value, as the user wrote it. A URL is shown without credentials and query."""
+        if key == "url":
+            value = public_name(str(value))
         if self._has_flag(key):
             return f"{_FLAGS[key].format(role=self.role)} {value!r}"
         if self.interface == "python":
@@ -58,3 +60,10 @@ class OptionNames:
 
     def _has_flag(self, key: str) -> bool:
         return self.interface == "command line" and key in _FLAGS and (self.role, key) not in _NO_FLAGS
+
+
+def public_name(spec: str) -> str:
+    """Return the name of a model or the URL of an endpoint, of any form, without what may be a secret."""
+    before, _, rest = spec.rpartition("@")
+    scheme, separator, _ = before.partition("://")
+    return (f"{scheme}{separator}{rest}" if separator else rest).partition("?")[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -216,7 +217,7 @@ def _sink_option(spec: str | Sink) -> str:
     if not isinstance(spec, str):
         return "SINK"
     kind, separator, argument = spec.partition(":")
-    return f"{kind}:..." if separator and "//" in argument else spec
+    return f"{kind}:URL" if separator and "//" in argument else spec
 
 
 def find_unnamed(metrics: Sequence[Metric], named: Collection[str]) -> list[Role]:
@@ -242,7 +243,10 @@ def _needs(metrics: Sequence[Metric], has_reader: bool) -> dict[Role, bool]:  # 
 def _name(spec: str | Metric) -> str | None:
     """Return the name of a metric on the command line, or None if the metric of this name is another one."""
     if isinstance(spec, str):
-        return spec
+        name, _, argument = spec.partition("@")
+        if not argument.isdigit() and Path(argument).is_file():
+            spec = f"{name}@{Path(argument).absolute()}"
+        return None if "," in spec else spec  # --metrics would split it
     bound = getattr(spec, "reader", None) or getattr(spec, "embedder", None)
     try:
         (found,) = resolve_metrics(spec.card.name)

@@ -155,6 +155,7 @@ def pending_message(
     known: dict[str, Any] = {"metrics": ",".join(ledger.metrics)} if ledger.metrics else {}
     options = options or ledger.scoring or known | {"judge": None}
     unknown = [key.upper() for key, value in options.items() if value is None]
+    unknown += [sink for sink in options.get("sink", ()) if sink == "SINK" or sink.endswith(":URL")]
     replace = "".join(f" Replace {name}{_FORMS.get(name, '')}: it is not on record." for name in unknown)
     return f"{requests} pending.{replace} Score with: {worker_command(store, options, '--until-idle')}"
 
