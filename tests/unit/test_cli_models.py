@@ -67,7 +67,7 @@ def test_no_option_is_dropped(monkeypatch, tmp_path):
     monkeypatch.setenv("JUDGE_KEY", "key of the judge")
     monkeypatch.setenv("READER_KEY", "key of the reader")
 
-    assert ("judge_from", "reader_from") == ModelOptions(**VALUES | {"reader_prompt": prompt}).models()
+    assert ("judge_from", "reader_from") == ModelOptions(**VALUES | {"reader_prompt": prompt}).models_or_none()
 
     for maker, role, options in (
         ("judge_from", "judge", {"score_mode": "sampled", "draws": 19, "max_tokens": 11}),
@@ -111,7 +111,7 @@ def test_options_of_the_embedder(monkeypatch):
     monkeypatch.setenv("EMBEDDER_KEY", "key of the embedder")
     own = {"embedder": "http://127.0.0.1:3/v1", "embedder_model": "e", "embedder_api_key_env": "EMBEDDER_KEY"}
     assert {field.name for field in fields(ScoringModelOptions)} == {*VALUES, *own, "tables"}
-    assert "made" == ScoringModelOptions(**VALUES | own).build_embedder()
+    assert "made" == ScoringModelOptions(**VALUES | own).of_embedder.build_embedder()
     ((spec, options),) = seen
     connection = options.pop("connection")
     assert ("http://127.0.0.1:3/v1", {}) == (spec, options)
@@ -125,7 +125,7 @@ def test_options_of_the_embedder(monkeypatch):
         "affinity_header": "x-session-id",
         "option_names": OptionNames("embedder", "command line"),
     } == connection
-    assert ScoringModelOptions().build_embedder() is None
+    assert ScoringModelOptions().of_embedder.build_embedder() is None
 
 
 def test_a_reader_alone_judges_where_nobody_else_is_named(monkeypatch):

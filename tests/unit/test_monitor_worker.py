@@ -71,7 +71,7 @@ def test_until_idle_does_not_call_it_done_what_could_not_be_read(tmp_path: Path)
     segment.write_bytes(segment.read_bytes().replace(b'"format": 1', b'"format": 999'))
     worker = Worker(tmp_path / "r.db", ScoringSetup("ccrs.qr", judge=FakeJudge()))
 
-    with pytest.raises(StoreError, match="format 999"):
+    with pytest.raises(StoreError, match="format version 999"):
         asyncio.run(asyncio.wait_for(worker.run(until_idle=True), 30))
 
 

@@ -289,7 +289,7 @@ def test_closed_outcomes_are_those_of_the_reference(store):
 
 
 @pytest.mark.parametrize(
-    ("store", "shown"), [("a b/ragstone.db", "a b/ragstone.db"), ("postgresql://u:secret@h/d", "STORE")]
+    ("store", "shown"), [("a b/ragstone.db", "'a b/ragstone.db'"), ("postgresql://u:secret@h/d", "postgresql://h/d")]
 )
 def test_message_names_the_store_and_the_time_zone(tmp_path, store, shown):
     """A reader on another machine can run its command, and knows what its times mean. A URL can have a password."""
