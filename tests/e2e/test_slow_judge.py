@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import ragstone
-from fake_servers import FakeJudgeServer
+from fake_servers import FakeJudgeServer, Reply
 from ragstone.judges import (
     Completion,
     FunctionModel,
@@ -85,6 +85,42 @@ def test_a_serial_judge_of_a_monitor_gets_each_request_once(tmp_path):
     total = read_ledger(tmp_path / "r.db").total
     assert (12, 0) == (total.scored, total.failed)
     assert server.calls <= 1.1 * 24 + 1
+
+
+class SchemalessServer(FakeJudgeServer):
+    """Answers a JSON Schema with an error, after the same time as other requests, and processes what its client gave up."""
+
+    def __init__(self, *, status: int, **faults: Any) -> None:
+        super().__init__(**faults)
+        self._status = status
+
+    def _plan(self, question: str, body: dict[str, Any]) -> Any:
+        plan = super()._plan(question, body)
+        return (lambda _: ("", Reply(self._status, "boom"))) if "response_format" in body else plan
+
+    async def _faulted(self, question: str, plan: Any) -> Any:
+        return await asyncio.shield(asyncio.ensure_future(super()._faulted(question, plan)))
+
+
+@pytest.mark.usefixtures("virtual_time")
+@pytest.mark.parametrize(("latency_s", "status"), [(3.0, 500), (20.0, 500), (58.0, 500), (58.0, 200)])
+def test_a_slow_serial_judge_that_fails_on_schemas_loses_no_outcome(latency_s, status):
+    """All outcomes are scored, and three requests show that schemas are not supported, however long the queue is."""
+    with SchemalessServer(status=status, latency_s=latency_s, serves=1) as server:
+        result = ragstone.evaluate(samples(12), ["ccrs", "ragas", "ccrs_fused"], judge=server.url)
+    assert {"score": 14 * 12} == kinds(result.outcomes)
+    assert 3 == sum("response_format" in body for body in server.stats.requests)
+    assert server.calls <= 14 * 12 + 6
+
+
+@pytest.mark.usefixtures("virtual_time")
+def test_the_check_for_a_cut_prompt_may_be_slow():
+    """Calls of 130 seconds are waited for, also the one that shows whether the server cuts prompts."""
+    with FakeJudgeServer(latency_s=130.0, count_tokens=lambda text: 1024 * text.count("Number 0.")) as server:
+        judge = OpenAICompatibleJudge(server.url, model="m", timeout_s=300)
+        result = ragstone.evaluate(samples(1), "ccrs.qr", judge=judge)
+    assert {"score": 1} == kinds(result.outcomes)
+    assert 3 == server.calls
 
 
 class HangingServer(FakeJudgeServer):

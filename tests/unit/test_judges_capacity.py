@@ -11,8 +11,9 @@ import pytest
 
 from fake_servers import FakeJudgeServer
 from ragstone.errors import ConfigurationError, JudgeUnavailableError
-from ragstone.judges import OpenAICompatibleJudge, OpenAICompatibleModel, Prompt
+from ragstone.judges import OpenAICompatibleJudge, OpenAICompatibleModel, Prompt, progress_at
 from ragstone.judges._limits.gate import ClientLimits, EndpointLimiter, capacity_of
+from ragstone.judges._model import model_call
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
@@ -184,11 +185,14 @@ def test_the_smallest_limit_counts_while_its_owner_lives():
 
 
 def test_forked_child_begins_anew():
-    """A child of a process whose places are all taken can ask."""
+    """A child of a process whose places are all taken can ask, and does not wait for the calls of its parent."""
     share = ClientLimits(concurrency=1)
     capacity = joined(share)
+    is_silent = []
 
     async def child():
+        now = asyncio.get_running_loop().time()
+        is_silent.append(progress_at() < now)
         async with asyncio.timeout(100):
             capacity.answered(await capacity.acquire(share))
 
@@ -196,6 +200,8 @@ def test_forked_child_begins_anew():
         permit = await capacity.acquire(share)
         # Held by a thread that the child does not have.
         capacity._lock.acquire()
+        call = model_call()
+        call.__enter__()
         pid = os.fork()
         if pid == 0:
             code = 1
@@ -204,10 +210,11 @@ def test_forked_child_begins_anew():
                 thread.start()
                 # A lock that stays locked would hold it for ever.
                 thread.join(timeout=100)
-                code = int(thread.is_alive() or (capacity.in_flight, capacity.waiting) != (0, 0))
+                code = int(thread.is_alive() or (capacity.in_flight, capacity.waiting) != (0, 0) or is_silent != [True])
             finally:
                 os._exit(code)
         capacity._lock.release()
+        call.__exit__(None, None, None)
         _, status = os.waitpid(pid, 0)  # noqa: ASYNC222  nothing else runs here
         capacity.answered(permit)
         return os.waitstatus_to_exitcode(status)
@@ -335,6 +342,22 @@ async def sent(capacity, share, clock, n):
 def silent(capacity, permit):
     """Tell that nothing arrived within the timeout."""
     capacity.failed(permit, reason="no reply", kind="timeout", overload=True, silent=True)
+
+
+def test_a_timeout_starts_again_after_an_error_reply():
+    """A serial endpoint that answers another request with HTTP 500 works. A lost connection does not show that."""
+    share, clock = ClientLimits(timeout_s=60.0), Clock()
+    capacity = joined(share, clock=clock)
+
+    async def session():
+        first, second, third = await sent(capacity, share, clock, 3)
+        clock.now += 50.0
+        capacity.failed(second, reason="lost", kind="unavailable", overload=False)
+        assert capacity.remaining_s(first) < 11
+        capacity.failed(third, reason="HTTP 500", kind="unavailable", overload=False, replied=True)
+        assert pytest.approx(60.0) == capacity.remaining_s(first)
+
+    asyncio.run(session())
 
 
 def test_a_timeout_starts_again_while_the_endpoint_answers_others():

@@ -193,6 +193,33 @@ def test_a_replica_that_is_down(status, period, failing):
     assert ["constrained_reply"] * 10 == methods
 
 
+@pytest.mark.parametrize("busy", [Reply(503, "busy", {"Retry-After": "0"}), Reply(504, "late"), Reply(529, "busy")])
+def test_replies_of_a_busy_server(busy):
+    """Structured output is used after four replies that say that the server has too much to do."""
+    replies = itertools.repeat(busy, 4)
+    with Sometimes(lambda number, body: next(replies, None) if "response_format" in body else None) as server:
+        methods, _ = run(server.url, ask_in_turn, max_retries=9)
+    assert ["constrained_reply"] * 10 == methods
+
+
+def test_a_server_that_fails_again_during_the_comparison():
+    """Structured output is used if a request without it fails as well, after one that succeeded."""
+    # The first request without a schema is that of `prepare`.
+    with_schema, without = iter((True, True, True)), iter((False, False, True))
+
+    def fail(number, body):
+        fails = next(with_schema if "response_format" in body else without, False)
+        return Reply(500, "oops") if fails else None
+
+    async def ask(judge):
+        await judge.prepare()
+        return await ask_in_turn(judge)
+
+    with Sometimes(fail) as server:
+        methods, _ = run(server.url, ask, max_retries=9)
+    assert ["constrained_reply"] * 10 == methods
+
+
 def test_a_field_that_fails_later():
     """A server that has accepted a field and then answers it with HTTP 500 is in trouble, which passes."""
     failing = lambda number, body: Reply(500, "oops") if 5 < number < 14 and "response_format" in body else None  # noqa: E731

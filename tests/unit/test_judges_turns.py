@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from ragstone.judges import note_progress
 from ragstone.judges._http.turns import FirstOfKind
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -66,8 +67,9 @@ def test_other_kinds_do_not_wait():
     assert asyncio.run(session())
 
 
-def test_a_slow_first_request_does_not_hold_up_the_others(virtual_time):
-    """A refusal comes at once, so that after 30 seconds the others go as well."""
+@pytest.mark.parametrize(("replies_s", "entered"), [(0, [0, 120, 120]), (50, [0, 170, 170])])
+def test_a_silent_first_request_does_not_hold_up_the_others(virtual_time, replies_s, entered):
+    """The others go as well 120 seconds after they came, or after the last reply to another request."""
 
     async def session():
         turns, entered = FirstOfKind(), []
@@ -79,10 +81,14 @@ def test_a_slow_first_request_does_not_hold_up_the_others(virtual_time):
                 entered.append(loop.time() - started)
                 await asyncio.sleep(seconds)
 
-        await asyncio.gather(*(request(60) for _ in range(3)))
+        async def reply():
+            await asyncio.sleep(replies_s)
+            note_progress()
+
+        await asyncio.gather(reply(), *(request(300) for _ in range(3)))
         return entered
 
-    assert [0, 30, 30] == pytest.approx(asyncio.run(session()), abs=0.1)
+    assert entered == pytest.approx(asyncio.run(session()), abs=0.1)
 
 
 def test_two_event_loops():

@@ -9,7 +9,8 @@ import pytest
 from fake_servers import FakeJudgeServer
 from ragstone.capture import capture_suppressed
 from ragstone.errors import ConfigurationError, JudgeError, JudgeReplyError, JudgeUnavailableError
-from ragstone.judges import LexicalJudge, NumberReply, OpenAICompatibleJudge, record_usage
+from ragstone.judges import LexicalJudge, NumberReply, OpenAICompatibleJudge, progress_at, record_usage
+from ragstone.judges._model import model_call
 from ragstone.metrics import CCRS, MetricBase, MetricCard
 from ragstone.metrics.ccrs import InformationDensity
 from ragstone.schema import Failure, Interval, NotApplicable, Passage, Score, Usage
@@ -206,6 +207,26 @@ def test_without_a_deadline_a_metric_that_hangs_ends(virtual_time):
     assert ("timeout", "no outcome within 120 s after the last reply of a model") == (late.kind, late.reason)
     assert 1 == done.value
     assert 220 == round(virtual_time.time() - before)
+
+
+def test_a_call_of_a_stopped_event_loop_is_not_progress(virtual_time):
+    """A sample does not wait for the call, which may never end, because its thread may have ended."""
+    stopped = asyncio.new_event_loop()
+
+    async def call():
+        with model_call():
+            await asyncio.Event().wait()
+
+    async def silence_s():
+        await asyncio.sleep(5)
+        return asyncio.get_running_loop().time() - progress_at()
+
+    task = stopped.create_task(call())
+    stopped.run_until_complete(asyncio.sleep(1))
+    assert asyncio.run(silence_s()) >= 5
+    task.cancel()
+    stopped.run_until_complete(asyncio.wait([task]))
+    stopped.close()
 
 
 def test_without_a_deadline_a_slow_judge_loses_no_outcome(virtual_time):

@@ -336,8 +336,8 @@ def record_usage(usage: Usage) -> None:
         meter.total += usage
 
 
-_calls: Final[set[object]] = set()
-"""Calls of models that are not answered yet, in all threads."""
+_calls: Final[dict[object, asyncio.AbstractEventLoop]] = {}
+"""Calls of models that are not answered yet, in all threads, and their event loops."""
 _ended_at: Final = [0.0]
 
 
@@ -352,22 +352,29 @@ after_fork_in_child(_forget_calls)
 def model_call() -> Iterator[None]:
     """Mark a call of a model that ends by a timeout of its own: no deadline of a sample ends it, except the user's."""
     token, loop = object(), asyncio.get_running_loop()
-    _calls.add(token)
+    _calls[token] = loop
     try:
         yield
     finally:
-        _calls.discard(token)
+        _calls.pop(token, None)
         _ended_at[0] = loop.time()
 
 
 def note_progress() -> None:
-    """Note that an outcome is there."""
+    """Note that an outcome, or the reply of a model, is there."""
     _ended_at[0] = asyncio.get_running_loop().time()
+
+
+def replied_at() -> float:
+    """Return when the latest reply or outcome of this process arrived, in the time of the event loop."""
+    return _ended_at[0]
 
 
 def progress_at() -> float:
     """Return when the latest call or outcome of this process ended, in the event loop's time: now during a call."""
-    return asyncio.get_running_loop().time() if _calls else _ended_at[0]
+    # A call of a loop that was stopped may never end.
+    is_called = any(loop.is_running() for loop in list(_calls.values()))
+    return asyncio.get_running_loop().time() if is_called else _ended_at[0]
 
 
 def after_reasoning(text: str) -> str | None:

@@ -44,7 +44,7 @@ from ragstone.judges._http.transport import (
 from ragstone.judges._http.whole_prompts import WholePrompts
 from ragstone.judges._limits.gate import ClientLimits, Permit, capacity_of
 from ragstone.judges._limits.spend import Budget, usage_of
-from ragstone.judges._model import model_call, record_usage
+from ragstone.judges._model import model_call, note_progress, record_usage
 from ragstone.judges._option_names import OptionNames
 from ragstone.schema import Usage
 
@@ -245,13 +245,13 @@ class Endpoint:
                 or "unparseable" if the reply is not a JSON object (for example a proxy's error page).
         """
         requests = batched_requests()
-        if requests is not None and path == _CHAT and body is not None:
-            reply = await self._postponed(requests, path, body, controls)
-        else:
-            with model_call():
+        with model_call():
+            if requests is not None and path == _CHAT and body is not None:
+                reply = await self._postponed(requests, path, body, controls)
+            else:
                 reply = await self._send(method, path, body, counted=counted, once=once, controls=controls)
-        if path == _CHAT and body is not None:
-            await self._prompts.check(body, reply)
+            if path == _CHAT and body is not None:
+                await self._prompts.check(body, reply)
         return reply
 
     async def _postponed(
@@ -435,6 +435,8 @@ class Endpoint:
         except BaseException:
             capacity.cancel(permit, sent=True)
             raise
+        if not (isinstance(outcome, _RetryableError) and outcome.silent):
+            note_progress()
         if not isinstance(outcome, _RetryableError):
             usage = usage_of(outcome, self._prices)
             n_tokens = usage.input_tokens + usage.output_tokens
@@ -447,7 +449,12 @@ class Endpoint:
             capacity.refused(permit, wait_s=wait_s, wait_requested=wait_requested)
         else:
             capacity.failed(
-                permit, reason=outcome.reason, kind=outcome.kind, overload=outcome.overload, silent=outcome.silent
+                permit,
+                reason=outcome.reason,
+                kind=outcome.kind,
+                overload=outcome.overload,
+                silent=outcome.silent,
+                replied=outcome.status > 0 or outcome.kind == "unparseable",
             )
         return outcome
 

@@ -8,8 +8,11 @@ from contextlib import asynccontextmanager
 from typing import Final
 from weakref import WeakKeyDictionary
 
-_PATIENCE_S: Final = 30.0
-"""Maximum wait for one request. A server refuses parameters at once, before the model runs."""
+from ragstone._util.moving_timeout import moving_timeout
+from ragstone.judges._model import replied_at
+
+_PATIENCE_S: Final = 120.0
+"""Maximum wait for one request after a reply to any other: a slow server may refuse parameters only after a queue."""
 
 
 class FirstOfKind:
@@ -36,12 +39,13 @@ class FirstOfKind:
 
     @asynccontextmanager
     async def turn(self, kind: Hashable) -> AsyncIterator[None]:
-        """Wait until no other request of an unsettled kind is under way, for at most 30 seconds for each of them."""
+        """Wait while another request of an unsettled kind is under way, until no model replies for 120 seconds."""
         loop = asyncio.get_running_loop()
+        begun_at = loop.time()
         leading = self._leading.setdefault(loop, {})
         while kind not in self._settled and (other := leading.get(kind)) is not None:
             try:
-                async with asyncio.timeout(_PATIENCE_S):
+                async with moving_timeout(lambda: max(begun_at, replied_at()) + _PATIENCE_S - loop.time()):
                     await other.wait()
             except TimeoutError:
                 break

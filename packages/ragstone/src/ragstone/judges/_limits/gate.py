@@ -295,11 +295,17 @@ class EndpointLimiter:
         kind: Literal["timeout", "unavailable", "unparseable"],
         overload: bool,
         silent: bool = False,
+        replied: bool = False,
     ) -> None:
-        """Record that no usable reply arrived (`overload`: because the endpoint is overloaded, `silent`: in time)."""
+        """Record that no usable reply arrived (`overload`: because the endpoint is overloaded, `silent`: in time).
+
+        An error that the server `replied` shows that a slow endpoint processes its queue.
+        """
         with self._lock:
             now = self._clock()
             self._in_flight.discard(permit)
+            if replied:
+                self._replies.add(now)
             # Another reply may have ended the outage in the meantime.
             probe = permit.probe and self.breaker.probing_since == permit.sent_at
             answers = silent and self._replies.at > max(permit.sent_at, now - 0.9 * permit.share.timeout_s)
