@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Annotated
 
-from command_line import run_in_new_process
+import pytest
+import typer
+
+from command_line import run_command, run_in_new_process
+from ragstone.cli._help import add_help_all
 
 
 @pytest.mark.parametrize("width", [60, 80])
 @pytest.mark.parametrize(
     ("command", "names"),
     [
-        (("evaluate",), ("--max-concurrent-requests", "--usd-per-million-tokens", "--no-stop-early", "--output, -o")),
+        (("evaluate",), ("--max-concurrent-requests", "--usd-per-million-tokens", "--no-stop-early", "-o, --output")),
         (
             ("compare",),
             ("--no-across-metrics", "--equivalent-within", "--allow-different-judges", "--confidence-level"),
@@ -33,3 +37,34 @@ def test_the_list_of_commands_is_unchanged() -> None:
     """Commands have their own columns."""
     lines = run_in_new_process("--help", COLUMNS="80", TERMINAL_WIDTH="80").stdout.splitlines()
     assert any(line.split()[1:3] == ["compare", "Compare"] for line in lines if len(line.split()) > 2)
+
+
+def test_the_short_form_of_help() -> None:
+    """`-h` is `--help` in the program, in commands, in groups and in the commands of groups."""
+    for command in ((), ("metrics",), ("labels",), ("labels", "add")):
+        short, long = (run_command(*command, name, COLUMNS="80") for name in ("-h", "--help"))
+        assert 0 == short.returncode
+        assert "Usage:" in short.stdout
+        assert long.stdout == short.stdout
+
+
+def test_hidden_options_are_shown_by_help_all(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--help-all` shows the options that `--help` omits, and exists only if there are such options."""
+
+    def command(shown: Annotated[int, typer.Option()] = 0, rare: Annotated[int, typer.Option(hidden=True)] = 0) -> None:
+        print(shown, rare)
+
+    app = typer.Typer(add_completion=False)
+    app.command()(command)
+    built = typer.main.get_command(app)
+    add_help_all(built)
+
+    def texts(*arguments: str) -> str:
+        built.main(arguments, "program", standalone_mode=False)
+        return capsys.readouterr().out
+
+    assert "--help-all" in texts("--help")
+    assert "--rare" not in texts("--help")
+    assert "--rare" in texts("--help-all")
+    assert "0 5\n" == texts("--rare", "5")
+    assert "--help-all" not in run_command("labels", "add", "--help").stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -14,6 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 import ragstone
 from ragstone.cli._config import ConfigOption, apply_config
 from ragstone.cli._exit_codes import ExitCode
+from ragstone.cli._help import HELP_NAMES, add_help_all, use_layout, wants_help
 from ragstone.cli._logs import LogFormat, configure_logging
 from ragstone.cli._signals import end_at_once
 
@@ -122,7 +124,9 @@ class _LazyCommands(Mapping[str, Any]):
                 whole.add_typer(found, name=name)
             else:
                 whole.command(name)(found)
-            self._loaded[name] = typer.main.get_group(whole).commands[name]
+            command = typer.main.get_group(whole).commands[name]
+            add_help_all(command)
+            self._loaded[name] = command
         return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -174,23 +178,27 @@ class _Commands(TyperGroup):
         self.commands = _LazyCommands()
 
     def make_context(self, info_name: Any, args: list[str], *more: Any, **options: Any) -> Any:
-        if "--help" in args:
-            # Imported only here: most commands do not print help.
-            from typer import rich_utils
-
-            from ragstone.cli._help import HelpTable
-
-            rich_utils.Table = HelpTable  # type: ignore[attr-defined]
+        if wants_help(args):
+            use_layout()
         return super().make_context(info_name, args, *more, **options)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - typer's signature
         return list(self.commands)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        # The list of commands shows one sentence of each. Importing all of them takes a second.
+        with self._listed():
+            super().format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        with self._listed():
+            return super().shell_complete(ctx, incomplete)
+
+    @contextmanager
+    def _listed(self) -> Iterator[None]:
+        """List commands in the block without their modules, whose import takes a second."""
         loading, self.commands = self.commands, {n: TyperCommand(n, help=text) for n, (_, text) in _COMMANDS.items()}
         try:
-            super().format_help(ctx, formatter)
+            yield
         finally:
             self.commands = loading
 
@@ -212,7 +220,7 @@ app = typer.Typer(
     cls=_Commands,
     help="Measure the quality of a RAG application's retrieval and answers, with a confidence interval for every mean.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": HELP_NAMES},
     pretty_exceptions_enable=False,
 )
 

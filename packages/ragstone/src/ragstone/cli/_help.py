@@ -1,34 +1,58 @@
-"""The layout of `--help`: names of options are never cut, also in a terminal of 80 columns."""
+"""`--help`, and `--help-all` for the options that it does not show."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any, Final
 
-from rich.table import Table
-from rich.text import Text
+import typer
 
-_NAMES: int = 4
-"""Cells of a row of options that contain names: long, short, and both for the opposite of a flag."""
+HELP_NAMES: Final = ["-h", "--help"]
+_ALL: Final = "--help-all"
 
 
-class HelpTable(Table):
-    """A table of options with two columns: names with the type below them, and the help.
+def wants_help(arguments: list[str]) -> bool:
+    """Whether arguments ask for a help text."""
+    return not arguments or not {*HELP_NAMES, _ALL}.isdisjoint(arguments)
 
-    Typer gives each kind of name and the type a column of its own, and shortens the names if the columns do not fit.
-    """
 
-    def add_row(self, *cells: Any, **options: Any) -> None:
-        """Add an option. A table whose columns were named before, such as that of the commands, is unchanged."""
-        if len(cells) < _NAMES + 2:
-            super().add_row(*cells, **options)
-            return
-        # The help says which options are required, so the mark before them is left out.
-        long, short, no_long, no_short, kind, text = cells[-(_NAMES + 2) :]
-        if not self.columns:
-            self.add_column(no_wrap=True)
-            self.add_column(ratio=1)
-        names = Text(", ").join(name for name in (long, short) if name.plain)
-        for line in (no_long, no_short, kind):
-            if line.plain and line.plain != "<bool>":
-                names = Text("\n  ").join([names, line])
-        super().add_row(names, text, **options)
+def use_layout() -> None:
+    """Let Typer print options in two columns. Imported only here: most commands do not print help."""
+    from typer import rich_utils
+
+    from ragstone.cli._help_table import HelpTable
+
+    rich_utils.Table = HelpTable  # type: ignore[attr-defined]
+
+
+def options_of(declaration: Callable[..., None]) -> list[Any]:
+    """Return the options that a function declares in its signature, for commands that share them."""
+    whole = typer.Typer(add_completion=False)
+    whole.command()(declaration)
+    return list(typer.main.get_command(whole).params)
+
+
+def add_help_all(command: Any) -> None:
+    """Add `--help-all` to each command within a command that has hidden options."""
+    for inner in getattr(command, "commands", {}).values():
+        add_help_all(inner)
+    if any(getattr(parameter, "hidden", False) for parameter in command.params):
+        command.params += options_of(_declare_help_all)
+
+
+def _show_all(context: typer.Context, value: bool) -> None:  # noqa: FBT001 - typer passes it by position
+    if value and not context.resilient_parsing:
+        for parameter in context.command.params:
+            parameter.hidden = False  # type: ignore[attr-defined]
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+def _declare_help_all(
+    *,
+    help_all: Annotated[
+        bool,
+        typer.Option(_ALL, is_eager=True, expose_value=False, callback=_show_all, help="Show all options and exit."),
+    ] = False,
+) -> None:
+    """Declare the option."""
