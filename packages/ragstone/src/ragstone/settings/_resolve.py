@@ -1,0 +1,362 @@
+"""One value for each key: from options, the environment, a file, the plan of a store, or its default."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import re
+import tomllib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar, get_args
+
+from pydantic import ValidationError
+
+from ragstone.errors import ConfigurationError
+from ragstone.settings import _tables as tables
+from ragstone.settings._base import Settings, extra_of, find_secrets, kind_of, may_hold_secret, parse, rule_of, show
+from ragstone.settings._tables import TABLES
+
+logger = logging.getLogger("ragstone")
+
+_MAX_BYTES: Final = 2**20
+"""Largest file. A device does not have an end."""
+_PLAN: Final = "the plan of the store"
+_PREFIX: Final = "RAGSTONE_"
+_OF_KUBERNETES: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
+"""Variables that Kubernetes sets for a service with the name "ragstone-judge"."""
+_T = TypeVar("_T", bound=Settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A key, its value as a user may see it, and where the value comes from."""
+
+    key: str
+    value: str
+    source: str
+    """`default`, `option`, `environment`, `file` or `plan`."""
+    description: str
+    variable: str
+    """Its environment variable."""
+    rule: str
+    """What a value must be."""
+    default: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """Values by dotted key of one source."""
+
+    source: str
+    values: Mapping[str, Any]
+    place: Callable[[str], str]
+    """The source of a key in messages."""
+    parses_text: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """All settings, an attribute for each table, and the source of each key."""
+
+    judge: tables.Judge
+    reader: tables.Reader
+    embedder: tables.Embedder
+    cache: tables.Cache
+    limits: tables.Limits
+    budget: tables.Budget
+    daily_budget: tables.DailyBudget
+    scoring: tables.Scoring
+    watch: tables.Watch
+    retention: tables.Retention
+    sampling: tables.Sampling
+    redaction: tables.Redaction
+    app: tables.App
+    capture: tables.Capture
+    sources: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The source of each key that is not a default: `option`, `environment`, `file` or `plan`."""
+
+    def rows(self) -> Iterator[Row]:
+        """Yield all keys in the order of the tables, without secrets."""
+        for table, kind in TABLES.items():
+            settings = getattr(self, table)
+            for name, info in kind.model_fields.items():
+                key = f"{table}.{name}"
+                yield Row(
+                    key=key,
+                    value=show(info, getattr(settings, name)),
+                    source=self.sources.get(key, "default"),
+                    description=str(info.description),
+                    variable=variable_of(key),
+                    rule=rule_of(info),
+                    default=show(info, info.get_default()) if not extra_of(info).get("secret") else "none",
+                )
+
+    def without_secrets(self) -> dict[str, Any]:
+        """Return what sources state, by dotted key, without keys that hold a secret: what a store may record."""
+        stated: dict[str, Any] = {}
+        for key in self.sources:
+            table, _, name = key.partition(".")
+            settings: Settings = getattr(self, table)
+            values = settings.model_dump(mode="json")
+            if not extra_of(type(settings).model_fields[name]).get("secret") and not _holds_secret(values[name]):
+                stated[key] = values[name]
+        return stated
+
+
+def _holds_secret(value: object) -> bool:
+    texts = value if isinstance(value, list) else [value]
+    return any(isinstance(text, str) and may_hold_secret(text) for text in texts)
+
+
+def variable_of(key: str) -> str:
+    """Return the environment variable of a dotted key: `RAGSTONE_TABLE_KEY`, or `RAGSTONE_TABLE` for the main key."""
+    table, _, name = key.partition(".")
+    is_main = name == TABLES[table].main
+    return f"{_PREFIX}{table}".upper() if is_main else f"{_PREFIX}{table}_{name}".upper()
+
+
+def resolve(
+    options: Mapping[str, Any] | None = None,
+    *,
+    file: str | Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    plan: Mapping[str, Any] | None = None,
+    names: Mapping[str, str] | None = None,
+    other_tables: Collection[str] = (),
+) -> Configuration:
+    """Return the settings of all sources: an option comes before the environment, the file, the plan and the default.
+
+    If two sources name different URLs of a model, the source with the lower precedence describes another endpoint, so
+    that its table is ignored: a key is never sent to another endpoint.
+
+    Args:
+        options: Values of options by dotted key. Texts are parsed by the type of the key.
+        file: A TOML file.
+        environment: The environment. None uses that of the process.
+        plan: Values of the plan of a store by dotted key.
+        names: How the user wrote an option, by dotted key, for messages. Default: `--set`.
+        other_tables: Tables of the file that are not settings, such as those of single commands.
+
+    Raises:
+        ConfigurationError: If a key is unknown or a value is invalid. The message names the source, the key, the value and
+            the rule.
+    """
+    written = names or {}
+    content = {} if file is None else read_file(file, other_tables)
+    return _merge(
+        [
+            _Layer("option", options or {}, lambda key: written.get(key, "--set"), parses_text=True),
+            _from_environment(os.environ if environment is None else environment),
+            _Layer("file", content, lambda _: repr(str(file))),
+            _Layer("plan", plan or {}, lambda _: _PLAN),
+        ]
+    )
+
+
+def resolve_arguments(arguments: Mapping[str, Any], names: Mapping[str, str]) -> Configuration:
+    """Return the settings of a Python call: arguments, by dotted key, come before the environment.
+
+    Args:
+        arguments: Values by dotted key. None is not given.
+        names: Names of the arguments, by dotted key, for messages.
+
+    Raises:
+        ConfigurationError: If a value is invalid.
+    """
+    values = {key: value for key, value in arguments.items() if value is not None}
+    return _merge([_Layer("option", values, lambda key: names.get(key, key)), _from_environment(os.environ)])
+
+
+def read_table(kind: type[_T], table: Mapping[str, Any], *, source: str) -> _T:
+    """Read the table of a file or of an argument, without other sources.
+
+    Args:
+        kind: Its settings.
+        table: Its keys and values.
+        source: Where it is, for messages.
+
+    Raises:
+        ConfigurationError: If a key is unknown or a value is invalid.
+    """
+    name = next(name for name, settings in TABLES.items() if settings is kind)
+    return _validate(name, kind, {str(key).replace("-", "_"): value for key, value in table.items()}, lambda _: source)
+
+
+def _merge(layers: list[_Layer]) -> Configuration:
+    read = [(layer, _by_table(layer)) for layer in layers]
+    merged: dict[str, Settings] = {}
+    sources: dict[str, str] = {}
+    for table, kind in TABLES.items():
+        values: dict[str, Any] = {}
+        for layer, by_table in read:
+            stated = by_table.get(table)
+            if not stated:
+                continue
+            # Also a value that another source replaces is an error of its source.
+            _validate(table, kind, stated, layer.place)
+            if "url" in values and stated.get("url", values["url"]) != values["url"]:
+                continue
+            for name, value in stated.items():
+                if name not in values:
+                    values[name] = value
+                    sources[f"{table}.{name}"] = layer.source
+        merged[table] = _validate(table, kind, values, lambda _: "settings")
+    return Configuration(**merged, sources=sources)  # type: ignore[arg-type]
+
+
+def _by_table(layer: _Layer) -> dict[str, dict[str, Any]]:
+    by_table: dict[str, dict[str, Any]] = {}
+    for key, value in layer.values.items():
+        table, dot, name = key.partition(".")
+        if table not in TABLES:
+            known = (
+                TABLES
+                if dot
+                else [f"{each}.{kind_key}" for each, kind in TABLES.items() for kind_key in kind.model_fields]
+            )
+            raise ConfigurationError(
+                f"{layer.place(key)}: {table!r} is not a table of settings.{_neighbor(table, known)} Tables: {', '.join(TABLES)}."
+            )
+        kind = TABLES[table]
+        name = name.replace("-", "_") or kind.main or ""
+        field_of_key = kind.model_fields.get(name)
+        if field_of_key is None:
+            raise _unknown_key(layer.place(key), table, name)
+        is_text = layer.parses_text and isinstance(value, str)
+        by_table.setdefault(table, {})[name] = parse(field_of_key, value) if is_text else value
+    return by_table
+
+
+def _neighbor(name: str, known: Collection[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def _unknown_key(place: str, table: str, name: str) -> ConfigurationError:
+    keys = list(TABLES[table].model_fields)
+    shown = f"{table}.{name}" if name else table
+    return ConfigurationError(
+        f"{place}: {shown!r} is not a setting.{_neighbor(name, keys)} Keys of [{table}]: {', '.join(keys)}."
+    )
+
+
+def _validate(table: str, kind: type[_T], values: Mapping[str, Any], place: Callable[[str], str]) -> _T:
+    for name in values:
+        if name not in kind.model_fields:
+            raise _unknown_key(place(f"{table}.{name}"), table, str(name))
+    try:
+        return kind.model_validate(dict(values))
+    except ValidationError as error:
+        raise ConfigurationError(_describe(error, table, kind, values, place)) from None
+
+
+def _describe(
+    error: ValidationError, table: str, kind: type[Settings], values: Mapping[str, Any], place: Callable[[str], str]
+) -> str:
+    """Return the sentence about the first error."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    name = str(first["loc"][0])
+    key, info, value = f"{table}.{name}", kind.model_fields[name], values[name]
+    source = place(key)
+    if first["type"] == "settings":
+        return f"{source}: {key}: {first['msg']}."
+    inner = get_args(kind_of(info.annotation))
+    if len(first["loc"]) > 2 and inner and isinstance(inner[0], type) and issubclass(inner[0], Settings):
+        position, part = first["loc"][1:3]
+        key = f"{key}[{position}].{part}"
+        if part not in inner[0].model_fields:
+            keys = inner[0].model_fields
+            return f"{source}: {key} is not a setting.{_neighbor(str(part), keys)} Keys: {', '.join(keys)}."
+        info, value = inner[0].model_fields[str(part)], value[position].get(part)
+    hidden = extra_of(info).get("secret") or not extra_of(info).get("shown", True)
+    got = "" if hidden else f", got {show(info, value) if _holds_secret(value) else repr(value)}"
+    return f"{source}: {key} must be {rule_of(info)}{got}."
+
+
+def _from_environment(environment: Mapping[str, str]) -> _Layer:
+    """Return the values of the variables of all keys. An empty variable is not set."""
+    keys = {
+        variable_of(f"{table}.{name}"): f"{table}.{name}"
+        for table, kind in TABLES.items()
+        for name in kind.model_fields
+    }
+    values: dict[str, Any] = {}
+    for variable, text in environment.items():
+        if variable in keys:
+            if text.strip() or keys[variable] == "cache.directory":
+                values[keys[variable]] = text
+        elif (
+            variable.startswith(_PREFIX)
+            and not _OF_KUBERNETES.fullmatch(variable)
+            and (close := difflib.get_close_matches(variable, keys, n=1, cutoff=0.9))
+        ):
+            raise ConfigurationError(f"the environment variable {variable} is not a setting. Did you mean {close[0]}?")
+    return _Layer("environment", values, variable_of, parses_text=True)
+
+
+def read_file(path: str | Path, other_tables: Collection[str] = ()) -> dict[str, Any]:
+    """Read a TOML file, and return its settings by dotted key. A secret in it is logged by its name.
+
+    Args:
+        path: The file.
+        other_tables: Tables that are not settings, and are ignored.
+
+    Raises:
+        ConfigurationError: If the file does not exist, is not valid TOML or has an unknown table or key.
+    """
+    source = repr(str(path))
+    values: dict[str, Any] = {}
+    for table, content in load_toml(path).items():
+        if table not in TABLES:
+            if table in other_tables and isinstance(content, dict):
+                continue
+            keys = [f"{each}.{name}" for each, kind in TABLES.items() for name in kind.model_fields if name == table]
+            hint = (
+                f" Did you mean [{keys[0].partition('.')[0]}] {table}?"
+                if keys
+                else _neighbor(table, [*TABLES, *other_tables])
+            )
+            raise ConfigurationError(
+                f"{source}: {table!r} is not a table of settings.{hint} Tables: {', '.join(TABLES)}."
+            )
+        if isinstance(content, dict):
+            values |= {f"{table}.{name}": value for name, value in content.items()}
+        elif (main := TABLES[table].main) is not None:
+            values[f"{table}.{main}"] = content
+        else:
+            raise ConfigurationError(f"{source}: {table} must be a table [{table}], got {content!r}.")
+    for key, value in values.items():
+        for secret in find_secrets(key, value):
+            logger.warning(
+                "ragstone: %s: %s contains a secret. Name an environment variable that holds it instead: api_key_env = "
+                "'VARIABLE', or { env = 'VARIABLE' } for a header",
+                source,
+                secret,
+            )
+    return values
+
+
+def load_toml(path: str | Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        ConfigurationError: If the file does not exist, is too large or is not valid TOML.
+    """
+    name = str(path)
+    try:
+        with Path(path).open("rb") as file:
+            text = file.read(_MAX_BYTES + 1)
+        values = {} if len(text) > _MAX_BYTES else tomllib.loads(text.decode("utf-8"))
+    except FileNotFoundError:
+        raise ConfigurationError(f"the configuration {name!r} was not found. Check the path.") from None
+    except OSError as error:
+        raise ConfigurationError(f"the configuration {name!r} cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        # Besides errors of TOML and UTF-8: an integer with thousands of digits, arrays in arrays in arrays.
+        raise ConfigurationError(f"the configuration {name!r} cannot be read: {error}") from None
+    if len(text) > _MAX_BYTES:
+        raise ConfigurationError(f"the configuration {name!r} has more than {_MAX_BYTES:,} bytes. Check the path.")
+    return values

@@ -1,0 +1,346 @@
+"""The settings by subject. Each key is declared here once, with its type, range, default and meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import AfterValidator, BeforeValidator, SecretStr, StringConstraints
+
+from ragstone._util.age import parse_age
+from ragstone.errors import ConfigurationError
+from ragstone.schema import TraceStatus
+from ragstone.settings._base import Settings, Text, Texts, key
+
+_VARIABLE_RULE: Final = "the name of an environment variable, such as OPENAI_API_KEY, not the key itself"
+_SLICES: Final = ("release", "environment", "operation", "retriever", "language")
+"""Slices with a fixed name. The others are `tag:NAME`."""
+_MAX_SLICES: Final = 12
+
+
+def _joined(value: object) -> object:
+    if isinstance(value, list | tuple) and value and all(isinstance(part, str) and part.strip() for part in value):
+        return ",".join(part.strip() for part in value)
+    return value
+
+
+def _pair(value: object) -> object:
+    if isinstance(value, list) and all(isinstance(part, int | float) and not isinstance(part, bool) for part in value):
+        return tuple(map(float, value))
+    return value
+
+
+def _path(value: object) -> object:
+    return Path(value.strip()) if isinstance(value, str) and value.strip() else value
+
+
+def _age(value: str) -> str:
+    try:
+        parse_age(value, name="")
+    except ConfigurationError:
+        raise ValueError(value) from None
+    return value
+
+
+def _not_negative(value: tuple[float, float]) -> tuple[float, float]:
+    if min(value) < 0:
+        raise ValueError(value)
+    return value
+
+
+def _slices(value: tuple[str, ...]) -> tuple[str, ...]:
+    if len(value) > _MAX_SLICES or not all(
+        name in _SLICES or (name.startswith("tag:") and name != "tag:") for name in value
+    ):
+        raise ValueError(value)
+    return value
+
+
+def _canaries(value: int) -> int:
+    if value != 0 and not 5 <= value <= 200:
+        raise ValueError(value)
+    return value
+
+
+Urls = Annotated[Text, BeforeValidator(_joined)]
+Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\z")]
+Prices = Annotated[tuple[float, float], BeforeValidator(_pair), AfterValidator(_not_negative)]
+Age = Annotated[str, AfterValidator(_age)]
+Label = Annotated[Text, StringConstraints(max_length=200)]
+Labels = Annotated[tuple[Label, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)]
+_AGE_RULE: Final = "a positive age such as 30d, 12h or 90m"
+_LABEL_RULE: Final = "a text of 1 to 200 characters, such as 'qa-bot'"
+
+
+class Endpoint(Settings):
+    """The endpoint of a model: where it is, and how it is called."""
+
+    main: ClassVar[str | None] = "url"
+
+    url: Urls | None = key(
+        None, "The model: http://HOST:PORT/v1, openai:MODEL, vllm:MODEL or lexical.", rule="a text, or a list of texts"
+    )
+    model: Text | None = key(None, "Name of the model at the URL. Default: the only one that the server serves.")
+    api_key_env: Variable | None = key(
+        None,
+        "Environment variable that holds the API key. Default: OPENAI_API_KEY for openai:MODEL, otherwise no key.",
+        rule=_VARIABLE_RULE,
+        shown=False,
+    )
+    api_key: SecretStr | None = key(
+        None, "The API key itself. A file names its variable in `api_key_env` instead.", rule="a text", secret=True
+    )
+    headers: dict[str, str | dict[Literal["env"], Variable]] = key(
+        {},
+        "HTTP headers of each request. { env = 'VARIABLE' } reads a value from the environment.",
+        rule="a table with a text or { env = 'VARIABLE' } for each header",
+        secret=True,
+    )
+    extra_body: dict[str, Any] = key(
+        {}, "Fields to add to each request.", rule="a table, such as { reasoning_effort = 'low' }", secret=True
+    )
+    usd_per_million_tokens: Prices | None = key(
+        None,
+        "Prices of input and output tokens in US dollars, to compute the cost.",
+        rule="two numbers, USD per million input and output tokens, such as [0.15, 0.60]",
+    )
+    timeout_s: float = key(
+        60.0, "Seconds for one attempt. They start again while the endpoint answers other requests.", gt=0
+    )
+    max_retries: int = key(4, "Maximum number of retries after timeouts, lost connections and 5xx.", ge=0)
+    max_wait_s: float = key(600.0, "Seconds for which a request is retried after status 429.", ge=0)
+    backoff_s: float = key(0.5, "Seconds before the first retry. They double each time, up to 30.", ge=0)
+    max_concurrent_requests: int | None = key(
+        None, "Maximum number of concurrent requests. Without any limit, 16 for each endpoint.", ge=1
+    )
+    requests_per_minute: float | None = key(None, "Maximum number of requests per minute.", gt=0)
+    tokens_per_minute: float | None = key(None, "Maximum number of input and output tokens per minute.", gt=0)
+
+
+class Judge(Endpoint):
+    """The judge: the model that rates."""
+
+    score_mode: Literal["single", "expected", "sampled", "reasoned"] = key(
+        "single",
+        "How a rating is obtained. single: one reply. expected: the expected value over all numbers of the scale, if the "
+        "endpoint returns log-probabilities. sampled: the mean of several replies. reasoned: reasons first, then the number.",
+    )
+    draws: int = key(5, "Number of replies for the score mode sampled.", ge=2)
+    max_tokens: int = key(
+        64, "Maximum tokens of a rating reply. A judge that reasons first gets 4096 in addition.", ge=1
+    )
+
+
+class Reader(Endpoint):
+    """The reader: the application's own generator, for metrics that need it (udcg)."""
+
+    prompt: Annotated[Path, BeforeValidator(_path)] | None = key(
+        None,
+        "File with the application's prompt, which contains {context} and {question}: text, or *.json with a list of "
+        "chat messages. Default: Ragstone's prompt.",
+        rule="the path of a file",
+    )
+    abstention: Texts = key(("NO-RESPONSE",), "The reader's replies if the passages do not contain the answer.")
+    estimator: Literal["auto", "exact", "first_token", "monte_carlo"] = key(
+        "auto", "How p(abstain) is estimated. auto uses the most accurate method that the endpoint supports."
+    )
+    max_draws: int = key(20, "Maximum number of replies that are drawn for one p(abstain).", ge=1)
+    max_tokens: int = key(512, "Maximum tokens of a reply.", ge=1)
+
+
+class Embedder(Endpoint):
+    """The embedding model, for metrics that need it (cosine)."""
+
+    batch_size: int = key(64, "Maximum number of texts in one request.", ge=1)
+    device: Text | None = key(
+        None, "Device of a local model, such as cpu or cuda. Default: sentence-transformers chooses."
+    )
+
+
+class Cache(Settings):
+    """The cache of model replies."""
+
+    main: ClassVar[str | None] = "directory"
+
+    directory: str | None = key(None, "Directory of the cache. An empty text disables it. Default: no cache.")
+
+
+class Limits(Settings):
+    """How much is done at the same time, and how long a run waits."""
+
+    concurrency: int = key(16, "Number of samples scored concurrently.", ge=1)
+    processes: int = key(
+        1, "Number of processes that score. They share the concurrency, the limits and the budget.", ge=1
+    )
+    deadline_s: float | None = key(
+        None, "Seconds until unfinished metrics of a sample fail. Default: 120 after the last reply of a model.", ge=0.1
+    )
+    max_outage_s: float | None = key(
+        None,
+        "Seconds that an outage of a model may last. Then a run ends, and a worker logs an error. Default: 300 for a run, "
+        "3600 for a worker.",
+        ge=0,
+    )
+    max_failed_share: float = key(0.5, "Largest share of failed scores with which a run is a success.", ge=0, le=1)
+
+
+class Budget(Settings):
+    """What the model calls of a run may cost. When a limit is reached, no more requests are sent."""
+
+    calls: int | None = key(None, "Maximum number of model calls.", ge=1)
+    tokens: int | None = key(None, "Maximum number of input and output tokens.", ge=1)
+    usd: float | None = key(None, "Maximum cost in US dollars. Requires `usd_per_million_tokens` of each model.", gt=0)
+
+
+class DailyBudget(Budget):
+    """What model calls may cost on one day of UTC. Then requests stay pending until the next day."""
+
+
+class Scoring(Settings):
+    """What is scored, where, and where outcomes are sent."""
+
+    main: ClassVar[str | None] = "mode"
+
+    metrics: Texts = key(("ccrs",), "Names or groups of metrics.")
+    sinks: Texts = key((), "Destinations of outcomes in addition to the store: jsonl:PATH, otlp, ...", secret=True)
+    reasons: int = key(0, "Number of requests of 24 hours for which the judge explains the lowest score.", ge=0)
+    mode: Literal["thread", "process", "none"] = key(
+        "thread", "Where a monitor scores: in a thread of the application, in a process, or not at all (a worker does)."
+    )
+
+
+class Watch(Settings):
+    """How scores are watched, and where alarms are sent."""
+
+    false_alarms_per_quarter: float = key(
+        1.0,
+        "Expected number of false alarms per quarter, over all applications and metrics of one store.",
+        gt=0,
+        le=100,
+    )
+    min_drop: float = key(
+        0.05, "Smallest drop that matters, as a share of the metric's range. The tolerance is 0.3 of it.", gt=0, le=0.5
+    )
+    session_gap_s: float = key(
+        1800.0, "Seconds after its last request after which a session is closed.", gt=0, le=14400
+    )
+    slices: Annotated[Texts, AfterValidator(_slices)] = key(
+        (*_SLICES, "tag:topic"),
+        "Fields whose values are compared when an alarm is raised.",
+        rule=f"at most {_MAX_SLICES} of {', '.join(_SLICES)} and tag:NAME",
+    )
+    canaries: Annotated[int, AfterValidator(_canaries)] = key(
+        0,
+        "Requests that the judge scores again every day, to detect that it has changed. Their texts are kept.",
+        rule="0, or an integer from 5 to 200",
+    )
+    notify: Texts = key((), "Destinations of alarms: slack:URL, webhook:URL, otlp or otlp:URL.", secret=True)
+    targets: dict[str, float] = key(
+        {},
+        "Required mean by metric, in the metric's unit. It replaces the learned reference.",
+        rule="a table of numbers, such as { 'ccrs.ac' = 0.8 }",
+    )
+
+
+class Retention(Settings):
+    """How long a worker keeps requests in its store."""
+
+    bodies_older_than: Age | None = key(
+        None, "Age from which the texts of a request are removed. Scores stay.", rule=_AGE_RULE
+    )
+    requests_older_than: Age | None = key(None, "Age from which a request is removed with its scores.", rule=_AGE_RULE)
+    sampled_out_older_than: Age = key(
+        "1d", "Age from which the id of a request that was sampled out is removed.", rule=_AGE_RULE
+    )
+
+
+class SamplingRule(Settings):
+    """The share of requests that is kept, of those for which all conditions hold."""
+
+    rate: float = key(..., "Share of the requests that is kept.", gt=0, le=1)
+    app: Text | None = key(None, "Name of the application.")
+    tag: Text | None = key(None, "One of the tags of the request or of its application.")
+    status: TraceStatus | None = key(None, "How the request ended.")
+    feedback: Literal["negative", "positive"] | None = key(None, "Feedback about the request.")
+    within: Age = key("1d", "Age of a request up to which feedback counts.", rule=_AGE_RULE)
+
+
+def _rules(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+class Sampling(Settings):
+    """Which requests are captured."""
+
+    sample_rate: float = key(1.0, "Probability that a request is captured, if no rule matches.", ge=0, le=1)
+    rules: Annotated[tuple[SamplingRule, ...], BeforeValidator(_rules)] = key(
+        (),
+        "Rules in order. The first one whose application, tag, status and feedback match gives the probability.",
+        rule="a list of tables [[sampling.rules]], each with a rate and app, tag, status or feedback",
+    )
+
+
+class Redaction(Settings):
+    """What is removed from captured requests."""
+
+    redact: bool = key(
+        default=True, description="Whether secrets, e-mail addresses and card numbers are removed from texts."
+    )
+    ids: Literal["keep", "hash"] = key("keep", "What is stored of the ids of users and sessions.")
+
+
+class App(Settings):
+    """The application that is captured. Its values label all of its requests."""
+
+    main: ClassVar[str | None] = "name"
+
+    name: Label | None = key(None, "Name of the application. Default: OpenTelemetry's service.name.", rule=_LABEL_RULE)
+    release: Label | None = key(
+        None, "Version of the application. Default: OpenTelemetry's service.version.", rule=_LABEL_RULE
+    )
+    environment: Label | None = key(
+        None, "Where the application runs. Default: OpenTelemetry's deployment.environment.name.", rule=_LABEL_RULE
+    )
+    tags: Labels = key((), "Tags of all requests.", rule='a list of texts of 1 to 200 characters, such as ["beta"]')
+
+
+class Capture(Settings):
+    """How requests are captured and stored."""
+
+    store: Text = key("ragstone.db", "Path of the store, URL of a PostgreSQL database, or URL of a message broker.")
+    durability: Literal["batched", "sync"] = key(
+        "batched", "When a request is on disk: after at most `flush_interval_s`, or before `record` returns."
+    )
+    flush_interval_s: float = key(0.1, "Seconds between writes with the durability batched.", ge=0)
+    queue_size: int = key(
+        10_000, "Maximum number of requests in memory. Further requests are dropped and counted.", ge=1
+    )
+    max_chars: int = key(50_000, "Maximum number of characters of each text.", ge=1)
+    max_passages: int = key(200, "Maximum number of passages of each retrieval, and of the contexts.", ge=1)
+    max_items: int = key(200, "Maximum number of retrievals, references, inner errors and tags, each.", ge=1)
+    max_metadata_bytes: int = key(
+        16_384, "Maximum size of the metadata of a request or a passage, in bytes of JSON.", ge=1
+    )
+
+
+TABLES: Final[Mapping[str, type[Settings]]] = MappingProxyType(
+    {
+        "judge": Judge,
+        "reader": Reader,
+        "embedder": Embedder,
+        "cache": Cache,
+        "limits": Limits,
+        "budget": Budget,
+        "daily_budget": DailyBudget,
+        "scoring": Scoring,
+        "watch": Watch,
+        "retention": Retention,
+        "sampling": Sampling,
+        "redaction": Redaction,
+        "app": App,
+        "capture": Capture,
+    }
+)
+"""The settings of each table."""
