@@ -53,7 +53,7 @@ class Faithfulness(_Vera):
         "Next: Use claim faithfulness to see which one."
     )
     # The composite's model reads the descriptions of its parts. A change would change the composite's version.
-    description = "Do the retrieved passages bear out the response as a whole: yes or no?"  # codespell:ignore
+    description = "Do the retrieved passages support the response as a whole: yes or no?"
     source = "VERA, section 3.1, faithfulness (one label per answer)"
     formula = "1 if the passages support the whole response, else 0"
     needs = ("contexts", "response")
@@ -73,7 +73,7 @@ class Groundedness(_Vera):
     name = "vera.groundedness"
     title = "Supported answer sentences"
     advice = "Low means that sentences of the answer lack support. Next: Read them in details; check retrieval first."
-    description = "How many sentences of the response do the retrieved passages bear out?"  # codespell:ignore
+    description = "How many sentences of the response do the retrieved passages support?"
     source = 'VERA, section 3.1, "retrieval recall"'
     formula = "sentences of the response that the passages support / sentences of the response"
     needs = ("contexts", "response")

@@ -1,0 +1,381 @@
+"""Compare the generated parts of the reference pages with the code: commands, options and metrics.
+
+Run it with the Python of an environment that has all distributions: `.nox/tests/bin/python .ci/reference.py` names the
+pages that are stale, and `--write` writes them. A generated part stands between `<!-- begin: NAME -->` and `<!-- end -->`.
+All other texts are written by hand and stay. Those of a command stay in its section.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+ROOT = Path(__file__).parent.parent
+REFERENCE = ROOT / "docs/reference"
+WRITE = ".nox/tests/bin/python .ci/reference.py --write"
+COMMON = 4
+"""If at least this many commands have the same option, one table lists it for all of them."""
+
+GUIDES = {
+    "--app": "../how-to/evaluate-an-application.md",
+    "--batch": "../how-to/batch.md",
+    "--budget-calls": "../how-to/capacity.md#set-a-budget",
+    "--by": "../how-to/see-results.md",
+    "--cache": "../how-to/cache.md",
+    "--cluster": "../explanation/dependent-data.md",
+    "--criterion": "../how-to/write-a-metric.md",
+    "--embedder": "../how-to/judge-endpoints.md#name-an-embedder",
+    "--fail-under": "../how-to/gate.md",
+    "--fit-weights": "metrics.md#a-composite",
+    "--format": "../how-to/replay.md#what-is-read",
+    "--from": "../how-to/message-broker.md",
+    "--ids": "../how-to/redaction.md#ids-of-users-and-sessions",
+    "--judge": "../how-to/judge-endpoints.md",
+    "--judge-score-mode": "metrics.md#scores-as-distributions",
+    "--max-concurrent-requests": "../how-to/capacity.md",
+    "--max-outage": "../how-to/capacity.md#during-an-outage",
+    "--metrics": "metrics.md",
+    "--no-redact": "../how-to/redaction.md",
+    "--pass-at": "../how-to/validate-metrics.md#measure-passk-of-an-application",
+    "--processes": "../how-to/processes.md",
+    "--qrels": "../how-to/ranking.md",
+    "--reader-estimator": "../explanation/abstention.md",
+    "--reasons": "../how-to/reasons.md",
+    "--sink": "../how-to/sinks.md",
+    "--stop-early": "../how-to/judge-endpoints.md#if-the-judge-fails",
+}
+"""The page that explains an option."""
+
+CODE = re.compile(
+    r"(?<![\w`/-])("
+    r"--[a-z][a-z-]*|\$?[A-Z]+(?:_[A-Z]+)+|\$[A-Z]+|[a-z]+(?:_[a-z]+)+|\\?\[[a-z_.]+\]|\{\w+\}|\\[nt]|\w+://[^\s,;)]*"
+    r"|[A-Z]+(?:(?:=|@|:|\.\.)[A-Z]+)+|[a-z]+:(?:MODEL|PATH)|\*?[\w.]*\.(?:jsonl|json|csv|xml|md|toml|html|parquet)"
+    r")(?![\w`])"
+)
+"""Options, variables, keys, placeholders, files and URLs in a text of the code, which a page shows as code."""
+
+
+def prose(text: str) -> str:
+    """Return a text of the code as one line of Markdown."""
+    parts = re.split(r"(`[^`]+`)", " ".join(text.split()))
+    for number in range(0, len(parts), 2):
+        pieces = CODE.split(parts[number])
+        pieces[::2] = [re.sub(r"([*<|\[\]\\~])", r"\\\1", piece) for piece in pieces[::2]]
+        pieces[1::2] = [f"`{piece.replace(chr(92) + '[', '[')}`" for piece in pieces[1::2]]
+        parts[number] = "".join(pieces)
+    return "".join(parts)
+
+
+def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """Return a table in Markdown."""
+    lines = [f"| {' | '.join(row)} |" for row in (header, *rows)]
+    return "\n".join([lines[0], "|---" * len(header) + "|", *lines[1:]])
+
+
+def block(name: str, text: str) -> str:
+    """Return a generated part of a page."""
+    return f"<!-- begin: {name} -->\n{text}\n<!-- end -->"
+
+
+def fill(page: str, name: str, text: str) -> str:
+    """Replace the content of one generated part.
+
+    Raises:
+        ValueError: If the page does not have exactly one part with this name.
+    """
+    parts = re.split(rf"<!-- begin: {re.escape(name)} -->\n.*?<!-- end -->", page, flags=re.DOTALL)
+    if len(parts) != 2:
+        raise ValueError(f"the page has {len(parts) - 1} parts `<!-- begin: {name} -->` ... `<!-- end -->`, not one")
+    return parts[0] + block(name, text) + parts[1]
+
+
+# Commands
+
+
+def panel_of(part: Any) -> str:
+    """Return the panel of a command or an option in the help, or nothing."""
+    return part.rich_help_panel if isinstance(part.rich_help_panel, str) else ""
+
+
+def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield each command and each group of commands with its path, in the order of `--help`."""
+    for name, inner in getattr(command, "commands", {}).items():
+        yield (*path, name), inner
+        yield from walk(inner, (*path, name))
+
+
+def placeholder(parameter: Any) -> str:
+    """Return the word for a value: `N`, `PATH`, `keep|hash`, or nothing for a flag."""
+    if parameter.metavar:
+        return str(parameter.metavar)
+    kind = parameter.type_descriptor.annotation
+    if get_origin(kind) in (list, tuple):
+        kind = get_args(kind)[0]
+    if get_origin(kind) is Literal:
+        return "|".join(map(str, get_args(kind)))
+    return {bool: "", int: "N", float: "X", Path: "PATH"}.get(kind, "TEXT")
+
+
+def names(option: Any, *, short: bool = False) -> str:
+    """Return the names of an option as code, such as `--output FILE`, with a link to the page that explains it."""
+    long, *others = sorted((*option.opts, *option.secondary_opts), key=lambda name: not name.startswith("--"))
+    value = placeholder(option)
+    first = f"`{long}`" if short or not value else f"`{long} {value}`"
+    if not short and long in GUIDES:
+        first = f"[{first}]({GUIDES[long]})"
+    return ", ".join([first, *(f"`{name}`" for name in (() if short else others))])
+
+
+def limits(parameter: Any) -> str:
+    """Return the range of a number in words."""
+    low, high = parameter.min, parameter.max
+    if low is not None and high is not None:
+        return f"{low:g} to {high:g}"
+    return f"at least {low:g}" if low is not None else f"at most {high:g}" if high is not None else ""
+
+
+def meaning(parameter: Any) -> str:
+    """Return the help of a parameter, its range and its default."""
+    text, default = prose(parameter.help or ""), parameter.default
+    if parameter.secondary_opts and default is not None:
+        default = (parameter.opts if default else parameter.secondary_opts)[0]
+    no_default = default is None or default is False or default == () or "efault" in text
+    facts = [limits(parameter)] if limits(parameter) else []
+    if not no_default and not parameter.required:
+        facts.append(f"default: `{default:g}`" if isinstance(default, float) else f"default: `{default}`")
+    if parameter.param_type_name == "option" and parameter.required:
+        facts.append("required")
+    return f"{text} ({', '.join(facts)})" if facts else text
+
+
+def identity(option: Any) -> tuple[str, ...]:
+    """Return what makes two options of different commands the same one."""
+    return (names(option), meaning(option))
+
+
+def options_of(command: Any) -> list[Any]:
+    """Return the options of a command, those that only `--help-all` shows last."""
+    found = [
+        part for part in command.params if part.param_type_name == "option" and part.name not in ("help", "help_all")
+    ]
+    return sorted(found, key=lambda option: option.hidden)
+
+
+def usage(path: tuple[str, ...], command: Any) -> str:
+    """Return a line with the command and its arguments."""
+    words = [
+        (word if part.required else f"[{word}]") + ("..." if part.nargs == -1 else "")
+        for part in command.params
+        if part.param_type_name == "argument"
+        for word in [(part.metavar or part.name.upper()).strip("[]")]
+    ]
+    return " ".join(["ragstone", *path, *words])
+
+
+def purpose(command: Any) -> str:
+    """Return the help of a command: its sentences, then its examples."""
+    text: list[str] = []
+    for paragraph in re.split(r"\n\s*\n", "\n\n".join(filter(None, (command.help, command.epilog)))):
+        lines = [line.strip() for line in paragraph.replace("\b", "").strip().splitlines()]
+        examples = [line.removeprefix("$ ") for line in lines if re.match(r"(\$ )?ragstone [a-z]", line)]
+        if sentences := prose(" ".join(line for line in lines if line.removeprefix("$ ") not in examples)):
+            text.append(sentences.removesuffix("Example:").rstrip())
+        if examples:
+            text.append("\n".join(["```bash", *examples, "```"]))
+    return "\n\n".join(filter(None, text))
+
+
+def parameters(path: tuple[str, ...], command: Any, shared: dict[tuple[str, ...], str]) -> str:
+    """Return the arguments and options of a command. Options that other commands share are only named."""
+    options = options_of(command)
+    rows = [
+        (f"`{(part.metavar or part.name.upper()).strip('[]')}`", meaning(part))
+        for part in command.params
+        if part.param_type_name == "argument"
+    ]
+    own = [option for option in options if identity(option) not in shared]
+    rows += [(names(option), meaning(option)) for option in own if not option.hidden]
+    text = [f"`{usage(path, command)} [OPTIONS]`"]
+    if rows:
+        text.append(table(("argument or option", "meaning"), rows))
+    if rare := [(names(option), meaning(option)) for option in own if option.hidden]:
+        text += ["With `--help-all`:", table(("option", "meaning"), rare)]
+    for hidden, words in ((False, "[Common options](#common-options):"), (True, "With `--help-all` also")):
+        if listed := [option for option in options if identity(option) in shared and option.hidden == hidden]:
+            text.append(f"{words} {', '.join(listed_by_panel(listed, shared))}")
+    return "\n\n".join(text)
+
+
+def listed_by_panel(options: list[Any], shared: dict[tuple[str, ...], str]) -> Iterator[str]:
+    """Yield the names of options, or the panel if the options are all of its common ones."""
+    for panel, members in itertools.groupby(sorted(options, key=panel_of), key=panel_of):
+        rows = {identity(option): names(option, short=True) for option in members}
+        if panel and rows.keys() == {row for row, place in shared.items() if place == panel}:
+            yield f"all of [{panel}](#{anchor(panel)})"
+        else:
+            yield from rows.values()
+
+
+def anchor(panel: str) -> str:
+    """Return the anchor of a panel in the section of the common options."""
+    return f"common-{panel.lower().replace(' ', '-')}"
+
+
+def common_options(commands: list[Any]) -> tuple[dict[tuple[str, ...], str], str]:
+    """Return the options that at least `COMMON` commands share with their panels, and the tables of the panels."""
+    options = [option for command in commands for option in options_of(command)]
+    counts = Counter(map(identity, options))
+    shared = {identity(option): panel_of(option) for option in options if counts[identity(option)] >= COMMON}
+    text = []
+    for panel in ("", *sorted(filter(None, set(shared.values())))):
+        if rows := [row for row, place in shared.items() if place == panel]:
+            text.append(table(("option", "meaning"), rows))
+            if panel:
+                text.insert(-1, f"### {panel} {{#{anchor(panel)}}}")
+    return shared, "\n\n".join(text)
+
+
+SECTION = re.compile(r"^#+ (.+)\n\n<!-- begin: \1 -->\n.*?<!-- end -->$", re.MULTILINE | re.DOTALL)
+PANEL = re.compile(r"(?:^|\n)## [^\n]+\s*\Z")
+
+
+def sections(page: str) -> dict[tuple[str, ...], tuple[str, str]]:
+    """Return the texts of each command that are written by hand, before and after its options, and of () for the page."""
+    start, *rest = SECTION.split(page)
+    texts = {(): (start, "")}
+    for name, text in zip(rest[::2], rest[1::2], strict=True):
+        before, *after = re.split(
+            rf"<!-- begin: options of {re.escape(name)} -->\n.*?<!-- end -->", text, flags=re.DOTALL
+        )
+        texts[tuple(name.split())] = (before, "".join(after))
+    # The title of a panel is the last line of the section before it.
+    return {
+        path: (PANEL.sub("", before).strip(), PANEL.sub("", after).strip()) for path, (before, after) in texts.items()
+    }
+
+
+def commands_page(page: str) -> str:
+    """Return the page of the commands, with the texts of each command that are written by hand.
+
+    Raises:
+        ValueError: If the page has a text for a command that does not exist.
+    """
+    from typer.main import get_command
+
+    from ragstone.cli._app import app
+
+    tree = list(walk(get_command(app)))
+    written = sections(page)
+    panels = {panel_of(command) for path, command in tree if len(path) == 1} - {""}
+    leaves = [command for _, command in tree if not hasattr(command, "commands")]
+    shared, common = common_options(leaves)
+    parts = [fill(written.pop(())[0], "common options", common)]
+    panel = ""
+    for path, command in tree:
+        if len(path) == 1 and panel_of(command) != panel:
+            panel = panel_of(command)
+            parts.append(f"## {panel}")
+        name = " ".join(path)
+        before, after = written.pop(path, ("", ""))
+        heading = "#" * (len(path) + 1 + bool(panels))
+        parts += [f"{heading} {name}", block(name, purpose(command)), before]
+        if not hasattr(command, "commands"):
+            parts += [block(f"options of {name}", parameters(path, command, shared))]
+        parts.append(after)
+    if lost := [" ".join(path) for path, texts in written.items() if any(texts)]:
+        raise ValueError(
+            f"docs/reference/cli.md has texts for {', '.join(lost)}, which are not commands: move or delete them"
+        )
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+# Metrics
+
+
+def span(card: Any) -> str:
+    """Return the range of a metric."""
+    low, high = (
+        "no bound" if math.isinf(bound) else f"{bound:.3f}".rstrip("0").rstrip(".") for bound in (card.low, card.high)
+    )
+    bounds = "no bounds" if low == high else f"{low} to {high}"
+    return bounds + (", lower is better" if card.direction == "lower" else "")
+
+
+def calls(card: Any) -> str:
+    """Return the number of model calls for one sample with k passages."""
+    texts = []
+    for model, each, passages in (
+        ("judge", card.judge_calls, card.judge_calls_per_passage),
+        ("reader", 0, card.reader_calls_per_passage),
+        ("embedder", card.embedder_calls, 0),
+    ):
+        number = " + ".join(
+            [*([str(each)] if each else []), *([f"{passages}k" if passages > 1 else "k"] if passages else [])]
+        )
+        if number:
+            texts.append(f"{model} {number}")
+    return ", ".join(texts)
+
+
+def metrics_table(cards: list[Any]) -> str:
+    """Return the metrics of a group. Columns without a value are left out."""
+    header = ("metric", "meaning and definition", "range", "needs", "calls")
+    rows = [
+        (
+            f"`{card.name}`<br>{prose(card.title)}",
+            f"{prose(card.description)}<br>`{card.formula}`",
+            span(card),
+            ", ".join(card.needs).replace("_", "\\_"),
+            calls(card),
+        )
+        for card in cards
+    ]
+    used = [column for column in range(len(header)) if any(row[column] for row in rows)]
+    return table(tuple(header[column] for column in used), [tuple(row[column] for column in used) for row in rows])
+
+
+def metrics_page(page: str) -> str:
+    """Return the page of the metrics, with one table for each group."""
+    from ragstone.metrics import all_metrics
+
+    cards = [metric.card for metric in all_metrics() if type(metric).__module__.startswith("ragstone.")]
+    for group, members in itertools.groupby(cards, key=lambda card: card.group):
+        page = fill(page, f"metrics of {group}", metrics_table(list(members)))
+    return page
+
+
+PAGES: dict[str, Callable[[str], str]] = {"cli.md": commands_page, "metrics.md": metrics_page}
+
+
+def stale() -> dict[Path, str]:
+    """Return the new text of each page that differs from the code."""
+    pages = {}
+    for name, write in PAGES.items():
+        path = REFERENCE / name
+        text = path.read_text(encoding="utf-8")
+        if (new := write(text)) != text:
+            pages[path] = new
+    return pages
+
+
+def main(arguments: list[str]) -> int:
+    """Name the stale pages, or write them."""
+    pages = stale()
+    for path, text in pages.items():
+        print(f"{path.relative_to(ROOT)}: stale")
+        if "--write" in arguments:
+            path.write_text(text, encoding="utf-8")
+    return int(bool(pages) and "--write" not in arguments)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except ValueError as error:
+        sys.exit(str(error))
