@@ -1,4 +1,4 @@
-"""Compare the generated parts of the reference pages with the code: commands, options and metrics.
+"""Compare the generated parts of the reference pages with the code: commands, options, settings and metrics.
 
 Run it with the Python of an environment that has all distributions: `.nox/tests/bin/python .ci/reference.py` names the
 pages that are stale, and `--write` writes them. A generated part stands between `<!-- begin: NAME -->` and `<!-- end -->`.
@@ -52,9 +52,27 @@ GUIDES = {
 }
 """The page that explains an option."""
 
+GUIDES_OF_TABLES = {
+    "judge": "../how-to/judge-endpoints.md",
+    "reader": "../how-to/udcg.md",
+    "embedder": "../how-to/judge-endpoints.md#name-an-embedder",
+    "cache": "../how-to/cache.md",
+    "limits": "../how-to/capacity.md",
+    "budget": "../how-to/capacity.md#set-a-budget",
+    "daily_budget": "../how-to/capacity.md#a-daily-budget",
+    "scoring": "../how-to/sinks.md",
+    "watch": "../how-to/watch.md",
+    "retention": "../how-to/retention.md",
+    "sampling": "../how-to/sampling.md",
+    "redaction": "../how-to/redaction.md",
+    "app": "../how-to/traffic.md",
+    "capture": "../explanation/captured-requests.md",
+}
+"""The page that explains a table of settings."""
+
 CODE = re.compile(
     r"(?<![\w`/-])("
-    r"--[a-z][a-z-]*|\$?[A-Z]+(?:_[A-Z]+)+|\$[A-Z]+|[a-z]+(?:_[a-z]+)+|\\?\[[a-z_.]+\]|\{\w+\}|\\[nt]|\w+://[^\s,;)]*"
+    r"--[a-z][a-z-]*|\$?[A-Z]+(?:_[A-Z]+)+|\$[A-Z]+|[a-z]+(?:_[a-z]+)+|\\?\[{1,2}[^\[\]]+\]{1,2}(?!\()|\{[^{}]+\}|\\[nt]|\w+://[^\s,;)]*"
     r"|[A-Z]+(?:(?:=|@|:|\.\.)[A-Z]+)+|[a-z]+:(?:MODEL|PATH)|\*?[\w.]*\.(?:jsonl|json|csv|xml|md|toml|html|parquet)"
     r")(?![\w`])"
 )
@@ -295,6 +313,50 @@ def commands_page(page: str) -> str:
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
+# Settings
+
+
+def setting(name: str, field: Any, variable: str) -> tuple[str, ...]:
+    """Return the row of a key."""
+    from ragstone.settings._base import rule_of, show
+
+    default = "required" if field.is_required() else show(field, field.default)
+    named = f"`{name}`" + (f"<br>`{variable}`" if variable else "")
+    return (
+        named,
+        prose(rule_of(field)),
+        default if default in ("none", "required") else f"`{default}`",
+        prose(field.description),
+    )
+
+
+def settings_of(table_name: str, kind: Any) -> str:
+    """Return the section of a table of settings, with the keys of tables within it."""
+    from ragstone.settings import Settings, variable_of
+    from ragstone.settings._base import kind_of
+
+    header = ("key and variable", "value", "default", "meaning")
+    keys = {name: f"{table_name}.{name}" for name in kind.model_fields}
+    text = [
+        f"### {table_name}",
+        f"{prose(kind.__doc__)} [More]({GUIDES_OF_TABLES[table_name]})",
+        table(header, [setting(key, kind.model_fields[name], variable_of(key)) for name, key in keys.items()]),
+    ]
+    for name, field in kind.model_fields.items():
+        inner = next(iter(get_args(kind_of(field.annotation))), None)
+        if isinstance(inner, type) and issubclass(inner, Settings):
+            rows = [setting(part, inner.model_fields[part], "") for part in inner.model_fields]
+            text += [f"Keys of one of `{keys[name]}`:", table(("key", *header[1:]), rows)]
+    return "\n\n".join(text)
+
+
+def settings_page(page: str) -> str:
+    """Return the page of the settings."""
+    from ragstone.settings import TABLES
+
+    return fill(page, "all settings", "\n\n".join(settings_of(name, kind) for name, kind in TABLES.items()))
+
+
 # Metrics
 
 
@@ -350,7 +412,11 @@ def metrics_page(page: str) -> str:
     return page
 
 
-PAGES: dict[str, Callable[[str], str]] = {"cli.md": commands_page, "metrics.md": metrics_page}
+PAGES: dict[str, Callable[[str], str]] = {
+    "cli.md": commands_page,
+    "settings.md": settings_page,
+    "metrics.md": metrics_page,
+}
 
 
 def stale() -> dict[Path, str]:

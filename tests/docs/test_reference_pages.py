@@ -70,14 +70,14 @@ def test_every_extra_and_distribution():
 
 
 def test_every_variable_of_the_environment():
-    """`environment.md` names every variable of ours that the code reads."""
+    """`settings.md` names every variable of ours that the code reads."""
     root = REFERENCE.parents[1]
     sources = [*root.glob("packages/*/src/**/*.py"), *root.glob("integrations/*/src/**/*.py")]
     read = {
         name for path in sources for name in re.findall(r"RAGSTONE_[A-Z_]*[A-Z]\b", path.read_text(encoding="utf-8"))
     }
     assert "RAGSTONE_JUDGE" in read
-    assert [] == sorted(read - _words("environment.md"))
+    assert [] == sorted(read - _words("settings.md"))
 
 
 def test_every_key_of_a_configuration():
