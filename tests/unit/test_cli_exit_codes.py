@@ -45,7 +45,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("--version", 0),
         ("no-such-command", 2),
-        ("evaluate rows.jsonl", 0),
+        ("evaluate rows.jsonl --judge lexical", 0),
+        ("evaluate rows.jsonl", 2),
         ("evaluate rows.jsonl --dry-run", 0),
         ("evaluate no-such.jsonl", 2),
         ("evaluate rows.jsonl --metrics no-such", 2),
@@ -145,7 +146,7 @@ def test_an_interrupted_evaluation_names_the_option_that_keeps_outcomes(monkeypa
 def test_a_file_that_cannot_be_written_is_not_a_failed_gate() -> None:
     """It is the infrastructure's."""
     Path("locked").mkdir(mode=0o500)
-    assert 3 == run_command("evaluate", "rows.jsonl", "-o", "locked/o.jsonl").returncode
+    assert 3 == run_command("evaluate", "rows.jsonl", "--judge", "lexical", "-o", "locked/o.jsonl").returncode
 
 
 @pytest.mark.usefixtures("folder")

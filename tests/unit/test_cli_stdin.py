@@ -30,7 +30,7 @@ CSV = b"id,query,response\na,Why?,So.\nb,Where?,Here.\n"
 )  # fmt: skip
 def test_evaluate_reads_rows_from_stdin(given: bytes) -> None:
     """Whatever their format, which the first bytes tell."""
-    done = run_command("evaluate", "-", "--metrics", "ccrs.qr", "--json", stdin=given)
+    done = run_command("evaluate", "-", "--judge", "lexical", "--metrics", "ccrs.qr", "--json", stdin=given)
     assert 0 == done.returncode, done.stderr
     assert 2 == json.loads(done.stdout)["n_samples"]
 
@@ -46,7 +46,7 @@ def test_errors_name_standard_input() -> None:
 def test_compare_reads_outcomes_from_stdin(tmp_path: Path) -> None:
     """Of one system, which may have a name."""
     file = tmp_path / "old.jsonl"
-    run_command("evaluate", "-", "--metrics", "ccrs.qr", "-o", file, stdin=JSONL)
+    run_command("evaluate", "-", "--judge", "lexical", "--metrics", "ccrs.qr", "-o", file, stdin=JSONL)
     done = run_command("compare", file, "new=-", "--json", stdin=file.read_bytes())
     assert 0 == done.returncode, done.stderr
     assert ["old", "new"] == [s["system"] for s in json.loads(done.stdout)["metrics"][0]["systems"]]
@@ -120,7 +120,7 @@ def test_a_device_without_an_end_is_refused(command: tuple[str, ...], tmp_path: 
     assert (2, True) == (done.returncode, "is closed" in done.stderr), done.stderr
 
 
-@pytest.mark.parametrize("command", [("evaluate", "-"), ("replay", "-", "--dry-run")])
+@pytest.mark.parametrize("command", [("evaluate", "-", "--judge", "lexical"), ("replay", "-", "--dry-run")])
 def test_standard_input_takes_half_of_the_free_space_at_most(
     command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -397,6 +397,7 @@ def test_a_file_of_outcomes_has_the_key_that_evaluate_named(tmp_path, capsys):
 def test_columns_that_outcomes_do_not_have_come_from_the_evaluated_file(tmp_path, capsys):
     """`--data ROWS --cluster COLUMN` of report and compare, with the interval of an experiment over this column."""
     files = {}
+    chosen = ("--metrics", "ccrs.cc", "--judge", "lexical")
     for name, wrong in (("old", 3), ("new", 4)):
         told = [
             row
@@ -406,7 +407,7 @@ def test_columns_that_outcomes_do_not_have_come_from_the_evaluated_file(tmp_path
         ]
         files[name] = (str(tmp_path / f"{name}.jsonl"), str(tmp_path / f"{name}-outcomes.jsonl"))
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in told))
-        _printed(["evaluate", files[name][0], "--metrics", "ccrs.cc", "-o", files[name][1], "--json"], capsys)
+        _printed(["evaluate", files[name][0], *chosen, "-o", files[name][1], "--json"], capsys)
     (data, old), (new_data, new) = files["old"], files["new"]
     (wanted,) = ragstone.evaluate(data, ["ccrs.cc"], judge="lexical", cluster="document").summary()
 

@@ -37,7 +37,7 @@ def files(tmp_path_factory):
     tmp_path = tmp_path_factory.mktemp("levels")
     rows, outcomes, store = tmp_path / "rows.jsonl", tmp_path / "outcomes.jsonl", tmp_path / "store.db"
     rows.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    run("evaluate", str(rows), "--metrics", "ccrs.cc", "-o", str(outcomes))
+    run("evaluate", str(rows), "--metrics", "ccrs.cc", "--judge", "lexical", "-o", str(outcomes))
     run("replay", str(rows), "--store", str(store), "--metrics", "ccrs.cc", "--judge", "lexical")
     return {"rows": str(rows), "outcomes": str(outcomes), "store": str(store)}
 
@@ -52,7 +52,7 @@ def summary_of(row: dict) -> tuple[float, float, float]:
 
 COMMANDS = {
     "evaluate": (
-        ["evaluate", "{rows}", "--metrics", "ccrs.cc"],
+        ["evaluate", "{rows}", "--metrics", "ccrs.cc", "--judge", "lexical"],
         lambda found: summary_of(found["metrics"][0]),
     ),
     "replay": (

@@ -26,6 +26,7 @@ from ragstone.judges import (
     EndpointEmbedder,
     EndpointOptions,
     LocalEmbedder,
+    MissingModel,
     OptionNames,
     embedder_from,
     metered,
@@ -226,7 +227,7 @@ def test_texts_that_cannot_be_embedded():
 @pytest.mark.parametrize(
     ("spec", "environment", "kind"),
     [
-        (None, {}, LexicalEmbedder),
+        (None, {}, MissingModel),
         (None, {"RAGSTONE_EMBEDDER": "http://h:1/v1"}, EndpointEmbedder),
         ("lexical", {"RAGSTONE_EMBEDDER": "http://h:1/v1"}, LexicalEmbedder),
         ("openai:text-embedding-3-small", {"OPENAI_API_KEY": "sk-1"}, EndpointEmbedder),

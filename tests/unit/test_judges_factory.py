@@ -8,15 +8,15 @@ import sys
 import pytest
 
 from ragstone.errors import ConfigurationError
-from ragstone.judges import LexicalJudge, OpenAICompatibleJudge, judge_from
+from ragstone.judges import LexicalJudge, MissingModel, OpenAICompatibleJudge, judge_from
 from ragstone.testing import FakeJudge
 
 
 @pytest.mark.parametrize(
     ("spec", "environment", "expected"),
     [
-        (None, {}, LexicalJudge),
-        (None, {"RAGSTONE_JUDGE": ""}, LexicalJudge),
+        (None, {}, MissingModel),
+        (None, {"RAGSTONE_JUDGE": ""}, MissingModel),
         (None, {"RAGSTONE_JUDGE": "http://h:1/v1"}, OpenAICompatibleJudge),
         ("lexical", {"RAGSTONE_JUDGE": "http://h:1/v1"}, LexicalJudge),
         ("https://h", {}, OpenAICompatibleJudge),

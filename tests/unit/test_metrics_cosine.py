@@ -15,7 +15,8 @@ from fake_servers import FakeEmbeddingServer
 from fake_servers.embedding_server import fake_vector
 from ragstone import evaluate
 from ragstone.errors import ConfigurationError, JudgeError
-from ragstone.judges import Embedder, LexicalJudge, is_baseline
+from ragstone.judges import LexicalJudge, is_baseline
+from ragstone.judges.lexical import LexicalEmbedder
 from ragstone.metrics import RagasAnswerRelevancyCosine, VeraAnswerRelevanceCosine, resolve_metrics
 from ragstone.schema import Failure
 from ragstone.scoring import Scorer
@@ -129,7 +130,7 @@ def test_what_fails_is_a_failure():
 
 def test_a_setup_binds_closes_and_describes_the_embedder():
     """One is made only if a metric needs it; one that was passed is not closed."""
-    assert ScoringSetup("ccrs").embedder is None
+    assert ScoringSetup("ccrs", judge="lexical").embedder is None
 
     class Closing(FakeEmbedder):
         closed = False
@@ -144,13 +145,13 @@ def test_a_setup_binds_closes_and_describes_the_embedder():
         asyncio.run(setup.aclose())
         assert closes == own.closed
     assert setup.command_options["embedder"] is None
-    assert "embedder" not in ScoringSetup("ccrs", embedder="lexical").command_options
-    assert isinstance(ScoringSetup("cosine").embedder, Embedder)
+    assert "embedder" not in ScoringSetup("ccrs", judge="lexical", embedder="lexical").command_options
+    assert isinstance(ScoringSetup("cosine", judge="lexical", embedder="lexical").embedder, LexicalEmbedder)
 
 
 def test_the_baseline_scores_without_a_model():
     """By common words, and the table says that this is not a judgment."""
-    result = evaluate([ROW], "cosine", judge="lexical")
+    result = evaluate([ROW], "cosine", judge="lexical", embedder="lexical")
     values = {outcome.metric: outcome.value for outcome in result.outcomes}
     # The response is its own first question. Both contain "tall" and "lighthouse", and the response has "31" and "meters".
     assert {name: pytest.approx(2 / (2 * 4) ** 0.5) for name in values} == values

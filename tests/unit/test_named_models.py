@@ -64,7 +64,7 @@ def test_a_judge_that_nobody_has_named_is_refused(store: Path, name: str, metric
     done = run(store, name, *options)
 
     assert 2 == done.returncode, done.stderr
-    for text in ("needs a judge", "my app.db", "--judge", "RAGSTONE_JUDGE", "lexical"):
+    for text in ("needs a judge, and none is named", "--judge", "RAGSTONE_JUDGE", "lexical"):
         assert text in " ".join(done.stderr.split())
     after = {path: path.read_bytes() for path in store.parent.rglob("*") if path.is_file()}
     assert before == {path: after[path] for path in before}
@@ -75,7 +75,7 @@ def test_a_judge_that_nobody_has_named_is_refused(store: Path, name: str, metric
 def test_a_store_that_does_not_exist_is_not_made(tmp_path: Path) -> None:
     """A worker without a judge leaves no file if the store does not exist."""
     done = run_command("worker", tmp_path / "a.db")
-    assert (2, True) == (done.returncode, "needs a judge" in done.stderr)
+    assert (2, True) == (done.returncode, "need a judge, and none is named" in done.stderr)
     assert [] == list(tmp_path.iterdir())
 
 
@@ -86,7 +86,7 @@ def test_a_store_that_cannot_be_read_does_not_lack_a_judge(store: Path, name: st
         db.execute("PRAGMA user_version = 99")
     done = run(store, name, "--metrics", "ccrs.qr")
     text = " ".join(done.stderr.split())
-    assert (3, True, False) == (done.returncode, "has format version 99, and" in text, "needs a judge" in text)
+    assert (3, True, False) == (done.returncode, "has format version 99, and" in text, "a judge" in text)
 
 
 @pytest.mark.parametrize("name", ["worker", "replay", "backfill"])
@@ -197,7 +197,7 @@ def test_a_setup_describes_its_options_without_secrets(
     monkeypatch.delenv("RAGSTONE_JUDGE", raising=False)
     for name in ("KEY", "OPENAI_API_KEY"):
         monkeypatch.setenv(name, "secret")
-    found = ScoringSetup(metrics, **models).command_options
+    found = ScoringSetup(metrics, **models, may_lack_models=True).command_options
     assert {"metrics": found["metrics"]} | options == found
     assert "secret" not in json.dumps(found)
 
@@ -207,7 +207,9 @@ def test_the_endpoint_of_openai_is_on_record(monkeypatch: pytest.MonkeyPatch, ro
     """A model at OPENAI_BASE_URL is recorded with this URL, because its name alone is another model in another environment."""
     monkeypatch.setenv("OPENAI_BASE_URL", URL)
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    setup = ScoringSetup(["ccrs", "udcg", "cosine"], **({"judge": "lexical"} | {role: "openai:m"}))
+    setup = ScoringSetup(
+        ["ccrs", "udcg", "cosine"], **({"judge": "lexical", "embedder": "lexical"} | {role: "openai:m"})
+    )
     recorded = {role: URL, f"{role}-model": "m", f"{role}-api-key-env": "OPENAI_API_KEY"}
     assert setup.command_options | recorded == setup.command_options
 

@@ -66,7 +66,10 @@ def test_labels_can_be_read_beside_the_answers(tmp_path):
     samples, rejected = read_samples(tmp_path / "samples.jsonl")
     assert (29, 0) == (len(samples), len(rejected))
     outcomes = tmp_path / "outcomes.jsonl"
-    assert run_command("evaluate", tmp_path / "samples.jsonl", "--metrics", "ccrs", "-o", outcomes).returncode == 0
+    scored = run_command(
+        "evaluate", tmp_path / "samples.jsonl", "--metrics", "ccrs", "--judge", "lexical", "-o", outcomes
+    )
+    assert 0 == scored.returncode, scored.stderr
     done = run_command("validate-metrics", outcomes, "--labels", tmp_path / "labels.csv", "--json")
     assert {"ccrs.cc", "ccrs.qr"} == {agreement["metric"] for agreement in json.loads(done.stdout)["labels"]}
 

@@ -45,18 +45,18 @@ class RagstoneEvaluator:
     Args:
         metrics: A metric's name ("ccrs.qr", "ndcg@10"), a group ("ccrs"), a `Metric`, or several of them.
         judge: A chat model of LangChain's, or any argument of `ragstone.judges.judge_from`: a `Judge`,
-            "http://host:8000/v1", "lexical". None reads `RAGSTONE_JUDGE`, and otherwise is "lexical", the baseline without
-            a model.
+            "http://host:8000/v1", "lexical" (the baseline without a model). None reads `RAGSTONE_JUDGE`.
         reader: The application's generator, for metrics that ask it ("udcg"). None is the judge's model.
         embedder: The embedding model, for metrics that need it ("cosine"): any argument of `ragstone.judges.embedder_from`. None
-            reads `RAGSTONE_EMBEDDER`, and otherwise is "lexical".
+            reads `RAGSTONE_EMBEDDER`.
         fields: Our field name to the application's (`{"contexts": "quellen"}`), if the known names do not fit.
         deadline_s: Seconds after which metrics without an outcome fail as "timeout". Default: 120 after the last call.
         reasons: Number of the worst rows for which the judge explains its lowest score, in `comment`: those that are among
             the worst so far when they are scored. Scores do not change.
 
     Raises:
-        ConfigurationError: If a metric, judge, reader, embedder or field does not exist, or reasons are requested from "lexical".
+        ConfigurationError: If a metric, judge, reader, embedder or field does not exist, a needed model is not named, or reasons are
+            requested from "lexical".
         MissingExtraError: If a metric needs a package that is not installed.
 
     Examples:

@@ -108,6 +108,7 @@ def backfill_command(
         concurrency=concurrency,
         deadline_s=deadline_s,
         closes_models=True,
+        may_lack_models=dry_run,
     )
     request = BackfillRequest(
         metrics=[metric.card.name for metric in setup.metrics],

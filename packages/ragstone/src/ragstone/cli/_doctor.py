@@ -24,9 +24,11 @@ from ragstone.judges import (
     ChatReader,
     Embedder,
     Judge,
+    MissingModel,
     ModelJudge,
     Preparable,
     Reader,
+    describe_missing,
     find_outage,
     metered,
     reader_from,
@@ -116,6 +118,8 @@ def doctor_command(
     tools = {} if ledger is None else _text_tools(ledger, no_retriever_tool or ())
     declared = {} if ledger is None else {name: tool.called for name, tool in ledger.declared_tools.items()}
     findings = asyncio.run(_probe_all(judge, reader, embedder))
+    if not findings and ledger is None:
+        raise ConfigurationError(describe_missing("judge"))
     if json_output:
         print_json(
             {"endpoints": [finding.as_dict() for finding in findings], "text_tools": tools, "declared_tools": declared}
@@ -160,15 +164,17 @@ async def _probe_embedder(embedder: Embedder) -> _Finding:
 
 async def _probe_chats(judge: Judge, reader: Reader | None) -> list[_Finding]:
     resolved_reader = reader_from(reader, judge=judge)
+    if isinstance(resolved_reader, MissingModel):
+        return []
     judge_model, reader_model = _model(judge), _model(resolved_reader)
     try:
         if judge_model is not None and judge_model is reader_model:
             return [await _probe("judge and reader", judge_model)]
-        findings = [
-            _Finding(roles="judge", name=judge.identity.name)
-            if judge_model is None
-            else await _probe("judge", judge_model)
-        ]
+        findings = []
+        if judge_model is not None:
+            findings.append(await _probe("judge", judge_model))
+        elif not isinstance(judge, MissingModel):
+            findings.append(_Finding(roles="judge", name=judge.identity.name))
         # Report a reader without a model only if the user named it. Otherwise it repeats the judge's line.
         if reader_model is not None:
             findings.append(await _probe("reader", reader_model))

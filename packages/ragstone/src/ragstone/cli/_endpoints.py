@@ -19,7 +19,7 @@ JudgeOption = Annotated[
         "--judge",
         rich_help_panel=JUDGE,
         help="http://host:port/v1 (several with the same model: comma-separated), openai:MODEL, vllm:MODEL or lexical. "
-        "Default: $RAGSTONE_JUDGE, then the one on record in the store. Without a store, lexical is used.",
+        "Default: $RAGSTONE_JUDGE, then the one on record in the store. Without a judge, judged metrics are an error.",
     ),
 ]
 JudgeModelOption = Annotated[
@@ -71,7 +71,7 @@ EmbedderOption = Annotated[
         "--embedder",
         rich_help_panel=EMBEDDER,
         help="The embedding model, for cosine: http://host:port/v1, openai:MODEL, local:MODEL or lexical. Default: "
-        "$RAGSTONE_EMBEDDER, then as for the judge.",
+        "$RAGSTONE_EMBEDDER, then the one on record in the store.",
     ),
 ]
 EmbedderModelOption = Annotated[

@@ -49,7 +49,7 @@ JudgesOption = Annotated[
     typer.Option(
         "--judge",
         rich_help_panel=JUDGE,
-        help="A judge, in the forms of `evaluate --judge`. Repeatable. Default: $RAGSTONE_JUDGE, otherwise lexical.",
+        help="A judge, in the forms of `evaluate --judge`. Repeatable. Default: $RAGSTONE_JUDGE.",
     ),
 ]
 JudgeModelsOption = Annotated[

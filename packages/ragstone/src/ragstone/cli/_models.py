@@ -60,7 +60,7 @@ from ragstone.judges import (
 )
 from ragstone.metrics import resolve_metrics
 from ragstone.store import describe_store
-from ragstone.worker import find_unnamed, read_ledger
+from ragstone.worker import describe_unnamed, find_unnamed, read_ledger
 
 CacheOption = Annotated[
     Path | None,
@@ -345,13 +345,8 @@ class ScoringModelOptions(ModelOptions):
             if value is not None and option.name.partition("_")[0] not in named and getattr(self, option.name) is None:
                 values[option.name] = Path(value) if option.name == "reader_prompt" else value
         options = replace(self, **values)
-        if unnamed := find_unnamed(resolve_metrics(names), options._named()):  # noqa: SLF001
-            role = unnamed[0]
-            raise ConfigurationError(
-                f"{', '.join(names)}: needs {'an' if role == 'embedder' else 'a'} {role}, and neither an option nor "
-                f"the store {describe_store(store)!r} names one. Set --{role} (http://HOST:PORT/v1, openai:MODEL, or "
-                f"lexical to try the setup), RAGSTONE_{role.upper()}, or the table [{role}] of --config"
-            )
+        if missing := describe_unnamed(resolve_metrics(names), options._named()):  # noqa: SLF001
+            raise ConfigurationError(missing)
         return names, options
 
     def _named(self) -> set[str]:

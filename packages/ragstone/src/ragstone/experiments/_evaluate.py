@@ -85,11 +85,11 @@ async def aevaluate(
         app: The application to evaluate: a function of the question (or of the sample, if its first parameter is named `row`
             or annotated as `Sample`), a LangChain runnable or graph, or a LlamaIndex query or chat engine. It is called for
             each sample, and what it retrieves and answers is scored instead of the contexts and responses of the data.
-        judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`. Default: `RAGSTONE_JUDGE`, otherwise "lexical".
+        judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`. Default: `RAGSTONE_JUDGE`.
         reader: The application's generator, for metrics that need it ("udcg"): the forms of `judge`, or a `Reader`
             (a `ChatReader` with the application's own prompt). Default: `RAGSTONE_READER`, otherwise the judge's model.
         embedder: The embedding model, for metrics that need it ("cosine"): "http://host:port/v1", "openai:MODEL",
-            "local:MODEL" or an `Embedder`. Default: `RAGSTONE_EMBEDDER`, otherwise "lexical".
+            "local:MODEL" or an `Embedder`. Default: `RAGSTONE_EMBEDDER`.
         sinks: Destinations for the outcomes, in addition to the returned `Experiment`.
         fields: The data's column names by Ragstone's field names, for unknown column names.
         references: References by sample id, for samples without a reference.
@@ -125,7 +125,7 @@ async def aevaluate(
         on_outcomes: Called with the outcomes of each sample when they are complete, before `progress`.
 
     Raises:
-        ConfigurationError: If a metric, judge, sink or file does not exist.
+        ConfigurationError: If a metric, judge, sink or file does not exist, or a metric needs a model that is not named.
         BatchPendingError: If samples wait for results in `batch`.
         DataError: If rows are invalid or missing.
         ApplicationError: If the application fails on each of the first 10 samples.

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ragstone.judges._limits.gate import report_outage as report_outage
     from ragstone.judges._limits.gate import wait_for_outages as wait_for_outages
     from ragstone.judges._limits.spend import Budget
+    from ragstone.judges._missing import MissingModel as MissingModel
+    from ragstone.judges._missing import describe_missing as describe_missing
     from ragstone.judges._model import (
         Capabilities,
         ChatModel,
@@ -153,6 +155,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
                 "wait_for_outages",
             ),
             "_limits.spend": ("Budget",),
+            "_missing": ("MissingModel", "describe_missing"),
             "_model": (
                 "Capabilities",
                 "ChatModel",

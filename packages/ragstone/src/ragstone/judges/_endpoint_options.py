@@ -322,15 +322,16 @@ class EndpointOptions:
 
     def _at(self, other: EndpointOptions, model: str) -> EndpointOptions:
         """Return these options for another model at the endpoint of the other role."""
-        url = other.url or os.environ.get("RAGSTONE_JUDGE") or "lexical"
+        url = other.url or os.environ.get("RAGSTONE_JUDGE") or ""
         connection = dict(self.connection)
         if url.strip().startswith("openai:"):
             url = f"openai:{model}"
             del connection["model"]
         elif not url.strip().startswith(("http://", "https://")):
             raise ConfigurationError(
-                f"{self.names.value('model', model)} is another model at the judge's endpoint, and the judge is {url!r}. Name "
-                f"the reader's endpoint with {self.names.option('url')}"
+                f"{self.names.value('model', model)} is another model at the judge's endpoint, and "
+                f"{f'the judge is {url!r}' if url else 'no judge is named'}. Name the reader's endpoint with "
+                f"{self.names.option('url')}"
             )
         if headers := other.connection.get("headers"):
             connection.setdefault("headers", headers)

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 
 from ragstone._util.local_model import MODELS, check_installed
 from ragstone.errors import ConfigurationError
+from ragstone.judges._missing import MissingModel
 from ragstone.judges._model_judge import ModelJudge, ScoreMode
 from ragstone.judges._option_names import OptionNames, public_name
 from ragstone.judges._protocol import Embedder, Judge, Reader
@@ -92,7 +93,9 @@ def judge_from(
     max_tokens: int | None = None,
     connection: ConnectionOptions | None = None,
 ) -> Judge:
-    """Create the judge that `spec` names. None uses `RAGSTONE_JUDGE` from the environment, else the lexical baseline.
+    """Create the judge that `spec` names. None uses `RAGSTONE_JUDGE` from the environment.
+
+    If neither names a judge, the result stands for none: metrics that need a judge are not computed with it.
 
     "http://…" and "https://…" are called without credentials. For an endpoint with a key, use "openai:MODEL" with
     `OPENAI_BASE_URL` and `OPENAI_API_KEY`, or an `OpenAICompatibleJudge`.
@@ -123,7 +126,10 @@ def judge_from(
     names = connection.get("option_names") or OptionNames()
     shown: str | None = None
     if spec is None:
-        spec = os.environ.get("RAGSTONE_JUDGE") or "lexical"
+        spec = os.environ.get("RAGSTONE_JUDGE")
+        if not spec:
+            _check_no_endpoint_options(None, connection, names)
+            return MissingModel(names.role)
         shown = f"RAGSTONE_JUDGE={public_name(spec)!r}"
     if not isinstance(spec, str):
         return _check_object(spec, score_mode, max_tokens)
@@ -176,13 +182,14 @@ def _suggest(spec: str) -> str | None:
     return f"openai:{spec}" if re.fullmatch(r"[\w.-]+", spec) and not spec.isupper() else None
 
 
-def _check_no_endpoint_options(spec: str, connection: ConnectionOptions, names: OptionNames) -> None:
-    """Check that no option of an endpoint is given for a judge or a reader that is not one."""
+def _check_no_endpoint_options(spec: str | None, connection: ConnectionOptions, names: OptionNames) -> None:
+    """Check that no option of an endpoint is given for a judge or a reader that is not one, or is not named."""
+    reason = f"no {names.role} is named" if spec is None else f"the {names.role} is {spec!r}"
     for key in ("model", "api_key", "extra_body", "headers"):
         if connection.get(key) is not None:
             raise ConfigurationError(
-                f"{names.option(key)} is for an endpoint, and the {names.role} is {spec!r}. Name the endpoint with "
-                f"{names.option('url')}, such as 'http://host:8000/v1' or 'openai:MODEL'"
+                f"{names.option(key)} is for an endpoint, and {reason}. Name the endpoint with {names.option('url')}, such as "
+                "'http://host:8000/v1' or 'openai:MODEL'"
             )
 
 
@@ -194,6 +201,8 @@ def reader_from(
     **options: Unpack[ReaderOptions],
 ) -> Reader:
     """Create the reader that `spec` names. None uses `RAGSTONE_READER` from the environment, else the judge's model.
+
+    If a judge is not named either, the result stands for none: metrics that need a reader are not computed with it.
 
     Args:
         spec: A string as for `judge_from`, or a `Reader` object (a `ChatReader` with the application's own prompt).
@@ -232,6 +241,8 @@ def reader_from(
         return LexicalReader()
     if isinstance(resolved_judge, ModelJudge):
         return ChatReader(resolved_judge.model, **options)
+    if isinstance(resolved_judge, MissingModel):
+        return MissingModel("reader")
     raise ConfigurationError(f"judge={judge!r} does not have a model that could read passages. Name one with reader=")
 
 
@@ -242,7 +253,9 @@ def embedder_from(
     batch_size: int = 64,
     device: str | None = None,
 ) -> Embedder:
-    """Create the embedder that `spec` names. None uses `RAGSTONE_EMBEDDER` from the environment, else the lexical baseline.
+    """Create the embedder that `spec` names. None uses `RAGSTONE_EMBEDDER` from the environment.
+
+    If neither names an embedder, the result stands for none: metrics that need one are not computed with it.
 
     Args:
         spec: "http://host:8000/v1" (without credentials), "openai:MODEL", "local:MODEL" (a sentence-transformers model:
@@ -264,7 +277,9 @@ def embedder_from(
     connection = {**(connection or {}), "option_names": names}
     shown: str | None = None
     if spec is None:
-        spec = os.environ.get("RAGSTONE_EMBEDDER") or "lexical"
+        spec = os.environ.get("RAGSTONE_EMBEDDER")
+        if not spec:
+            return MissingModel("embedder")
         shown = f"RAGSTONE_EMBEDDER={public_name(spec)!r}"
     if not isinstance(spec, str):
         candidate: object = spec

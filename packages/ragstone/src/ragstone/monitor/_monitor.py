@@ -72,11 +72,12 @@ class Monitor(RequestBlocks):
     pending stay in the store, and a warning shows the command that scores them.
 
     Args:
-        judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`. Default: `RAGSTONE_JUDGE`, otherwise "lexical".
+        judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`. Default: `RAGSTONE_JUDGE`. Without
+            a judge, requests that need one stay pending until a worker with a judge scores them, and the log says so once.
         reader: The application's generator, for metrics that need it ("udcg"): the forms of `judge`, or a `Reader`.
             Default: `RAGSTONE_READER`, otherwise the judge's model.
         embedder: The embedding model, for metrics that need it ("cosine"): "http://host:port/v1", "openai:MODEL",
-            "local:MODEL" or an `Embedder`. Default: `RAGSTONE_EMBEDDER`, otherwise "lexical".
+            "local:MODEL" or an `Embedder`. Default: `RAGSTONE_EMBEDDER`. Without one, as for the judge.
         metrics: Names, groups or metric objects.
         store: Path of the SQLite store, with its spool in `<store>.spool`. Or the URL of a PostgreSQL database, which
             monitors and workers of several hosts can share. Its spool is in `RAGSTONE_SPOOL`. Or the URL of a message broker
@@ -176,6 +177,7 @@ class Monitor(RequestBlocks):
             deadline_s=deadline_s,
             reasons=reasons,
             closes_models=True,
+            may_lack_models=True,
         )
         self._outage_patience_s = max_outage_s
         self._daily_budget = daily_budget_from_table(daily_budget, source="Monitor(daily_budget=...)")
@@ -185,7 +187,7 @@ class Monitor(RequestBlocks):
         self._load_warning = LoadWarning(is_server, lambda: worker_command(self._store, self._setup.command_options))
         self._process_settings: workers.WorkerSettings | None = None
         """Arguments of the worker process, or None if a thread scores."""
-        if scoring == "process":
+        if scoring == "process" and self._setup.missing is None:
             spec = workers.ScorerSpec(
                 metrics,
                 judge=judge,
@@ -365,6 +367,8 @@ class Monitor(RequestBlocks):
         if not self.flush(timeout_s):
             return False
         self.start()
+        if self._setup.missing is not None and self._relay is None and not is_owned(self._store):
+            return self._n_pending() == 0  # this process does not score
         if self._relay is not None:
             return self._wait_for_relay(self._relay, end)
         is_idle = self._idle_check()
@@ -423,8 +427,8 @@ class Monitor(RequestBlocks):
         if self._relay is not None:
             self._warn_of_unsent(self._relay)
             return
-        if self._state == "not_owner":
-            return  # the store's owner scores pending requests
+        if self._state == "not_owner" or self._setup.missing is not None:
+            return  # the store's owner scores pending requests, or the log names the command
         if self._state == "unavailable" and is_database_url(self._store):
             return  # the end of a program must not wait for a database
         try:
@@ -477,7 +481,7 @@ class Monitor(RequestBlocks):
 
     def _finish(self) -> Generator[float]:
         """Yield pauses until everything is scored or waiting cannot help. Yields nothing in a server."""
-        if self._relay is not None or self._thread is None or not is_script():
+        if self._relay is not None or self._thread is None or self._setup.missing is not None or not is_script():
             return
         self.flush()
         is_idle = self._idle_check()
@@ -519,6 +523,12 @@ class Monitor(RequestBlocks):
     def _own_and_work(self) -> None:
         """Own the store as soon as it is free, and work until closed."""
         waiting = False
+        if self._setup.missing is not None:
+            logger.warning(
+                "ragstone: %s. Until then requests stay pending. Score them with: %s",
+                self._setup.missing,
+                worker_command(self._store, self._setup.command_options, "--until-idle"),
+            )
         while not self._closing.is_set():
             try:
                 self._run_worker()
@@ -548,6 +558,8 @@ class Monitor(RequestBlocks):
                 waiting = False
             finally:
                 self._worker = None
+            if self._setup.missing is not None and not is_database_url(self._store):
+                return  # a file has one owner, and this process must not keep a worker with a judge from it
             self._closing.wait(_OWNERSHIP_RETRY_S)
 
     def _run_worker(self) -> None:

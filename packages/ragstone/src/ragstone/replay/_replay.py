@@ -157,10 +157,10 @@ async def areplay_traces(
         sources: One or several files, directories or http(s) URLs.
         metrics: Names, groups or metric objects.
         store: Path of the store, which may be the one that an application captures into, or URL of a database.
-        judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`; None reads `RAGSTONE_JUDGE`, else "lexical".
+        judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`; None reads `RAGSTONE_JUDGE`.
         reader: The application's generator, for metrics that need it: the forms of `judge`, or a `Reader`.
         embedder: The embedding model, for metrics that need it: "http://host:port/v1", "openai:MODEL", "local:MODEL" or an
-            `Embedder`; None reads `RAGSTONE_EMBEDDER`, else "lexical".
+            `Embedder`; None reads `RAGSTONE_EMBEDDER`.
         sinks: Where outcomes go besides the store.
         format: Name of the format, or "auto" to detect it from the file.
         retriever_tools: Names of tools that retrieve and return text, or a mapping from such names to the separator
@@ -184,7 +184,8 @@ async def areplay_traces(
         started: Function that is called before work begins, with the source (for progress) and the worker (to stop it).
 
     Raises:
-        ConfigurationError: A source, format, metric, judge or sink that does not exist, or a shard out of range.
+        ConfigurationError: A source, format, metric, judge or sink that does not exist, a metric that needs a model that is
+            not named, or a shard out of range.
         DataError: A file whose format is not known, or an address that does not answer.
         JudgeError: The judge cannot be reached at all.
         StoreError: The store cannot be used, or another process owns it.

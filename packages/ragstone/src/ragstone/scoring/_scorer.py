@@ -48,7 +48,7 @@ class Scorer:
 
     Args:
         metrics: The metrics, each with a different name.
-        judge: The judge for metrics that need one.
+        judge: The judge. It is prepared and called only for metrics that need one.
         concurrency: Samples scored concurrently in `score_many`. The judge limits the number of concurrent judge calls.
         deadline_s: Seconds after which the unfinished metrics of a sample fail as "timeout". Time in which an endpoint is
             unavailable does not count. None (default): they fail only if no model is called, and no outcome arrives, for 120
@@ -99,7 +99,8 @@ class Scorer:
         # Looked up once: `isinstance` with a Protocol for each outcome costs more than most metrics.
         self._others = {metric.card.name: _models_other_than_judge(metric) for metric in metrics}
         self._computed_by = {metric.card.name: _computation(metric) for metric in metrics}
-        models: list[object] = [judge, *(model for used in self._others.values() for _, model in used)]
+        models: list[object] = [judge] if any(metric.card.asks_judge for metric in metrics) else []
+        models += [model for used in self._others.values() for _, model in used]
         self._models = [model for model in models if isinstance(model, Preparable)]
         self._buggy: set[str] = set()
         """Metrics that have failed with an unexpected exception, whose traceback has been logged."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ragstone.worker._retention import RetentionAges as RetentionAges
     from ragstone.worker._retention import retention_from_table as retention_from_table
     from ragstone.worker._setup import ScoringSetup
+    from ragstone.worker._setup import describe_unnamed as describe_unnamed
     from ragstone.worker._setup import find_unnamed as find_unnamed
     from ragstone.worker._spec import ScorerSpec
     from ragstone.worker._spec import open_setup as open_setup
@@ -72,7 +73,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
                 "RetentionAges",
                 "retention_from_table",
             ),
-            "_setup": ("ScoringSetup", "find_unnamed"),
+            "_setup": ("ScoringSetup", "describe_unnamed", "find_unnamed"),
             "_spec": (
                 "ScorerSpec",
                 "open_setup",

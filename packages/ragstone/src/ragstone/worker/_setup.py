@@ -17,9 +17,11 @@ from ragstone.judges import (
     EndpointOptions,
     Judge,
     JudgeSpec,
+    MissingModel,
     Reader,
     ReaderSpec,
     Role,
+    describe_missing,
     embedder_from,
     judge_from,
     read_endpoint,
@@ -50,10 +52,11 @@ class ScoringSetup:
         reasons: Number of the worst answers whose lowest judged score gets a reason from the judge.
         closes_models: Also close models that were passed as objects.
         processes: Processes that score the samples. `ScorerSpec.open` makes them. None scores in this process.
+        may_lack_models: Accept metrics that need a model that is not named. `missing` says which, and they must not be scored.
 
     Raises:
-        ConfigurationError: If a metric, model or sink does not exist, a limit is out of range, or reasons are
-            requested from the lexical baseline.
+        ConfigurationError: If a metric, model or sink does not exist, a metric needs a model that is not named, a limit
+            is out of range, or reasons are requested from the lexical baseline.
         MissingExtraError: If one of them needs a package that is not installed.
 
     Examples:
@@ -76,6 +79,7 @@ class ScoringSetup:
         reasons: int = 0,
         closes_models: bool = False,
         processes: ScoringProcesses | None = None,
+        may_lack_models: bool = False,
     ) -> None:
         models: dict[Role, Any] = {"judge": judge, "reader": reader, "embedder": embedder}
         resolved = resolve_metrics(metrics)
@@ -84,11 +88,17 @@ class ScoringSetup:
         self.judge = _build_judge(judge)
         bound, self.reader = bind_reader(resolved, lambda: _build_reader(reader, self.judge, judge))
         self.metrics, self.embedder = bind_embedder(bound, lambda: _build_embedder(embedder))
+        made = {"judge": self.judge, "reader": self.reader, "embedder": self.embedder}
+        named = {role for role, model in made.items() if not isinstance(model, MissingModel | None)}
+        self.missing = describe_unnamed(resolved, named)
+        """Which metrics cannot be computed because no model is named, or None."""
         self.processes = processes
         """Processes that score the samples, or None if this process does."""
         self.concurrency = concurrency
         self.deadline_s = deadline_s
         self.reasons = self._check_reasons(reasons)
+        if self.missing is not None and not may_lack_models:
+            raise ConfigurationError(self.missing)
         self._worst = WorstAnswers(reasons)
         self.scorer = self.scorer_of(self.metrics)
         """Scorer for all metrics."""
@@ -145,6 +155,8 @@ class ScoringSetup:
                 f"reasons={reasons} needs a model as judge, and the judge is the lexical baseline, which does not generate "
                 "text. Set judge (--judge), or omit reasons"
             )
+        if reasons and isinstance(self.judge, MissingModel):
+            self.missing = describe_missing("judge", [f"reasons={reasons}"])
         return reasons
 
     @cached_property
@@ -229,6 +241,15 @@ def find_unnamed(metrics: Sequence[Metric], named: Collection[str]) -> list[Role
     """
     needs = _needs(metrics, "reader" in named)
     return [role for role in ("judge", "embedder") if needs[role] and role not in named]
+
+
+def describe_unnamed(metrics: Sequence[Metric], named: Collection[str]) -> str | None:
+    """Return the sentence for metrics that need a model without a name, or None. The arguments are those of `find_unnamed`."""
+    for role in find_unnamed(metrics, named):
+        needing = [m.card.name for m in metrics if _needs([m], "reader" in named)[role]]
+        asks = role != "judge" or any(metric.card.asks_judge for metric in metrics)
+        return describe_missing(role if asks else "reader", needing)
+    return None
 
 
 def _needs(metrics: Sequence[Metric], has_reader: bool) -> dict[Role, bool]:  # noqa: FBT001

@@ -9,11 +9,11 @@ from typing import Any, Self, TypedDict, Unpack
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges import ROLES, Budget, EmbedderSpec, EndpointOptions, JudgeSpec, ReaderSpec, read_endpoint
-from ragstone.metrics import Metric
+from ragstone.metrics import Metric, resolve_metrics
 from ragstone.sinks import Sink
 from ragstone.worker._pickled import to_pickled
 from ragstone.worker._processes import ScoringProcesses
-from ragstone.worker._setup import ScoringSetup
+from ragstone.worker._setup import ScoringSetup, describe_unnamed
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +27,17 @@ class ScorerSpec:
     Args:
         metrics: Names, groups, picklable `Metric` objects, or one of them alone.
         judge: A name ("http://host:port/v1", "openai:MODEL", "lexical"), a table with the keys of `[judge]` in a
-            configuration file, or a picklable `Judge`. Default: `RAGSTONE_JUDGE`, otherwise "lexical".
+            configuration file, or a picklable `Judge`. Default: `RAGSTONE_JUDGE`.
         reader: The same for the application's generator. Default: `RAGSTONE_READER`, otherwise the judge's model.
-        embedder: The same for the embedding model. Default: `RAGSTONE_EMBEDDER`, otherwise "lexical".
+        embedder: The same for the embedding model. Default: `RAGSTONE_EMBEDDER`.
         concurrency: Number of samples scored concurrently.
         deadline_s: Seconds until a sample's open metrics fail as "timeout". Default: 120 after the last call.
         reasons: Number of the worst answers whose lowest judged score gets a reason from the judge.
         budget: Limit on the calls, tokens or cost of all models together. Each process that opens the spec counts its own.
 
     Raises:
-        ConfigurationError: If a value cannot be pickled, or a table has an unknown key or an invalid value.
+        ConfigurationError: If a value cannot be pickled, a table has an unknown key or an invalid value, or a metric needs a
+            model that is not named.
 
     Examples:
         ```python
@@ -59,14 +60,16 @@ class ScorerSpec:
         for role in ROLES:
             if getattr(self, role) is None:
                 # Another process may have another environment. Without a name, the judge's model is the reader.
-                default = None if role == "reader" else "lexical"
-                object.__setattr__(self, role, os.environ.get(f"RAGSTONE_{role.upper()}") or default)
+                object.__setattr__(self, role, os.environ.get(f"RAGSTONE_{role.upper()}") or None)
             self._endpoint(role)
         for name, value in self._values():
             try:
                 to_pickled(value)
             except Exception as error:
                 raise ConfigurationError(_describe_unpicklable(name, value, error)) from error
+        named = {role for role in ROLES if getattr(self, role) is not None}
+        if (missing := describe_unnamed(resolve_metrics(self.metrics), named)) is not None:
+            raise ConfigurationError(missing)
 
     def open(
         self, *, sinks: Sequence[str | Sink] = (), processes: int = 1, budget: Budget | None = None

@@ -257,6 +257,9 @@ class Worker:
             self._owns_store = True
             committer = Committer(store, self._errors, calls)
             try:
+                if self._setup.missing is not None:
+                    await self._run_without_models(committer, intake_calls, woken)
+                    return
                 await committer.call(lambda: store.set_record("scoring", self._setup.command_options))
                 if store.is_shared:
                     self._lease_s = SHARED_LEASE_S
@@ -329,6 +332,14 @@ class Worker:
         if self._stop.is_set():
             on_wake()
         return woken
+
+    async def _run_without_models(self, committer: Committer, intake_calls: StoreCalls, woken: asyncio.Event) -> None:
+        """Leave all requests to a worker with the models: until stopped in a shared store, and else at once."""
+        store = committer.store
+        if not await committer.call(lambda: store.ledger().scoring):
+            await committer.call(lambda: store.set_record("scoring", self._setup.command_options))
+        if store.is_shared:
+            await self._drain(committer, intake_calls, woken, until=lambda: False)
 
     async def _drain_until_prepared(
         self, committer: Committer, intake_calls: StoreCalls, woken: asyncio.Event, *, until_idle: bool

@@ -9,7 +9,7 @@ from ragstone._util.run_async import run_async
 from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.experiments import Experiment, aevaluate, check_level
-from ragstone.judges import Judge, judge_from, repeat_replies
+from ragstone.judges import Judge, MissingModel, describe_missing, judge_from, repeat_replies
 from ragstone.metrics import Metric
 from ragstone.research._card.build import build_card
 from ragstone.research._card.conditions import DEFAULT_CONDITIONS, Run, judge_of
@@ -78,7 +78,7 @@ def judge_card(
         on_outcomes: Called with the outcomes of each sample.
 
     Raises:
-        ConfigurationError: If a judge, metric or condition is unknown, a judge is given twice, or an option is out of range.
+        ConfigurationError: If no judge is named, a judge, metric or condition is unknown, a judge is given twice, or an option is out of range.
         DataError: If rows or labels are invalid, labels do not match any sample, or a metric has fewer than 10 labels.
         JudgeError: If a judge is unavailable, or fails systematically.
 
@@ -143,6 +143,8 @@ def _read_judges(given: Sequence[str | Judge]) -> list[Judge]:
     if not given:
         raise ConfigurationError("a judge card needs at least one judge. Name it with judge= (--judge)")
     judges = [judge_from(spec) for spec in given]
+    if any(isinstance(each, MissingModel) for each in judges):
+        raise ConfigurationError(describe_missing("judge", ["a judge card"]))
     seen: set[tuple[str, str]] = set()
     for spec, each in zip(given, judges, strict=True):
         key = (each.identity.name, each.identity.hash)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from ragstone._util.run_async import run_async
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError
-from ragstone.judges import Judge, judge_from, metered
+from ragstone.judges import Judge, MissingModel, judge_from, metered
 from ragstone.metrics.crux import ETA
 from ragstone.research._dataset.draft import DATASET, DRAFT, JOURNAL, Draft, Rows, folder_of, write_json, write_rows
 from ragstone.research._dataset.journal import JournaledJudge, prepared
@@ -132,9 +132,9 @@ def build_dataset(
         )
     plan = plan_dataset(documents, reports=reports, max_items=max_items, max_passages=max_passages)
     resolved_judge = judge_from(judge)
-    if resolved_judge.identity.is_baseline:
+    if resolved_judge.identity.is_baseline or isinstance(resolved_judge, MissingModel):
         raise ConfigurationError(
-            f"building a dataset needs a model, but {resolved_judge.identity.name} is not a model. Set judge= (--judge)."
+            f"building a dataset needs a model, and the judge is {resolved_judge.identity.name}. Set judge= (--judge)."
         )
     folder = folder_of(output_dir)
 

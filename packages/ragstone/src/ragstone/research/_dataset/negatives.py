@@ -15,7 +15,7 @@ from typing import Any, Final
 from ragstone._util.run_async import run_async
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError, JudgeError
-from ragstone.judges import Judge, judge_from, metered
+from ragstone.judges import Judge, MissingModel, judge_from, metered
 from ragstone.metrics.crux import ETA
 from ragstone.research._dataset.documents import read_documents
 from ragstone.research._dataset.draft import JOURNAL, folder_of
@@ -218,9 +218,9 @@ def build_negatives(
             f"{str(path)!r} was edited and is not overwritten. Evaluate it as it is, or give another directory (--output-dir)."
         )
     resolved_judge = judge_from(judge)
-    if resolved_judge.identity.is_baseline:
+    if resolved_judge.identity.is_baseline or isinstance(resolved_judge, MissingModel):
         raise ConfigurationError(
-            f"writing queries needs a model, but {resolved_judge.identity.name} is not a model. Set judge= (--judge)."
+            f"writing queries needs a model, and the judge is {resolved_judge.identity.name}. Set judge= (--judge)."
         )
 
     async def work() -> NegativeQueries:

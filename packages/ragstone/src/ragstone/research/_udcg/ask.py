@@ -14,7 +14,17 @@ from typing_extensions import TypedDict
 from ragstone._util.abstains import answer_abstains
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import JudgeError
-from ragstone.judges import Judge, Preparable, Prompt, Reader, UsageMeter, judge_from, metered, reader_from
+from ragstone.judges import (
+    Judge,
+    MissingModel,
+    Preparable,
+    Prompt,
+    Reader,
+    UsageMeter,
+    judge_from,
+    metered,
+    reader_from,
+)
 from ragstone.metrics import LabelMode, label_of, passage_utilities, rouge_l
 from ragstone.metrics.text import exact_match
 from ragstone.research._udcg.rows import Grade, PassageRating, rating_from, rating_of
@@ -109,7 +119,8 @@ async def open_models(
         with suppress_capture(), metered() as meter:
             asker.spent = meter
             for model in (resolved_judge, resolved_reader):
-                if isinstance(model, Preparable):
+                # Without a judge, labels of the data may be enough. A call to it is an error.
+                if isinstance(model, Preparable) and not (isinstance(model, MissingModel) and model.role == "judge"):
                     await model.prepare()
             yield asker
     finally:
