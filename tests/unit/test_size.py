@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SPEC = importlib.util.spec_from_file_location("size_script", ROOT / ".ci" / "size.py")
 WAY_OUT = "Remove as much as the change adds, then write the new numbers: .nox/tests/bin/python .ci/size.py --write"
 
 
-def load_script() -> ModuleType:
-    """Return a new module of the script."""
-    module = importlib.util.module_from_spec(SPEC)
-    SPEC.loader.exec_module(module)
+def load_script(name: str = "size") -> ModuleType:
+    """Return a new module of a script."""
+    spec = importlib.util.spec_from_file_location(f"{name}_script", ROOT / ".ci" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 
@@ -64,6 +66,51 @@ def test_a_package_may_take_the_lines_that_leave_another():
     before = {"lines": 30, "packages": {"judges": 10, "stats": 20}, "protocols": {}}
     assert [] == size.raised(before, {"lines": 30, "packages": {"judges": 12, "stats": 18}, "protocols": {}})
     assert ["protocols.Store rises from 0 to 13"] == size.raised(before, before | {"protocols": {"Store": 13}})
+
+
+def test_a_new_total_is_let_in_and_does_not_rise_later():
+    """A total that was not pinned before is not a rise, and a higher one in the next change is."""
+    before = {"lines": 30}
+    assert [] == size.raised(before, before | {"request_files": 89})
+    assert ["request_files rises from 89 to 90"] == size.raised(before | {"request_files": 89}, {"request_files": 90})
+
+
+def test_transactions_are_counted_by_what_they_may_do(tmp_path):
+    """A transaction counts once, as one that writes if it locks the file, and a statement outside of one counts too."""
+    recorder = load_script("one_request").Recorder()
+    database = recorder.connect(tmp_path / "x.db", isolation_level=None)
+    database.execute("CREATE TABLE t (x)")
+    recorder.active = True
+    for statement in (
+        "BEGIN IMMEDIATE", "INSERT INTO t VALUES (1)", "SELECT x FROM t", "COMMIT",
+        "INSERT INTO t VALUES (2)",
+        "BEGIN", "SELECT x FROM t", "SELECT x FROM t", "COMMIT",
+        "SELECT x FROM t",
+        "PRAGMA user_version",
+    ):  # fmt: skip
+        database.execute(statement)
+    database.close()
+    assert {"write_transactions": 2, "read_transactions": 2} == dict(recorder.counts)
+
+
+def test_only_functions_of_ragstone_are_counted():
+    """Functions of other packages and bodies of modules and classes do not count, and reading JSON does."""
+    from ragstone._util import tally
+
+    script = load_script("one_request")
+    recorder = script.Recorder()
+    recorder.active = True
+    sys.setprofile(recorder.record_call)
+    try:
+        tally.AtomicCounter()
+        Path("x").with_suffix(".y")
+        json.loads("1")
+        importlib.util.spec_from_file_location("again", tally.__file__).loader.exec_module(ModuleType("again"))
+    finally:
+        sys.setprofile(None)
+    assert {tally.__file__} == {code.co_filename for code in recorder.functions}
+    assert not {"<module>", "AtomicCounter"} & {code.co_name for code in recorder.functions}
+    assert {"json_parses": 1} == dict(recorder.counts)
 
 
 def test_code_lines_are_counted_without_imports_comments_and_strings_that_stand_alone():
