@@ -67,6 +67,7 @@ GUIDES_OF_TABLES = {
     "redaction": "../how-to/redaction.md",
     "app": "../how-to/traffic.md",
     "capture": "../explanation/captured-requests.md",
+    "lengths": "../how-to/redaction.md#capture-less",
 }
 """The page that explains a table of settings."""
 

@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 import pytest
 
-from ragstone.capture import CaptureLimits, Converter, redact_secrets
+from ragstone.capture import Converter, redact_secrets
 from ragstone.requests import Message, Request, TraceDraft, assemble, text_size
+from ragstone.settings import Lengths
 from request_steps import ANSWER, QUESTION, Steps, prompt
 
 pytestmark = pytest.mark.bench
@@ -115,7 +116,7 @@ def test_assembly_costs_a_few_times_what_follows_it() -> None:
 
     Both run on the writer's thread.
     """
-    converter = Converter(sample_rate=1.0, redact=redact_secrets, limits=CaptureLimits(max_passages=1_000))
+    converter = Converter(sample_rate=1.0, redact=redact_secrets, lengths=Lengths(max_passages=1_000))
     ratios = []
     print()
     for name, build in REQUESTS.items():

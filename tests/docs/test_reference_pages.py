@@ -12,7 +12,6 @@ from typing import get_args
 import pytest
 
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.monitor._config import CONFIGURABLE
 from ragstone.schema import FIELD_ALIASES, FailureKind, Interval, Sample, Score, Trace
 from ragstone.sinks import Delivery
 from ragstone.sinks._otlp_event import evaluation_attributes
@@ -78,15 +77,6 @@ def test_every_variable_of_the_environment():
     }
     assert "RAGSTONE_JUDGE" in read
     assert [] == sorted(read - _words("settings.md"))
-
-
-def test_every_key_of_a_configuration():
-    """The page on configuration files lists the arguments of `Monitor` that a file can set, in their order."""
-    text = (REFERENCE.parent / "how-to" / "configuration.md").read_text(encoding="utf-8")
-    (listed,) = [
-        line for line in text.splitlines() if line.startswith("The top of the file may contain these arguments")
-    ]
-    assert list(CONFIGURABLE) == re.findall(r"`(\w+)`", listed.partition("): ")[2])
 
 
 def test_every_exit_code():

@@ -32,12 +32,12 @@ from ragstone.judges import ReplyCache, parse_number
 from ragstone.judges._http.errors import extract_error_message, retry_after_s
 from ragstone.judges._http.replies import completions, token_ids
 from ragstone.judges._parse import parse_json
-from ragstone.monitor import read_config
 from ragstone.replay import InputFile, RejectedRecord, all_formats, merge_outcomes
 from ragstone.replay.otlp import OtlpFormat, spans_of_request
 from ragstone.research._dataset.documents import read_documents
 from ragstone.research._validation.labels import read_labels
 from ragstone.schema import Captured, Dropped, Failure, Passage, Retrieval, Score, Trace, spool_entry_adapter
+from ragstone.settings import read_file
 from ragstone.spool import SpoolReader
 from ragstone.spool._format import END, LAST, MORE, frame, header
 from ragstone.store._body import _compress, to_body, to_outcome, to_trace
@@ -295,7 +295,7 @@ on-bad-row = "skip"
 
 
 def config(content: bytes, folder: Path) -> str:
-    read_config(path := path_with(content, folder, "ragstone.toml"))
+    read_file(path := path_with(content, folder, "ragstone.toml"))
     return command([b"--config", str(path).encode(), b"metrics", b"--json"], folder)
 
 

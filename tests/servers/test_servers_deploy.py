@@ -112,7 +112,7 @@ def commands() -> dict[str, list[str]]:
 def test_each_command_runs_in_an_empty_folder(tmp_path, name, serving, port, request):
     """With its paths, ports and database replaced, it becomes ready and stops cleanly."""
     address = f"127.0.0.1:{port()}"
-    (tmp_path / "ragstone.toml").write_text('judge = "lexical"\nmetrics = ["ccrs"]\n')
+    (tmp_path / "ragstone.toml").write_text('judge = "lexical"\n[scoring]\nmetrics = ["ccrs"]\n')
     arguments = []
     for part in commands()[name]:
         if part.startswith("postgresql://"):

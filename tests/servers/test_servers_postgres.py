@@ -27,6 +27,7 @@ from ragstone.errors import (
 from ragstone.monitor import Monitor
 from ragstone.requests import TraceDraft
 from ragstone.schema import Captured, Dropped, Feedback, LedgerRow, Score, Trace, Usage
+from ragstone.settings import Watch
 from ragstone.store import (
     Completion,
     DrawnRequest,
@@ -36,7 +37,7 @@ from ragstone.store import (
     open_for_labels,
     open_store,
 )
-from ragstone.watch import Scale, WatchOptions, fold
+from ragstone.watch import Scale, fold
 from ragstone.worker import read_ledger
 
 pytestmark = pytest.mark.servers
@@ -460,7 +461,7 @@ class TestOpening:
             {"id": "b", "metrics": [["new", "1", ""]], "since": 0.0, "state": "done", "started_at": 1.0}
         )
         with worker.watching() as tables:
-            fold(tables, now=2e9, options=WatchOptions(), scales={"new": Scale(low=0.0, high=1.0)})
+            fold(tables, now=2e9, options=Watch(), scales={"new": Scale(low=0.0, high=1.0)})
         assert [True] == [each["learned"] for each in worker.backfills()]
         with worker.watched() as tables:
             assert [("bot", "new")] * 2 == [(row.key.app, row.key.metric) for row in tables.streams()]

@@ -20,8 +20,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 from ragstone import Monitor
+from ragstone.settings import Watch
 from ragstone.testing import FakeJudge
-from ragstone.watch import WatchOptions
 from ragstone.worker import ScoringSetup, Worker
 
 DAYS, SESSIONS_A_DAY = 8.5, 250
@@ -68,7 +68,7 @@ def main(folder: Path) -> None:
     slack = HTTPServer(("127.0.0.1", 0), Slack)
     threading.Thread(target=slack.serve_forever, daemon=True).start()
     setup = ScoringSetup(["ccrs.ac", "ccrs.qr"], judge=FakeJudge(judge, name="judge-model"))
-    options = WatchOptions(notify=(f"slack:http://127.0.0.1:{slack.server_port}/services/T/B/x",))
+    options = Watch(notify=(f"slack:http://127.0.0.1:{slack.server_port}/services/T/B/x",))
     starts = sorted(
         (began + rng.uniform(0, DAYS * 86_400), name) for name in ("docs-bot", "support-bot")
         for _ in range(int(DAYS * SESSIONS_A_DAY))

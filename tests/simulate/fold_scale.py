@@ -15,8 +15,9 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from ragstone.settings import Watch
 from ragstone.store import open_store
-from ragstone.watch import Scale, WatchOptions, fold, read_streams
+from ragstone.watch import Scale, fold, read_streams
 
 DAYS = 30
 SESSION = 5
@@ -56,7 +57,7 @@ def main(n: int, folder: Path) -> None:
         with store.watching() as tables:
             assert tables is not None
             result = fold(
-                tables, now=(DAYS + 1) * 86_400.0, options=WatchOptions(), scales={"m": Scale(low=0.0, high=1.0)},
+                tables, now=(DAYS + 1) * 86_400.0, options=Watch(), scales={"m": Scale(low=0.0, high=1.0)},
                 limit=PART, after=after,
             )  # fmt: skip
         parts.append(time.process_time() - started)

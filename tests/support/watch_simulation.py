@@ -7,14 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from alarm_streams import DAY_S
+from ragstone.settings import Watch
 from ragstone.stats import AlarmBudget
 from ragstone.store import StreamKey, Unit
 from ragstone.watch._alarm import Alarm, describe_alarm, follow_up
-from ragstone.watch._options import Scale, WatchOptions
+from ragstone.watch._options import Scale
 from ragstone.watch._stream import Stream
 
 KEY = StreamKey("app", "metric", "1", "judge")
-OPTIONS = WatchOptions()
+OPTIONS = Watch()
 
 
 @dataclass

@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from ragstone.schema import Captured, Failure, Score, Trace
+from ragstone.settings import Watch
 from ragstone.store import PlannedMetric, open_store
-from ragstone.watch import Scale, WatchOptions, fold
+from ragstone.watch import Scale, fold
 
 DAY_S = 86_400.0
 METRIC = "ccrs.qr"
 PLANNED = PlannedMetric(name=METRIC, version="1", judge_hash="j1")
 SCALES = {METRIC: Scale(low=0.0, high=1.0)}
-OPTIONS = WatchOptions()
+OPTIONS = Watch()
 
 
 def requests(t0, *, days=11, per_day=120, bad_from=9.0, app="qa-bot", seed=0):

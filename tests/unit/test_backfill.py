@@ -11,10 +11,11 @@ import pytest
 from command_line import run_command
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import Captured, NotApplicable, Passage, SampledOut, Score, Trace, Usage
+from ragstone.settings import Watch
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.store._watched import EndedBackfill
 from ragstone.testing import FakeJudge
-from ragstone.watch import Scale, WatchOptions, fold, open_alarms, read_streams
+from ragstone.watch import Scale, fold, open_alarms, read_streams
 from ragstone.worker import (
     BackfillRequest,
     ScoringSetup,
@@ -300,7 +301,7 @@ def test_sink_that_was_added_later(path):
 
 
 SCALES = {"ccrs.qr": Scale(low=0.0, high=1.0)}
-OPTIONS = WatchOptions()
+OPTIONS = Watch()
 T0 = 1_790_000_000.0
 
 

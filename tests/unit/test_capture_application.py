@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ragstone import Monitor
-from ragstone.capture import Application, CaptureLimits, Converter
+from ragstone.capture import Application, Converter
 from ragstone.errors import ConfigurationError
 from ragstone.requests import TraceDraft, link_span
 from ragstone.schema import spool_entry_adapter
+from ragstone.settings import Lengths
 from ragstone.store import open_store
 
 VARIABLES = (
@@ -25,7 +26,7 @@ def _no_variables(monkeypatch):
 
 def captured(draft: TraceDraft, application: Application):
     """What is stored of a draft."""
-    converter = Converter(sample_rate=1.0, redact=None, limits=CaptureLimits(), application=application)
+    converter = Converter(sample_rate=1.0, redact=None, lengths=Lengths(), application=application)
     return spool_entry_adapter.validate_json(converter.line(draft)[1]).trace
 
 
@@ -45,17 +46,17 @@ class TestPrecedence:
 
         assert ("bot", "2", "b") == labels(trace)
 
-    def test_variables_state_what_arguments_do_not(self, monkeypatch):
+    def test_variables_state_what_arguments_do_not(self, monkeypatch, tmp_path):
         """An empty variable states nothing; tags are separated by commas."""
         monkeypatch.setenv("RAGSTONE_APP", "variable")
-        monkeypatch.setenv("RAGSTONE_ENVIRONMENT", "")
-        monkeypatch.setenv("RAGSTONE_TAGS", "beta, , eu")
+        monkeypatch.setenv("RAGSTONE_APP_ENVIRONMENT", "")
+        monkeypatch.setenv("RAGSTONE_APP_TAGS", "beta, , eu")
 
-        application = Application.from_settings(release="2")
+        stated = {}
+        monkeypatch.setattr(Application, "from_settings", lambda **values: stated.update(values) or Application())
+        Monitor(store=tmp_path / "a.db", release="2").close()
 
-        assert ("variable", "2", None, ("beta", "eu")) == (
-            application.app, application.release, application.environment, application.tags
-        )  # fmt: skip
+        assert {"app": "variable", "release": "2", "environment": None, "tags": ("beta", "eu")} == stated
 
     def test_a_span_is_preferred_to_opentelemetry_s_variables(self, monkeypatch):
         """One process can run several tracer providers; values in variables are percent-encoded."""
@@ -95,12 +96,12 @@ def test_tags_of_the_application_come_first_and_once():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"app": ""}, "app must be a text of 1 to 200 characters"),
-        ({"app": 7}, "app must be .* got 7"),
-        ({"release": "x" * 201}, "release must be"),
-        ({"environment": "  "}, "environment must be"),
-        ({"tags": "beta"}, "tags must be a list of texts"),
-        ({"tags": ["a", 3]}, "a tag must be .* got 3"),
+        ({"app": ""}, "app.name must be a text of 1 to 200 characters"),
+        ({"app": 7}, "app.name must be .* got 7"),
+        ({"release": "x" * 201}, "app.release must be"),
+        ({"environment": "  "}, "app.environment must be"),
+        ({"tags": "beta"}, "app.tags must be a list of texts"),
+        ({"tags": ["a", 3]}, "app.tags must be .* got .'a', 3."),
     ],
 )
 def test_a_value_that_cannot_be_a_label_is_refused(settings, words):

@@ -15,18 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from ragstone.capture import CaptureLimits, RedactionError, capture_suppressed, redact_secrets
+from ragstone.capture import RedactionError, capture_suppressed, redact_secrets
 from ragstone.capture._convert import Converter, is_sampled
-from ragstone.errors import ConfigurationError
 from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.schema import Evidence, Trace, spool_entry_adapter
+from ragstone.settings import Lengths
 
 SECRET = "ada@example.org"
 
 
 def entry(draft: TraceDraft, *, redact=None, sample_rate=1.0, **limits: int):
     """What a reader of the spool gets for a draft."""
-    converter = Converter(sample_rate=sample_rate, redact=redact, limits=CaptureLimits(**limits))
+    converter = Converter(sample_rate=sample_rate, redact=redact, lengths=Lengths(**limits))
     return spool_entry_adapter.validate_json(converter.line(draft)[1])
 
 
@@ -143,7 +143,7 @@ def test_every_field_arrives():
 
 def test_every_text_is_redacted():
     """Wherever a secret stands, also as a key of nested metadata, the line does not have it."""
-    converter = Converter(sample_rate=1.0, redact=lambda text: text.replace(SECRET, "[x]"), limits=CaptureLimits())
+    converter = Converter(sample_rate=1.0, redact=lambda text: text.replace(SECRET, "[x]"), lengths=Lengths())
     line = converter.line(full_draft(f"mail {SECRET}"))[1].decode()
     assert SECRET not in line
     # query, standalone query, queries of the retrieval and its stage, three passages with text, title and key each,
@@ -378,10 +378,3 @@ def test_sampling_keeps_its_share_and_its_choice():
     kept = sum(is_sampled(str(n), rate=0.1) for n in range(20_000))
     assert abs(kept - 2_000) < 5 * math.sqrt(20_000 * 0.1 * 0.9)
     assert [2, 22, 28, 34] == [n for n in range(40) if is_sampled(f"trace-{n}", rate=0.1)]
-
-
-@pytest.mark.parametrize("limit", ["max_chars", "max_passages", "max_items", "max_metadata_bytes"])
-def test_limits_must_be_positive(limit):
-    """The message names the limit and its value."""
-    with pytest.raises(ConfigurationError, match=f"{limit} must be positive, got 0"):
-        CaptureLimits(**{limit: 0})

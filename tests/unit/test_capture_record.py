@@ -13,10 +13,11 @@ from collections import deque
 
 import pytest
 
-from ragstone.capture import Capture, CaptureLimits, suppress_capture
+from ragstone.capture import Capture, suppress_capture
 from ragstone.errors import ConfigurationError
 from ragstone.requests import Request, Step, TraceDraft, harvest
 from ragstone.schema import spool_entry_adapter
+from ragstone.settings import Lengths
 
 WAIT_S = 100.0  # for things that happen; how long they take is not what is tested
 
@@ -578,7 +579,7 @@ def test_options_are_checked(spool, options, message):
 
 def test_limits_apply(make, spool):
     """Given to the recorder, they reach the trace."""
-    capture = make(limits=CaptureLimits(max_chars=3))
+    capture = make(lengths=Lengths(max_chars=3))
     capture.record(draft("abcdef"))
     assert capture.flush(WAIT_S)
     assert ["abc"] == spool.queries()

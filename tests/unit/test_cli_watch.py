@@ -13,9 +13,10 @@ import pytest
 from command_line import run_command
 from fake_servers import RecordingServer
 from ragstone.cli import _watch
+from ragstone.settings import Watch
 from ragstone.store import open_store
 from ragstone.testing import FakeJudge
-from ragstone.watch import WatchOptions, read_requests, read_streams
+from ragstone.watch import read_requests, read_streams
 from ragstone.worker import ScoringSetup, Worker, requests_folder, spool_directory
 from watched_store import DAY_S, fill, make
 
@@ -86,7 +87,7 @@ def test_accept(store):
 def test_a_part_of_many_units_is_read_if_it_is_enough(store, monkeypatch, kind, min_drop, reads):
     """The status of a million sessions took 20 s. If the part is not enough, all are read, with the same result."""
     asked = []
-    monkeypatch.setattr(_watch, "watch_options", lambda: WatchOptions(min_drop=min_drop))
+    monkeypatch.setattr(_watch, "watch_options", lambda: Watch(min_drop=min_drop))
     with open_store(store, mode="read") as opened, opened.watched() as tables:
         (stream,) = [stream for stream in read_streams(tables) if stream.kind == kind]
         stream.relearn(stream.started_at)
@@ -153,7 +154,7 @@ def test_worker_folds_and_notifies(tmp_path):
     with open_store(path, mode="own") as store:
         fill(store, time.time() - 11.6 * DAY_S)
     with RecordingServer() as slack, RecordingServer() as hook:
-        options = WatchOptions(notify=(f"slack:{slack.address}/services/T/B/secret", f"webhook:{hook.address}/alarms"))
+        options = Watch(notify=(f"slack:{slack.address}/services/T/B/secret", f"webhook:{hook.address}/alarms"))
         for _ in range(2):
             worker = Worker(path, ScoringSetup("ccrs.qr", judge=FakeJudge()), watch=options)
             asyncio.run(asyncio.wait_for(worker.run(until_idle=True), 120))
@@ -181,7 +182,7 @@ def test_configuration_of_the_worker(tmp_path):
     assert "the target of 'exact_match' must be strictly between 0 and 1, got 1" in " ".join(done.stderr.split())
     path.write_text("[watch]\nmin_dorp = 0.1\n", encoding="utf-8")
     done = run_command("--config", path, "worker", tmp_path / "b.db", "--judge", "lexical", "--until-idle")
-    assert "[watch] does not have min_dorp" in " ".join(done.stderr.split())
+    assert "'watch.min_dorp' is not a setting. Did you mean 'min_drop'?" in " ".join(done.stderr.split())
 
 
 def test_test_notify(tmp_path):

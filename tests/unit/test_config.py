@@ -10,8 +10,9 @@ import pytest
 
 from ragstone.cli import main
 from ragstone.errors import ConfigurationError
-from ragstone.monitor import Monitor, read_config
-from ragstone.monitor._config import CONFIGURABLE
+from ragstone.monitor import Monitor
+from ragstone.monitor._monitor import _KEYS
+from ragstone.settings import TABLES, read_file
 
 
 def write(path: Path, text: str) -> Path:
@@ -32,16 +33,14 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 
 def test_a_file_can_say_every_argument_that_is_no_object():
-    """What is missing from the list could not be configured."""
-    assert set(inspect.signature(Monitor).parameters) - {
-        "redact",
-        "limits",
-        "clock",
-        "watch",
-        "retention",
-        "daily_budget",
-        "sampling",
-    } == set(CONFIGURABLE)
+    """A key that no argument has could not be set in Python, and the other way round."""
+    parameters = set(inspect.signature(Monitor).parameters)
+    assert parameters - {"clock"} == {*_KEYS, "judge", "reader", "embedder"}
+    whole = {key for key in _KEYS.values() if key in TABLES}
+    keys = {f"{table}.{name}" for table, kind in TABLES.items() if table not in whole for name in kind.model_fields}
+    others = {"judge", "reader", "embedder", "cache", "budget"}
+    missing = {key for key in keys - set(_KEYS.values()) if key.partition(".")[0] not in others}
+    assert {"limits.processes", "limits.max_failed_share", "sampling.sample_rate"} - set(_KEYS.values()) >= missing
 
 
 def test_a_monitor_by_a_file(tmp_path):
@@ -49,9 +48,12 @@ def test_a_monitor_by_a_file(tmp_path):
     path = write(
         tmp_path / "r.toml",
         f"""
-        store = {str(tmp_path / "a.db")!r}
         judge = "lexical"
+        [capture]
+        store = {str(tmp_path / "a.db")!r}
+        [scoring]
         metrics = ["ccrs.qr"]
+        [limits]
         concurrency = 3
         [replay]
         format = "langsmith"
@@ -65,23 +67,18 @@ def test_a_monitor_by_a_file(tmp_path):
             super().__init__(**arguments)
 
     RecordingMonitor.from_config(path, concurrency=5).close()
-    assert {"store": str(tmp_path / "a.db"), "judge": "lexical", "metrics": ["ccrs.qr"], "concurrency": 5} == given
+    expected = {"store": str(tmp_path / "a.db"), "judge": {"url": "lexical"}, "metrics": ("ccrs.qr",), "concurrency": 5}
+    assert expected == given
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (
-            "metricss = 1",
-            "sets 'metricss', which is not an argument of Monitor. Arguments: judge, reader, embedder, metrics",
-        ),
+        ("metrics = 1", "'metrics' is not a table of settings. Did you mean .scoring. metrics"),
         ("store = ", "cannot be read: Invalid value"),
         (None, "was not found. Check the path"),
-        ('concurrency = "many"', "sets concurrency to 'many', which must be an integer"),
-        ("app = 5", "sets app to 5, which must be a text"),
-        ("reasons = true", "sets reasons to True, which must be an integer"),
-        ('sample_rate = "all"', "sets sample_rate to 'all', which must be a number"),
-        ("tags = [1]", r"sets tags to \[1\], which must be a text or a list of texts"),
+        ('[limits]\nconcurrency = "many"', "limits.concurrency must be an integer of at least 1, got 'many'"),
+        ("app = 5", "app.name must be a text of 1 to 200 characters, such as 'qa-bot', got 5"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_why(tmp_path, text, words):
@@ -89,14 +86,14 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path, text, words):
     path = tmp_path / "r.toml"
     if text is not None:
         write(path, text)
-    with pytest.raises(ConfigurationError, match=rf"r\.toml' {words}"):
-        read_config(path)
+    with pytest.raises(ConfigurationError, match=rf"r\.toml':? {words}"):
+        read_file(path)
 
 
 def test_the_name_of_the_application_is_no_option_of_a_command(tmp_path, capsys):
     """`app` of the file is the captured application, and `evaluate --app` is the function to run."""
     rows = write(tmp_path / "rows.jsonl", json.dumps({"query": "How tall?", "response": "31 m tall.", "contexts": []}))
-    config = write(tmp_path / "r.toml", 'judge = "lexical"\nmetrics = ["ccrs.qr"]\napp = "qa-bot"\ntags = ["beta"]\n')
+    config = write(tmp_path / "r.toml", 'judge = "lexical"\napp = "qa-bot"\n[scoring]\nmetrics = ["ccrs.qr"]\n')
 
     code, out, _ = run(capsys, "--config", str(config), "evaluate", str(rows), "--json")
     assert (0, ["ccrs.qr"]) == (code, [metric["metric"] for metric in json.loads(out)["metrics"]])
@@ -109,9 +106,9 @@ def test_commands_take_what_they_share_and_their_own(tmp_path, capsys):
         tmp_path / "r.toml",
         f"""
         judge = "lexical"
+        [scoring]
         metrics = ["ccrs.qr", "ccrs.cc"]
         sinks = ["jsonl:{tmp_path}/scores.jsonl"]
-        sample_rate = 0.5
         [evaluate]
         max-concurrent-requests = 3
         deadline = 30
@@ -131,7 +128,9 @@ def test_commands_take_what_they_share_and_their_own(tmp_path, capsys):
 def test_the_table_of_a_command_counts_before_the_top_level(tmp_path, capsys):
     """A key in both has the value of the table."""
     rows = write(tmp_path / "rows.jsonl", json.dumps({"query": "How tall?", "response": "31 m tall.", "contexts": []}))
-    config = write(tmp_path / "r.toml", 'judge = "lexical"\nmetrics = ["ccrs.qr"]\n[evaluate]\nmetrics = ["ccrs.id"]\n')
+    config = write(
+        tmp_path / "r.toml", 'judge = "lexical"\n[scoring]\nmetrics = ["ccrs.qr"]\n[evaluate]\nmetrics = ["ccrs.id"]\n'
+    )
     _, out, _ = run(capsys, "--config", str(config), "evaluate", str(rows), "--json")
     assert ["ccrs.id"] == [metric["metric"] for metric in json.loads(out)["metrics"]]
 
@@ -139,7 +138,7 @@ def test_the_table_of_a_command_counts_before_the_top_level(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[evaluat]", "has a table [evaluat], but no command has this name"),
+        ("[evaluat]", "'evaluat' is not a table of settings. Did you mean 'evaluate'?"),
         ("[evaluate]\nformat = 'x'", "sets 'format', but the command `evaluate` does not have this option"),
         ("[udcg.fit]\nnonsense = 1", "sets 'nonsense', but the command `fit` does not have this option"),
     ],
@@ -172,7 +171,7 @@ def test_only_a_flag_is_true_or_false(tmp_path, capsys, text, words):
 def test_a_flag_of_a_file_counts(tmp_path, capsys, value):
     """With true nothing is scored."""
     rows = write(tmp_path / "rows.jsonl", json.dumps({"query": "How tall?", "response": "31 m tall.", "contexts": []}))
-    text = f'judge = "lexical"\nmetrics = "ccrs.qr"\n[evaluate]\ndry_run = {str(value).lower()}\n'
+    text = f'judge = "lexical"\n[scoring]\nmetrics = "ccrs.qr"\n[evaluate]\ndry_run = {str(value).lower()}\n'
     code, out, _ = run(capsys, "--config", str(write(tmp_path / "r.toml", text)), "evaluate", str(rows))
     assert (0, value) == (code, "1 sample would be scored" in out)
 

@@ -11,12 +11,12 @@ import pytest
 from command_line import run_command
 from live_store import make_trace
 from ragstone import Monitor
-from ragstone.cli._daily_budget import daily_budget
 from ragstone.errors import ConfigurationError
 from ragstone.schema import Captured, Usage
+from ragstone.settings import DailyBudget, read_table
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge
-from ragstone.worker import ScoringSetup, Worker, daily_budget_from_table
+from ragstone.worker import ScoringSetup, Worker
 
 DAY_S = 86_400.0
 NOON = 1_790_000_000.0 // DAY_S * DAY_S + DAY_S / 2
@@ -129,32 +129,32 @@ def test_command(path, tmp_path):
     config.write_text("[daily_budget]\ncalls = 7\n")
     done = run_command("--config", config, "worker", path, "--metrics", "rouge_l", "--until-idle")
     assert (4, True) == (done.returncode, "the daily budget is reached: 7 of 7 calls" in done.stderr)
-    assert {"calls": 7.0} == dict(daily_budget())
 
 
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"calls": 0}, "calls must be above 0, got 0"),
-        ({"usd": -1}, "usd must be above 0"),
-        ({"tokens": True}, "tokens must be above 0"),
-        ({"tokens": float("nan")}, "tokens must be above 0"),
-        ({"eur": 3}, "does not have eur. Keys: calls, tokens, usd"),
-        ({}, "must be a table"),
-        (5, "must be a table"),
+        ({"calls": 0}, "calls must be an integer of at least 1, got 0"),
+        ({"usd": -1}, "usd must be a number above 0, got -1"),
+        ({"tokens": True}, "tokens must be an integer of at least 1, got True"),
+        (
+            {"eur": 3},
+            "'daily_budget.eur' is not a setting. Keys of .daily_budget.: calls, tokens, usd",
+        ),
+        (5, "must be a table .daily_budget., got 5"),
     ],
 )
 def test_invalid_tables(table, message):
     """Each message names the value and what is allowed."""
     with pytest.raises(ConfigurationError, match=message):
-        daily_budget_from_table(table, source="a.toml")
+        read_table(DailyBudget, table, source="a.toml")
 
 
 def test_monitor_reads_its_table(tmp_path):
     """From an argument and from a file."""
-    with pytest.raises(ConfigurationError, match="calls must be above 0"):
+    with pytest.raises(ConfigurationError, match="calls must be an integer of at least 1, got 0"):
         Monitor(store=tmp_path / "m.db", metrics="rouge_l", daily_budget={"calls": 0})
     config = tmp_path / "ragstone.toml"
-    config.write_text(f'store = "{tmp_path / "m.db"}"\nmetrics = ["rouge_l"]\n[daily_budget]\ncalls = 0\n')
-    with pytest.raises(ConfigurationError, match="calls must be above 0"):
+    config.write_text(f'[capture]\nstore = "{tmp_path / "m.db"}"\n[daily_budget]\ncalls = 0\n')
+    with pytest.raises(ConfigurationError, match="calls must be an integer of at least 1, got 0"):
         Monitor.from_config(config)

@@ -12,11 +12,12 @@ import pytest
 
 from command_line import run_command
 from ragstone import Monitor
-from ragstone.capture import Capture, CaptureLimits
+from ragstone.capture import Capture
 from ragstone.errors import DataError
 from ragstone.ingest import Access, FeedbackRoute, OtlpReceiver, SharedSpanBuffer
 from ragstone.requests import TraceDraft
 from ragstone.schema import Captured, Feedback, SampledOut, Trace
+from ragstone.settings import Lengths
 from ragstone.spool import SpoolWriter
 from ragstone.store import SqliteStore
 from ragstone.worker import ScoringSetup, Worker, spool_directory
@@ -164,7 +165,7 @@ def test_lost_feedback_is_not_a_lost_request(tmp_path):
     def fails(_text):
         raise ValueError
 
-    capture = Capture(partial(SpoolWriter, tmp_path / "spool"), redact=fails, durability="sync", limits=CaptureLimits())
+    capture = Capture(partial(SpoolWriter, tmp_path / "spool"), redact=fails, durability="sync", lengths=Lengths())
     assert not capture.feedback("t", 1, comment="x")
     assert capture.feedback("t", 1)
     capture.close()

@@ -12,6 +12,7 @@ import pytest
 
 from fake_servers import FakeEmbeddingServer
 from fake_servers.embedding_server import fake_vector
+from ragstone import settings
 from ragstone.errors import (
     ConfigurationError,
     JudgeError,
@@ -32,6 +33,7 @@ from ragstone.judges import (
     metered,
 )
 from ragstone.judges.lexical import LexicalEmbedder
+from ragstone.settings import read_table
 from ragstone.testing import FakeEmbedder
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -297,7 +299,7 @@ NAMES = OptionNames("embedder", "command line")
 
 def options(url=None, **table):
     """The options of a table, merged with `--embedder`."""
-    read = EndpointOptions.from_table("embedder", table, source="r.toml", names=NAMES)
+    read = EndpointOptions.from_settings(read_table(settings.Embedder, table, source="r.toml"), NAMES)
     return read.override(url=url, model=None, api_key_env=None, limits={})
 
 
@@ -317,9 +319,9 @@ def test_the_table(monkeypatch):
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        ({"api_key": KEY}, "does not belong into a file"),
+        ({"api_key": KEY}, "is an option of an embedder, and none is named"),
         ({"batchsize": 3}, "Did you mean 'batch_size'"),
-        ({"batch_size": 0}, "`batch_size` of .embedder. must be an integer of at least 1, got 0"),
+        ({"batch_size": 0}, "embedder.batch_size must be an integer of at least 1, got 0"),
         ({"batch_size": 3}, "is an option of an embedder, and none is named. Name it with --embedder"),
         ({"model": "m"}, "none is named"),
         ({"url": "lexical", "model": "m"}, "--embedder-model is for an endpoint, and the embedder is 'lexical'"),

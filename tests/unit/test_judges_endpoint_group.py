@@ -10,10 +10,10 @@ import pytest
 import ragstone
 from fake_servers import FakeJudgeServer
 from ragstone.errors import ConfigurationError, JudgeUnavailableError
-from ragstone.judges import EndpointOptions, OpenAICompatibleJudge, OptionNames, Prompt, judge_from, reader_from
+from ragstone.judges import OpenAICompatibleJudge, Prompt, judge_from, read_endpoint, reader_from
 from ragstone.judges._http.endpoint_group import split_urls
-from ragstone.monitor import read_config
 from ragstone.schema import Score
+from ragstone.settings import resolve
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
@@ -244,7 +244,8 @@ def test_tables(tmp_path):
     """A TOML file lists endpoints, in a table or as a value."""
     (tmp_path / "table.toml").write_text('[judge]\nurl = ["http://a/v1", "http://b/v1"]\n')
     (tmp_path / "value.toml").write_text('judge = ["http://a/v1", "http://b/v1"]\n')
-    assert "http://a/v1,http://b/v1" == read_config(tmp_path / "value.toml")["judge"]
-    table = read_config(tmp_path / "table.toml")["judge"]
-    options = EndpointOptions.from_table("judge", table, source="table.toml", names=OptionNames("judge", "file"))
+    assert ["http://a/v1,http://b/v1"] * 2 == [
+        resolve(file=tmp_path / f"{name}.toml").judge.url for name in ("table", "value")
+    ]
+    options = read_endpoint("judge", {"url": ["http://a/v1", "http://b/v1"]}, source="x")
     assert "http://a/v1,http://b/v1" == options.url

@@ -14,7 +14,7 @@ from fake_servers.fault_server import http_reply
 from fake_servers.loopback import error_reply
 from ragstone import Monitor
 from ragstone.errors import ConfigurationError, JudgeRejectedError
-from ragstone.judges import EndpointOptions, OpenAICompatibleJudge, OptionNames, Prompt
+from ragstone.judges import OpenAICompatibleJudge, OptionNames, Prompt, read_endpoint
 
 ROWS = [{"id": f"q{i}", "query": f"Why {i}?", "contexts": ["So."], "response": "So."} for i in range(3)]
 
@@ -30,32 +30,7 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def read(role, **table):
     """Read a table of a file."""
-    return EndpointOptions.from_table(role, table, source="r.toml", names=OptionNames(role, "file"))
-
-
-@pytest.mark.parametrize(
-    ("role", "table", "message"),
-    [
-        ("judge", {"modle": "x"}, r"'r.toml': \[judge\] sets 'modle', .* Did you mean 'model'\? Keys: url, api_key_env, model,"),
-        ("judge", {"abstention": "NONE"}, r"\[judge\] sets 'abstention', which is not a key of this table"),
-        ("reader", {"score_mode": "single"}, r"\[reader\] sets 'score_mode', which is not a key of this table"),
-        ("judge", {"api_key": "sk-1"}, r"Set `api_key_env` to the name of the environment variable"),
-        ("judge", {"api_key_env": "sk-1"}, r"must be the name of an environment variable, such as OPENAI_API_KEY, not the key"),
-        ("judge", {"url": 7}, r"`url` of \[judge\] must be a text, got 7"),
-        ("judge", {"extra_body": "x"}, r"`extra_body` of \[judge\] must be a table"),
-        ("judge", {"headers": {"x-team": 7}}, r"must be a text or { env = 'VARIABLE' } for each header, which 'x-team' does not"),
-        ("judge", {"timeout_s": 0}, r"`timeout_s` of \[judge\] must be a number above 0, got 0"),
-        ("judge", {"max_retries": True}, r"must be an integer of at least 0, got True"),
-        ("judge", {"usd_per_million_tokens": [1]}, r"must be two numbers, USD per million input and output tokens"),
-        ("judge", {"score_mode": "best"}, r"must be one of 'single', .*, got 'best'"),
-        ("reader", {"abstention": []}, r"must be a text or a list of texts, got \[\]"),
-    ],
-)  # fmt: skip
-def test_a_table_that_cannot_be_used_says_why(role, table, message):
-    """The message names the file, the table, the key, the value and the rule."""
-    with pytest.raises(ConfigurationError, match=message) as raised:
-        read(role, **table)
-    assert "sk-1" not in str(raised.value)
+    return read_endpoint(role, table, source="r.toml")
 
 
 def test_every_key_reaches_its_model(monkeypatch):
@@ -77,7 +52,6 @@ def test_every_key_reaches_its_model(monkeypatch):
         max_concurrent_requests=3,
         requests_per_minute=60,
         tokens_per_minute=1000,
-        affinity_header="x-session-id",
         score_mode="sampled",
         draws=3,
         max_tokens=99,
@@ -95,7 +69,6 @@ def test_every_key_reaches_its_model(monkeypatch):
         "max_concurrent_requests": 3,
         "requests_per_minute": 60.0,
         "tokens_per_minute": 1000.0,
-        "affinity_header": "x-session-id",
         "option_names": OptionNames("judge", "file"),
     } == options.resolve()
     assert {"score_mode": "sampled", "draws": 3, "max_tokens": 99} == options.own
@@ -149,6 +122,7 @@ def test_a_table_reaches_the_server(rows):
     with FakeJudgeServer(models=("a", "b"), api_key="judge-key") as server:
         Path("r.toml").write_text(
             f"""
+            [scoring]
             metrics = ["ccrs.qr"]
             [judge]
             url = "{server.url}"
@@ -174,9 +148,9 @@ def test_a_table_reaches_the_server(rows):
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [
-        ("[judge]\nmodle = 'x'", [], "[judge] sets 'modle'"),
-        ("[generator]\nurl = 'http://h/v1'", [], "'generator' is not a role. Roles: judge, reader"),
-        ("[jugde]\nmodel = 'x'", [], "no command has this name"),
+        ("[judge]\nmodle = 'x'", [], "'judge.modle' is not a setting. Did you mean 'model'?"),
+        ("[generator]\nurl = 'http://h/v1'", [], "'generator' is not a table of settings"),
+        ("[jugde]\nmodel = 'x'", [], "'jugde' is not a table of settings. Did you mean 'judge'?"),
         ("[evaluate.judge]\nurl = 'http://h/v1'", [], "Endpoints have one table for all commands: [judge]"),
         ("[judge]\nurl = 'http://h/v1'\napi_key_env = 'NOT_SET'", [], "names an environment variable NOT_SET that is not set"),
         ("", ["--judge", "gpt-4o"], "--judge 'gpt-4o' is unknown. Did you mean 'openai:gpt-4o'?"),

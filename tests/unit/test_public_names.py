@@ -20,7 +20,7 @@ PUBLIC = {
         Score Trace aevaluate assert_no_regression assert_score compare evaluate read_traces
     """,
     "ragstone.capture": """
-        Capture CaptureLimits Guard after_fork_in_child capture_suppressed guarded make_draft redact_secrets
+        Capture Guard after_fork_in_child capture_suppressed guarded make_draft redact_secrets
         register_exit_hook suppress_capture
     """,
     "ragstone.cli": """

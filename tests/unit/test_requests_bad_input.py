@@ -11,8 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from command_line import app
-from ragstone.capture import CaptureLimits, Converter, redact_secrets
+from ragstone.capture import Converter, redact_secrets
 from ragstone.schema import spool_entry_adapter
+from ragstone.settings import Lengths
 from ragstone.store import SqliteStore
 from ragstone.testing import MemoryRecorder
 
@@ -80,7 +81,7 @@ def _unreadable_hits(recorder: MemoryRecorder) -> None:
 def _explained(recorder: MemoryRecorder, folder: Path) -> list[str]:
     """Return what `ragstone status` explains about the requests of a recorder."""
     path = folder / "ragstone.db"
-    converter = Converter(sample_rate=1.0, redact=redact_secrets, limits=CaptureLimits())
+    converter = Converter(sample_rate=1.0, redact=redact_secrets, lengths=Lengths())
     entries = [spool_entry_adapter.validate_json(converter.line(draft)[1]) for draft in recorder.drafts]
     with SqliteStore.open(path, mode="own") as store:
         store.ingest("a", 1, entries)

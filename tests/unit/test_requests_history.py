@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ragstone.capture import CaptureLimits, Converter, redact_secrets
+from ragstone.capture import Converter, redact_secrets
 from ragstone.requests import Message, Request, Statements, assemble
 from ragstone.schema import Trace, Turn, spool_entry_adapter
+from ragstone.settings import Lengths
 from request_steps import ANSWER, QUESTION, A, B, Steps, prompt
 
 EARLIER = (Message("user", "Which pump do you sell?"), Message("assistant", "The Alpha pump."))
@@ -142,7 +143,7 @@ def test_it_is_redacted_and_cut_like_other_text() -> None:
     messages = [Message("user", f"My key is {secret}"), Message("assistant", "word " * 400), Message("user", QUESTION)]
     steps, root = conversation(inputs={"messages": roles(*messages)})
     steps.model(root, prompt(A, B), ANSWER)  # type: ignore[arg-type]
-    converter = Converter(sample_rate=1.0, redact=redact_secrets, limits=CaptureLimits(max_chars=1_000))
+    converter = Converter(sample_rate=1.0, redact=redact_secrets, lengths=Lengths(max_chars=1_000))
 
     entry = spool_entry_adapter.validate_json(converter.line(steps.request())[1])
 

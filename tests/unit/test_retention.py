@@ -8,7 +8,6 @@ import random
 import re
 import sqlite3
 import time
-import tomllib
 
 import pytest
 
@@ -16,15 +15,15 @@ from command_line import run_command
 from live_store import METRICS, add_requests, make_store, make_trace
 from ragstone import Monitor
 from ragstone._util.age import parse_age
-from ragstone.cli._retention import retention_ages
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.experiments import build_report, draw_to_label
 from ragstone.schema import Captured, SampledOut
+from ragstone.settings import Retention
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.testing import FakeJudge
-from ragstone.worker import RetentionAges, ScoringSetup, Worker, retention_from_table
+from ragstone.worker import ScoringSetup, Worker
 from ragstone.worker._intake import StepErrors
-from ragstone.worker._retention import Retention
+from ragstone.worker._retention import RetentionStep
 
 DAY_S = 86_400.0
 
@@ -141,9 +140,9 @@ def test_a_worker_removes_old_texts(tmp_path):
     """All of them before it is idle, also if there are more than it removes in one turn."""
     path = make_store(tmp_path / "a.db", 120)
     cutoff = make_trace(115).started_at - 30
-    for retention, left in ((None, 120), (DAY_S, 5)):
+    for retention, left in ((None, 120), ("1d", 5)):
         setup = ScoringSetup("ccrs.qr", judge=FakeJudge())
-        worker = Worker(path, setup, retention=RetentionAges(bodies_s=retention), clock=lambda: cutoff + DAY_S)
+        worker = Worker(path, setup, retention=Retention(bodies_older_than=retention), clock=lambda: cutoff + DAY_S)
         asyncio.run(asyncio.wait_for(worker.run(until_idle=True), 60))
         with SqliteStore.open(path, mode="read") as opened:
             assert left == len(list(opened.traces()))
@@ -154,7 +153,7 @@ def test_a_worker_removes_old_requests(tmp_path):
     path = make_store(tmp_path / "a.db", 120)
     cutoff = make_trace(115).started_at - 30
     setup = ScoringSetup("ccrs.qr", judge=FakeJudge())
-    worker = Worker(path, setup, retention=RetentionAges(requests_s=DAY_S), clock=lambda: cutoff + DAY_S)
+    worker = Worker(path, setup, retention=Retention(requests_older_than="1d"), clock=lambda: cutoff + DAY_S)
     asyncio.run(asyncio.wait_for(worker.run(until_idle=True), 60))
     with SqliteStore.open(path, mode="read") as opened:
         assert [f"t{k}" for k in range(115, 120)] == [trace.trace_id for trace in opened.traces()]
@@ -173,8 +172,8 @@ def test_a_worker_forgets_what_was_sampled_out(tmp_path):
         out = [SampledOut(trace_id=f"o{k}", started_at=now, inclusion_probability=0.5) for k in range(4_500)]
         opened.ingest("test", 1, [*out, Captured(trace=make_trace(0))])
     for ages, days, left in (
-        (RetentionAges(), 0.9, 4_500),
-        (RetentionAges(sampled_out_s=None), 9.0, 4_500),
+        (Retention(), 0.9, 4_500),
+        (Retention(sampled_out_older_than="10d"), 9.0, 4_500),
         (None, 1.1, 0),
     ):
         setup = ScoringSetup("ccrs.qr", judge=FakeJudge())
@@ -194,7 +193,7 @@ def test_a_worker_that_has_just_started_does_not_forget_while_requests_arrive(tm
     now = make_trace(0).started_at
     with SqliteStore.open(tmp_path / "a.db", mode="own", clock=lambda: now) as opened:
         opened.ingest("test", 1, [SampledOut(trace_id="o", started_at=now, inclusion_probability=0.5)])
-        retention = Retention(RetentionAges(), errors=StepErrors(), clock=lambda: now + 2 * DAY_S)
+        retention = RetentionStep(Retention(), errors=StepErrors(), clock=lambda: now + 2 * DAY_S)
         retention.update(opened, is_idle=False)
         assert opened.explain("o") is not None
         started = time.monotonic()
@@ -225,17 +224,17 @@ def test_the_command_removes_old_requests(store):
 def test_table_of_the_configuration(tmp_path):
     """`[retention]` is for workers and monitors; its mistakes are named."""
     file = tmp_path / "c.toml"
-    file.write_text('store = "a.db"\n[retention]\nbodies_older_than = "30d"\nrequests_older_than = "400d"\n')
+    file.write_text('[retention]\nbodies_older_than = "30d"\nrequests_older_than = "400d"\n')
     assert 0 == run_command("--config", file, "metrics").returncode
-    assert RetentionAges(bodies_s=30 * DAY_S, requests_s=400 * DAY_S) == retention_ages()
-    run_command("metrics")
-    assert retention_ages() is None
     with Monitor.from_config(file, store=tmp_path / "a.db") as monitor:
-        assert retention_from_table(tomllib.loads(file.read_text())["retention"], source="x") == monitor._retention
+        assert Retention(bodies_older_than="30d", requests_older_than="400d") == monitor._retention
+    assert (30 * DAY_S, DAY_S) == tuple(
+        map(monitor._retention.seconds, ("bodies_older_than", "sampled_out_older_than"))
+    )
     for table, message in (
         (
             "[retention]\nbodies = 1",
-            "does not have bodies. Keys: bodies_older_than, requests_older_than, sampled_out_older_than",
+            "'retention.bodies' is not a setting. Keys of [retention]: bodies_older_than",
         ),
         ("[retention]\nbodies_older_than = 30", "must be a positive age such as 30d, 12h or 90m, got 30"),
     ):

@@ -9,10 +9,10 @@ import pytest
 from ragstone.data import read_qrels, read_samples
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import read_outcomes
-from ragstone.monitor import read_config
 from ragstone.replay import merge_outcomes
 from ragstone.research._dataset.documents import read_documents
 from ragstone.research._validation.labels import read_labels
+from ragstone.settings import read_file
 
 READERS = {
     "outcomes.jsonl": lambda path: read_outcomes(path, name="a"),
@@ -45,4 +45,4 @@ def test_a_long_row_is_refused(tmp_path: Path, name: str):
 def test_a_configuration_without_end_is_refused():
     """A device, or the wrong file."""
     with pytest.raises(ConfigurationError, match="more than 1,048,576 bytes"):
-        read_config("/dev/zero")
+        read_file("/dev/zero")

@@ -8,13 +8,14 @@ from functools import partial
 import numpy as np
 import pytest
 
-from ragstone.capture import Capture, read_sampling_rules
+from ragstone.capture import Capture
 from ragstone.requests import TraceDraft
 from ragstone.schema import Captured, Feedback, SampledOut, Score
+from ragstone.settings import Retention, Sampling, read_table
 from ragstone.spool import SpoolReader, SpoolWriter
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.worker import StepErrors
-from ragstone.worker._retention import Retention, RetentionAges
+from ragstone.worker._retention import RetentionStep
 
 T0 = 1_790_000_000.0
 OTEL = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -24,7 +25,7 @@ RULES = {"rules": [{"feedback": "negative", "rate": 1.0, "within": "2h"}]}
 
 def entries(directory, drafts, *, rules=RULES, sample_rate=0.1):
     """Record drafts, and return what the spool has, in their order."""
-    sampling = read_sampling_rules(rules, source="test")
+    sampling = read_table(Sampling, rules, source="test").rules
     with Capture(
         partial(SpoolWriter, directory), sample_rate=sample_rate, sampling=sampling, queue_size=9999
     ) as capture:
@@ -232,7 +233,7 @@ def test_late_feedback_changes_nothing(tmp_path, store, clock):
     total = store.ledger().total
     assert (len(kept), len(skipped)) == (total.pending, total.sampled_out)
     assert {0.1} == set(store.inclusion_probabilities().values())
-    retention = Retention(RetentionAges(), errors=StepErrors(), clock=clock)
+    retention = RetentionStep(Retention(), errors=StepErrors(), clock=clock)
     while retention.update(store, is_idle=True):
         pass
     assert [(0,)] == rows(store, "SELECT count(*) FROM feedback_rates")

@@ -9,14 +9,15 @@ import pytest
 
 from command_line import run_command
 from ragstone import Monitor
-from ragstone.capture import Capture, read_sampling_rules
+from ragstone.capture import Capture
 from ragstone.capture._application import Application
 from ragstone.errors import ConfigurationError
 from ragstone.requests import Request, Step, TraceDraft
 from ragstone.schema import Captured, SampledOut
+from ragstone.settings import Sampling, Watch, read_table
 from ragstone.spool import SpoolReader, SpoolWriter
 from ragstone.store import WatchedOutcome
-from ragstone.watch import Scale, WatchOptions, fold
+from ragstone.watch import Scale, fold
 from watch_tables import DAY_S, KEY, MemoryTables
 
 RULES = {
@@ -35,7 +36,7 @@ def entries(directory, drafts, *, sample_rate=0.2, **application):
     with Capture(
         partial(SpoolWriter, directory),
         sample_rate=sample_rate,
-        sampling=read_sampling_rules(RULES, source="test"),
+        sampling=read_table(Sampling, RULES, source="test").rules,
         application=Application(**application),
     ) as capture:
         for draft in drafts:
@@ -92,28 +93,30 @@ def test_steps_of_an_integration(tmp_path):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"rules": [{"app": "a", "rate": 0}]}, "rate must be above 0 and at most 1, got 0. .*no weight can correct"),
+        (
+            {"rules": [{"app": "a", "rate": 0}]},
+            "rules.0..rate must be a number above 0 and at most 1, .*no weight can .*, got 0",
+        ),
         ({"rules": [{"app": "a", "rate": 1.1}]}, "got 1.1"),
         ({"rules": [{"app": "a", "rate": True}]}, "got True"),
-        ({"rules": [{"app": "a"}]}, "must have a rate"),
-        ({"rules": [{"rate": 0.5}]}, "at least one of app, tag, status and feedback"),
-        ({"rules": [{"metric": "m", "rate": 0.5}]}, "at least one of app, tag, status and feedback"),
-        ({"rules": [{"status": "failed", "rate": 0.5}]}, "status must be one of ok, error"),
-        ({"rules": [{"app": 5, "rate": 0.5}]}, "app must be text"),
+        ({"rules": [{"app": "a"}]}, "rules.0..rate must be"),
+        ({"rules": [{"rate": 0.5}]}, "rule 1 must have at least one of app, tag, status and feedback"),
+        ({"rules": [{"statuss": "m", "rate": 0.5}]}, "statuss is not a setting. Did you mean 'status'"),
+        ({"rules": [{"status": "failed", "rate": 0.5}]}, "status must be one of 'ok', 'error'"),
+        ({"rules": [{"app": 5, "rate": 0.5}]}, "app must be a text, got 5"),
         (
             {"rules": [{"app": "a", "rate": 1}, {"app": "a", "tag": "b", "rate": 0.5}]},
-            "rule 2 .*never applies, because rule 1",
+            "rule 2 never applies, because rule 1",
         ),
-        ({"rules": [{"feedback": "bad", "rate": 1}]}, "feedback must be one of negative, positive, got 'bad'"),
+        ({"rules": [{"feedback": "bad", "rate": 1}]}, "feedback must be one of 'negative', 'positive', got 'bad'"),
         ({"rules": [{"feedback": "negative", "rate": 1, "within": "soon"}]}, "within must be a positive age"),
         ({"rules": [{"app": "a", "rate": 1, "within": "1h"}]}, "but the rule does not have `feedback`"),
         (
             {"rules": [{"app": "a", "rate": 1}, {"app": "a", "feedback": "negative", "rate": 1}]},
-            "rule 2 .*never applies, because rule 1",
+            "rule 2 never applies, because rule 1",
         ),
-        ({"rules": []}, "must consist of tables"),
-        ({"rule": []}, "must consist of tables"),
-        ([], "must consist of tables"),
+        ({"rule": []}, "'sampling.rule' is not a setting"),
+        ([], "must be a table with the keys of .sampling."),
     ],
 )
 def test_invalid_rules(tmp_path, table, message):
@@ -162,6 +165,6 @@ def test_rule_that_is_added_later_raises_no_alarm(seed):
     for weighted in (True, False):
         tables = MemoryTables()
         tables.put(*sampled(weighted=weighted, seed=seed))
-        fold(tables, now=T0 + 40 * DAY_S, options=WatchOptions(), scales={KEY.metric: Scale(low=0.0, high=1.0)})
+        fold(tables, now=T0 + 40 * DAY_S, options=Watch(), scales={KEY.metric: Scale(low=0.0, high=1.0)})
         raised[weighted] = [event for event, _ in tables.events if event == "alarm"]
     assert ([], ["alarm"]) == (raised[True], raised[False][:1])

@@ -120,7 +120,6 @@ def test_a_reader_is_built_from_a_table_and_shares_the_endpoint_of_the_judge() -
             r"metrics: <length> cannot be sent .* top level of a module",
         ),
         ({"judge": {"url": URL, "modle": "m"}}, r"ScorerSpec\(judge=\.\.\.\).*Did you mean 'model'"),
-        ({"judge": {"url": URL, "api_key": "sk-1"}}, r"Set `api_key_env`"),
     ],
 )
 def test_a_spec_that_cannot_be_used_elsewhere_is_refused(arguments: dict[str, object], message: str) -> None:

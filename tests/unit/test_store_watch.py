@@ -11,8 +11,8 @@ import pytest
 
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Captured, Failure, NotApplicable, Retrieval, Score, Trace
+from ragstone.settings import Watch
 from ragstone.store import PlannedMetric, SqliteStore, StreamKey, WatchedOutcome, open_store
-from ragstone.watch import WatchOptions
 from ragstone.worker import StepErrors
 from ragstone.worker._watching import StreamWatcher
 from watch_tables import MemoryTables
@@ -237,7 +237,7 @@ class TestLargeQueue:
         watcher = StreamWatcher(
             tmp_path / "a.db",
             resolve_metrics(METRIC),
-            WatchOptions(),
+            Watch(),
             requests=tmp_path / "r",
             errors=StepErrors(),
             clock=lambda: T0 + 30 * DAY_S,
@@ -293,7 +293,7 @@ def test_closed_outcomes_are_those_of_the_reference(store):
 )
 def test_message_names_the_store_and_the_time_zone(tmp_path, store, shown):
     """A reader on another machine can run its command, and knows what its times mean. A URL can have a password."""
-    options = WatchOptions(notify=("slack:http://127.0.0.1:9/services/x",))
+    options = Watch(notify=("slack:http://127.0.0.1:9/services/x",))
     watcher = StreamWatcher(
         store, resolve_metrics(METRIC), options, requests=tmp_path / "r", errors=StepErrors(), clock=lambda: T0
     )

@@ -13,9 +13,10 @@ from command_line import run_command
 from fake_servers import RecordingServer
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.schema import Captured, Score, Trace
+from ragstone.settings import Watch, read_table
 from ragstone.store import CanaryScore, PlannedMetric, StreamKey, open_store
 from ragstone.testing import FakeJudge
-from ragstone.watch import WatchOptions, all_alarms
+from ragstone.watch import all_alarms
 from ragstone.watch._canaries import begin_round, judge_shift
 from ragstone.worker import ScoringSetup, Worker
 from ragstone.worker._canaries import score_canaries
@@ -93,7 +94,7 @@ class Judge(FakeJudge):
 
 def work(path, judge, now, **options):
     """Run a worker until it is idle, at a time."""
-    worker = Worker(path, ScoringSetup(METRIC, judge=judge), watch=WatchOptions(**options), clock=lambda: now)
+    worker = Worker(path, ScoringSetup(METRIC, judge=judge), watch=Watch(**options), clock=lambda: now)
     asyncio.run(asyncio.wait_for(worker.run(until_idle=True), 120))
 
 
@@ -147,15 +148,15 @@ def test_the_set_is_fixed_keeps_its_texts_and_is_given_up(tmp_path):
     with open_store(path, mode="own", clock=lambda: T0) as store:
         fill(store, T0, version="1", hash_="j1", days=2)
         with store.watching() as tables:
-            first = begin_round(tables, now=T0 + DAY_S, options=WatchOptions(canaries=20))
+            first = begin_round(tables, now=T0 + DAY_S, options=Watch(canaries=20))
         assert 20 == len(set(first))
         assert 220 == store.remove_texts(before=T0 + 99 * DAY_S, limit=999)
         assert set(first) == {trace.trace_id for trace in store.traces()}
         assert 20 == store.count_texts(before=T0 + 99 * DAY_S).labeled
         with store.watching() as tables:
-            assert begin_round(tables, now=T0 + 1.5 * DAY_S, options=WatchOptions(canaries=20)) is None
-            assert first == begin_round(tables, now=T0 + 40 * DAY_S, options=WatchOptions(canaries=20))
-            assert begin_round(tables, now=T0 + 99 * DAY_S, options=WatchOptions()) is None
+            assert begin_round(tables, now=T0 + 1.5 * DAY_S, options=Watch(canaries=20)) is None
+            assert first == begin_round(tables, now=T0 + 40 * DAY_S, options=Watch(canaries=20))
+            assert begin_round(tables, now=T0 + 99 * DAY_S, options=Watch()) is None
             assert [] == tables.canaries()
         assert 20 == store.remove_texts(before=T0 + 99 * DAY_S, limit=999)
     assert judge.prompts == []
@@ -166,8 +167,8 @@ def test_too_few_requests_wait(tmp_path):
     with open_store(tmp_path / "a.db", mode="own", clock=lambda: T0) as store:
         fill(store, T0, version="1", hash_="j1", days=0.1)
         with store.watching() as tables:
-            assert begin_round(tables, now=T0 + DAY_S, options=WatchOptions(canaries=20)) is None
-            assert 12 == len(begin_round(tables, now=T0 + DAY_S, options=WatchOptions(canaries=12)))
+            assert begin_round(tables, now=T0 + DAY_S, options=Watch(canaries=20)) is None
+            assert 12 == len(begin_round(tables, now=T0 + DAY_S, options=Watch(canaries=12)))
 
 
 def test_what_the_budget_prevents_is_left_out():
@@ -183,5 +184,5 @@ def test_what_the_budget_prevents_is_left_out():
 @pytest.mark.parametrize("value", [3, -1, 201, True, 20.0, "20"])
 def test_bad_numbers_are_refused(value):
     """With the value and the rule."""
-    with pytest.raises(ConfigurationError, match=r"canaries must be 0 or 5 to 200"):
-        WatchOptions(canaries=value)
+    with pytest.raises(ConfigurationError, match=r"canaries must be 0, or an integer from 5 to 200"):
+        read_table(Watch, {"canaries": value}, source="x")

@@ -8,9 +8,10 @@ import json
 import numpy as np
 import pytest
 
+from ragstone.settings import Watch
 from ragstone.stats import AlarmBudget
 from ragstone.store import Unit
-from ragstone.watch._options import Scale, WatchOptions
+from ragstone.watch._options import Scale
 from ragstone.watch._stream import Stream
 from watch_tables import DAY_S, KEY
 
@@ -22,7 +23,7 @@ class Feed:
 
     def __init__(self, *, kind="score", scale=UNIT_SCALE, options=None, seed=0):
         self.stream = Stream(KEY, kind, scale, start=0.0)
-        self.options = options or WatchOptions()
+        self.options = options or Watch()
         self.budget = AlarmBudget(1.0, start=0.0)
         self.units, self.events = [], []
         self.rng = np.random.default_rng(seed)
@@ -85,7 +86,7 @@ def test_baseline_is_that_of_the_values_of_its_units(kind, higher_is_better):
     ]
     mine = [unit for unit in units if stream.watches(unit)]
     assert len(mine) == (400 if kind == "failures" else 355)
-    stream.learn_from(0.0, 28 * DAY_S, WatchOptions(), lambda a, b: [u.amounts for u in units if a <= u.closed_at <= b])
+    stream.learn_from(0.0, 28 * DAY_S, Watch(), lambda a, b: [u.amounts for u in units if a <= u.closed_at <= b])
     pairs = [stream.value_of(unit) for unit in mine]
     weights = [stream.baseline.weight(total) for _, total in pairs]
     expected = np.average([x for x, _ in pairs], weights=weights)
@@ -98,7 +99,7 @@ def test_the_unit_that_ends_the_week_is_not_of_the_baseline():
     stream = Stream(KEY, "score", Scale(low=0.0, high=1.0), start=0.0)
     units = [Unit(session=str(i), closed_at=i * DAY_S / 40, value=0.8, weight=1.0) for i in range(281)]
     assert 7 * DAY_S == units[-1].closed_at
-    stream.learn_from(0.0, 7 * DAY_S, WatchOptions(), lambda a, b: [u.amounts for u in units if a <= u.closed_at <= b])
+    stream.learn_from(0.0, 7 * DAY_S, Watch(), lambda a, b: [u.amounts for u in units if a <= u.closed_at <= b])
     assert 280 == stream.baseline.n
 
 
@@ -146,7 +147,7 @@ def test_needed_units_of_a_noisy_stream():
     feed = Feed().days(14.5, 0.5, sd=0.2, per_day=30)
     sd = np.std([unit.value for unit in feed.units])
     assert needed(feed, feed.options) == pytest.approx((2.576 * sd / 0.015) ** 2 - 435, abs=5)
-    wide = dataclasses.replace(feed.options, min_drop=0.1)
+    wide = Watch(min_drop=0.1)
     assert 0 <= needed(feed, wide) < 200
     feed = Feed().days(27, 0.5, sd=0.35, per_day=4)
     assert (28, 92) == (feed.stream.learn_days, needed(feed, feed.options))
@@ -217,15 +218,15 @@ def test_lower_is_better_is_watched_for_a_rise():
 
 def test_target_is_the_reference_from_the_first_unit():
     """A target needs no learning; a new target replaces the detector, and without one the baseline counts again."""
-    options = WatchOptions(targets={"ccrs.qr": 0.75})
+    options = Watch(targets={"ccrs.qr": 0.75})
     feed = Feed(options=options).days(1, 0.8)
     assert ("watching", 0.75) == (feed.stream.phase, feed.stream.reference)
     feed.days(7, 0.8)
     assert 0.75 == feed.stream.reference
-    feed.options = WatchOptions()
+    feed.options = Watch()
     feed.days(0.1, 0.8)
     assert feed.stream.reference == pytest.approx(0.785, abs=0.002)
-    feed.options = WatchOptions(targets={"ccrs.qr": 0.9})
+    feed.options = Watch(targets={"ccrs.qr": 0.9})
     feed.days(2, 0.8)
     assert "alarm" == feed.events[0][0]
 

@@ -10,10 +10,10 @@ import pytest
 
 from ragstone.errors import SinkRejectedError, SinkUnavailableError
 from ragstone.schema import Failure, Interval, NotApplicable, Score
+from ragstone.settings import Watch
 from ragstone.sinks import Delivery, OtlpSink
 from ragstone.store import open_store
 from ragstone.testing import FakeJudge
-from ragstone.watch import WatchOptions
 from ragstone.worker import ScoringSetup, Worker
 from watched_store import DAY_S, fill
 
@@ -292,7 +292,7 @@ def test_an_alarm_arrives_as_an_event_of_its_own(otlp_receiver, tmp_path):
     path = tmp_path / "a.db"
     with open_store(path, mode="own") as store:
         fill(store, time.time() - 11.6 * DAY_S)
-    options = WatchOptions(notify=(f"otlp:{otlp_receiver.endpoint}",))
+    options = Watch(notify=(f"otlp:{otlp_receiver.endpoint}",))
     for _ in range(2):
         worker = Worker(path, ScoringSetup("ccrs.qr", judge=FakeJudge()), watch=options)
         asyncio.run(asyncio.wait_for(worker.run(until_idle=True), 120))

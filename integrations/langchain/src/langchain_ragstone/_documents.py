@@ -17,7 +17,7 @@ from ragstone.requests import PassageDraft, Value
 from ragstone.schema import field_names
 
 MAX_PASSAGES: Final = 1_000
-"""Documents copied from one list. `CaptureLimits.max_passages` cuts further, and notes it in the trace."""
+"""Documents copied from one list. `max_passages` of `[lengths]` cuts further, and notes it in the trace."""
 _MAX_DEPTH: Final = 3
 _MAX_FIELDS: Final = 32
 

@@ -7,7 +7,6 @@ from ragstone._util.suppress import capture_suppressed, suppress_capture
 from ragstone.capture._application import Application as Application
 from ragstone.capture._capture import Capture
 from ragstone.capture._capture import CaptureCounters as CaptureCounters
-from ragstone.capture._convert import CaptureLimits
 from ragstone.capture._convert import Converter as Converter
 from ragstone.capture._encoded import Redactor as Redactor
 from ragstone.capture._encoded import redact_json as redact_json
@@ -19,11 +18,9 @@ from ragstone.capture._redaction import RedactionError as RedactionError
 from ragstone.capture._redaction import redact_secrets
 from ragstone.capture._redaction import redact_trace as redact_trace
 from ragstone.capture._redaction import safe_redactor as safe_redactor
-from ragstone.capture._sampling import read_sampling_rules as read_sampling_rules
 
 __all__ = [
     "Capture",
-    "CaptureLimits",
     "Guard",
     "after_fork_in_child",
     "capture_suppressed",

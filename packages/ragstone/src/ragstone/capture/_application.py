@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final, Self
 from urllib.parse import unquote
 
-from ragstone.errors import ConfigurationError
 from ragstone.requests import TraceDraft, read_resource
 
 _MAX_CHARS: Final = 200
@@ -37,29 +36,13 @@ class Application:
         app: str | None = None,
         release: str | None = None,
         environment: str | None = None,
-        tags: Sequence[str] | None = None,
+        tags: Sequence[str] = (),
     ) -> Self:
-        """Check the settings, and read those that are None from the process's environment.
-
-        The variables are `RAGSTONE_APP`, `RAGSTONE_RELEASE`, `RAGSTONE_ENVIRONMENT` and `RAGSTONE_TAGS` (separated by commas),
-        then `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`.
-
-        Raises:
-            ConfigurationError: If a value is not a text of 1 to 200 characters, or `tags` is not a list of such texts.
-        """
-        stated = {"app": app, "release": release, "environment": environment}
-        for name in _FIELDS:
-            if stated[name] is None:
-                stated[name] = os.environ.get(f"RAGSTONE_{name.upper()}") or None
-            if stated[name] is not None:
-                _check(name, stated[name])
-        if tags is None:
-            tags = [tag.strip() for tag in os.environ.get("RAGSTONE_TAGS", "").split(",") if tag.strip()]
-        if isinstance(tags, str) or not isinstance(tags, Sequence):
-            raise ConfigurationError(f'tags must be a list of texts, such as ["beta"], got {tags!r}')
-        for tag in tags:
-            _check("a tag", tag)
-        return cls(**stated, tags=tuple(dict.fromkeys(tags)), resource=tuple(_resource().items()))
+        """Return what the settings and OpenTelemetry's `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` state."""
+        resource = tuple(_resource().items())
+        return cls(
+            app=app, release=release, environment=environment, tags=tuple(dict.fromkeys(tags)), resource=resource
+        )
 
     def label(self, draft: TraceDraft) -> dict[str, str | None]:
         """Return app, release and environment of a request."""
@@ -77,13 +60,6 @@ def _resource() -> dict[str, str]:
     if name := os.environ.get("OTEL_SERVICE_NAME"):
         attributes["service.name"] = name
     return {field: value[:_MAX_CHARS] for field, value in read_resource(attributes).items()}
-
-
-def _check(name: str, value: object) -> None:
-    if not isinstance(value, str) or not value.strip() or len(value) > _MAX_CHARS:
-        raise ConfigurationError(
-            f"{name} must be a text of 1 to {_MAX_CHARS} characters, such as 'qa-bot', got {value!r}"[:400]
-        )
 
 
 def _text(value: object) -> str | None:

@@ -16,16 +16,16 @@ from ragstone._util.fork import after_fork_in_child
 from ragstone._util.guard import Guard
 from ragstone._util.suppress import capture_suppressed
 from ragstone.capture._application import Application
-from ragstone.capture._convert import CaptureLimits, Converter
+from ragstone.capture._convert import Converter
 from ragstone.capture._encoded import Redactor
 from ragstone.capture._feedback import make_feedback
 from ragstone.capture._groups import SpoolLike
 from ragstone.capture._ids import IdHasher
 from ragstone.capture._redaction import redact_secrets
-from ragstone.capture._sampling import SamplingRule
 from ragstone.capture._writer import CaptureWriter
 from ragstone.errors import ConfigurationError
 from ragstone.requests import Request, TraceDraft
+from ragstone.settings import Lengths, SamplingRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class Capture:
         spool: Factory of the spool, called on the writer's thread: `partial(SpoolWriter, directory)`.
         sample_rate: Share of traces to keep, in [0, 1], for which no rule of `sampling` applies.
         redact: Function from each text to the text to store. None stores texts unchanged.
-        limits: Upper bounds for one trace.
+        lengths: Maximum lengths of texts and lists.
         queue_size: Maximum number of queued drafts, with at most 64 million characters. Further drafts are dropped.
             (Each recording thread may exceed it by one.)
         durability: "batched" or "sync", see above.
@@ -106,7 +106,7 @@ class Capture:
         *,
         sample_rate: float = 1.0,
         redact: Redactor | None = redact_secrets,
-        limits: CaptureLimits | None = None,
+        lengths: Lengths | None = None,
         queue_size: int = 10_000,
         durability: Literal["batched", "sync"] = "batched",
         flush_interval_s: float = 0.1,
@@ -135,7 +135,7 @@ class Capture:
         converter = Converter(
             sample_rate=sample_rate,
             redact=redact,
-            limits=limits or CaptureLimits(),
+            lengths=lengths or Lengths(),
             application=application,
             sampling=sampling,
             hash_id=hash_id,

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, fields
 from datetime import date, datetime
 from enum import Enum
 from functools import partial
@@ -22,8 +21,8 @@ from ragstone.capture._encoded import Redactor, redact_json
 from ragstone.capture._feedback import MAX_COMMENT, FeedbackDraft
 from ragstone.capture._ids import IdHasher
 from ragstone.capture._redaction import RedactionError, SecretRedactor, redact_secrets, safe_redactor
-from ragstone.capture._sampling import SamplingRule, SamplingRules
-from ragstone.errors import ConfigurationError, RagstoneError
+from ragstone.capture._sampling import SamplingRules
+from ragstone.errors import RagstoneError
 from ragstone.requests import PassageDraft, Request, RetrievalDraft, TraceDraft, assemble
 from ragstone.schema import (
     Captured,
@@ -37,6 +36,7 @@ from ragstone.schema import (
     Usage,
     spool_entry_adapter,
 )
+from ragstone.settings import Lengths, SamplingRule
 
 
 def is_sampled(trace_id: str, *, rate: float) -> bool:
@@ -126,30 +126,6 @@ def _described(value: object) -> str:
     return to_valid_text(text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaptureLimits:
-    """Upper bounds for one captured trace. `Trace.truncated_fields` names the fields that were cut.
-
-    Raises:
-        ConfigurationError: If a limit is not positive.
-    """
-
-    max_chars: int = 50_000
-    """Characters of each text: query, response, passage, reference, error, tag, string in metadata."""
-    max_passages: int = 200
-    """Passages of each retrieval, and of the contexts."""
-    max_items: int = 200
-    """Retrievals, references, inner errors and tags, each."""
-    max_metadata_bytes: int = 16_384
-    """Bytes of JSON of each metadata mapping: of the trace, and of each passage."""
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value <= 0:
-                raise ConfigurationError(f"{field.name} must be positive, got {value!r}; leave it out for the default")
-
-
 _T = TypeVar("_T")
 
 _MAX_STAGES: Final = 8
@@ -165,7 +141,7 @@ class Converter:
         *,
         sample_rate: float,
         redact: Redactor | None,
-        limits: CaptureLimits,
+        lengths: Lengths,
         application: Application | None = None,
         sampling: Sequence[SamplingRule] = (),
         hash_id: IdHasher | None = None,
@@ -176,7 +152,7 @@ class Converter:
         self._redact = (
             None if redact is None else SecretRedactor() if redact is redact_secrets else safe_redactor(redact)
         )
-        self._limits = limits
+        self._lengths = lengths
 
     def needs_text(self, draft: TraceDraft | Request) -> bool:
         """Return whether a request is kept, or may be kept after feedback.
@@ -240,19 +216,19 @@ class Converter:
         return "sampled_out", spool_entry_adapter.dump_json(out)
 
     def _conversion(self) -> _Conversion:
-        return _Conversion(self._redact, self._limits, self._application, self._hash_id)
+        return _Conversion(self._redact, self._lengths, self._application, self._hash_id)
 
 
 class _Conversion:
     """The conversion of one draft, which records the truncated fields."""
 
     def __init__(
-        self, redact: Redactor | None, limits: CaptureLimits, application: Application, hash_id: IdHasher | None
+        self, redact: Redactor | None, lengths: Lengths, application: Application, hash_id: IdHasher | None
     ) -> None:
         self._redactor = redact
         self._hash_id = hash_id
         self._application = application
-        self._limits = limits
+        self._lengths = lengths
         self._cut: dict[str, None] = {}  # an ordered set
 
     def trace(self, draft: TraceDraft, *, inclusion_probability: float) -> Trace:
@@ -277,11 +253,11 @@ class _Conversion:
             "standalone_query": self._text(draft.standalone_query, "standalone_query"),
             "history": tuple(
                 Turn(role=turn.role, text=self._text(turn.text, "history") or "")
-                for turn in self._first(draft.history, self._limits.max_items, "history")
+                for turn in self._first(draft.history, self._lengths.max_items, "history")
             ),
             "retrievals": tuple(
                 self._retrieval(retrieval)
-                for retrieval in self._first(draft.retrievals, self._limits.max_items, "retrievals")
+                for retrieval in self._first(draft.retrievals, self._lengths.max_items, "retrievals")
             ),
             "contexts": None if draft.contexts is None else self._passages(draft.contexts, "contexts"),
             "response": self._text(draft.response, "response"),
@@ -337,11 +313,11 @@ class _Conversion:
                 rank=rank,
                 metadata=self._metadata(passage.metadata, f"{field}.metadata"),
             )
-            for rank, passage in enumerate(self._first(passages, self._limits.max_passages, field))
+            for rank, passage in enumerate(self._first(passages, self._lengths.max_passages, field))
         )
 
     def _texts(self, texts: Iterable[object], field: str) -> tuple[str, ...]:
-        return tuple(self._text(text, field) or "" for text in self._first(texts, self._limits.max_items, field))
+        return tuple(self._text(text, field) or "" for text in self._first(texts, self._lengths.max_items, field))
 
     def _first(self, items: Iterable[_T] | None, limit: int, field: str) -> list[_T]:
         every = list(items or ())
@@ -355,9 +331,9 @@ class _Conversion:
     def _text_of(self, value: str, field: str) -> str:
         # Redact before truncation: the redactor cannot recognize a secret that was cut.
         text = self._redact(value)
-        if len(text) > self._limits.max_chars:
+        if len(text) > self._lengths.max_chars:
             self._cut[field] = None
-            text = text[: self._limits.max_chars]
+            text = text[: self._lengths.max_chars]
         return text
 
     def _metadata(self, metadata: Mapping[str, Any], field: str) -> dict[str, Any]:
@@ -366,11 +342,11 @@ class _Conversion:
         plain = redact_json(to_json_value(metadata), partial(self._text_of, field=field))
         if not isinstance(plain, dict):
             plain = {"value": plain}
-        if _json_bytes(plain) <= self._limits.max_metadata_bytes:
+        if _json_bytes(plain) <= self._lengths.max_metadata_bytes:
             return plain
         self._cut[field] = None
         kept: dict[str, Json] = {}
-        bytes_left = self._limits.max_metadata_bytes - len("{}")
+        bytes_left = self._lengths.max_metadata_bytes - len("{}")
         for key, value in plain.items():
             after = bytes_left - (_json_bytes({key: value}) - len("{}") + len(", "))
             if after >= 0:

@@ -20,8 +20,6 @@ ConfigOption = Annotated[
 
 _NAMES: Final = {"sinks": "sink"}
 """Option names by the parameter names of `Monitor` that differ from them."""
-_CAPTURED: Final = frozenset({"app", "release", "environment", "tags"})
-"""Keys that describe the application that a `Monitor` captures. Options with these names mean something else."""
 _LISTED: Final = frozenset({"metrics"})
 """Keys whose lists become one comma-separated string."""
 
@@ -42,27 +40,23 @@ def apply_config(context: typer.Context, path: Path | None) -> None:
     set_daily_budget(None, "")
     if path is None:
         return
-    from ragstone.capture import read_sampling_rules
     from ragstone.cli._endpoints import read_tables
     from ragstone.judges import ROLES
-    from ragstone.monitor import read_config
+    from ragstone.settings import RUN_KEYS, TABLES, load_toml, read_file
 
-    values = read_config(path)
-    set_watch_options(values.pop("watch", None), str(path))
-    set_retention(values.pop("retention", None), str(path))
-    set_daily_budget(values.pop("daily_budget", None), str(path))
-    # For monitors: commands do not sample.
-    read_sampling_rules(values.pop("sampling", None), source=str(path))
     group = context.command
+    settings = read_file(path, {*_inner(group)})
+    tables: dict[str, dict[str, Any]] = {}
+    for dotted, value in settings.items():
+        table, _, key = dotted.partition(".")
+        tables.setdefault(table, {})[key] = value
+    set_watch_options(tables.get("watch"), repr(str(path)))
+    set_retention(tables.get("retention"), repr(str(path)))
+    set_daily_budget(tables.get("daily_budget"), repr(str(path)))
     # `takes_models` reads them from there.
-    context.obj = read_tables(values, str(path))
-    shared = {key: value for key, value in values.items() if not isinstance(value, Mapping) and key not in _CAPTURED}
-    for table in sorted(values.keys() - shared.keys() - {*ROLES} - _CAPTURED):
-        if table not in _inner(group):
-            raise ConfigurationError(
-                f"{str(path)!r} has a table [{table}], but no command has this name. Commands: {', '.join(_inner(group))}. "
-                f"Tables of endpoints: {', '.join(ROLES)}."
-            )
+    context.obj = read_tables(tables, repr(str(path)))
+    shared = {name: settings[key] for name, key in RUN_KEYS.items() if key in settings}
+    values = {name: value for name, value in load_toml(path).items() if name not in TABLES}
     context.default_map = _defaults(group, shared, values, path, roles=ROLES)
 
 

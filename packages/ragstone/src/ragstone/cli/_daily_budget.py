@@ -21,9 +21,9 @@ def set_daily_budget(table: Any, source: str) -> None:
         _LIMITS.set(_NONE)
         return
     # Help and most commands do not run a worker.
-    from ragstone.worker import daily_budget_from_table
+    from ragstone.settings import DailyBudget, read_table
 
-    _LIMITS.set(daily_budget_from_table(table, source=source))
+    _LIMITS.set(read_table(DailyBudget, table, source=source).stated)
 
 
 def daily_budget() -> Mapping[str, float]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
 from ragstone.cli._panels import EMBEDDER, JUDGE, READER
 from ragstone.judges import ROLES, ConnectionOptions, EndpointOptions, OptionNames, Role
+from ragstone.settings import TABLES, Endpoint, read_table
 
 Tables = Mapping[str, EndpointOptions]
 """The tables of a configuration file, by role."""
@@ -100,7 +101,9 @@ def read_tables(values: Mapping[str, Any], source: str) -> Tables:
         ConfigurationError: If a table has an unknown key or an invalid value.
     """
     return {
-        role: EndpointOptions.from_table(role, table, source=source, names=OptionNames(role, "command line"))
+        role: EndpointOptions.from_settings(
+            read_table(cast("type[Endpoint]", TABLES[role]), table, source=source), OptionNames(role, "command line")
+        )
         for role in ROLES
         if isinstance(table := values.get(role), Mapping)
     }

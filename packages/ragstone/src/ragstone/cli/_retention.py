@@ -6,9 +6,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from ragstone.worker import RetentionAges
+    from ragstone.settings import Retention
 
-_AGES: Final[ContextVar[RetentionAges | None]] = ContextVar("ragstone_retention", default=None)
+_AGES: Final[ContextVar[Retention | None]] = ContextVar("ragstone_retention", default=None)
 
 
 def set_retention(table: Any, source: str) -> None:
@@ -21,11 +21,11 @@ def set_retention(table: Any, source: str) -> None:
         _AGES.set(None)
         return
     # Help and most commands do not run a worker.
-    from ragstone.worker import retention_from_table
+    from ragstone.settings import Retention, read_table
 
-    _AGES.set(retention_from_table(table, source=source))
+    _AGES.set(read_table(Retention, table, source=source))
 
 
-def retention_ages() -> RetentionAges | None:
+def retention_ages() -> Retention | None:
     """Return the ages of the table, or None without one."""
     return _AGES.get()

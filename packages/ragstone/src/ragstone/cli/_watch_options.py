@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
-from ragstone.errors import ConfigurationError
-
 if TYPE_CHECKING:
-    from ragstone.watch import WatchOptions
+    from ragstone.settings import Watch
 
-_OPTIONS: Final[ContextVar[WatchOptions | None]] = ContextVar("ragstone_watch_options", default=None)
+_OPTIONS: Final[ContextVar[Watch | None]] = ContextVar("ragstone_watch_options", default=None)
 
 
 def set_watch_options(table: Any, source: str) -> None:
@@ -23,16 +20,13 @@ def set_watch_options(table: Any, source: str) -> None:
     if table is None:
         _OPTIONS.set(None)
         return
-    if not isinstance(table, Mapping):
-        raise ConfigurationError(f"{source!r}: watch must be a table [watch], got {table!r}")
-    # Help and most commands do not watch.
-    from ragstone.watch import WatchOptions
+    from ragstone.settings import Watch, read_table
 
-    _OPTIONS.set(WatchOptions.from_table(table, source=source))
+    _OPTIONS.set(read_table(Watch, table, source=source))
 
 
-def watch_options() -> WatchOptions:
+def watch_options() -> Watch:
     """Return the options of the configuration, or the defaults."""
-    from ragstone.watch import WatchOptions
+    from ragstone.settings import Watch
 
-    return _OPTIONS.get() or WatchOptions()
+    return _OPTIONS.get() or Watch()

@@ -34,6 +34,7 @@ from ragstone.judges import (
 from ragstone.metrics import Metric
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import JudgedCounts, Scorer, explain_lowest_scores
+from ragstone.settings import RUN_KEYS, takes_settings
 from ragstone.sinks import Sink
 from ragstone.worker import open_setup
 
@@ -45,6 +46,7 @@ _PREPARE_OUTAGE_S: Final = 10.0
 _OUTAGE: Final = ("unavailable", "timeout")
 
 
+@takes_settings(**RUN_KEYS)
 async def aevaluate(
     data: SampleSource,
     metrics: Sequence[str | Metric] | str = ("ccrs",),
@@ -359,6 +361,7 @@ async def _score_rows(scorer: Scorer, samples: Sequence[Sample], kept: KeptOutco
     return ScoredApp(samples, results.finish(), ())
 
 
+@takes_settings(**RUN_KEYS)
 def evaluate(
     data: SampleSource,
     metrics: Sequence[str | Metric] | str = ("ccrs",),

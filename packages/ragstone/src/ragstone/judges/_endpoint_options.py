@@ -2,142 +2,27 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self, cast, get_args
 
+from ragstone import settings
 from ragstone.errors import ConfigurationError
 from ragstone.judges._factory import embedder_from, judge_from, reader_from
 from ragstone.judges._limits.gate import DEFAULT_CONCURRENT_REQUESTS
+from ragstone.judges._limits.spend import Budget
 from ragstone.judges._option_names import OptionNames, Role
 from ragstone.judges._protocol import Embedder, Judge, Reader
 from ragstone.judges.openai_model import ConnectionOptions
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
-Convert = Callable[[Any], Any]
-"""Returns the value of a key in the form in which it is passed on, or raises ValueError with the rule."""
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError("a text")
-    return value.strip()
-
-
-def _urls(value: Any) -> str:
-    if isinstance(value, list) and value:
-        return ",".join(map(_text, value))
-    if isinstance(value, list):
-        raise ValueError("a text, or a list of texts")  # noqa: TRY004
-    return _text(value)
-
-
-def _number(least: float, *, or_equal: bool = False) -> Convert:
-    def convert(value: Any) -> float:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not (value >= least if or_equal else value > least):
-            raise ValueError(f"a number {'of at least' if or_equal else 'above'} {least:g}")
-        return float(value)
-
-    return convert
-
-
-def _integer(least: int) -> Convert:
-    def convert(value: Any) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ValueError(f"an integer of at least {least}")
-        return value
-
-    return convert
-
-
-def _one_of(*names: str) -> Convert:
-    def convert(value: Any) -> str:
-        if value not in names:
-            raise ValueError(f"one of {', '.join(map(repr, names))}")
-        return str(value)
-
-    return convert
-
-
-def _table(value: Any) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ValueError("a table, such as { reasoning_effort = 'low' }")  # noqa: TRY004
-    return dict(value)
-
-
-def _prices(value: Any) -> tuple[float, float]:
-    if not isinstance(value, list) or len(value) != 2:
-        raise ValueError("two numbers, USD per million input and output tokens, such as [0.15, 0.60]")
-    price = _number(0, or_equal=True)
-    return price(value[0]), price(value[1])
-
-
-def _phrases(value: Any) -> tuple[str, ...]:
-    phrases = [value] if isinstance(value, str) else value
-    if not isinstance(phrases, list) or not phrases:
-        raise ValueError("a text or a list of texts")
-    return tuple(map(_text, phrases))
-
-
-def _variable(value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
-        raise ValueError("the name of an environment variable, such as OPENAI_API_KEY, not the key itself")
-    return value
-
-
-def _headers(value: Any) -> dict[str, Any]:
-    headers = _table(value)
-    for name, content in headers.items():
-        if isinstance(content, Mapping) and content.keys() == {"env"}:
-            _variable(content["env"])
-        elif not isinstance(content, str):
-            raise ValueError(f"a text or {{ env = 'VARIABLE' }} for each header, which {name!r} does not have")
-    return headers
-
-
-_CONNECTION: Final[dict[str, Convert]] = {
-    "model": _text,
-    "extra_body": _table,
-    "headers": _headers,
-    "usd_per_million_tokens": _prices,
-    "timeout_s": _number(0),
-    "max_retries": _integer(0),
-    "max_wait_s": _number(0, or_equal=True),
-    "backoff_s": _number(0, or_equal=True),
-    "max_concurrent_requests": _integer(1),
-    "requests_per_minute": _number(0),
-    "tokens_per_minute": _number(0),
-    "affinity_header": _text,
-}
-"""Keys that all roles have, and that `OpenAICompatibleModel` takes."""
-_OF_ROLE: Final[dict[Role, dict[str, Convert]]] = {
-    "judge": {
-        "score_mode": _one_of("single", "expected", "sampled", "reasoned"),
-        "draws": _integer(2),
-        "max_tokens": _integer(1),
-    },
-    "reader": {
-        "prompt": lambda value: Path(_text(value)),
-        "abstention": _phrases,
-        "estimator": _one_of("auto", "exact", "first_token", "monte_carlo"),
-        "max_draws": _integer(1),
-        "max_tokens": _integer(1),
-    },
-    "embedder": {
-        "batch_size": _integer(1),
-        "device": _text,
-    },
-}
-"""Keys of one role, which `judge_from`, `ChatReader` or `embedder_from` takes."""
 _TABLE_ONLY: Final = frozenset({"client", "api_key", "extra_body", "headers"})
-"""Arguments that decide what a model replies or whether it replies, and that are not options of commands."""
+"""Arguments that decide what a model replies or whether it replies, and that a store does not record."""
 _WITHOUT_EFFECT: Final = frozenset({"batch_size", "device"})
 """Keys of a role that do not change scores, and that are not options of commands."""
 
@@ -157,46 +42,22 @@ class EndpointOptions:
     """Arguments of the judge (score mode, draws), the reader (prompt, abstention) or the embedder (batch size)."""
 
     @classmethod
-    def from_table(cls, role: Role, table: Mapping[str, Any], *, source: str, names: OptionNames) -> Self:
-        """Read a table of a configuration file.
+    def from_settings(cls, settings: settings.Endpoint, names: OptionNames, budget: Budget | None = None) -> Self:
+        """Divide the settings of a role into those of the endpoint and those of the role.
 
         Args:
-            role: The role.
-            table: The table.
-            source: Name of the file, for messages.
+            settings: The settings.
             names: Names of options in messages.
-
-        Raises:
-            ConfigurationError: If a key is unknown or a value is invalid.
+            budget: Limit on what the model may cost.
         """
-        converts = {"url": _urls, "api_key_env": _variable, **_CONNECTION, **_OF_ROLE[role]}
-        values: dict[str, Any] = {}
-        for name, value in table.items():
-            key = name.replace("-", "_")
-            if key == "api_key":
-                raise ConfigurationError(
-                    f"{source!r}: [{role}] sets {name!r}. A key does not belong into a file. Set `api_key_env` to the name "
-                    "of the environment variable that holds it"
-                )
-            if key not in converts:
-                close = difflib.get_close_matches(key, converts, n=1)
-                raise ConfigurationError(
-                    f"{source!r}: [{role}] sets {name!r}, which is not a key of this table. "
-                    + (f"Did you mean {close[0]!r}? " if close else "")
-                    + f"Keys: {', '.join(converts)}"
-                )
-            try:
-                values[key] = converts[key](value)
-            except ValueError as error:
-                shown = "" if key in ("api_key_env", "headers") else f", got {value!r}"
-                raise ConfigurationError(f"{source!r}: `{name}` of [{role}] must be {error}{shown}") from None
-        return cls(
-            names=names,
-            url=values.pop("url", None),
-            api_key_env=values.pop("api_key_env", None),
-            connection=cast("ConnectionOptions", {key: values.pop(key) for key in _CONNECTION if key in values}),
-            own=values,
-        )
+        values = settings.stated
+        connection: Any = {key: values.pop(key) for key in ConnectionOptions.__annotations__ if key in values}
+        if "api_key" in connection:
+            connection["api_key"] = connection["api_key"].get_secret_value()
+        if budget is not None:
+            connection["budget"] = budget
+        url, api_key_env = values.pop("url", None), values.pop("api_key_env", None)
+        return cls(names=names, url=url, api_key_env=api_key_env, connection=connection, own=values)
 
     def override(
         self, *, url: str | None, model: str | None, api_key_env: str | None, limits: ConnectionOptions, **own: Any
@@ -318,7 +179,7 @@ class EndpointOptions:
         """Return an option that is given and describes an endpoint, or None."""
         if self.api_key_env is not None:
             return "api_key_env"
-        return next((key for key in ("extra_body", "headers") if self.connection.get(key)), None)
+        return next((key for key in ("api_key", "extra_body", "headers") if self.connection.get(key)), None)
 
     def _at(self, other: EndpointOptions, model: str) -> EndpointOptions:
         """Return these options for another model at the endpoint of the other role."""
@@ -333,8 +194,9 @@ class EndpointOptions:
                 f"{f'the judge is {url!r}' if url else 'no judge is named'}. Name the reader's endpoint with "
                 f"{self.names.option('url')}"
             )
-        if headers := other.connection.get("headers"):
-            connection.setdefault("headers", headers)
+        for key in ("headers", "api_key"):
+            if (value := other.connection.get(key)) and not (key == "api_key" and self.api_key_env):
+                connection.setdefault(key, value)
         return replace(
             self,
             url=url,
@@ -388,10 +250,6 @@ class EndpointOptions:
     def _secret(self, key: str, variable: str) -> str:
         """Return the value of an environment variable. A message does not show a text that may be a key."""
         option = self.names.option(key)
-        try:
-            _variable(variable)
-        except ValueError as error:
-            raise ConfigurationError(f"{option} must be {error}") from None
         if value := os.environ.get(variable):
             return value
         shown = f" {variable}" if re.fullmatch(r"[A-Z][A-Z0-9_]*", variable) else ""
@@ -413,6 +271,8 @@ def read_endpoint(
 ) -> EndpointOptions:
     """Return the options of a role that are given as a name (a form of `judge_from`), as a table or as options.
 
+    The environment completes a name and a table that describe the same endpoint.
+
     Args:
         role: The role.
         spec: The name, the table with the keys of the configuration file, or the options. None uses the environment.
@@ -423,9 +283,11 @@ def read_endpoint(
     """
     if isinstance(spec, EndpointOptions):
         return spec
-    if isinstance(spec, Mapping):
-        return EndpointOptions.from_table(role, spec, source=source, names=OptionNames(role, "file"))
-    return EndpointOptions(names=OptionNames(role), url=spec)
+    is_table = isinstance(spec, Mapping)
+    values = spec if isinstance(spec, Mapping) else {} if spec is None else {"url": spec}
+    stated = {f"{role}.{key}": value for key, value in values.items()}
+    read = settings.resolve_arguments(stated, dict.fromkeys(stated, source))
+    return EndpointOptions.from_settings(getattr(read, role), OptionNames(role, "file" if is_table else "python"))
 
 
 def _read_prompt(file: Path, names: OptionNames) -> Any:

@@ -13,13 +13,14 @@ from ragstone._util.local_model import MODELS, check_installed
 from ragstone.errors import ConfigurationError
 from ragstone.judges._missing import MissingModel
 from ragstone.judges._model_judge import ModelJudge, ScoreMode
-from ragstone.judges._option_names import OptionNames, public_name
+from ragstone.judges._option_names import OptionNames
 from ragstone.judges._protocol import Embedder, Judge, Reader
 from ragstone.judges.embedder import EndpointEmbedder, LocalEmbedder
 from ragstone.judges.lexical import LexicalEmbedder, LexicalJudge, LexicalReader
 from ragstone.judges.openai_model import ConnectionOptions, OpenAICompatibleModel
 from ragstone.judges.reader import ChatReader, ReaderOptions
 from ragstone.judges.vllm_engine import VllmModel
+from ragstone.settings import public_name
 
 _OPENAI_URL: Final = "https://api.openai.com/v1"
 _FORMS: Final = (

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from ragstone.settings import public_name
+
 Role = Literal["judge", "reader", "embedder"]
 
 _FLAGS: Final = {
@@ -60,10 +62,3 @@ class OptionNames:
 
     def _has_flag(self, key: str) -> bool:
         return self.interface == "command line" and key in _FLAGS and (self.role, key) not in _NO_FLAGS
-
-
-def public_name(spec: str) -> str:
-    """Return the name of a model or the URL of an endpoint, of any form, without what may be a secret."""
-    before, _, rest = spec.rpartition("@")
-    scheme, separator, _ = before.partition("://")
-    return (f"{scheme}{separator}{rest}" if separator else rest).partition("?")[0]

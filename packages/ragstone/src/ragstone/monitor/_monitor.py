@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from ragstone import judges, metrics, sinks
 from ragstone import worker as workers
@@ -28,27 +28,31 @@ from ragstone.capture import (
     Application,
     Capture,
     CaptureCounters,
-    CaptureLimits,
     Guard,
-    read_sampling_rules,
     redact_secrets,
 )
 from ragstone.errors import ConfigurationError, RagstoneError, StoreError, StoreOwnedError
-from ragstone.monitor._config import CONFIGURABLE, read_config, read_models
 from ragstone.monitor._finish import Progress, State, is_script, is_server, pauses
 from ragstone.monitor._load import LoadWarning
 from ragstone.requests import Request, RequestBlocks, TraceDraft
 from ragstone.schema import Ledger
+from ragstone.settings import (
+    DailyBudget,
+    Lengths,
+    Retention,
+    Sampling,
+    Watch,
+    complete,
+    read_table,
+    takes_settings,
+)
 from ragstone.spool import SpoolWriter
 from ragstone.store import is_database_url, is_owned, resolve_store
-from ragstone.watch import WatchOptions
 from ragstone.worker import (
     claim_spool,
-    daily_budget_from_table,
     id_hasher,
     pending_message,
     read_ledger,
-    retention_from_table,
     worker_command,
 )
 
@@ -57,6 +61,32 @@ logger = logging.getLogger("ragstone")
 _OWNERSHIP_RETRY_S = 1.0
 _FINISH_S = 60.0
 """Maximum seconds that the end of a `with` block waits for scores."""
+_KEYS: Final = {
+    "metrics": "scoring.metrics",
+    "store": "capture.store",
+    "sinks": "scoring.sinks",
+    "app": "app.name",
+    "release": "app.release",
+    "environment": "app.environment",
+    "tags": "app.tags",
+    "sample_rate": "sampling.sample_rate",
+    "sampling": "sampling",
+    "redact": "redaction.redact",
+    "ids": "redaction.ids",
+    "lengths": "lengths",
+    "durability": "capture.durability",
+    "flush_interval_s": "capture.flush_interval_s",
+    "queue_size": "capture.queue_size",
+    "concurrency": "limits.concurrency",
+    "deadline_s": "limits.deadline_s",
+    "max_outage_s": "limits.max_outage_s",
+    "watch": "watch",
+    "retention": "retention",
+    "daily_budget": "daily_budget",
+    "reasons": "scoring.reasons",
+    "scoring": "scoring.mode",
+}
+"""Keys and tables of the settings, by argument of `Monitor`. Those of models are read with the models."""
 _live: weakref.WeakSet[Monitor] = weakref.WeakSet()
 
 
@@ -85,18 +115,19 @@ class Monitor(RequestBlocks):
         sinks: Destinations of outcomes in addition to the store ("jsonl:PATH", "otlp", a `Sink`).
         app: Name of the application, the label that separates services in reports and in Prometheus. Default: `RAGSTONE_APP`,
             otherwise OpenTelemetry's `service.name` (of the current span or of `OTEL_SERVICE_NAME`).
-        release: Version of the application. Default: `RAGSTONE_RELEASE`, otherwise `service.version`.
-        environment: Where it runs, such as "production". Default: `RAGSTONE_ENVIRONMENT`, otherwise
+        release: Version of the application. Default: `RAGSTONE_APP_RELEASE`, otherwise `service.version`.
+        environment: Where it runs, such as "production". Default: `RAGSTONE_APP_ENVIRONMENT`, otherwise
             `deployment.environment.name`.
-        tags: Tags that all requests get, in addition to their own. Default: `RAGSTONE_TAGS`, separated by commas.
+        tags: Tags that all requests get, in addition to their own. Default: `RAGSTONE_APP_TAGS`, separated by commas.
         sampling: Keys of the table `[sampling]`: `{"rules": [{"status": "error", "rate": 1.0}]}`. The first rule whose application
             (`app`), `tag` and `status` match gives the probability, and otherwise `sample_rate`.
         sample_rate: Probability in [0, 1] that a request is captured. A hash of the trace id decides, so that every
             process and every retry makes the same decision. The probability is stored with the trace.
-        redact: Function from text to text, applied to all captured text before it is written. None keeps text unchanged.
+        redact: Function from text to text, applied to all captured text before it is written. None and False keep text
+            unchanged.
         ids: What is stored of the ids of users and sessions: "keep" or "hash". The key of the hashes is in the file `<store>.key`, or
             in the environment variable `RAGSTONE_ID_KEY`, which a database needs.
-        limits: Maximum lengths of texts and lists.
+        lengths: Keys of the table `[lengths]`: maximum lengths of texts and lists, such as `{"max_chars": 10_000}`.
         durability: "batched" acknowledges immediately and writes every `flush_interval_s`: `kill -9` loses at most the
             requests of that time plus one write. "sync" returns from `record` after the capture is on disk.
         flush_interval_s: Seconds between writes of "batched".
@@ -123,6 +154,7 @@ class Monitor(RequestBlocks):
         ConfigurationError: If an argument is invalid. The message names it.
     """
 
+    @takes_settings(**_KEYS)
     def __init__(
         self,
         *,
@@ -138,9 +170,9 @@ class Monitor(RequestBlocks):
         tags: Sequence[str] | None = None,
         sample_rate: float = 1.0,
         sampling: Mapping[str, Any] | None = None,
-        redact: Callable[[str], str] | None = redact_secrets,
+        redact: Callable[[str], str] | bool | None = redact_secrets,
         ids: Literal["keep", "hash"] = "keep",
-        limits: CaptureLimits | None = None,
+        lengths: Mapping[str, int] | None = None,
         durability: Literal["batched", "sync"] = "batched",
         flush_interval_s: float = 0.1,
         queue_size: int = 10_000,
@@ -154,10 +186,6 @@ class Monitor(RequestBlocks):
         scoring: Literal["thread", "process", "none"] = "thread",
         clock: Callable[[], float] = steady_time,
     ) -> None:
-        if scoring not in ("thread", "process", "none"):
-            raise ConfigurationError(f"scoring must be 'thread', 'process' or 'none', got {scoring!r}")
-        if max_outage_s < 0:
-            raise ConfigurationError(f"max_outage_s must be 0 or more, got {max_outage_s!r}")
         relay = make_relay(os.fspath(store)) if is_broker_url(store) else None
         self._relay = relay
         """Publishes captures if the store is a message broker."""
@@ -180,9 +208,9 @@ class Monitor(RequestBlocks):
             may_lack_models=True,
         )
         self._outage_patience_s = max_outage_s
-        self._daily_budget = daily_budget_from_table(daily_budget, source="Monitor(daily_budget=...)")
-        self._retention = retention_from_table(retention, source="Monitor(retention=...)")
-        self._watch = WatchOptions.from_table(watch or {}, source="Monitor(watch=...)")
+        self._daily_budget = read_table(DailyBudget, daily_budget, source="Monitor(daily_budget=...)").stated
+        self._retention = read_table(Retention, retention, source="Monitor(retention=...)")
+        self._watch = read_table(Watch, watch, source="Monitor(watch=...)")
         self._clock = clock
         self._load_warning = LoadWarning(is_server, lambda: worker_command(self._store, self._setup.command_options))
         self._process_settings: workers.WorkerSettings | None = None
@@ -213,16 +241,16 @@ class Monitor(RequestBlocks):
         self._capture = Capture(
             lambda: SpoolWriter(spool),
             sample_rate=sample_rate,
-            sampling=read_sampling_rules(sampling, source="Monitor(sampling=...)"),
-            redact=redact,
-            limits=limits or CaptureLimits(),
+            sampling=read_table(Sampling, sampling, source="Monitor(sampling=...)").rules,
+            redact=redact_secrets if redact is True else redact or None,
+            lengths=read_table(Lengths, lengths, source="Monitor(lengths=...)"),
             queue_size=queue_size,
             durability=durability,
             flush_interval_s=flush_interval_s,
             clock=clock,
             guard=self._guard,
             hash_id=id_hasher(self._store, ids),
-            application=Application.from_settings(app=app, release=release, environment=environment, tags=tags),
+            application=Application.from_settings(app=app, release=release, environment=environment, tags=tags or ()),
         )
         self._reset()
         _live.add(self)
@@ -233,20 +261,21 @@ class Monitor(RequestBlocks):
         """Create a monitor from a TOML file, which `ragstone --config` also accepts.
 
         Args:
-            path: The file. Its keys are arguments of `Monitor`. The tables `[judge]`, `[reader]` and `[embedder]`
-                describe endpoints. `[watch]`, `[retention]`, `[daily_budget]` and `[sampling]` are the arguments with these names. Other tables, which are
-                for commands, are ignored.
+            path: The file. Tables that are not settings are those of commands, and are ignored.
             arguments: Arguments of `Monitor` that override the file's.
 
         Raises:
-            ConfigurationError: If the file cannot be read or a key is not an argument.
+            ConfigurationError: If the file cannot be read, or has an unknown key or an invalid value.
 
         Examples:
             ```toml
-            store = "ragstone.db"
             judge = "http://localhost:8000/v1"
+
+            [scoring]
             metrics = ["ccrs", "udcg"]
             sinks = ["otlp", "prometheus:9464"]
+
+            [sampling]
             sample_rate = 0.1
 
             [reader]
@@ -257,13 +286,9 @@ class Monitor(RequestBlocks):
             format = "langsmith"
             ```
         """
-        values = read_config(path)
-        configured: dict[str, Any] = {key: values[key] for key in CONFIGURABLE if key in values}
-        tables: dict[str, Any] = {
-            key: values[key] for key in ("judge", "reader") if key in values and key not in arguments
-        }
-        configured |= {key: values[key] for key in ("watch", "retention", "daily_budget", "sampling") if key in values}
-        return cls(**(configured | read_models(tables, path) | arguments))
+        keys = _KEYS | {str(role): str(role) for role in judges.ROLES if not _is_model(arguments.get(role))}
+        completed = complete(keys, arguments, call="Monitor", file=path)
+        return cls(**{**arguments, **completed})
 
     def _reset(self) -> None:
         """Reset to the state without a worker: at creation, and in a forked child, which lacks the parent's thread."""
@@ -600,6 +625,11 @@ class Monitor(RequestBlocks):
     def _own(self, worker: workers.Worker | workers.WorkerProcess) -> None:
         self._worker = worker
         self._state = "scoring"
+
+
+def _is_model(spec: object) -> bool:
+    """Return whether a model is given as an object, which a file does not describe."""
+    return spec is not None and not isinstance(spec, str | Mapping)
 
 
 def _in_event_loop() -> bool:

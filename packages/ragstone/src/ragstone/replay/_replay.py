@@ -21,6 +21,7 @@ from ragstone.replay._source import InputFile, Sources, open_inputs
 from ragstone.requests import RetrieverTools, read_retriever_tools
 from ragstone.schema import Trace, sample_from_trace
 from ragstone.scoring import RunEstimate, StrideSampler, estimate_run
+from ragstone.settings import RUN_KEYS, takes_settings
 from ragstone.sinks import Sink
 from ragstone.worker import Worker, get_skip_reason, id_hasher, open_setup
 
@@ -125,6 +126,7 @@ def plan_replay(
     )
 
 
+@takes_settings(**RUN_KEYS, redact="redaction.redact", ids="redaction.ids")
 async def areplay_traces(
     sources: Sources,
     metrics: Sequence[str | Metric] | str = ("ccrs",),
@@ -144,7 +146,7 @@ async def areplay_traces(
     reasons: int = 0,
     processes: int = 1,
     batch: str | os.PathLike[str] | None = None,
-    redact: Redactor | None = redact_secrets,
+    redact: Redactor | bool | None = redact_secrets,
     ids: Ids = "keep",
     started: Callable[[ReplayTraceSource, Worker], None] | None = None,
 ) -> ReplayReport:
@@ -212,7 +214,8 @@ async def areplay_traces(
         hash_id = id_hasher(store, ids)
         if hash_id is not None:
             hash_id("user", "")  # an unreadable key ends the command before it reads any file
-        intake = ReplayTraceSource(files, shard=part, clean=lambda records: redacted(records, redact, hash_id))
+        redactor = redact_secrets if redact is True else redact or None
+        intake = ReplayTraceSource(files, shard=part, clean=lambda records: redacted(records, redactor, hash_id))
         worker = Worker(
             store, setup, intakes=[intake], max_outage_s=max_outage_s, ends_at_cap=True, stop_early=stop_early
         )
@@ -231,6 +234,7 @@ async def areplay_traces(
     )
 
 
+@takes_settings(**RUN_KEYS, redact="redaction.redact", ids="redaction.ids")
 def replay_traces(
     sources: Sources,
     metrics: Sequence[str | Metric] | str = ("ccrs",),
@@ -250,7 +254,7 @@ def replay_traces(
     reasons: int = 0,
     processes: int = 1,
     batch: str | os.PathLike[str] | None = None,
-    redact: Redactor | None = redact_secrets,
+    redact: Redactor | bool | None = redact_secrets,
     ids: Ids = "keep",
 ) -> ReplayReport:
     """Import traces of other tools into a store and score them: the synchronous form of `areplay_traces`.

@@ -1,5 +1,8 @@
 """Settings: each key declared once, and read from arguments, options, the environment, a file and the plan of a store."""
 
+from ragstone.settings._arguments import RUN_KEYS as RUN_KEYS
+from ragstone.settings._arguments import complete as complete
+from ragstone.settings._arguments import takes_settings as takes_settings
 from ragstone.settings._base import Settings as Settings
 from ragstone.settings._base import public_name as public_name
 from ragstone.settings._resolve import Configuration as Configuration
@@ -19,6 +22,7 @@ from ragstone.settings._tables import DailyBudget as DailyBudget
 from ragstone.settings._tables import Embedder as Embedder
 from ragstone.settings._tables import Endpoint as Endpoint
 from ragstone.settings._tables import Judge as Judge
+from ragstone.settings._tables import Lengths as Lengths
 from ragstone.settings._tables import Limits as Limits
 from ragstone.settings._tables import Reader as Reader
 from ragstone.settings._tables import Redaction as Redaction

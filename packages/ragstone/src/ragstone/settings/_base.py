@@ -7,10 +7,11 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from types import NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Final, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Final, Literal, NoReturn, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 from typing_extensions import override
 
 HIDDEN: Final = "(hidden)"
@@ -68,6 +69,11 @@ def key(
     """
     extra: dict[str, Any] = {"rule": rule, "secret": secret, "shown": shown}
     return Field(default, description=description, json_schema_extra=extra, **limits)
+
+
+def raise_rule(sentence: str) -> NoReturn:
+    """Raise the error of a validator with a sentence of its own."""
+    raise PydanticCustomError("settings", "{sentence}", {"sentence": sentence})
 
 
 def extra_of(field: FieldInfo) -> Mapping[str, Any]:

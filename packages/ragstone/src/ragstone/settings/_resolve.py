@@ -25,6 +25,27 @@ _MAX_BYTES: Final = 2**20
 """Largest file. A device does not have an end."""
 _PLAN: Final = "the plan of the store"
 _PREFIX: Final = "RAGSTONE_"
+COMMANDS: Final = frozenset(
+    [
+        "evaluate",
+        "compare",
+        "report",
+        "metrics",
+        "worker",
+        "ingest",
+        "view",
+        "watch",
+        "status",
+        "traces",
+        "replay",
+        "labels",
+        "doctor",
+        "lab",
+        "store",
+        "demo",
+    ]
+)
+"""Commands, whose tables in a file are not settings."""
 _OF_KUBERNETES: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
 """Variables that Kubernetes sets for a service with the name "ragstone-judge"."""
 _T = TypeVar("_T", bound=Settings)
@@ -75,6 +96,7 @@ class Configuration:
     redaction: tables.Redaction
     app: tables.App
     capture: tables.Capture
+    lengths: tables.Lengths
     sources: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The source of each key that is not a default: `option`, `environment`, `file` or `plan`."""
 
@@ -121,11 +143,11 @@ def variable_of(key: str) -> str:
 def resolve(
     options: Mapping[str, Any] | None = None,
     *,
-    file: str | Path | None = None,
+    file: str | os.PathLike[str] | None = None,
     environment: Mapping[str, str] | None = None,
     plan: Mapping[str, Any] | None = None,
     names: Mapping[str, str] | None = None,
-    other_tables: Collection[str] = (),
+    other_tables: Collection[str] = COMMANDS,
 ) -> Configuration:
     """Return the settings of all sources: an option comes before the environment, the file, the plan and the default.
 
@@ -138,7 +160,7 @@ def resolve(
         environment: The environment. None uses that of the process.
         plan: Values of the plan of a store by dotted key.
         names: How the user wrote an option, by dotted key, for messages. Default: `--set`.
-        other_tables: Tables of the file that are not settings, such as those of single commands.
+        other_tables: Tables of the file that are not settings.
 
     Raises:
         ConfigurationError: If a key is unknown or a value is invalid. The message names the source, the key, the value and
@@ -150,39 +172,55 @@ def resolve(
         [
             _Layer("option", options or {}, lambda key: written.get(key, "--set"), parses_text=True),
             _from_environment(os.environ if environment is None else environment),
-            _Layer("file", content, lambda _: repr(str(file))),
+            _Layer("file", content, lambda _: repr(os.fspath(file or ""))),
             _Layer("plan", plan or {}, lambda _: _PLAN),
         ]
     )
 
 
-def resolve_arguments(arguments: Mapping[str, Any], names: Mapping[str, str]) -> Configuration:
-    """Return the settings of a Python call: arguments, by dotted key, come before the environment.
+def resolve_arguments(
+    arguments: Mapping[str, Any],
+    places: Mapping[str, str],
+    *,
+    file: str | os.PathLike[str] | None = None,
+) -> Configuration:
+    """Return the settings of a Python call: its arguments, by dotted key, come before the environment and a file.
 
     Args:
-        arguments: Values by dotted key. None is not given.
-        names: Names of the arguments, by dotted key, for messages.
+        arguments: Values by dotted key.
+        places: Where they are, by dotted key, for messages.
+        file: A TOML file.
 
     Raises:
         ConfigurationError: If a value is invalid.
     """
-    values = {key: value for key, value in arguments.items() if value is not None}
-    return _merge([_Layer("option", values, lambda key: names.get(key, key)), _from_environment(os.environ)])
+    content = {} if file is None else read_file(file)
+    return _merge(
+        [
+            _Layer("option", arguments, lambda key: places.get(key, key)),
+            _from_environment(os.environ),
+            _Layer("file", content, lambda _: repr(os.fspath(file or ""))),
+        ]
+    )
 
 
-def read_table(kind: type[_T], table: Mapping[str, Any], *, source: str) -> _T:
+def read_table(kind: type[_T], table: Mapping[str, Any] | None, *, source: str) -> _T:
     """Read the table of a file or of an argument, without other sources.
 
     Args:
         kind: Its settings.
-        table: Its keys and values.
+        table: Its keys and values. None: no value is stated.
         source: Where it is, for messages.
 
     Raises:
         ConfigurationError: If a key is unknown or a value is invalid.
     """
     name = next(name for name, settings in TABLES.items() if settings is kind)
-    return _validate(name, kind, {str(key).replace("-", "_"): value for key, value in table.items()}, lambda _: source)
+    if table is not None and not isinstance(table, Mapping):
+        raise ConfigurationError(f"{source}: {name} must be a table [{name}], got {table!r}.")
+    return _validate(
+        name, kind, {str(key).replace("-", "_"): value for key, value in (table or {}).items()}, lambda _: source
+    )
 
 
 def _merge(layers: list[_Layer]) -> Configuration:
@@ -297,7 +335,7 @@ def _from_environment(environment: Mapping[str, str]) -> _Layer:
     return _Layer("environment", values, variable_of, parses_text=True)
 
 
-def read_file(path: str | Path, other_tables: Collection[str] = ()) -> dict[str, Any]:
+def read_file(path: str | os.PathLike[str], other_tables: Collection[str] = COMMANDS) -> dict[str, Any]:
     """Read a TOML file, and return its settings by dotted key. A secret in it is logged by its name.
 
     Args:
@@ -307,7 +345,7 @@ def read_file(path: str | Path, other_tables: Collection[str] = ()) -> dict[str,
     Raises:
         ConfigurationError: If the file does not exist, is not valid TOML or has an unknown table or key.
     """
-    source = repr(str(path))
+    source = repr(os.fspath(path))
     values: dict[str, Any] = {}
     for table, content in load_toml(path).items():
         if table not in TABLES:
@@ -328,6 +366,9 @@ def read_file(path: str | Path, other_tables: Collection[str] = ()) -> dict[str,
             values[f"{table}.{main}"] = content
         else:
             raise ConfigurationError(f"{source}: {table} must be a table [{table}], got {content!r}.")
+    # Also those that a command does not use, because the same file is for others that do.
+    for table, stated in _by_table(_Layer("file", values, lambda _: source)).items():
+        _validate(table, TABLES[table], stated, lambda _: source)
     for key, value in values.items():
         for secret in find_secrets(key, value):
             logger.warning(
@@ -339,13 +380,13 @@ def read_file(path: str | Path, other_tables: Collection[str] = ()) -> dict[str,
     return values
 
 
-def load_toml(path: str | Path) -> dict[str, Any]:
+def load_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a TOML file.
 
     Raises:
         ConfigurationError: If the file does not exist, is too large or is not valid TOML.
     """
-    name = str(path)
+    name = os.fspath(path)
     try:
         with Path(path).open("rb") as file:
             text = file.read(_MAX_BYTES + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -12,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, SecretStr, StringConstrain
 from ragstone._util.age import parse_age
 from ragstone.errors import ConfigurationError
 from ragstone.schema import TraceStatus
-from ragstone.settings._base import Settings, Text, Texts, key
+from ragstone.settings._base import Settings, Text, Texts, key, raise_rule
 
 _VARIABLE_RULE: Final = "the name of an environment variable, such as OPENAI_API_KEY, not the key itself"
 _SLICES: Final = ("release", "environment", "operation", "retriever", "language")
@@ -30,6 +31,10 @@ def _pair(value: object) -> object:
     if isinstance(value, list) and all(isinstance(part, int | float) and not isinstance(part, bool) for part in value):
         return tuple(map(float, value))
     return value
+
+
+def _listed(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _path(value: object) -> object:
@@ -58,6 +63,12 @@ def _slices(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
+def _notify(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not all(re.match("(slack|webhook|otlp):https?://|otlp$", place) for place in value):
+        raise ValueError
+    return value
+
+
 def _canaries(value: int) -> int:
     if value != 0 and not 5 <= value <= 200:
         raise ValueError(value)
@@ -69,7 +80,7 @@ Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\z"
 Prices = Annotated[tuple[float, float], BeforeValidator(_pair), AfterValidator(_not_negative)]
 Age = Annotated[str, AfterValidator(_age)]
 Label = Annotated[Text, StringConstraints(max_length=200)]
-Labels = Annotated[tuple[Label, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)]
+Labels = Annotated[tuple[Label, ...], BeforeValidator(_listed)]
 _AGE_RULE: Final = "a positive age such as 30d, 12h or 90m"
 _LABEL_RULE: Final = "a text of 1 to 200 characters, such as 'qa-bot'"
 
@@ -236,7 +247,12 @@ class Watch(Settings):
         "Requests that the judge scores again every day, to detect that it has changed. Their texts are kept.",
         rule="0, or an integer from 5 to 200",
     )
-    notify: Texts = key((), "Destinations of alarms: slack:URL, webhook:URL, otlp or otlp:URL.", secret=True)
+    notify: Annotated[Texts, AfterValidator(_notify)] = key(
+        (),
+        "Destinations of alarms: slack:URL, webhook:URL, otlp or otlp:URL.",
+        rule="slack:URL, webhook:URL, otlp or otlp:URL, with URLs that start with https:// or http://",
+        secret=True,
+    )
     targets: dict[str, float] = key(
         {},
         "Required mean by metric, in the metric's unit. It replaces the learned reference.",
@@ -255,27 +271,58 @@ class Retention(Settings):
         "1d", "Age from which the id of a request that was sampled out is removed.", rule=_AGE_RULE
     )
 
+    def seconds(self, name: str) -> float:
+        """Return an age in seconds."""
+        return parse_age(getattr(self, name), name=name)
+
 
 class SamplingRule(Settings):
     """The share of requests that is kept, of those for which all conditions hold."""
 
-    rate: float = key(..., "Share of the requests that is kept.", gt=0, le=1)
+    rate: float = key(
+        ...,
+        "Share of the requests that is kept.",
+        rule="a number above 0 and at most 1, because no weight can correct for requests that are never kept",
+        gt=0,
+        le=1,
+    )
     app: Text | None = key(None, "Name of the application.")
     tag: Text | None = key(None, "One of the tags of the request or of its application.")
     status: TraceStatus | None = key(None, "How the request ended.")
     feedback: Literal["negative", "positive"] | None = key(None, "Feedback about the request.")
     within: Age = key("1d", "Age of a request up to which feedback counts.", rule=_AGE_RULE)
 
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """The values that a request must have."""
+        return {name: value for name, value in self.stated.items() if name not in ("rate", "within")}
 
-def _rules(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
+    @property
+    def within_s(self) -> float:
+        """Seconds in which feedback counts."""
+        return parse_age(self.within, name="within")
+
+
+def _check_rules(rules: tuple[SamplingRule, ...]) -> tuple[SamplingRule, ...]:
+    for number, rule in enumerate(rules, 1):
+        if not rule.conditions:
+            raise_rule(f"rule {number} must have at least one of app, tag, status and feedback")
+        if "within" in rule.stated and rule.feedback is None:
+            raise_rule(f"rule {number}: within is the time to wait for feedback, but the rule does not have `feedback`")
+        for before, other in enumerate(rules[: number - 1], 1):
+            if other.conditions.items() <= rule.conditions.items():
+                raise_rule(
+                    f"rule {number} never applies, because rule {before} matches the same requests and comes first. "
+                    "Put the narrower rule first"
+                )
+    return rules
 
 
 class Sampling(Settings):
     """Which requests are captured."""
 
     sample_rate: float = key(1.0, "Probability that a request is captured, if no rule matches.", ge=0, le=1)
-    rules: Annotated[tuple[SamplingRule, ...], BeforeValidator(_rules)] = key(
+    rules: Annotated[tuple[SamplingRule, ...], BeforeValidator(_listed), AfterValidator(_check_rules)] = key(
         (),
         "Rules in order. The first one whose application, tag, status and feedback match gives the probability.",
         rule="a list of tables [[sampling.rules]], each with a rate and app, tag, status or feedback",
@@ -317,6 +364,11 @@ class Capture(Settings):
     queue_size: int = key(
         10_000, "Maximum number of requests in memory. Further requests are dropped and counted.", ge=1
     )
+
+
+class Lengths(Settings):
+    """Maximum lengths of what is captured. `Trace.truncated_fields` names the fields that were cut."""
+
     max_chars: int = key(50_000, "Maximum number of characters of each text.", ge=1)
     max_passages: int = key(200, "Maximum number of passages of each retrieval, and of the contexts.", ge=1)
     max_items: int = key(200, "Maximum number of retrievals, references, inner errors and tags, each.", ge=1)
@@ -341,6 +393,7 @@ TABLES: Final[Mapping[str, type[Settings]]] = MappingProxyType(
         "redaction": Redaction,
         "app": App,
         "capture": Capture,
+        "lengths": Lengths,
     }
 )
 """The settings of each table."""

@@ -8,7 +8,6 @@ from ragstone.schema import Delivery
 if TYPE_CHECKING:
     from ragstone.sinks._alarms import AlarmSink as AlarmSink
     from ragstone.sinks._alarms import alarm_sink_from as alarm_sink_from
-    from ragstone.sinks._alarms import check_alarm_spec as check_alarm_spec
     from ragstone.sinks._export_file import check_export_path as check_export_path
     from ragstone.sinks._export_file import export_row as export_row
     from ragstone.sinks._export_file import write_export as write_export
@@ -53,7 +52,6 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_alarms": (
                 "AlarmSink",
                 "alarm_sink_from",
-                "check_alarm_spec",
             ),
             "_export_file": (
                 "check_export_path",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
-from ragstone.errors import ConfigurationError, SinkUnavailableError
+from ragstone.errors import SinkUnavailableError
 from ragstone.schema import AlarmDelivery
 from ragstone.sinks._http import HttpClient, base_url, host_and_port, json_bytes, parse_error_response
 from ragstone.sinks.otlp import OtlpSink
@@ -98,25 +98,7 @@ def alarm_sink_from(spec: str) -> AlarmSink:
         ConfigurationError: If it has another form or the URL is invalid.
         MissingExtraError: If the extra `otlp` is needed and not installed.
     """
-    check_alarm_spec(spec)
     kind, _, url = spec.partition(":")
     if kind == "slack":
         return SlackSink(url)
     return WebhookSink(url) if kind == "webhook" else OtlpSink.from_spec(url)
-
-
-def check_alarm_spec(spec: str) -> None:
-    """Check the form of a destination of alarms.
-
-    Raises:
-        ConfigurationError: If it is not `slack:URL`, `webhook:URL`, `otlp` or `otlp:URL`.
-    """
-    kind, colon, url = spec.partition(":")
-    has_url = url.startswith(("https://", "http://"))
-    if not (has_url if kind in ("slack", "webhook") else kind == "otlp" and (has_url or not colon)):
-        # The message shows only the kind, because the URL may contain credentials.
-        shown = f"{kind}:..." if colon else kind
-        raise ConfigurationError(
-            "alarms can be sent to slack:URL, webhook:URL, otlp or otlp:URL, with a URL that starts with https:// or http://, "
-            f"got {shown!r}"
-        )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ragstone.watch._fold import open_alarms as open_alarms
     from ragstone.watch._fold import read_streams as read_streams
     from ragstone.watch._options import Scale as Scale
-    from ragstone.watch._options import WatchOptions as WatchOptions
+    from ragstone.watch._options import check_targets as check_targets
     from ragstone.watch._requests import AlarmRequest as AlarmRequest
     from ragstone.watch._requests import read_requests as read_requests
     from ragstone.watch._requests import write_request as write_request
@@ -44,7 +44,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             ),
             "_options": (
                 "Scale",
-                "WatchOptions",
+                "check_targets",
             ),
             "_requests": (
                 "AlarmRequest",

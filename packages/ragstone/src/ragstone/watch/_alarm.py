@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from ragstone.settings import Watch
 from ragstone.store import StreamKey, StreamKind, Unit
 from ragstone.watch._baseline import DAY_S, MAX_DAYS
 from ragstone.watch._change import Change, SliceDrop, drop_between, find_change, find_slices
-from ragstone.watch._options import WatchOptions
 from ragstone.watch._stream import Stream
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Alarm:
         )
 
 
-def describe_alarm(number: int, stream: Stream, *, raised_at: float, options: WatchOptions, history: History) -> Alarm:
+def describe_alarm(number: int, stream: Stream, *, raised_at: float, options: Watch, history: History) -> Alarm:
     """Describe the change behind an alarm that a stream has just raised.
 
     Args:
@@ -211,7 +211,7 @@ def _always(stream: Stream, x: NDArray[np.float64], w: NDArray[np.float64], sign
     return Change(start=0, first=0, last=0, before=aim, before_se=0.0, after=mean, drop=loss, low=loss, high=loss)
 
 
-def follow_up(alarm: Alarm, stream: Stream, units: Sequence[Unit], *, options: WatchOptions) -> Alarm:
+def follow_up(alarm: Alarm, stream: Stream, units: Sequence[Unit], *, options: Watch) -> Alarm:
     """Return an alarm with its size estimated from the units after it, and its slices from all units since the change.
 
     Args:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import partial
 
+from ragstone.settings import Watch
 from ragstone.store import StreamKind, StreamRow, WatchTables
-from ragstone.watch._options import Scale, WatchOptions
+from ragstone.watch._options import Scale
 from ragstone.watch._stream import Stream
 
 _KINDS: tuple[StreamKind, ...] = ("score", "failures")
 
 
 def learn_from_backfills(
-    tables: WatchTables, ended: Collection[str], *, now: float, options: WatchOptions, scales: Mapping[str, Scale]
+    tables: WatchTables, ended: Collection[str], *, now: float, options: Watch, scales: Mapping[str, Scale]
 ) -> None:
     """Let the streams of backfills that have ended learn their baselines.
 

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from ragstone._util.distributions import student_quantile
 from ragstone.schema import Usage
+from ragstone.settings import Watch
 from ragstone.store import CanaryScore, StreamKey, WatchTables
 from ragstone.watch._alarm import Alarm, JudgeShift
 from ragstone.watch._fold import open_alarms, save_alarm
-from ragstone.watch._options import Scale, WatchOptions
+from ragstone.watch._options import Scale
 
 _PERIOD_S: Final = 86_400.0
 _RECENT_S: Final = 7 * 86_400.0
@@ -32,7 +33,7 @@ class CanaryRound:
     usage: Usage
 
 
-def begin_round(tables: WatchTables, *, now: float, options: WatchOptions) -> list[str] | None:
+def begin_round(tables: WatchTables, *, now: float, options: Watch) -> list[str] | None:
     """Return the traces to score now, and record that this process scores them. None if no round is due.
 
     A round is due every day, and after an alarm that no round has followed.

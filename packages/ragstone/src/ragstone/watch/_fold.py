@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal
 
+from ragstone.settings import Watch
 from ragstone.stats import AlarmBudget
 from ragstone.store import (
     FEEDBACK_STREAM,
@@ -22,7 +23,7 @@ from ragstone.store import (
 from ragstone.watch._alarm import Alarm, describe_alarm, follow_up, units_around
 from ragstone.watch._backfill import learn_from_backfills
 from ragstone.watch._baseline import DAY_S
-from ragstone.watch._options import SESSION_MAX_S, Scale, WatchOptions
+from ragstone.watch._options import SESSION_MAX_S, Scale
 from ragstone.watch._stream import ACTIVE_S, Event, Stream
 from ragstone.watch._units import segments, to_unit
 
@@ -49,7 +50,7 @@ def fold(
     tables: WatchTables,
     *,
     now: float,
-    options: WatchOptions,
+    options: Watch,
     scales: Mapping[str, Scale],
     limit: int | None = None,
     after: float | None = None,
@@ -172,7 +173,7 @@ def _units(
     queued: Sequence[WatchedOutcome],
     *,
     now: float,
-    options: WatchOptions,
+    options: Watch,
     scales: Mapping[str, Scale],
 ) -> tuple[list[tuple[StreamKey, Unit]], list[int]]:
     """Return the units of closed sessions in the order of closing, and the queue rows that they consume."""
@@ -214,7 +215,7 @@ class _Fold:
     def __init__(
         self,
         tables: WatchTables,
-        options: WatchOptions,
+        options: Watch,
         scales: Mapping[str, Scale],
         *,
         start: float,

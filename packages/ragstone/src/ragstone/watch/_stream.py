@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, Self
 
+from ragstone.settings import Watch
 from ragstone.stats import AlarmBudget, CalendarDetector, hajek_mean
 from ragstone.store import StreamKey, StreamKind, Unit, UnitAmounts
 from ragstone.watch._baseline import DAY_S, LEARNING_DAYS, MAX_DAYS, Baseline, LearningUnits
-from ragstone.watch._options import LATE_SHARE, Scale, WatchOptions
+from ragstone.watch._options import LATE_SHARE, Scale
 
 StreamPhase = Literal["learning", "watching", "alarm", "blind"]
 """`blind`: the mean is so close to the end of its range that it cannot get worse by more than the tolerance."""
@@ -97,7 +98,7 @@ class Stream:
         return self.phase in ("watching", "alarm") and now - self.last_at <= ACTIVE_S
 
     def update(
-        self, unit: Unit, *, budget: AlarmBudget, n_active: int, options: WatchOptions, amounts: AmountsBetween
+        self, unit: Unit, *, budget: AlarmBudget, n_active: int, options: Watch, amounts: AmountsBetween
     ) -> Event | None:
         """Add the next unit.
 
@@ -131,7 +132,7 @@ class Stream:
         """Continue from a time if the last unit is later, because the clock was ahead for a while."""
         self.last_at, self.learns_from = min(self.last_at, now), min(self.learns_from, now)
 
-    def open_alarm(self, *, before: float, after: float, worst: float, options: WatchOptions) -> None:
+    def open_alarm(self, *, before: float, after: float, worst: float, options: Watch) -> None:
         """Watch for the end of an alarm, and for a further change for the worse.
 
         The alarm recovers if the mean is better than the middle of the means before and after the change (never better than
@@ -159,7 +160,7 @@ class Stream:
         if self.target is not None:
             self._arm(self.target)
 
-    def learn_from(self, since: float, now: float, options: WatchOptions, amounts: AmountsBetween) -> None:
+    def learn_from(self, since: float, now: float, options: Watch, amounts: AmountsBetween) -> None:
         """Learn the baseline at once from units that a backfill has added, at most those of the last 28 days.
 
         Without enough units, the stream continues to learn. A baseline that is known stays.
@@ -171,7 +172,7 @@ class Stream:
         self.learn_days = max(math.ceil((now - since) / DAY_S), LEARNING_DAYS)
         self._learn(since + self.learn_days * DAY_S, options, amounts)
 
-    def units_needed(self, units: Sequence[UnitAmounts], options: WatchOptions) -> int | None:
+    def units_needed(self, units: Sequence[UnitAmounts], options: Watch) -> int | None:
         """Return how many more units the baseline needs, or None if the stream does not learn.
 
         Args:
@@ -213,7 +214,7 @@ class Stream:
         """Return the weight of a unit, in (0, 1], from its sum of 1 / probability."""
         return min(total * self.p_floor, 1.0) if self.baseline is None else self.baseline.weight(total)
 
-    def _aim(self, options: WatchOptions) -> None:
+    def _aim(self, options: Watch) -> None:
         """Use the target of the configuration, if it has one, instead of the learned reference."""
         target = options.targets.get(self.key.metric) if self.kind == "score" else None
         aim = None if target is None else self.scale.to_unit(target)
@@ -227,7 +228,7 @@ class Stream:
         self.recovery = None
         self.detector = CalendarDetector(reference, direction=self.direction)
 
-    def _bet(self, x: float, weight: float, spend: float, options: WatchOptions) -> Event | None:
+    def _bet(self, x: float, weight: float, spend: float, options: Watch) -> Event | None:
         assert self.detector is not None  # noqa: S101 - the caller checks
         reference = self.reference
         assert reference is not None  # noqa: S101 - a detector implies one
@@ -241,7 +242,7 @@ class Stream:
         self.open_alarm(before=reference, after=x, worst=x, options=options)
         return "alarm"
 
-    def _learn(self, now: float, options: WatchOptions, amounts: AmountsBetween) -> None:
+    def _learn(self, now: float, options: Watch, amounts: AmountsBetween) -> None:
         if now < self.learns_from + self.learn_days * DAY_S:
             return
         end = self.learns_from + self.learn_days * DAY_S
@@ -256,7 +257,7 @@ class Stream:
         elif self.detector is None and self.reference is not None:
             self._arm(self.reference)
 
-    def _learning(self, units: Sequence[UnitAmounts], options: WatchOptions) -> LearningUnits:
+    def _learning(self, units: Sequence[UnitAmounts], options: Watch) -> LearningUnits:
         """Return the units of this stream, with the values that `value_of` returns."""
         import numpy as np
 

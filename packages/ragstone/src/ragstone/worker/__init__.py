@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from ragstone.worker._backfill import BackfillRequest as BackfillRequest
     from ragstone.worker._backfill import request_backfill as request_backfill
     from ragstone.worker._backfill import run_backfill as run_backfill
-    from ragstone.worker._daily_budget import daily_budget_from_table as daily_budget_from_table
     from ragstone.worker._daily_budget import describe_reached as describe_reached
     from ragstone.worker._erase import Erasure as Erasure
     from ragstone.worker._erase import erase_requests as erase_requests
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from ragstone.worker._intake import claim_spool as claim_spool
     from ragstone.worker._intake import get_skip_reason as get_skip_reason
     from ragstone.worker._intake import spool_directory as spool_directory
-    from ragstone.worker._retention import RetentionAges as RetentionAges
-    from ragstone.worker._retention import retention_from_table as retention_from_table
     from ragstone.worker._setup import ScoringSetup
     from ragstone.worker._setup import describe_unnamed as describe_unnamed
     from ragstone.worker._setup import find_unnamed as find_unnamed
@@ -48,10 +45,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
                 "request_backfill",
                 "run_backfill",
             ),
-            "_daily_budget": (
-                "daily_budget_from_table",
-                "describe_reached",
-            ),
+            "_daily_budget": ("describe_reached",),
             "_erase": (
                 "Erasure",
                 "erase_requests",
@@ -68,10 +62,6 @@ if not TYPE_CHECKING:  # a type checker would accept any name
                 "claim_spool",
                 "get_skip_reason",
                 "spool_directory",
-            ),
-            "_retention": (
-                "RetentionAges",
-                "retention_from_table",
             ),
             "_setup": ("ScoringSetup", "describe_unnamed", "find_unnamed"),
             "_spec": (

@@ -6,47 +6,16 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
-from ragstone.errors import ConfigurationError
 from ragstone.schema import Failure, NotApplicable, Score, Usage
 from ragstone.store import Store
 from ragstone.worker._intake import StepErrors
 
 logger = logging.getLogger("ragstone")
 
-_LIMITS: Final = ("calls", "tokens", "usd")
 _FLUSH_S: Final = 1.0
 """Time between two records of what was spent in seconds. A kill loses at most this."""
-
-
-def daily_budget_from_table(table: object, *, source: str) -> dict[str, float]:
-    """Read the table `[daily_budget]`, and return its limits.
-
-    Args:
-        table: Its keys and values: `calls`, `tokens` (input and output together) and `usd`. None: the table is missing.
-        source: Name of the file, for messages.
-
-    Raises:
-        ConfigurationError: If it is not a table, has an unknown key or a limit that is not above 0.
-    """
-    if table is None:
-        return {}
-    if not isinstance(table, Mapping) or not table:
-        raise ConfigurationError(
-            f"{source!r}: daily_budget must be a table [daily_budget] with {', '.join(_LIMITS)}, got {table!r}"
-        )
-    limits: dict[Any, Any] = dict(table)
-    if unknown := [str(key) for key in limits if key not in _LIMITS]:
-        raise ConfigurationError(
-            f"{source!r}: [daily_budget] does not have {', '.join(sorted(unknown))}. Keys: {', '.join(_LIMITS)}."
-        )
-    for name, limit in limits.items():
-        if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < float("inf"):
-            raise ConfigurationError(
-                f"{source!r}: [daily_budget] {name} must be above 0, got {limit!r}. To score nothing, do not start a worker."
-            )
-    return {str(name): float(limit) for name, limit in limits.items()}
 
 
 def describe_reached(limits: Mapping[str, float], spent: Usage) -> str | None:

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
-from ragstone._util.age import parse_age
-from ragstone.errors import ConfigurationError
+from ragstone.settings import Retention
 from ragstone.store import Store
 from ragstone.worker._intake import StepErrors
 
-_KEYS: Final = {
-    "bodies_older_than": "bodies_s",
-    "requests_older_than": "requests_s",
-    "sampled_out_older_than": "sampled_out_s",
-}
-"""Keys of the table, and their fields."""
 _PER_TURN: Final = 100
 """Requests that are removed, or whose text is removed, in one transaction."""
 _IDS_PER_TURN: Final = 2_000
@@ -28,47 +20,7 @@ _AWAITS_S: Final = 600.0
 """Time in seconds in which a worker that has started may receive requests again that another one has stored."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionAges:
-    """Ages in seconds from which something is removed. None keeps it."""
-
-    bodies_s: float | None = None
-    """Texts of requests."""
-    requests_s: float | None = None
-    """Requests with all that is stored about them."""
-    sampled_out_s: float | None = 86_400.0
-    """Ids of requests that were sampled out, counted from their arrival."""
-
-
-def retention_from_table(table: object, *, source: str) -> RetentionAges:
-    """Read the table `[retention]`.
-
-    Args:
-        table: Its keys and values: `bodies_older_than`, `requests_older_than` and `sampled_out_older_than`. None: the table
-            is missing.
-        source: Name of the file, for messages.
-
-    Raises:
-        ConfigurationError: If it is not a table, has an unknown key or an invalid age.
-    """
-    if table is None:
-        return RetentionAges()
-    if not isinstance(table, Mapping):
-        raise ConfigurationError(f"{source!r}: retention must be a table [retention], got {table!r}")
-    values: dict[Any, Any] = dict(table)
-    if unknown := sorted(str(key) for key in values if key not in _KEYS):
-        raise ConfigurationError(
-            f"{source!r}: [retention] does not have {', '.join(unknown)}. Keys: {', '.join(_KEYS)}."
-        )
-    ages = {
-        name: parse_age(values[key], name=f"{source!r}: [retention] {key}")
-        for key, name in _KEYS.items()
-        if values.get(key) is not None
-    }
-    return RetentionAges(**ages)
-
-
-class Retention:
+class RetentionStep:
     """Removes old requests, texts of others, texts that feedback cannot select anymore, and ids of what was sampled out.
 
     Args:
@@ -77,7 +29,7 @@ class Retention:
         clock: Returns the current time in Unix seconds.
     """
 
-    def __init__(self, ages: RetentionAges, *, errors: StepErrors, clock: Callable[[], float]) -> None:
+    def __init__(self, ages: Retention, *, errors: StepErrors, clock: Callable[[], float]) -> None:
         self._ages, self._errors, self._clock = ages, errors, clock
         self._next = self._next_ids = 0.0
         self._started = time.monotonic()
@@ -94,11 +46,11 @@ class Retention:
 
     def _forget_sampled_out(self, store: Store, *, is_idle: bool) -> bool:
         """Forget ids, unless requests may arrive again that an earlier worker has stored, and would then be counted twice."""
-        if self._ages.sampled_out_s is None or time.monotonic() < self._next_ids:
+        if time.monotonic() < self._next_ids:
             return False
         if not is_idle and time.monotonic() < self._started + _AWAITS_S:
             return False
-        before = self._clock() - self._ages.sampled_out_s
+        before = self._clock() - self._ages.seconds("sampled_out_older_than")
         n = self._errors.run_step(
             "forget requests that were sampled out",
             lambda: store.forget_sampled_out(before=before, limit=_IDS_PER_TURN),
@@ -112,7 +64,7 @@ class Retention:
         if time.monotonic() < self._next:
             return False
         now, ages = self._clock(), self._ages
-        before = None if ages.bodies_s is None else now - ages.bodies_s
+        before = now - ages.seconds("bodies_older_than") if ages.bodies_older_than else None
         n = self._errors.run_step(
             "remove texts that wait for feedback", lambda: store.forget_unselected(before=before, limit=_PER_TURN), 0
         )
@@ -121,8 +73,8 @@ class Retention:
                 "remove old texts", lambda: store.remove_texts(before=before, limit=_PER_TURN), 0
             )
             n = max(n, removed)
-        if ages.requests_s is not None:
-            oldest = now - ages.requests_s
+        if ages.requests_older_than:
+            oldest = now - ages.seconds("requests_older_than")
             removed = self._errors.run_step(
                 "remove old requests", lambda: store.remove_requests(before=oldest, limit=_PER_TURN), 0
             )

@@ -12,15 +12,16 @@ from typing import Final
 
 from ragstone.metrics import Metric
 from ragstone.schema import AlarmDelivery, Trace
+from ragstone.settings import Watch
 from ragstone.sinks import AlarmSink, StreamStatus, alarm_sink_from
 from ragstone.store import FEEDBACK_STREAM, Store, quote_store
 from ragstone.watch import (
     Alarm,
     CanaryRound,
     Scale,
-    WatchOptions,
     all_alarms,
     begin_round,
+    check_targets,
     end_round,
     fold,
     read_requests,
@@ -69,7 +70,7 @@ class StreamWatcher:
         self,
         store: str | os.PathLike[str],
         metrics: Sequence[Metric],
-        options: WatchOptions,
+        options: Watch,
         *,
         requests: Path,
         errors: StepErrors,
@@ -85,7 +86,7 @@ class StreamWatcher:
         }
         self._titles.setdefault(FEEDBACK_STREAM[0], "Feedback of users")
         self._scales.setdefault(FEEDBACK_STREAM[0], Scale(low=0.0, high=1.0))
-        options.check_targets(self._scales)
+        check_targets(options.targets, self._scales)
         self._options, self._requests, self._errors, self._clock = options, requests, errors, clock
         self._sinks: tuple[AlarmSink, ...] = tuple(alarm_sink_from(spec) for spec in options.notify)
         self._next = 0.0

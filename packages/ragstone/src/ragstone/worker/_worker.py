@@ -20,9 +20,9 @@ from typing import Any
 from ragstone._util.clock import steady_time
 from ragstone.errors import JudgeError, StoreError
 from ragstone.schema import Failure, Ledger, NotApplicable, Score, Trace, sample_from_trace
+from ragstone.settings import Retention, Watch
 from ragstone.sinks import StatusSink, StreamSink, StreamStatus
 from ragstone.store import Completion, Store, open_store
-from ragstone.watch import WatchOptions
 from ragstone.worker._backfill import BackfillQueue
 from ragstone.worker._commit import Committer
 from ragstone.worker._daily_budget import DailyBudget
@@ -38,7 +38,7 @@ from ragstone.worker._intake import (
     spool_directory,
 )
 from ragstone.worker._parts import FILE_LEASE_S, SHARED_LEASE_S, UNANSWERED, MetricGroups
-from ragstone.worker._retention import Retention, RetentionAges
+from ragstone.worker._retention import RetentionStep
 from ragstone.worker._setup import ScoringSetup
 from ragstone.worker._store_calls import StoreCalls, StoreSilentError
 from ragstone.worker._watching import StreamWatcher, requests_folder
@@ -95,8 +95,8 @@ class Worker:
         max_outage_s: float = 3600.0,
         ends_at_cap: bool = False,
         stop_early: bool = True,
-        watch: WatchOptions | None = None,
-        retention: RetentionAges | None = None,
+        watch: Watch | None = None,
+        retention: Retention | None = None,
         daily_budget: Mapping[str, float] | None = None,
         clock: Callable[[], float] = steady_time,
     ) -> None:
@@ -141,12 +141,12 @@ class Worker:
         self._watcher = StreamWatcher(
             store,
             setup.metrics,
-            WatchOptions() if watch is None else watch,
+            Watch() if watch is None else watch,
             requests=requests_folder(spool_directory(store)),
             errors=self._errors,
             clock=clock,
         )
-        self._retention = Retention(retention or RetentionAges(), errors=self._errors, clock=clock)
+        self._retention = RetentionStep(retention or Retention(), errors=self._errors, clock=clock)
         self._daily_budget = DailyBudget(daily_budget or {}, errors=self._errors)
         self._backfills = BackfillQueue(
             setup,

@@ -17,10 +17,9 @@ from typing import Any, Final
 from ragstone import errors
 from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import ConfigurationError, RagstoneError
+from ragstone.settings import Retention, Watch
 from ragstone.sinks import Sink
-from ragstone.watch import WatchOptions
 from ragstone.worker._pickled import to_pickled
-from ragstone.worker._retention import RetentionAges
 from ragstone.worker._spec import ScorerSpec
 
 logger = logging.getLogger("ragstone")
@@ -50,8 +49,8 @@ class WorkerSettings:
     spec: ScorerSpec
     sinks: Sequence[str | Sink] = ()
     max_outage_s: float
-    watch: WatchOptions
-    retention: RetentionAges
+    watch: Watch
+    retention: Retention
     daily_budget: Mapping[str, float] = field(default_factory=dict)
     command_options: dict[str, Any]
     """Those of the application's setup, in which a model without a name has none."""

@@ -13,7 +13,7 @@ from llama_index.core.schema import BaseNode, NodeWithScore, TextNode
 from ragstone.requests import PassageDraft
 
 MAX_PASSAGES: Final = 1_000
-"""Nodes copied from one list. `CaptureLimits.max_passages` cuts further, and notes it in the trace."""
+"""Nodes copied from one list. `max_passages` of `[lengths]` cuts further, and notes it in the trace."""
 
 _FLAT: Final = frozenset({str, int, float, bool, type(None)})
 

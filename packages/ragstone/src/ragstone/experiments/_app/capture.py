@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 from ragstone._util.guard import Guard
-from ragstone.capture import CaptureLimits, Converter
+from ragstone.capture import Converter
 from ragstone.requests import (
     Recorder,
     Request,
@@ -20,6 +20,7 @@ from ragstone.requests import (
     read_retriever_tools,
 )
 from ragstone.schema import Captured, Trace, spool_entry_adapter
+from ragstone.settings import Lengths
 
 logger = logging.getLogger("ragstone")
 
@@ -46,7 +47,7 @@ class AppRecorder(RequestBlocks):
 
     def __init__(self, retriever_tools: Iterable[str] | RetrieverTools = ()) -> None:
         self._guard = Guard("ragstone.evaluate")
-        self._converter = Converter(sample_rate=1.0, redact=None, limits=CaptureLimits())
+        self._converter = Converter(sample_rate=1.0, redact=None, lengths=Lengths())
         self._retriever_tools = read_retriever_tools(retriever_tools)
         self._requests: dict[str, Request] = {}
 
