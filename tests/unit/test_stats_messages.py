@@ -18,7 +18,6 @@ CALLS = {
     "independent_tukey": lambda: stats.independent_tukey([np.array([0.1, 3.0]), np.array([0.2, 0.3])], low=0, high=1),
     "holm": lambda: stats.holm(np.array([3.0, 0.5])),
     "sequence": lambda: stats.BettingSequence().update(three),
-    "detector": lambda: stats.ShiryaevRobertsDetector(0.5, bets=(three,)),
     "weighted_sum": lambda: stats.weighted_sum_interval(
         [stats.WeightedTerm(weight=three, value=np.float64(np.nan), low=0.0, high=1.0, certain=True)]
     ),

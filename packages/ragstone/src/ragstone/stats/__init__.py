@@ -40,10 +40,8 @@ if TYPE_CHECKING:
     from ragstone.stats._online.alarms import BETS as BETS
     from ragstone.stats._online.alarms import QUARTER_S as QUARTER_S
     from ragstone.stats._online.alarms import AlarmBudget, CalendarDetector
-    from ragstone.stats._online.bernstein import BernsteinSequence
     from ragstone.stats._online.betting import BettingSequence
-    from ragstone.stats._online.detector import ShiryaevRobertsDetector
-    from ragstone.stats._online.streams import DifferenceSequence, ManskiSequence, ProportionSequence
+    from ragstone.stats._online.proportion import ProportionSequence
     from ragstone.stats._paired import PairedTest as PairedTest
     from ragstone.stats._paired import expanded_tail as expanded_tail
     from ragstone.stats._paired import paired_bootstrap, sign_flip_test
@@ -71,14 +69,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Agreement",
     "AlarmBudget",
-    "BernsteinSequence",
     "BettingSequence",
     "CalendarDetector",
-    "DifferenceSequence",
     "Estimate",
-    "ManskiSequence",
     "ProportionSequence",
-    "ShiryaevRobertsDetector",
     "bootstrap_interval",
     "cohen_kappa",
     "design_effect",
@@ -133,10 +127,8 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_mean": ("Estimate", "mean_interval", "wilson_interval", "failure_bounds"),
             "_multiple": ("DiscriminativePower", "discriminative_power", "holm"),
             "_online.alarms": ("BETS", "QUARTER_S", "AlarmBudget", "CalendarDetector"),
-            "_online.bernstein": ("BernsteinSequence",),
             "_online.betting": ("BettingSequence",),
-            "_online.detector": ("ShiryaevRobertsDetector",),
-            "_online.streams": ("DifferenceSequence", "ManskiSequence", "ProportionSequence"),
+            "_online.proportion": ("ProportionSequence",),
             "_paired": ("PairedTest", "expanded_tail", "paired_bootstrap", "sign_flip_test", "paired_effect"),
             "_population": ("Description", "describe", "pass_at_k"),
             "_ppi": ("PredictionPoweredMean", "prediction_powered_mean"),
