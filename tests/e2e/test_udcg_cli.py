@@ -85,7 +85,7 @@ def test_rank_correlate_fit_and_evaluate_work_on_each_other_s_files(graded: Path
     assert 0 == done.returncode, done.stderr
     assert 12 == json.loads(done.stdout)["n_contexts"]
 
-    done = run_command("evaluate", annotated, "--metrics", f"udcg,udcg@{theta}", "--judge", "lexical")
+    done = run_command("evaluate", annotated, "--metrics", f"udcg,udcg_theta@{theta}", "--judge", "lexical")
     assert 0 == done.returncode, done.stderr
     assert re.search(r"udcg_theta\)? +0\.", done.stdout)
 

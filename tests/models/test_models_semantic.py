@@ -117,11 +117,11 @@ def test_a_text_without_a_token(encoder):
 
 
 def test_names_with_a_model(encoder, embedder):
-    """`NAME@MODEL` loads that model, `bertscore@MODEL#LAYER` that layer, and the case of a folder's name is kept."""
+    """`NAME@MODEL` loads that model, `bertscore@MODEL,layer=LAYER` that layer, and the case of a folder's name is kept."""
     bert, layer, embedding = resolve_metrics(
-        [f"bertscore@{encoder}", f"bertscore@{encoder}#1", f"embedding_similarity@{embedder}"]
+        [f"bertscore@{encoder}", f"bertscore@{encoder},layer=1", f"embedding_similarity@{embedder}"]
     )
-    assert [f"bertscore@{encoder}", f"bertscore@{encoder}#1"] == [bert.card.name, layer.card.name]
+    assert [f"bertscore@{encoder}", f"bertscore@{encoder},layer=1"] == [bert.card.name, layer.card.name]
     assert 3 == len({metric.card.version for metric in (bert, layer, embedding)})
     assert score(bert, "tall", "high").value != score(layer, "tall", "high").value
     assert -1 < score(embedding, "tall", "high").value < 1
@@ -138,7 +138,7 @@ def test_a_model_that_cannot_be_loaded(make, tmp_path):
 
 def test_a_layer_that_the_model_does_not_have(encoder):
     """Three there are, and the embeddings below."""
-    with pytest.raises(ConfigurationError, match=r"The metric 'bertscore@.*#4': layer must be at most 3"):
+    with pytest.raises(ConfigurationError, match=r"The metric 'bertscore@.*,layer=4': layer must be at most 3"):
         asyncio.run(BertScore(encoder, layer=4).prepare())
     asyncio.run(BertScore(encoder, layer=0).prepare())
 

@@ -97,7 +97,7 @@ def test_the_number_of_questions(n):
 @pytest.mark.parametrize("n", ["0", "21", "-1", "x", "1.5", "٣"])
 def test_impossible_numbers_of_questions(n):
     """The message names the range."""
-    with pytest.raises(ConfigurationError, match=r"1 (to|and) 20"):
+    with pytest.raises(ConfigurationError, match="an integer of at least 1 and at most 20, got"):
         resolve_metrics(f"ragas.answer_relevancy_cosine@{n}")
 
 

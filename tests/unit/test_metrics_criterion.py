@@ -137,7 +137,7 @@ def test_derived_names(text, name):
     ("options", "words"),
     [
         ({"text": " "}, ["' '", "must be a sentence"]),
-        ({"text": None}, ["None", "must be a sentence"]),
+        ({"text": None}, ["text of Criterion must be a text", "None"]),
         ({"text": "x" * 2001}, ["2001 characters", "2000"]),
         ({"text": "Is it\x1b[31m red?"}, ["invisible characters"]),
         ({"text": "Is it \ud800?"}, ["invisible characters"]),
@@ -156,7 +156,7 @@ def test_derived_names(text, name):
         ({"name": "a,b"}, ["'a,b'"]),
         ({"name": "criterion@x"}, ["'criterion@x'"]),
         ({"name": ""}, ["''"]),
-        ({"direction": "up"}, ["'higher' or 'lower'", "'up'"]),
+        ({"direction": "up"}, ["direction of Criterion must be one of higher, lower", "'up'"]),
     ],
 )
 def test_errors_say_the_value_and_the_rule(options, words):

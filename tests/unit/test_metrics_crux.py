@@ -297,7 +297,7 @@ def test_another_threshold(name):
     assert (f"{name}@4", "1(eta=4)", 4) == (strict.card.name, strict.version, strict.rating_threshold)
     assert strict.card.title != default.card.title
     assert "rating >= 3" not in strict.card.formula
-    assert default is resolve_metrics(f"{name}@3")[0]
+    assert default.card == resolve_metrics(f"{name}@3.0")[0].card
     assert 3 == default.rating_threshold
 
 
@@ -329,6 +329,8 @@ def test_thresholds_share_the_ratings():
 
 @pytest.mark.parametrize("argument", ["0", "6", "-1", "x", "nan", "inf"])
 def test_impossible_thresholds(argument):
-    """The message names the metric, the rule and an example."""
-    with pytest.raises(ConfigurationError, match=rf"crux.coverage@{argument}: .* at most 5 \(crux.coverage@4\)"):
+    """The message names the argument, the metric, the rule and the value."""
+    with pytest.raises(
+        ConfigurationError, match=rf"rating_threshold of crux.coverage must be .* at most 5, got '{argument}'"
+    ):
         resolve_metrics(f"crux.coverage@{argument}")

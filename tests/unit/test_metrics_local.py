@@ -128,25 +128,28 @@ def test_a_run_refuses_before_its_first_sample(monkeypatch):
 def test_names_and_versions(monkeypatch):
     """Outcomes of two models or two layers are never taken for one metric."""
     installed(monkeypatch, there=True)
-    specs = ["bertscore", "bertscore@org/Other", "bertscore@org/roberta-large", "bertscore@org/roberta-large#3"]
+    specs = ["bertscore", "bertscore@org/Other", "bertscore@org/roberta-large", "bertscore@org/roberta-large,layer=3"]
     metrics = resolve_metrics([*specs, "embedding_similarity@B", "vera.composite@C"])
     assert [*specs, "embedding_similarity@B", "vera.composite@C"] == [metric.card.name for metric in metrics]
     assert len(metrics) == len({metric.card.version for metric in metrics})
     assert [9, None, 17, 3] == [metric.layer for metric in metrics[:4]]
     assert BertScore(layer=9).card == BertScore().card
+    assert resolve_metrics("bertscore@roberta-large,layer=17")[0].card == BertScore("roberta-large").card
     assert EmbeddingSimilarity().card.name == "embedding_similarity"
 
 
-@pytest.mark.parametrize("argument", ["x#", "x#-1", "x#two", "#3", "x#²"])
-def test_a_layer_is_a_number(argument):
-    """The message shows the form."""
-    with pytest.raises(ConfigurationError, match="bertscore@roberta-large#17"):
-        BertScore.from_argument(argument)
+@pytest.mark.parametrize("layer", ["", "-1", "two", "²", "1.0", "1_0"])
+def test_a_layer_is_a_number(layer):
+    """A layer that is not an integer of at least 0 raises an error that says so."""
+    with pytest.raises(ConfigurationError, match="layer of bertscore must be an integer of at least 0, or none"):
+        resolve_metrics(f"bertscore@x,layer={layer}")
 
 
 def test_a_negative_layer():
-    """Counting from the end is not offered."""
-    with pytest.raises(ConfigurationError, match="layer must be at least 0, got -1"):
+    """A negative layer, which would count from the end, raises an error."""
+    with pytest.raises(
+        ConfigurationError, match="layer of BertScore must be an integer of at least 0, or none, got -1"
+    ):
         BertScore(layer=-1)
 
 

@@ -222,7 +222,7 @@ def test_one_label_that_fails_fails_the_metrics_that_need_it():
         return JudgeError("down", kind="refused") if prompt.fields["passage"].endswith("c") else None
 
     judge = FakeJudge(1.0, fail=broken)
-    metrics = [JudgedRankingMetric("precision@2"), JudgedRankingMetric("precision@3")]
+    metrics = [JudgedRankingMetric("precision", 2), JudgedRankingMetric("precision", 3)]
     first, second = asyncio.run(Scorer(metrics, judge).score(sample("abc")))
     assert 1.0 == first.value
     assert isinstance(second, Failure)

@@ -74,10 +74,17 @@ def test_one_alone():
 
 @pytest.mark.parametrize("before", [True, False])
 def test_an_object_takes_the_place_of_the_registered_one(before):
-    """A metric configured by hand is not joined by its default twin."""
+    """An object with the arguments of a registered metric takes its place."""
+    own = Udcg(FakeReader())
+    assert (own,) == resolve_metrics([own, "udcg"] if before else ["udcg", own])
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_an_object_with_other_arguments_is_another_metric(before):
+    """An object whose arguments are not the defaults is scored together with the registered metric."""
     own = AnswerCorrectness(em_weight=0)
     resolved = resolve_metrics([own, "ccrs"] if before else ["ccrs", own])
-    assert 5 == len(resolved)
+    assert {*NAMES, "ccrs.ac@em_weight=0"} == {metric.card.name for metric in resolved}
     assert own in resolved
 
 
@@ -87,7 +94,7 @@ def test_an_object_takes_the_place_of_the_registered_one(before):
         (["crs"], "Did you mean 'ccrs'.*Groups: .*ccrs, ccrs_fused, udcg.*`ragstone metrics`"),
         (["bleurgh"], "Groups: ranking, "),
         (["ccrs.composite"], "'ccrs.composite' needs an argument: ccrs.composite@FILE"),
-        (["NDCG"], "'NDCG' needs an argument: ndcg@K"),
+        (["ALPHA_ndcg"], "'alpha_ndcg' needs an argument: alpha_ndcg@K"),
         (["criterion"], "criterion@FILE"),
         ([], "metrics="),
         ([QuestionRelevance], "not a metric"),

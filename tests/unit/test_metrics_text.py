@@ -83,7 +83,7 @@ def test_rouge_stemmed():
         (metric,) = resolve_metrics([name])
         outcome = asyncio.run(metric.score(make_sample(response="ferries", reference=("ferry",)), FakeJudge()))
         assert (name, 1.0) == (outcome.metric, outcome.value)
-    with pytest.raises(ConfigurationError, match="'stem'"):
+    with pytest.raises(ConfigurationError, match="stem of rouge_2 must be true or false, got 'stemmed'"):
         resolve_metrics(["rouge_2@stemmed"])
 
 
@@ -108,13 +108,13 @@ def test_bleu_of_the_guide():
     assert [0.9, 7 / 9] == pytest.approx(outcome.details["precisions"])
     assert (1.0, 10, 10) == tuple(outcome.details[key] for key in ("brevity_penalty", "length", "reference_length"))
     assert "tok:13a|smooth:exp|version:" in outcome.details["signature"]
-    assert "bleu_2" == outcome.metric
+    assert "bleu@max_order=2" == outcome.metric
 
 
 def test_options_of_bleu_have_names_and_versions():
     """Outcomes of two tokenisers, orders or smoothings are never taken for one metric."""
     metrics = [Bleu(), Bleu(tokenize="zh"), Bleu(max_order=2), Bleu(max_order=2, tokenize="zh")]
-    assert ["bleu", "bleu@zh", "bleu_2", "bleu_2@zh"] == [metric.card.name for metric in metrics]
+    assert ["bleu", "bleu@zh", "bleu@max_order=2", "bleu@zh,max_order=2"] == [metric.card.name for metric in metrics]
     versions = [metric.card.version for metric in [*metrics, Bleu(smoothing="floor")]]
     assert len(versions) == len(set(versions))
     assert 0 == score(Bleu(smoothing="none"), "a b", "a c").value < score(Bleu(), "a b", "a c").value
@@ -124,8 +124,8 @@ def test_options_of_bleu_have_names_and_versions():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Bleu(tokenize="spm"), "tokenize must be one of 13a, intl, zh, char, none, got 'spm'"),
-        (lambda: Bleu(smoothing="x"), "smoothing must be"),
+        (lambda: Bleu(tokenize="spm"), "tokenize of Bleu must be one of 13a, intl, zh, char, none, got 'spm'"),
+        (lambda: Bleu(smoothing="x"), "smoothing of Bleu must be"),
         (lambda: Bleu(max_order=0), "max_order"),
         (lambda: ChrF(word_order=1), "word_order"),
         (lambda: ExactMatch(normalize="loose"), "squad, strict"),

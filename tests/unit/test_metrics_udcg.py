@@ -75,13 +75,13 @@ def test_theta_needs_its_number_of_passages():
 
 
 def test_theta_survives_its_file(tmp_path):
-    """What was saved is what `udcg@FILE` uses, in upper case too."""
+    """What was saved is what `udcg_theta@FILE` uses, in upper case too."""
     path = tmp_path / "Theta.json"
     theta = UdcgTheta([0.1, 1 / 3], [0.2, -0.7], fit={"C": 10.0}, threshold=2.0)
     theta.save(path)
-    (found,) = resolve_metrics(f"UDCG@{path}")
+    (found,) = resolve_metrics(f"UDCG_Theta@{path}")
     assert (theta.alpha, theta.beta, theta.fit, theta.card) == (found.alpha, found.beta, found.fit, found.card)
-    assert ["udcg", "udcg_theta"] == [m.card.name for m in resolve_metrics(["udcg", f"udcg@{path}"])]
+    assert ["udcg", "udcg_theta"] == [m.card.name for m in resolve_metrics(["udcg", f"udcg_theta@{path}"])]
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "no JSON", json.dumps({"kind": "x", "version": 1}), '{"kind": null}'])
@@ -90,7 +90,7 @@ def test_a_file_that_is_something_else_is_refused(tmp_path, text):
     path = tmp_path / "theta.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match="does not contain weights"):
-        resolve_metrics(f"udcg@{path}")
+        resolve_metrics(f"udcg_theta@{path}")
 
 
 @pytest.mark.parametrize("held", [{"alpha": []}, {"beta": [1.0]}, {"alpha": [1.0, float("nan")]}, {"labels": "no"}])
@@ -104,7 +104,13 @@ def test_weights_that_cannot_work_are_refused(tmp_path, held):
 
 
 @pytest.mark.parametrize(
-    ("spec", "words"), [("udcg@", "udcg@FILE"), ("ccrs@x", "udcg@FILE"), ("udcg@no.json", "not found")]
+    ("spec", "words"),
+    [
+        ("udcg_theta", "udcg_theta@FILE"),
+        ("udcg_theta@", "path of udcg_theta must be a file, got ''"),
+        ("udcg@theta.json", "gamma of udcg must be a number"),
+        ("udcg_theta@no.json", "not found"),
+    ],
 )
 def test_specs_with_a_file_that_cannot_work(spec, words):
     """A mistake in the name or the path is told before anything is asked."""

@@ -18,7 +18,6 @@ from ragstone.cli._options import (
     JsonOption,
     OnlyMetricsOption,
     SystemsArgument,
-    parse_names,
     read_sources,
 )
 from ragstone.cli._output import cause_table, print_json, print_text
@@ -27,6 +26,7 @@ from ragstone.cli._report import read_texts
 from ragstone.cli._stdin import stdin_as_file
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import Comparison, check_gate_file, compare
+from ragstone.metrics import split_metrics
 from ragstone.views import CauseRow
 
 
@@ -189,7 +189,7 @@ def compare_command(
         samples = {} if data is None else dict(zip(sources, map(read_texts, data), strict=True))
         result = compare(
             sources,
-            metrics=None if metrics is None else parse_names(metrics),
+            metrics=None if metrics is None else split_metrics(metrics),
             baseline=baseline,
             hypotheses=hypothesis or (),
             across_metrics=across_metrics,
@@ -204,7 +204,7 @@ def compare_command(
             paired=paired,
             data=samples,
         )
-        chosen = None if gate_metrics is None else parse_names(gate_metrics)
+        chosen = None if gate_metrics is None else split_metrics(gate_metrics)
         check = None
         if equivalent_within is not None:
             check = result.check_equivalence(equivalent_within, chosen)

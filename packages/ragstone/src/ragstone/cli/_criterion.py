@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ragstone.cli._options import parse_names
+from ragstone.metrics import quote, split_metrics
 
 CriterionOption = Annotated[
     list[Path] | None,
@@ -22,4 +22,4 @@ CriterionOption = Annotated[
 
 def parse_metrics(metrics: str, criteria: Sequence[Path] | None) -> list[str]:
     """Return the names of metrics: those of `--metrics`, then one for each file of criteria."""
-    return [*parse_names(metrics), *(f"criterion@{file}" for file in criteria or ())]
+    return [*split_metrics(metrics), *(f"criterion@{quote(str(file))}" for file in criteria or ())]

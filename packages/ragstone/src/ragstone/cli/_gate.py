@@ -20,7 +20,7 @@ from ragstone.experiments import (
     check_level,
     check_thresholds,
 )
-from ragstone.metrics import Metric, resolve_metrics
+from ragstone.metrics import Metric, full_name, resolve_metrics
 
 FailUnderOption = Annotated[
     list[str] | None,
@@ -70,8 +70,8 @@ def parse_metric_values(option: str, texts: Sequence[str]) -> dict[str, float]:
     """
     values: dict[str, float] = {}
     for text in texts:
-        metric, separator, number = text.partition("=")
-        metric = metric.strip()
+        metric, separator, number = text.rpartition("=")
+        metric = full_name(metric)
         try:
             value = float(number)
         except ValueError:

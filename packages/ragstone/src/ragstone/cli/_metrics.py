@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import math
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +15,7 @@ from ragstone._util.table import text_table
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.errors import MissingExtraError
-from ragstone.metrics import MetricCard, WorkedExample, all_metrics, resolve_metrics
+from ragstone.metrics import Argument, MetricCard, WorkedExample, all_metrics, find_family, resolve_metrics
 
 
 def metrics_command(
@@ -85,6 +86,7 @@ def _explain(card: MetricCard) -> list[str]:
         ("range", _range(card) + (", higher is better" if card.direction == "higher" else "")),
         ("advice", card.advice),
         ("needs", ", ".join(card.needs)),
+        *(("argument", str(argument)) for argument in _arguments(card)),
         ("calls", _cost(card)),
         ("source", card.source),
         ("version", card.version),
@@ -92,6 +94,12 @@ def _explain(card: MetricCard) -> list[str]:
     ]
     lines = [f"{card.title} ({card.name})", card.description, "", text_table(facts, header=False)]
     return lines if card.example is None else [*lines, "", *_worked(card.example)]
+
+
+def _arguments(card: MetricCard) -> Sequence[Argument]:
+    """Return the arguments that a name can state after an @."""
+    family = find_family(card.name)
+    return () if family is None else family.arguments
 
 
 def _worked(example: WorkedExample) -> list[str]:
@@ -121,5 +129,8 @@ def _as_dict(card: MetricCard) -> dict[str, Any]:
         "low": card.low if math.isfinite(card.low) else None,
         "high": card.high if math.isfinite(card.high) else None,
         "example": None if card.example is None else dataclasses.asdict(card.example),
+        "arguments": [
+            {"name": a.name, "rule": a.rule, "default": None if a.is_required else a.default} for a in _arguments(card)
+        ],
         "extra": None if card.extra is None else card.extra.extra,
     }

@@ -16,6 +16,7 @@ from ragstone.cli._output import print_json, progress_bar, terminal_options
 from ragstone.cli._panels import LIMITS, OUTPUT, STATISTICS
 from ragstone.cli._udcg_experiment import experiment_command
 from ragstone.errors import ConfigurationError
+from ragstone.metrics import quote
 
 udcg_app = typer.Typer(
     help="UDCG: fit its weights, correlate it with graded answers, rank passages by utility, repeat its experiments.",
@@ -66,7 +67,7 @@ def fit(
         print_json(fitted.to_dict() | {"output": str(output)})
     else:
         typer.echo(str(fitted))
-        typer.echo(f"saved. Use it with: ragstone evaluate FILE --metrics udcg@{output}", err=True)
+        typer.echo(f"saved. Use it with: ragstone evaluate FILE --metrics udcg_theta@{quote(str(output))}", err=True)
 
 
 @udcg_app.command()

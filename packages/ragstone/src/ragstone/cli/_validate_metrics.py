@@ -14,12 +14,12 @@ from ragstone.cli._options import (
     OnlyMetricsOption,
     SystemsArgument,
     parse_named_file,
-    parse_names,
 )
 from ragstone.cli._output import print_json, print_text
 from ragstone.cli._panels import STATISTICS
 from ragstone.cli._stdin import stdin_as_file
 from ragstone.errors import ConfigurationError
+from ragstone.metrics import quote, split_metrics
 
 SeedOption = Annotated[
     int, typer.Option("--seed", min=0, rich_help_panel=STATISTICS, help="Seed of all random numbers.")
@@ -126,7 +126,7 @@ def validate_metrics_command(
             target=target,
             pass_at=() if pass_at is None else _numbers(pass_at),
             fit_weights=fit_weights,
-            metrics=None if metrics is None else parse_names(metrics),
+            metrics=None if metrics is None else split_metrics(metrics),
             cluster=cluster,
             confidence_level=confidence_level,
             n_resamples=resamples,
@@ -139,7 +139,8 @@ def validate_metrics_command(
         print_text(report)
     if fit_weights is not None:
         print_text(
-            f"written: {fit_weights}. Score with these weights: --metrics ccrs.composite@{fit_weights}", err=True
+            f"written: {fit_weights}. Score with these weights: --metrics ccrs.composite@{quote(str(fit_weights))}",
+            err=True,
         )
 
 
@@ -169,7 +170,7 @@ def topicality_command(
     report = topicality(
         in_domain,
         out_of_domain,
-        metrics=None if metrics is None else parse_names(metrics),
+        metrics=None if metrics is None else split_metrics(metrics),
         confidence_level=confidence_level,
         n_resamples=resamples,
         seed=seed,

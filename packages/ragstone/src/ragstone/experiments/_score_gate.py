@@ -18,7 +18,7 @@ from ragstone.experiments._levels import check_level
 from ragstone.experiments._summary import bounds_of
 from ragstone.experiments._views.reading import unknown_card
 from ragstone.experiments._views.source import ReportSource
-from ragstone.metrics import MetricCard
+from ragstone.metrics import MetricCard, full_name, selects
 from ragstone.schema import Failure, Score
 from ragstone.stats import estimate_mean
 
@@ -169,14 +169,14 @@ def check_thresholds(thresholds: Mapping[str, float], cards: Iterable[MetricCard
         raise ConfigurationError("a gate needs a threshold for at least one metric, such as ccrs.cc=0.8")
     found: dict[str, float] = {}
     for name, threshold in thresholds.items():
-        own = [card for card in known.values() if name in (card.name, card.group) or card.name.startswith(f"{name}.")]
+        own = [card for card in known.values() if selects(name, card.name, card)]
         if not own:
             raise ConfigurationError(
                 f"a threshold for {name!r}, which is not scored. Scored metrics: {', '.join(sorted(known)) or 'none'}"
             )
         for card in own:
             _check_threshold(card, threshold)
-            if card.name not in found or name == card.name:
+            if card.name not in found or full_name(name) == card.name:
                 found[card.name] = float(threshold)
     return found
 

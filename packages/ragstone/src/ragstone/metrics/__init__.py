@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING
 from ragstone._util.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from ragstone.metrics._arguments import Argument as Argument
+    from ragstone.metrics._arguments import quote as quote
+    from ragstone.metrics._arguments import split_metrics as split_metrics
     from ragstone.metrics._base import MetricBase
     from ragstone.metrics._base import check_sample as check_sample
     from ragstone.metrics._card import EmbedderMetric as EmbedderMetric
@@ -14,6 +17,10 @@ if TYPE_CHECKING:
     from ragstone.metrics._registry import all_metrics, resolve_metrics
     from ragstone.metrics._registry import bind_embedder as bind_embedder
     from ragstone.metrics._registry import bind_reader as bind_reader
+    from ragstone.metrics._registry import find_family as find_family
+    from ragstone.metrics._registry import full_name as full_name
+    from ragstone.metrics._registry import selects as selects
+    from ragstone.metrics._registry import with_absolute_paths as with_absolute_paths
     from ragstone.metrics._relevance import LabelMode as LabelMode
     from ragstone.metrics._relevance import label_of as label_of
     from ragstone.metrics._shared import compute_once
@@ -78,6 +85,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "_arguments": ("Argument", "quote", "split_metrics"),
             "_base": (
                 "MetricBase",
                 "check_sample",
@@ -95,6 +103,10 @@ if not TYPE_CHECKING:  # a type checker would accept any name
                 "resolve_metrics",
                 "bind_embedder",
                 "bind_reader",
+                "find_family",
+                "full_name",
+                "selects",
+                "with_absolute_paths",
             ),
             "_relevance": (
                 "LabelMode",

@@ -6,11 +6,13 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Final, Literal, get_args
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, Literal, Self, get_args
 
 from ragstone._util.local_model import OptionalDependency
 from ragstone.errors import JudgeError
 from ragstone.judges import Judge
+from ragstone.metrics._arguments import describe_values, read_values, suffix_of
 from ragstone.metrics._card import Metric, MetricCard, WorkedExample
 from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score
 
@@ -91,7 +93,9 @@ class MetricBase(ABC):
     `needs`. The other attributes have defaults. A `Metric` does not have to use this class: any object with a card and
     `score` is a metric, and `Scorer` also checks its samples and values.
 
-    Set the parameters of a metric on the instance before use.
+    Arguments of the constructor that are numbers, truth values, texts or paths can also be written in text
+    (`NAME@key=value`). They are checked against their annotations, and those that differ from their default become part
+    of `name` and `title` before the constructor runs.
 
     Examples:
         ```python
@@ -118,11 +122,13 @@ class MetricBase(ABC):
     advice: str = ""
     low: float = 0.0
     high: float = 1.0
+    neutral: float | None = None
     direction: Literal["higher", "lower"] = "higher"
     version: str = "1"
     """Version of the definition. The hash of the prompts is appended to it in the card."""
     judge_calls: int = 0
     judge_calls_per_passage: int = 0
+    reader_calls_per_passage: int = 0
     embedder_calls: int = 0
     example: WorkedExample | None = None
     extra: OptionalDependency | None = None
@@ -130,6 +136,37 @@ class MetricBase(ABC):
     """Whether needed contexts must have texts. False if their ids are enough."""
     tasks: ClassVar[tuple[str, ...]] = ()
     """Texts of all tasks that the metric gives the judge."""
+    unstated: ClassVar[tuple[str, ...]] = ()
+    """Arguments of the constructor that the name does not state after an @, because they do not change values
+    (`device`), or because the name contains them before the @."""
+    argument_values: Mapping[str, Any] = MappingProxyType({})
+    """Arguments of this instance that differ from their defaults, of those that can be written in text."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Check the arguments, and name the metric by them.
+
+        Raises:
+            ConfigurationError: If an argument does not follow its annotation.
+        """
+        if (args or kwargs) and cls.__init__ is object.__init__:
+            raise TypeError(f"{cls.__name__}() does not take arguments")
+        metric = super().__new__(cls)
+        if args or kwargs:
+            metric.argument_values = read_values(cls, args, kwargs)
+            if metric.suffix:
+                metric.name = f"{getattr(cls, 'name', '')}{metric.suffix}"
+                metric.title = metric.extend_title(cls.title)
+        return metric
+
+    @property
+    def suffix(self) -> str:
+        """The arguments in the name, from its @. Empty if all have their default values."""
+        return suffix_of(self.argument_values, type(self), without=self.unstated)
+
+    def extend_title(self, title: str, *stated: str) -> str:
+        """Return a title with the arguments in the name, except those that the title states."""
+        words = describe_values(self.argument_values, type(self), without=(*self.unstated, *stated))
+        return f"{title}, {words}" if title and words else title
 
     @cached_property
     def prompt_hash(self) -> str | None:
@@ -148,14 +185,16 @@ class MetricBase(ABC):
             description=self.description or (type(self).__doc__ or self.name).strip().partition("\n")[0],
             low=self.low,
             high=self.high,
+            neutral=self.neutral,
             direction=self.direction,
             needs=self.needs,
             reads_passages=self.reads_passages,
             version=self.version if self.prompt_hash is None else f"{self.version}+{self.prompt_hash}",
             source=self.source,
-            group=self.group or self.name.partition(".")[0],
+            group=self.group or self.name.partition("@")[0].partition(".")[0],
             judge_calls=self.judge_calls,
             judge_calls_per_passage=self.judge_calls_per_passage,
+            reader_calls_per_passage=self.reader_calls_per_passage,
             embedder_calls=self.embedder_calls,
             formula=self.formula,
             example=self.example,

@@ -18,16 +18,14 @@ class LocalModelMetric(MetricBase, Generic[T]):
     Args:
         model: Name on the hub, or a directory.
         device: Device of the model ("cpu", "cuda"). None: the library chooses.
-        argument: Suffix of the metric's name that identifies the model, "" for the default model.
     """
 
     extra = MODELS
+    unstated = ("device",)
 
-    def __init__(self, model: str, *, device: str | None, argument: str) -> None:
+    def __init__(self, model: str, *, device: str | None) -> None:
         self.model = model
         self.device = device
-        if argument:
-            self.name = f"{self.name}@{argument}"
 
     async def prepare(self) -> None:
         """Load the model before the first sample.

@@ -6,26 +6,30 @@ import difflib
 import importlib.metadata
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
 
 from ragstone._util.local_model import check_installed
-from ragstone.errors import ConfigurationError
+from ragstone.errors import ConfigurationError, RagstoneError
 from ragstone.judges import Embedder, Reader
-from ragstone.metrics._card import EmbedderMetric, Metric, ReaderMetric
+from ragstone.metrics._arguments import Argument, arguments_of, parse_values, quote, split_metrics
+from ragstone.metrics._base import MetricBase
+from ragstone.metrics._card import EmbedderMetric, Metric, MetricCard, ReaderMetric
 from ragstone.metrics.ccrs import CCRS
 from ragstone.metrics.ccrs_composite import CcrsComposite
 from ragstone.metrics.ccrs_fused import CCRS_FUSED
 from ragstone.metrics.citation import CITATION
-from ragstone.metrics.cosine import COSINE, RagasAnswerRelevancyCosine
+from ragstone.metrics.cosine import COSINE
 from ragstone.metrics.criterion import Criterion, read_criteria
-from ragstone.metrics.crux import CRUX, CRUX_AT
+from ragstone.metrics.crux import CRUX
 from ragstone.metrics.ragas import RAGAS
 from ragstone.metrics.ragchecker import RAGCHECKER
-from ragstone.metrics.ranking import RANKING, RANKING_AT
-from ragstone.metrics.semantic import SEMANTIC, SEMANTIC_AT
-from ragstone.metrics.text import TEXT, TEXT_AT
+from ragstone.metrics.ranking import RANKING, RankingMetric
+from ragstone.metrics.semantic import SEMANTIC
+from ragstone.metrics.text import TEXT, ChrF
 from ragstone.metrics.udcg import Udcg, UdcgTheta
-from ragstone.metrics.vera import VERA, VERA_AT
+from ragstone.metrics.vera import VERA
 
 ENTRY_POINT_GROUP: Final = "ragstone.metrics"
 """An entry point of this group is a `Metric`, a sequence of metrics, or a function without arguments that returns these."""
@@ -44,20 +48,14 @@ _BUILT_IN: Final[tuple[Metric, ...]] = (
     *CITATION,
     *COSINE,
 )
-_WITH_ARGUMENT: Final[Mapping[str, tuple[str, Callable[[str], Metric | Sequence[Metric]]]]] = {
-    "udcg": ("FILE", UdcgTheta.load),
-    "criterion": ("FILE", read_criteria),
-    CcrsComposite.name: ("FILE", CcrsComposite.load),
-    RagasAnswerRelevancyCosine.name: ("N", RagasAnswerRelevancyCosine.from_argument),
-    **{name: ("K", make) for name, make in RANKING_AT.items()},
-    **{name: ("ETA", make) for name, make in CRUX_AT.items()},
-    **TEXT_AT,
-    **{name: ("MODEL", make) for name, make in {**SEMANTIC_AT, **VERA_AT}.items()},
+_BY_NAME_ONLY: Final = (RankingMetric("ndcg_linear"), ChrF(2))
+"""Metrics that no group contains."""
+_FROM_FILES: Final[Mapping[str, Callable[..., Metric | Sequence[Metric]]]] = {
+    UdcgTheta.name: UdcgTheta.load,
+    CcrsComposite.name: CcrsComposite.load,
+    "criterion": read_criteria,
 }
-"""For each `name@ARGUMENT`: the placeholder of the argument, and the function that makes the metric or metrics.
-
-The function raises `ConfigurationError` or `DataError` if the argument is invalid.
-"""
+"""For each `NAME@FILE`: the function that makes the metric or metrics."""
 
 logger = logging.getLogger("ragstone")
 
@@ -106,18 +104,118 @@ def _check(metric: object) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """A metric with all its variants: a class or function, and the arguments that a text can state."""
+
+    name: str
+    make: Callable[..., Any]
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments that the name contains before the @."""
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """Arguments that a text can state."""
+        return tuple(argument for argument in arguments_of(self.make) if argument.name not in self.fixed)
+
+    def build(self, values: Mapping[str, Any]) -> tuple[Metric, ...]:
+        """Make the metric or metrics with these arguments.
+
+        Raises:
+            ConfigurationError: If a required argument is missing, a value is invalid, or the name of the metric does not
+                depend on its arguments.
+            DataError: If the content of a file is invalid.
+        """
+        for argument in self.arguments:
+            if argument.is_required and argument.name not in values:
+                raise ConfigurationError(
+                    f"{self.name!r} needs an argument: {self.name}@{argument.placeholder}. `ragstone metrics` lists the "
+                    "metrics without one"
+                )
+        made = self.make(**self.fixed, **values)
+        metrics = (made,) if isinstance(made, Metric) else tuple(made)
+        if isinstance(made, Metric) and not isinstance(made, MetricBase) and made.card.name == self.name and values:
+            raise ConfigurationError(
+                f"the name of {self.name} does not state its arguments, so its variants cannot be distinguished. Derive "
+                f"the class {type(made).__name__} from MetricBase, or put the arguments into the name of its card"
+            )
+        return metrics
+
+
+def _families(known: Sequence[Metric]) -> dict[str, Family]:
+    families = {name: Family(name=name, make=make) for name, make in _FROM_FILES.items()}
+    for metric in (*_BY_NAME_ONLY, *known):
+        name, fixed = _base_name(metric), {}
+        if isinstance(metric, MetricBase):
+            fixed = {key: metric.argument_values[key] for key in metric.unstated if key in metric.argument_values}
+        families.setdefault(name.casefold(), Family(name=name, make=type(metric), fixed=fixed))
+    return families
+
+
+def find_family(name: str) -> Family | None:
+    """Return the family of a metric by its name, with or without arguments, or None for a group or an unknown name."""
+    return _families(all_metrics()).get(name.strip().partition("@")[0].casefold())
+
+
+def full_name(spec: str) -> str:
+    """Return the canonical name of a metric with arguments: `ccrs.ac@em_weight=0` for `CCRS.AC@.0`.
+
+    Other texts, such as groups, stay as they are.
+    """
+    if "@" not in spec:
+        return spec.strip()
+    try:
+        (metric,) = resolve_metrics(spec)
+    except (RagstoneError, ValueError):
+        return spec.strip()
+    return metric.card.name
+
+
+def with_absolute_paths(specs: str) -> str:
+    """Return the same metrics for a process with another working directory: paths are absolute.
+
+    Raises:
+        ConfigurationError: If the text is invalid.
+    """
+    written: list[str] = []
+    for spec in split_metrics(specs):
+        name, _, text = spec.partition("@")
+        if (load := _FROM_FILES.get(name.casefold())) and text:
+            (path,) = parse_values(name, text, arguments_of(load)).values()
+            written.append(f"{name}@{quote(str(Path(path).absolute()))}")
+        else:
+            written.append(spec)
+    return ",".join(written)
+
+
+def selects(name: str, metric: str, card: MetricCard | None) -> bool:
+    """Return whether a name, a group or the beginning of a name before a dot selects a metric.
+
+    A name without arguments does not select the variants of its metric, and a name with arguments only one of them.
+
+    Args:
+        name: Text of the user.
+        metric: Full name of the metric.
+        card: Card of the metric, None if it is unknown.
+    """
+    if name == metric or ("@" in name and full_name(name) == metric):
+        return True
+    return "@" not in name and (metric.startswith(f"{name}.") or (card is not None and card.group == name))
+
+
 def resolve_metrics(specs: str | Metric | Sequence[str | Metric]) -> tuple[Metric, ...]:
     """Resolve the argument `metrics=` to metrics, in that order and without duplicates.
 
     Args:
-        specs: One or several of: names ("ccrs.cc"), groups ("ccrs"), names with an argument ("ndcg@10",
-            "udcg@theta.json", "criterion@FILE.toml") and `Metric` objects. An object replaces the registered metric with the
-            same name, so `["ccrs", AnswerCorrectness(em_weight=0)]` resolves to five metrics. A `Criterion` must have a
-            name of its own.
+        specs: One or several of: names ("ccrs.cc"), groups ("ccrs"), names or groups with arguments ("ndcg@10",
+            "ccrs.ac@em_weight=0", "crux@4", "udcg_theta@theta.json", "criterion@FILE.toml") and `Metric` objects. A text
+            can hold several, separated by commas. An object takes the place of the registered metric of the same name and
+            version. Its arguments are part of its name, so `["ccrs", AnswerCorrectness(em_weight=0)]` resolves to six
+            metrics. A `Criterion` must have a name of its own.
 
     Raises:
-        ConfigurationError: If a name is unknown (the message lists the groups), a file does not exist, an object is not
-            a metric, two different objects have the same name, or `specs` is empty.
+        ConfigurationError: If a name is unknown (the message lists the groups), an argument is invalid, a file does not
+            exist, an object is not a metric, two different metrics have the same name, or `specs` is empty.
         MissingExtraError: If a metric needs a package that is not installed.
         DataError: If the content of a file is invalid.
 
@@ -131,23 +229,27 @@ def resolve_metrics(specs: str | Metric | Sequence[str | Metric]) -> tuple[Metri
     resolved: dict[str, Metric] = {}
     objects: set[str] = set()
     for spec in listed:
-        if not isinstance(spec, str):
+        if isinstance(spec, str):
+            metrics = [metric for part in split_metrics(spec) for metric in _named(part, known)]
+        else:
             _check(spec)
             assert isinstance(spec, Metric)  # noqa: S101  `_check` raises otherwise
-        for metric in _named(spec, known) if isinstance(spec, str) else (spec,):
+            metrics = [spec]
+        for metric in metrics:
             name = metric.card.name
             if isinstance(metric, Criterion):
                 _check_own_name(metric)
-            elif isinstance(spec, str):
-                resolved.setdefault(name, metric)
-                continue
-            if name in objects and resolved[name] is not metric:
+            is_object = isinstance(metric, Criterion) or not isinstance(spec, str)
+            other = resolved.get(name, metric)
+            if other is not metric and ((is_object and name in objects) or other.card.version != metric.card.version):
                 raise ConfigurationError(
-                    f"two metrics have the name {name!r}: {resolved[name]!r} and {metric!r}. Give each metric a unique "
-                    "name, because outcomes are stored by name"
+                    f"two metrics have the name {name!r}: {other!r} and {metric!r}. Give each metric a unique name, or score "
+                    "them in two runs, because outcomes are stored by name"
                 )
-            objects.add(name)
-            resolved[name] = metric
+            if is_object:
+                objects.add(name)
+            if is_object or name not in resolved:
+                resolved[name] = metric
     if not resolved:
         raise ConfigurationError("no metrics given. Name at least one, for example metrics=['ccrs']")
     for metric in resolved.values():
@@ -167,29 +269,40 @@ def _check_own_name(criterion: Criterion) -> None:
         )
 
 
-def _named(spec: str, known: Sequence[Metric]) -> list[Metric]:
-    key = spec.strip().casefold()
+def _named(spec: str, known: Sequence[Metric]) -> Sequence[Metric]:
+    key = spec.casefold()
     # Look up the whole text first: "ndcg@10" is the name of a registered metric.
     if metrics := [metric for metric in known if key in (metric.card.name, metric.card.group)]:
         return metrics
-    name, at, argument = spec.strip().partition("@")
-    if at and (entry := _WITH_ARGUMENT.get(name.casefold())) and argument:
-        made = entry[1](argument)
-        return [made] if isinstance(made, Metric) else list(made)
-    if entry := None if at else _WITH_ARGUMENT.get(key):
+    name, at, text = spec.partition("@")
+    key = name.strip().casefold()
+    families = _families(known)
+    if family := families.get(key):
+        return family.build(parse_values(family.name, text, family.arguments) if at else {})
+    members = [metric for metric in known if metric.card.group == key]
+    if not members:
+        names = list(dict.fromkeys([m.card.group for m in known] + [m.card.name for m in known] + [*families]))
+        close = difflib.get_close_matches(key, names, n=1)
+        hint = f"Did you mean {close[0]!r}? " if close else ""
+        groups = ", ".join(dict.fromkeys(m.card.group for m in known))
         raise ConfigurationError(
-            f"{spec!r} needs an argument: {key}@{entry[0]}. `ragstone metrics` lists the metrics without one"
+            f"unknown metric or group {spec!r}. {hint}Groups: {groups}. `ragstone metrics` lists all metrics"
         )
-    if at:
-        forms = ", ".join(f"{name}@{placeholder}" for name, (placeholder, _) in _WITH_ARGUMENT.items())
-        raise ConfigurationError(f"{spec!r} is not a metric with an argument. Metrics with an argument: {forms}")
-    names = list(dict.fromkeys([m.card.group for m in known] + [m.card.name for m in known]))
-    close = difflib.get_close_matches(key, names, n=1)
-    hint = f"Did you mean {close[0]!r}? " if close else ""
-    groups = ", ".join(dict.fromkeys(m.card.group for m in known))
-    raise ConfigurationError(
-        f"unknown metric or group {spec!r}. {hint}Groups: {groups}. `ragstone metrics` lists all metrics"
-    )
+    found = [families[_base_name(metric).casefold()] for metric in members]
+    try:
+        values = [parse_values(family.name, text, family.arguments) for family in found]
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{spec!r}: the arguments of a group must fit each of its metrics. {error}") from None
+    if len({tuple(each) for each in values}) > 1:
+        raise ConfigurationError(
+            f"{spec!r}: the first argument of the metrics in {key} differs. Write its key before it"
+        )
+    return [metric for family, each in zip(found, values, strict=True) for metric in family.build(each)]
+
+
+def _base_name(metric: Metric) -> str:
+    """Return the name of a metric without its arguments."""
+    return metric.card.name.removesuffix(metric.suffix) if isinstance(metric, MetricBase) else metric.card.name
 
 
 def bind_reader(metrics: Sequence[Metric], reader: Callable[[], Reader]) -> tuple[tuple[Metric, ...], Reader | None]:

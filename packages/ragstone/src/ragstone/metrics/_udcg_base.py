@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
-from typing import Any, ClassVar, Final, get_args
+from typing import Any, Final
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge, Reader
-from ragstone.metrics._base import check_sample
-from ragstone.metrics._card import MetricCard, WorkedExample
+from ragstone.metrics._base import MetricBase
 from ragstone.metrics._history import question_text
 from ragstone.metrics._relevance import RELEVANCE_HASH, LabelMode
-from ragstone.metrics._utility import PassageUtility, check_label_options, passage_utilities
-from ragstone.schema import Failure, FailureKind, Interval, NotApplicable, Sample, Score
+from ragstone.metrics._utility import PassageUtility, passage_utilities
+from ragstone.schema import Failure, Interval, NotApplicable, Sample, Score
 from ragstone.stats import WeightedTerm, weighted_sum_interval
 
-_VERSION: Final = "1"
-_SOURCE: Final = "UDCG, sections 4 and 5, equation "
 _CERTAIN: Final = frozenset({"exact", "bound"})
-_KINDS: Final[dict[str, FailureKind]] = {kind: kind for kind in get_args(FailureKind)}
 _SAME: Final = 1e-9
 """Largest width that counts as zero. The interval of an exact estimate may be as wide as a rounding error."""
 
@@ -32,49 +27,26 @@ def sigmoid(x: float) -> float:
     return math.exp(x) / (1 + math.exp(x))
 
 
-class UdcgBase:
+class UdcgBase(MetricBase):
     """Base class of both variants: the logistic function of a weighted sum of passage utilities."""
 
-    name: ClassVar[str]
-    title: ClassVar[str]
-    advice: ClassVar[str]
-    description: ClassVar[str]
-    equation: ClassVar[str]
-    formula: ClassVar[str]
-    prompt_hash: ClassVar[str] = RELEVANCE_HASH
+    group = "udcg"
+    needs = ("query", "contexts")
+    neutral = 0.5
+    reader_calls_per_passage = 1
+    prompt_hash = RELEVANCE_HASH
 
-    def __init__(self, *, reader: Reader | None, labels: LabelMode, threshold: float) -> None:
-        check_label_options(labels, threshold)
+    def __init__(self, definition: str, *, reader: Reader | None, labels: LabelMode, threshold: float) -> None:
         self._reader = reader
         self.labels: LabelMode = labels
         self.threshold = threshold
+        self.version = f"1({definition},{labels},{threshold:g})"
+        self.judge_calls_per_passage = 0 if labels == "data" else 1
 
     @property
     def reader(self) -> Reader | None:
         """The reader, or None before it is bound."""
         return self._reader
-
-    @cached_property
-    def card(self) -> MetricCard:
-        """The card of this metric."""
-        low, high = self._range()
-        return MetricCard(
-            name=self.name,
-            title=self.title,
-            advice=self.advice,
-            description=self.description,
-            low=low,
-            high=high,
-            neutral=0.5,
-            needs=("query", "contexts"),
-            version=f"{_VERSION}({self._definition()},{self.labels},{self.threshold:g})+{self.prompt_hash}",
-            source=_SOURCE + self.equation,
-            group="udcg",
-            judge_calls_per_passage=0 if self.labels == "data" else 1,
-            reader_calls_per_passage=1,
-            formula=self.formula,
-            example=self._example(),
-        )
 
     async def score(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
         """Score `sample`.
@@ -84,15 +56,17 @@ class UdcgBase:
         """
         if self._reader is None:
             raise ConfigurationError(f"{self!r} does not have a reader. Pass one with reader=")
-        if unmet := check_sample(self, sample):
-            return unmet
+        return await super().score(sample, judge)
+
+    async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
+        assert self._reader is not None  # noqa: S101  `score` raises otherwise
         assert sample.query is not None and sample.contexts is not None  # noqa: S101, PT018  both are needs
         if not sample.contexts:
-            return self._not_applicable(
+            return self.make_not_applicable(
                 sample, "retrieval returned no passages, and the mean over zero passages is undefined"
             )
         if reason := self._find_not_applicable_reason(len(sample.contexts)):
-            return self._not_applicable(sample, reason)
+            return self.make_not_applicable(sample, reason)
         utilities = await passage_utilities(
             question_text(sample),
             sample.contexts,
@@ -105,16 +79,6 @@ class UdcgBase:
         if any(u.utility is None for u in utilities):
             return self._failure(sample, utilities)
         return self._score(sample, utilities)
-
-    def _example(self) -> WorkedExample | None:
-        """Return a worked example for these parameters."""
-        return None
-
-    def _range(self) -> tuple[float, float]:
-        raise NotImplementedError
-
-    def _definition(self) -> str:
-        raise NotImplementedError
 
     def _weights(self, k: int) -> tuple[Sequence[float], Sequence[float]]:
         """Return the weights of u+ and of u-, by position."""
@@ -130,12 +94,9 @@ class UdcgBase:
         texts = {u.passage.text: u for u in found}
         replies = sum(u.abstention.n for u in texts.values() if u.abstention)
         replies += sum(u.label.n for u in texts.values() if u.label)
-        return Score(
-            sample_id=sample.id,
-            metric=self.name,
-            metric_version=self.card.version,
-            prompt_hash=self.prompt_hash,
-            value=value,
+        return self.make_score(
+            sample,
+            value,
             interval=interval,
             method=next(iter(estimators)) if len(estimators) == 1 else "mixed",
             n=replies,
@@ -186,17 +147,7 @@ class UdcgBase:
             f"the utility of {len(missing)} of {len(found)} passages is unknown. {self.name} is between {low:.3f} and "
             f"{high:.3f}. First error (passage {missing[0].position}): {first}"
         )
-        return Failure(
-            sample_id=sample.id,
-            metric=self.name,
-            metric_version=self.card.version,
-            prompt_hash=self.prompt_hash,
-            # A judge of another package may use other kinds.
-            kind=_KINDS.get(first.kind, "unavailable"),
-            reason=reason.encode(errors="replace").decode(),
-            raw=None if first.raw is None else first.raw.encode(errors="replace").decode(),
-            details=self._details(found) | {"bounds": [low, high]},
-        )
+        return self.make_failure(sample, first, reason=reason, details=self._details(found) | {"bounds": [low, high]})
 
     def _bounds(self, found: Sequence[PassageUtility]) -> tuple[float, float]:
         """Compute the lowest and highest possible value, given the missing labels and probabilities."""
@@ -221,9 +172,6 @@ class UdcgBase:
             "label_sources": sources,
             "passages": [u.as_dict() for u in found],
         }
-
-    def _not_applicable(self, sample: Sample, reason: str) -> NotApplicable:
-        return NotApplicable(sample_id=sample.id, metric=self.name, metric_version=self.card.version, reason=reason)
 
 
 def _counted(names: Sequence[str]) -> dict[str, int]:

@@ -26,10 +26,11 @@ The source does not define the following cases. Ragstone's decisions:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Final
 
-from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge, NumberReply, Prompt
+from ragstone.metrics._arguments import Share
 from ragstone.metrics._base import MetricBase
 from ragstone.metrics._card import WorkedExample
 from ragstone.metrics._claim_reason import EMPTY_RESPONSE
@@ -58,9 +59,6 @@ class CcrsMetric(MetricBase):
 
     def __init_subclass__(cls) -> None:
         cls.tasks = (cls.construct, cls.task)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
 
     async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable:
         """Score `sample` between 0 and 1.
@@ -193,27 +191,16 @@ class AnswerCorrectness(CcrsMetric):
     """Weighted agreement of the response with the reference: exact match and a judge rating.
 
     Args:
-        em_weight: λ, the weight of the exact match, between 0 and 1.
-
-    Raises:
-        ConfigurationError: If `em_weight` is not between 0 and 1.
+        em_weight: λ, the weight of the exact match, between 0 and 1. Another weight than 0.7 is part of the metric's name
+            (`ccrs.ac@em_weight=0`).
     """
 
     name = "ccrs.ac"
     title = "Answer correctness"
-    advice = (
-        "Low means that the answer is not identical to the reference; then at most 0.3 is possible. "
-        "Next: Read the judged part in details, or set em_weight=0."
-    )
     description = "Are the statements of the response correct, compared with the reference?"
     needs = ("response", "reference")
-    formula = "λ EM(r, g) + (1 - λ) judge(r, g, C) / 100, λ = 0.7"
-    example = WorkedExample(
-        row=_ROW,
-        replies={"answer_correctness": 70},
-        value=0.21,
-        steps="Response and reference are not identical, so EM = 0. The judge rates 70 of 100: 0.7 * 0 + 0.3 * 0.7 = 0.21.",
-    )
+    replies: ClassVar[Mapping[str, object]] = {"answer_correctness": 70}
+    """Reply of the judge in the example."""
     construct = "answer_correctness"
     task = (
         "Your assignment: check the statements of the response against the reference. If it has several parts, each is a "
@@ -224,14 +211,24 @@ class AnswerCorrectness(CcrsMetric):
         "Use the contexts, if there are any, only to understand names and terms. Omissions do not matter."
     )
 
-    def __init__(self, *, em_weight: float = 0.7) -> None:
-        if not 0 <= em_weight <= 1:
-            raise ConfigurationError(f"em_weight must be between 0 and 1, got {em_weight!r}")
+    def __init__(self, *, em_weight: Share = 0.7) -> None:
         self.em_weight = em_weight
         self.version = f"1({em_weight:g})"
-
-    def __repr__(self) -> str:
-        return f"AnswerCorrectness(em_weight={self.em_weight!r})"
+        rest = 1 - em_weight
+        self.advice = (
+            f"Low means that the answer is not identical to the reference; then at most {rest:.2g} is possible. "
+            "Next: Read the judged part in details, or set em_weight=0."
+            if em_weight
+            else "Low means that the judge finds the answer wrong. Next: Read the worst ten; check the passages first."
+        )
+        self.formula = f"λ EM(r, g) + (1 - λ) judge(r, g, C) / 100, λ = {em_weight:g}"
+        self.example = WorkedExample(
+            row=_ROW,
+            replies=self.replies,
+            value=round(rest * 0.7, 6),
+            steps="Response and reference are not identical, so EM = 0. The judge rates 70 of 100: "
+            f"{em_weight:g} * 0 + {rest:.3g} * 0.7 = {rest * 0.7:.3g}.",
+        )
 
     def _judged(self, sample: Sample, fields: dict[str, str | tuple[str, ...]], reply: NumberReply) -> Score:
         response = str(fields["response"]).strip()

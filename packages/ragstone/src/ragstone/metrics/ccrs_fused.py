@@ -155,7 +155,7 @@ class FusedCorrectness(_Fused, AnswerCorrectness):
     """Answer correctness, rated in one judge call with the other CCRS metrics."""
 
     name, title, rating = "ccrs_fused.ac", "Answer correctness (one call)", "correctness"
-    example = replace(AnswerCorrectness.example, replies=_REPLIES)
+    replies = _REPLIES
 
 
 class FusedRecall(_Fused, InformationRecall):

@@ -23,7 +23,9 @@ The sources do not define the following cases. Ragstone's decisions:
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import Field
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Embedder, Judge, Prompt
@@ -34,8 +36,6 @@ from ragstone.metrics._claims import ClaimCheck
 from ragstone.metrics._questions import QUESTIONS, WRITE_QUESTION, write_questions
 from ragstone.schema import Interval, Sample, Score
 from ragstone.stats import mean_interval
-
-_MOST_QUESTIONS: Final = 20
 
 
 class _QuestionCosine(MetricBase):
@@ -169,33 +169,17 @@ class RagasAnswerRelevancyCosine(_QuestionCosine):
         steps="The cosines of the query and the three questions are 0.92, 0.68 and 0.25: (0.92 + 0.68 + 0.25) / 3 = 0.617.",
     )
 
-    def __init__(self, n_questions: int = QUESTIONS, *, embedder: Embedder | None = None) -> None:
-        if not 1 <= n_questions <= _MOST_QUESTIONS:
-            raise ConfigurationError(f"n_questions must be between 1 and {_MOST_QUESTIONS}, got {n_questions!r}")
+    def __init__(
+        self, n_questions: Annotated[int, Field(ge=1, le=20)] = QUESTIONS, *, embedder: Embedder | None = None
+    ) -> None:
         super().__init__(embedder)
         self.n_questions = n_questions
         self.task = write_questions(n_questions)
-        if n_questions != QUESTIONS:
-            self.name = f"{type(self).name}@{n_questions}"
-            self.title = f"{type(self).title}, {n_questions} questions"
-            self.formula = type(self).formula.replace("3 questions", f"{n_questions} questions")
+        self.formula = type(self).formula.replace("3 questions", f"{n_questions} questions")
 
     def with_embedder(self, embedder: Embedder) -> RagasAnswerRelevancyCosine:
         """Return the same metric with this embedder."""
         return RagasAnswerRelevancyCosine(self.n_questions, embedder=embedder)
-
-    @classmethod
-    def from_argument(cls, argument: str) -> RagasAnswerRelevancyCosine:
-        """Make the metric `ragas.answer_relevancy_cosine@N`.
-
-        Raises:
-            ConfigurationError: If N is not an integer from 1 to 20.
-        """
-        if not (argument.isascii() and argument.isdecimal()):
-            raise ConfigurationError(
-                f"{cls.name}@{argument}: N must be the number of questions, from 1 to {_MOST_QUESTIONS} ({cls.name}@5)"
-            )
-        return cls(int(argument))
 
 
 COSINE: Final[tuple[Metric, ...]] = (VeraAnswerRelevanceCosine(), RagasAnswerRelevancyCosine())

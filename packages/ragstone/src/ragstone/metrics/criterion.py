@@ -88,8 +88,6 @@ class Criterion(MetricBase):
         self.needs = _read_needs(needs)
         self.scale = _read_scale(scale)
         self.name = _derive_name(self.text) if name is None else _read_name(name)
-        if direction not in ("higher", "lower"):
-            raise ConfigurationError(f"direction of a criterion must be 'higher' or 'lower', got {direction!r}")
         self.direction = direction
         first_line = " ".join(self.text.split())
         self.title = first_line if len(first_line) <= _MAX_TITLE else f"{first_line[: _MAX_TITLE - 1].rstrip()}…"
@@ -200,8 +198,8 @@ def _read_table(table: object, names: Collection[str]) -> Criterion:
     return criterion
 
 
-def _read_text(text: object) -> str:
-    if not isinstance(text, str) or not text.strip():
+def _read_text(text: str) -> str:
+    if not text.strip():
         raise ConfigurationError(
             f"the text of a criterion must be a sentence for the judge, got {text!r}. Example: "
             "'Does the answer name the version it applies to?'"

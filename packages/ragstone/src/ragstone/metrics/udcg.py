@@ -33,6 +33,7 @@ from typing import Any, ClassVar, Final, Literal
 from ragstone._util.files import write_output
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Reader
+from ragstone.metrics._arguments import Positive, Share
 from ragstone.metrics._card import WorkedExample
 from ragstone.metrics._relevance import LabelMode
 from ragstone.metrics._udcg_base import UdcgBase, sigmoid
@@ -86,21 +87,25 @@ class Udcg(UdcgBase):
         'Next: Open details["passages"] and remove or demote the distracting ones.'
     )
     description = "How much do the retrieved passages help or distract this reader?"
-    equation = "4"
+    source = "UDCG, sections 4 and 5, equation 4"
     formula = "sigmoid(sum over k passages of (u+ + gamma u-) / k), u = R (1 - p(abstain)), R = 1 or -1, gamma = 1/3"
 
     def __init__(
         self,
         reader: Reader | None = None,
         *,
-        gamma: float = 1 / 3,
+        gamma: Share = 1 / 3,
         labels: LabelMode = "auto",
-        threshold: float = 0.5,
+        threshold: Positive = 0.5,
     ) -> None:
-        if not 0 <= gamma <= 1:
-            raise ConfigurationError(f"gamma must be between 0 and 1, got {gamma!r}")
-        super().__init__(reader=reader, labels=labels, threshold=threshold)
+        super().__init__(f"{gamma:.6g}", reader=reader, labels=labels, threshold=threshold)
         self.gamma = gamma
+        self.formula = self.formula.replace("1/3", "1/3" if gamma == 1 / 3 else f"{gamma:g}")
+        self.low, self.high = sigmoid(-gamma), sigmoid(1.0)
+        helps, distracts = _EXAMPLE_UTILITIES
+        inner = (helps + gamma * distracts) / 2
+        step = f"({helps:g} + {gamma:.4g} * {distracts:g}) / 2 = {inner:.4f}, and its sigmoid is the value"
+        self.example = _worked_example(2, sigmoid(inner), step)
 
     def __repr__(self) -> str:
         return f"Udcg(gamma={self.gamma!r}, labels={self.labels!r}, threshold={self.threshold!r})"
@@ -108,21 +113,6 @@ class Udcg(UdcgBase):
     def with_reader(self, reader: Reader) -> Udcg:
         """Return the same metric with this reader."""
         return Udcg(reader, gamma=self.gamma, labels=self.labels, threshold=self.threshold)
-
-    def _example(self) -> WorkedExample:
-        helps, distracts = _EXAMPLE_UTILITIES
-        inner = (helps + self.gamma * distracts) / 2
-        return _worked_example(
-            2,
-            sigmoid(inner),
-            f"({helps:g} + {self.gamma:.4g} * {distracts:g}) / 2 = {inner:.4f}, and its sigmoid is the value",
-        )
-
-    def _range(self) -> tuple[float, float]:
-        return sigmoid(-self.gamma), sigmoid(1.0)
-
-    def _definition(self) -> str:
-        return f"{self.gamma:.6g}"
 
     def _weights(self, k: int) -> tuple[Sequence[float], Sequence[float]]:
         return [1 / k] * k, [self.gamma / k] * k
@@ -158,8 +148,9 @@ class UdcgTheta(UdcgBase):
         'Next: Open details["passages"] and remove or demote the distracting ones.'
     )
     description = "UDCG with weights for relevance and distraction at each position, learned from graded responses."
-    equation = "3"
+    source = "UDCG, sections 4 and 5, equation 3"
     formula = "sigmoid(sum over positions j of alpha_j u+_j + beta_j u-_j), u = R (1 - p(abstain)), R = 1 or -1"
+    unstated = ("labels", "threshold")
     file_kind: ClassVar[Literal["ragstone.udcg_theta"]] = "ragstone.udcg_theta"
 
     def __init__(
@@ -170,16 +161,20 @@ class UdcgTheta(UdcgBase):
         fit: dict[str, Any] | None = None,
         reader: Reader | None = None,
         labels: LabelMode = "auto",
-        threshold: float = 0.5,
+        threshold: Positive = 0.5,
     ) -> None:
         if not alpha or len(alpha) != len(beta) or not all(map(math.isfinite, [*alpha, *beta])):
             raise ConfigurationError(
                 f"alpha and beta must be finite and of equal length (at least 1), got alpha={alpha!r}, beta={beta!r}"
             )
-        super().__init__(reader=reader, labels=labels, threshold=threshold)
         self.alpha = tuple(map(float, alpha))
         self.beta = tuple(map(float, beta))
         self.fit = dict(fit or {})
+        definition = hashlib.sha256(repr((self.alpha, self.beta)).encode()).hexdigest()[:12]
+        super().__init__(definition, reader=reader, labels=labels, threshold=threshold)
+        inner = self.linear([_EXAMPLE_UTILITIES[place % 2] for place in range(self.k)])
+        step = f"Their sum weighted by position is {inner:.4f}, and its sigmoid is the value"
+        self.example = _worked_example(self.k, sigmoid(inner), step)
 
     def __repr__(self) -> str:
         return f"UdcgTheta(alpha={self.alpha!r}, beta={self.beta!r})"
@@ -251,20 +246,6 @@ class UdcgTheta(UdcgBase):
         return math.fsum(
             a * max(u, 0.0) + b * min(u, 0.0) for a, b, u in zip(self.alpha, self.beta, utilities, strict=True)
         )
-
-    def _example(self) -> WorkedExample:
-        inner = self.linear([_EXAMPLE_UTILITIES[place % 2] for place in range(self.k)])
-        return _worked_example(
-            self.k,
-            sigmoid(inner),
-            f"Their sum weighted by position is {inner:.4f}, and its sigmoid is the value",
-        )
-
-    def _range(self) -> tuple[float, float]:
-        return 0.0, 1.0
-
-    def _definition(self) -> str:
-        return hashlib.sha256(repr((self.alpha, self.beta)).encode()).hexdigest()[:12]
 
     def _weights(self, k: int) -> tuple[Sequence[float], Sequence[float]]:  # noqa: ARG002  `_find_not_applicable_reason` checks `k`
         return self.alpha, self.beta

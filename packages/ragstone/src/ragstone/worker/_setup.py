@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -27,7 +26,15 @@ from ragstone.judges import (
     read_endpoint,
     reader_from,
 )
-from ragstone.metrics import EmbedderMetric, Metric, ReaderMetric, bind_embedder, bind_reader, resolve_metrics
+from ragstone.metrics import (
+    EmbedderMetric,
+    Metric,
+    ReaderMetric,
+    bind_embedder,
+    bind_reader,
+    resolve_metrics,
+    with_absolute_paths,
+)
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import Scorer, WorstAnswers, explain_lowest
 from ragstone.sinks import Sink, sink_from
@@ -264,10 +271,7 @@ def _needs(metrics: Sequence[Metric], has_reader: bool) -> dict[Role, bool]:  # 
 def _name(spec: str | Metric) -> str | None:
     """Return the name of a metric on the command line, or None if the metric of this name is another one."""
     if isinstance(spec, str):
-        name, _, argument = spec.partition("@")
-        if not argument.isdigit() and Path(argument).is_file():
-            spec = f"{name}@{Path(argument).absolute()}"
-        return None if "," in spec else spec  # --metrics would split it
+        return with_absolute_paths(spec)
     bound = getattr(spec, "reader", None) or getattr(spec, "embedder", None)
     try:
         (found,) = resolve_metrics(spec.card.name)

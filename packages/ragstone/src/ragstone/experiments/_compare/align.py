@@ -17,7 +17,7 @@ from ragstone.experiments._compare.scales import ScoreProvenance, judge_notes, q
 from ragstone.experiments._evaluated import Evaluated
 from ragstone.experiments._outcomes import OutcomeSource, OutcomeStream, TimeRange, stream_outcomes
 from ragstone.judges import BASELINE_NOTE, is_baseline
-from ragstone.metrics import MetricCard
+from ragstone.metrics import MetricCard, selects
 from ragstone.schema import Failure, Sample, Score
 from ragstone.schema import NotApplicable as _NotApplicable
 
@@ -261,10 +261,7 @@ def _read(opened: OutcomeStream, rows: dict[str, int], selected: Sequence[str] |
 
 def _matches(name: str, metric: str, card: MetricCard | None) -> bool:
     """Return whether a metric name or group of the caller selects this metric."""
-    if name == metric or metric.startswith(f"{name}."):
-        return True
-    card = card or card_of(metric)
-    return card is not None and card.group == name
+    return selects(name, metric, card or card_of(metric))
 
 
 def _ends(failure: Failure) -> tuple[float, float] | None:

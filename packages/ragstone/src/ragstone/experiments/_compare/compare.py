@@ -27,6 +27,7 @@ from ragstone.experiments._views.open import open_source
 from ragstone.experiments._views.source import ReportSource
 from ragstone.experiments._views.write import check_output, write_report
 from ragstone.judges import BASELINE_NOTE
+from ragstone.metrics import full_name
 from ragstone.schema import Sample
 from ragstone.views import CauseRow, ReportView, escape_markdown, fence_in_markdown, notebook_report
 
@@ -435,6 +436,7 @@ def compare(
         raise ConfigurationError(f'test must be "permutation" or "bootstrap", got {test!r}')
     if test == "bootstrap" and hypotheses:
         raise ConfigurationError("hypotheses are tested by permutation. Give them without the bootstrap (--test)")
+    primary = None if primary is None else full_name(primary)
     scores = align(
         systems,
         metrics=metrics,

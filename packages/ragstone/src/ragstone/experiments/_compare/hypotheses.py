@@ -8,6 +8,7 @@ from typing import Final
 
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._compare.align import AlignedMetric, AlignedScores
+from ragstone.metrics import full_name, split_metrics
 from ragstone.stats import holm, simultaneous_tukey
 
 Hypotheses = Mapping[str, str | Sequence[str]] | Sequence[str]
@@ -108,7 +109,7 @@ def _chosen(names: str | None, text: str, scores: AlignedScores) -> list[list[Al
         return [[metric] for metric in scores.metrics]
     if names == _SOME:
         return [list(scores.metrics)]
-    found = [_metric(name.strip(), text, scores) for name in names.removeprefix(_SOME_OF).split(",") if name.strip()]
+    found = [_metric(full_name(name), text, scores) for name in split_metrics(names.removeprefix(_SOME_OF))]
     if not found:
         raise ConfigurationError(f"the hypothesis {text!r} names no metric. Write 'on METRIC, METRIC' or 'on {_SOME}'")
     return [found] if names.startswith(_SOME_OF) else [[metric] for metric in found]

@@ -26,6 +26,7 @@ from ragstone.experiments._compare.text import format_difference, format_p_value
 from ragstone.experiments._gate_files import GateCase, gate_table, write_junit
 from ragstone.experiments._levels import check_level
 from ragstone.experiments._outcomes import OutcomeSource
+from ragstone.metrics import full_name, selects
 from ragstone.stats import cluster_codes, estimate_mean, holm, simultaneous_tukey
 from ragstone.views import escape_markdown
 
@@ -209,6 +210,8 @@ def check_regression(
     check_level(confidence_level, decides_gate=True)
     at = scores.systems.index(baseline)
     chosen, notes = _chosen(scores, at, [metrics] if isinstance(metrics, str) else metrics)
+    if isinstance(margin, Mapping):
+        margin = {full_name(name): value for name, value in margin.items()}
     if isinstance(margin, Mapping) and (missing := sorted({m.name for m in chosen} - margin.keys())):
         raise ConfigurationError(
             f"margin lacks {', '.join(missing)}. Give a margin for every metric of the gate, or one number for all."
@@ -307,25 +310,17 @@ def _chosen(scores: AlignedScores, baseline: int, names: Sequence[str] | None) -
             raise DataError(f"the baseline {scores.systems[baseline]!r} does not have a score of any metric")
         return scored, [f"not in the gate, because the baseline does not have scores: {', '.join(new)}"] if new else []
     for name in names:
-        if not any(_matches(name, m) for m in scores.metrics):
+        if not any(selects(name, m.name, m.card) for m in scores.metrics):
             raise ConfigurationError(
                 f"unknown metric {name!r} for the gate. Compared: {', '.join(m.name for m in scores.metrics)}."
             )
-    return [m for m in scores.metrics if any(_matches(name, m) for name in names)], []
+    return [m for m in scores.metrics if any(selects(name, m.name, m.card) for name in names)], []
 
 
 def _scorable(metric: AlignedMetric, system: int) -> bool:
     import numpy as np
 
     return bool(np.isin(metric.states[:, system], (SCORED, FAILED)).any())
-
-
-def _matches(name: str, metric: AlignedMetric) -> bool:
-    return (
-        name == metric.name
-        or metric.name.startswith(f"{name}.")
-        or (metric.card is not None and metric.card.group == name)
-    )
 
 
 def _gate(

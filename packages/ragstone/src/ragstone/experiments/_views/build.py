@@ -13,6 +13,7 @@ from ragstone.experiments._views.reasons import ReasonsOf
 from ragstone.experiments._views.slices import SliceLabels
 from ragstone.experiments._views.source import ReportSource
 from ragstone.experiments._views.where import parse_where
+from ragstone.metrics import full_name
 from ragstone.scoring import (
     CAUSES,
     Signals,
@@ -98,7 +99,7 @@ def find_worst(
     if cause is not None and cause not in names:
         raise ConfigurationError(f"unknown cause {cause!r}. Causes: {', '.join(names)}")
     conditions = parse_where(where) if where is not None else ()
-    reading = Reading(source, metric=metric, where=conditions)
+    reading = Reading(source, metric=None if metric is None else full_name(metric), where=conditions)
     reading.read()
     return reading.worst(n, cause)
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from ragstone.errors import ConfigurationError
+from ragstone.metrics import full_name
 
 _PART: Final = re.compile(
-    r"""\s*(?P<key>[\w.@-]+)\s*(?P<operator><=|>=|!=|=|<|>|~)\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^\s"']+))\s*"""
+    r"""\s*(?:"(?P<quoted>[^"]*)"|(?P<key>[\w.@-]+))\s*(?P<operator><=|>=|!=|=|<|>|~)\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^\s"']+))\s*"""
 )
 _AND: Final = re.compile(r"and\s", re.IGNORECASE)
 _EXAMPLE: Final = "Example: release=2.4 and ccrs.ac<0.5"
@@ -76,7 +77,8 @@ def _number(text: str) -> float | None:
 def parse_where(text: str) -> tuple[Condition, ...]:
     """Parse `KEY OPERATOR VALUE [and KEY OPERATOR VALUE ...]`.
 
-    Operators are =, !=, <, <=, >, >= and ~ (contains, without case). A value with spaces is quoted.
+    Operators are =, !=, <, <=, >, >= and ~ (contains, without case). A value with spaces is quoted, and so is a metric with
+    arguments: `"ccrs.ac@em_weight=0"<0.5`.
 
     Raises:
         ConfigurationError: If the text does not have this form, or an order operator has a value that is not a number.
@@ -91,7 +93,7 @@ def parse_where(text: str) -> tuple[Condition, ...]:
                 f"{f' after {text[:position].strip()!r}' if position else ''}. {_EXAMPLE}"
             )
         value = next(part for part in match.group("double", "single", "bare") if part is not None)
-        condition = Condition(match["key"], match["operator"], value)
+        condition = Condition(full_name(match["quoted"] or match["key"] or ""), match["operator"], value)
         if condition.operator in ("<", "<=", ">", ">=") and condition.number is None:
             raise ConfigurationError(
                 f"--where {condition.key}{condition.operator} needs a number, got {value!r}. {_EXAMPLE}"

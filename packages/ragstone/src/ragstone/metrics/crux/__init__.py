@@ -10,7 +10,6 @@ from ragstone.metrics.crux._asking import (
 from ragstone.metrics.crux._coverage import Coverage, RankedCoverage, ResponseCoverage
 from ragstone.metrics.crux._density import Density, ResponseDensity
 from ragstone.metrics.crux._family import CRUX
-from ragstone.metrics.crux._family import CRUX_AT as CRUX_AT
 from ragstone.metrics.crux._free import FreeCoverage, FreeNovelty, FreeRedundancy, FreeResponseCoverage
 from ragstone.metrics.crux._matrix import ETA, answerable, relative_density, required_subset
 from ragstone.metrics.crux._redundancy import Novelty, Redundancy

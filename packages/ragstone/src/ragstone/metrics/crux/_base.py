@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ragstone.judges import Judge
+from ragstone.metrics._arguments import RatingThreshold
 from ragstone.metrics._base import TEXTLESS, MetricBase, find_missing_fields, have_no_text
 from ragstone.metrics.crux._asking import RATING_EXAMPLES, RATING_TASK, TASK_FROM_REFERENCE, sub_questions_of
 from ragstone.metrics.crux._findings import (
@@ -31,12 +32,22 @@ class CruxMetric(MetricBase):
     """Base class of metrics on sub-questions.
 
     If the sample does not have sub-questions, the judge writes them from its reference, with one additional call.
+
+    Args:
+        rating_threshold: Smallest rating that means that a text answers a sub-question (η). Another one than 3 is part
+            of the metric's name (`crux.coverage@4`).
     """
 
     group = "crux"
-    rating_threshold: float = ETA
-    """Smallest rating that means that a text answers a sub-question (η)."""
     tasks = (TASK_FROM_REFERENCE, RATING_TASK, RATING_EXAMPLES)
+
+    def __init__(self, rating_threshold: RatingThreshold = ETA) -> None:
+        self.rating_threshold = rating_threshold
+        if rating_threshold != ETA:
+            self.formula = self.formula.replace(f"rating >= {ETA:g}", f"rating >= {rating_threshold:g}")
+            self.version = f"{self.version}(eta={rating_threshold:g})"
+            # The example is calculated with the default threshold.
+            self.example = None
 
     def check_sample(self, sample: Sample) -> NotApplicable | None:
         """Check the needed fields. A reference replaces missing sub-questions, and ratings replace missing texts."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from ragstone.errors import ConfigurationError
+from ragstone.metrics._arguments import Cutoff, RatingThreshold, Share
+from ragstone.metrics._card import WorkedExample
 from ragstone.metrics.crux import _examples
 from ragstone.metrics.crux._base import FROM_REFERENCE, ContextsMetric, CruxMetric, ResponseMetric
 from ragstone.metrics.crux._findings import Questions, Rated
-from ragstone.metrics.crux._matrix import Answers, covered_by, required_subset
+from ragstone.metrics.crux._matrix import ETA, Answers, covered_by, required_subset
 from ragstone.metrics.ranking import alpha_ndcg
 from ragstone.schema import NotApplicable, Sample, Score
 
@@ -69,11 +70,9 @@ class RankedCoverage(ContextsMetric):
     the size of the required subset. A retrieval of fewer passages than required therefore scores below 1.
 
     Args:
+        rating_threshold: Smallest rating that means that a passage answers a sub-question.
         alpha: Share of a sub-question's gain that one passage uses up, from 0 to 1.
         k: Number of ranks that count, in the ranking and in the ideal order. None: the rule above.
-
-    Raises:
-        ConfigurationError: If `alpha` is outside [0, 1], or `k` is below 1.
     """
 
     name = "crux.ranked_coverage"
@@ -88,17 +87,22 @@ class RankedCoverage(ContextsMetric):
     needs = ("contexts", "sub_questions", "ratings")
     high = _RANKED_MAX
     judge_calls_per_passage = 1
-    example = _examples.RANKED_COVERAGE
+    example: WorkedExample | None = _examples.RANKED_COVERAGE
 
-    def __init__(self, *, alpha: float = _ALPHA, k: int | None = None) -> None:
-        if not 0 <= alpha <= 1:
-            raise ConfigurationError(f"alpha must be between 0 and 1, got {alpha!r}")
-        if k is not None and k < 1:
-            raise ConfigurationError(f"k must be at least 1 (or None for the default), got {k!r}")
+    def __init__(
+        self,
+        rating_threshold: RatingThreshold = ETA,
+        *,
+        alpha: Share = _ALPHA,
+        k: Cutoff | None = None,
+    ) -> None:
         self.alpha = alpha
         self.k = k
         if (alpha, k) != (_ALPHA, None):
             self.version = f"1(alpha={alpha:g},k={k})"
+            self.formula = self.formula.replace("0.5**", f"{1 - alpha:g}**")
+            self.example = None
+        super().__init__(rating_threshold)
 
     def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:
         covered = covered_by(rated.ratings, rating_threshold=self.rating_threshold)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from ragstone._util.words import split_words
-from ragstone.errors import ConfigurationError
+from ragstone.metrics._arguments import Positive, RatingThreshold
 from ragstone.metrics.crux import _examples
 from ragstone.metrics.crux._base import ContextsMetric, CruxMetric, ResponseMetric
 from ragstone.metrics.crux._findings import Questions, Rated
-from ragstone.metrics.crux._matrix import DENSITY_WEIGHT, Answers, answers_of, relative_density
+from ragstone.metrics.crux._matrix import DENSITY_WEIGHT, ETA, Answers, answers_of, relative_density
 from ragstone.schema import NotApplicable, Sample, Score
 
 _REQUIRED: Final = "required"
@@ -24,20 +24,24 @@ class _PerToken(CruxMetric):
     Tokens are words, or characters in scripts without spaces. Both sides use the same unit, so it cancels out.
 
     Args:
+        rating_threshold: Smallest rating that means that a text answers a sub-question.
         weight: Exponent w, above 0.
-
-    Raises:
-        ConfigurationError: If `weight` is not above 0 and finite.
     """
 
     high = float("inf")
 
-    def __init__(self, *, weight: float = DENSITY_WEIGHT) -> None:
-        if not 0 < weight < float("inf"):
-            raise ConfigurationError(f"weight must be above 0 and finite, got {weight!r}")
+    def __init__(
+        self,
+        rating_threshold: RatingThreshold = ETA,
+        *,
+        weight: Positive = DENSITY_WEIGHT,
+    ) -> None:
         self.weight = weight
         if weight != DENSITY_WEIGHT:
             self.version = f"1(w={weight:g})"
+            self.formula = self.formula.replace("** 0.5", f"** {weight:g}")
+            self.example = None
+        super().__init__(rating_threshold)
 
     def check_sample(self, sample: Sample) -> NotApplicable | None:
         """Check the needed fields. A rated sample also needs the texts of the required passages."""

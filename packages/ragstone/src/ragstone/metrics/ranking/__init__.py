@@ -6,7 +6,6 @@ from ragstone.metrics.ranking._bulk import Qrels as Qrels
 from ragstone.metrics.ranking._bulk import Run as Run
 from ragstone.metrics.ranking._bulk import ranking_measures
 from ragstone.metrics.ranking._family import RANKING as RANKING
-from ragstone.metrics.ranking._family import RANKING_AT as RANKING_AT
 from ragstone.metrics.ranking._judged import JudgedRankingMetric
 from ragstone.metrics.ranking._metric import AlphaNdcg, RankingMetric
 from ragstone.metrics.ranking._ndcg import ndcg

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ragstone.metrics._arguments import arguments_of, parse_values
 from ragstone.metrics.ranking._grades import THRESHOLD
 from ragstone.metrics.ranking._measures import Measure, measure_from
 from ragstone.metrics.ranking._ndcg import MAX_GRADE
@@ -71,7 +72,7 @@ def ranking_measures(
         >>> result.values["reciprocal_rank"]["q1"]
         0.5
     """
-    requested = [measure_from(name) for name in measures]
+    requested = [_read_measure(name) for name in measures]
     queries = list(qrels)
     table = _Table(run, qrels, queries, threshold)
     values: dict[str, Mapping[str, float]] = {}
@@ -86,6 +87,11 @@ def ranking_measures(
         not_retrieved=tuple(query for query in queries if query not in run),
         not_judged=tuple(query for query in run if query not in qrels),
     )
+
+
+def _read_measure(text: str) -> Measure:
+    name, at, k = text.partition("@")
+    return measure_from(name, parse_values(name, k, arguments_of(measure_from)[1:])["k"] if at else None)
 
 
 class _Table:

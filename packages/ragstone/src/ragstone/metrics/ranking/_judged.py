@@ -8,6 +8,7 @@ from functools import cached_property
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge
+from ragstone.metrics._arguments import Cutoff
 from ragstone.metrics._base import MetricBase
 from ragstone.metrics._history import question_text
 from ragstone.metrics._relevance import RELEVANCE_HASH, Label, label_of
@@ -29,30 +30,32 @@ class JudgedRankingMetric(MetricBase):
     precision therefore compare with the best order of these passages and do not measure missing passages.
 
     Args:
-        measure: "precision@5", "hit_rate@5", "reciprocal_rank", "average_precision" or "ndcg@10", with any cutoff.
+        measure: "precision", "hit_rate", "reciprocal_rank", "average_precision" or "ndcg".
+        k: Number of ranks that count. None: all.
 
     Raises:
         ConfigurationError: If the measure is unknown, or needs labels of the whole collection.
 
     Examples:
         ```python
-        ragstone.evaluate(rows, [JudgedRankingMetric("precision@3")], judge="http://localhost:8000/v1")
+        ragstone.evaluate(rows, [JudgedRankingMetric("precision", 3)], judge="http://localhost:8000/v1")
         ```
     """
 
     group = "judged"
     needs = ("query", "contexts")
     judge_calls_per_passage = 1
+    unstated = ("measure",)
 
-    def __init__(self, measure: str) -> None:
-        self.measure = measure_from(measure)
+    def __init__(self, measure: str, k: Cutoff | None = None) -> None:
+        self.measure = measure_from(measure, k)
         kind = self.measure.kind
         if kind not in JUDGED_KINDS:
             raise ConfigurationError(
-                f"judged.{self.measure.name} does not exist, because a judge labels only the retrieved passages. Use one "
+                f"judged.{kind.name} does not exist, because a judge labels only the retrieved passages. Use one "
                 f"of {', '.join(f'judged.{kind.name}' for kind in JUDGED_KINDS)}"
             )
-        self.name = f"judged.{self.measure.name}"
+        self.name = f"judged.{kind.name}{self.suffix}"
         self.title = self.measure.judged_title
         self.advice = kind.judged_advice
         self.description = f"{kind.description} The judge labels the retrieved passages."

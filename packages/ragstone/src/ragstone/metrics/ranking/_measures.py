@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from ragstone.errors import ConfigurationError
+from ragstone.metrics._arguments import Cutoff
 from ragstone.metrics.ranking._binary import average_precision, f1, hit_rate, precision, recall, reciprocal_rank
 from ragstone.metrics.ranking._grades import Gain
 from ragstone.metrics.ranking._ndcg import ndcg
@@ -211,29 +212,13 @@ class Measure:
         return self.kind.title if self.k is None else f"{self.kind.title} at {self.k}"
 
 
-def measure_from(name: str) -> Measure:
-    """Parse `NAME` or `NAME@K`.
+def measure_from(name: str, k: Cutoff | None = None) -> Measure:
+    """Return a measure by its name, with its cutoff.
 
     Raises:
-        ConfigurationError: If the measure is unknown, or K is not an integer of at least 1.
+        ConfigurationError: If the measure is unknown.
     """
-    kind_name, at, cutoff = name.strip().casefold().partition("@")
-    kind = KINDS.get(kind_name)
+    kind = KINDS.get(name.strip().casefold())
     if kind is None:
-        raise ConfigurationError(
-            f"unknown ranking measure {name!r}. Known measures: {', '.join(KINDS)}, each with or without @K"
-        )
-    return Measure(kind=kind, k=cutoff_from(kind_name, cutoff) if at else None)
-
-
-def cutoff_from(name: str, text: str) -> int:
-    """Parse the K of NAME@K.
-
-    Raises:
-        ConfigurationError: If K is not an integer of at least 1.
-    """
-    if not (text.isascii() and text.isdecimal() and 0 < len(text) < 10 and int(text)):
-        raise ConfigurationError(
-            f"{name}@{text}: invalid cutoff. K (number of ranks that count) must be an integer of at least 1 ({name}@10)"
-        )
-    return int(text)
+        raise ConfigurationError(f"unknown ranking measure {name!r}. Known measures: {', '.join(KINDS)}")
+    return Measure(kind=kind, k=k)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge
+from ragstone.metrics._arguments import Cutoff, Positive, RatingThreshold, Share
 from ragstone.metrics._base import MetricBase
 from ragstone.metrics.ranking._alpha_ndcg import ALPHA, ALPHA_NDCG_MAX, alpha_ndcg
 from ragstone.metrics.ranking._examples import alpha_example_of, example_of
@@ -27,31 +27,30 @@ class RankingMetric(MetricBase):
     relevant passages (recall, F1) are not applicable.
 
     Args:
-        measure: "precision@5", "recall@20", "reciprocal_rank", "average_precision", "ndcg@10", "ndcg_linear@10", ...
+        measure: "precision", "recall", "reciprocal_rank", "average_precision", "ndcg", "ndcg_linear", ...
+        k: Number of ranks that count, in the name as `precision@3`. None: all.
         threshold: Smallest grade that means relevant. nDCG uses the grades directly.
 
     Raises:
-        ConfigurationError: If the measure is unknown, or the threshold is not above 0.
+        ConfigurationError: If the measure is unknown, or `k` or `threshold` is out of range.
 
     Examples:
         ```python
-        ragstone.evaluate(rows, [RankingMetric("precision@3", threshold=2)])
+        ragstone.evaluate(rows, [RankingMetric("precision", 3, threshold=2)])
         ```
     """
 
     reads_passages = False
     group = "ranking"
     needs = ("contexts", "qrels")
+    unstated = ("measure",)
 
-    def __init__(self, measure: str, *, threshold: float = THRESHOLD) -> None:
-        # With a threshold of 0, every labeled passage would be relevant.
-        if not 0 < threshold < float("inf"):
-            raise ConfigurationError(f"threshold must be above 0 and finite, got {threshold}")
-        self.measure: Measure = measure_from(measure)
+    def __init__(self, measure: str, k: Cutoff | None = None, *, threshold: Positive = THRESHOLD) -> None:
+        self.measure: Measure = measure_from(measure, k)
         self.threshold = threshold
         kind = self.measure.kind
-        self.name = self.measure.name
-        self.title = self.measure.title
+        self.name = kind.name + self.suffix
+        self.title = self.extend_title(self.measure.title, "k")
         self.advice = kind.advice
         self.description = kind.description
         if kind.labels != "collection":
@@ -59,7 +58,7 @@ class RankingMetric(MetricBase):
         self.source = kind.source
         self.formula = kind.formula
         self.version = f"1({threshold:g})"
-        self.example = example_of(self.measure)
+        self.example = example_of(self.measure) if threshold == THRESHOLD else None
 
     def check_sample(self, sample: Sample) -> NotApplicable | None:
         """Check the needed fields. Labels on the passages replace missing qrels."""
@@ -154,10 +153,11 @@ class AlphaNdcg(MetricBase):
 
     Examples:
         ```python
-        ragstone.evaluate(rows, [AlphaNdcg(k=20)])
+        ragstone.evaluate(rows, [AlphaNdcg(20)])
         ```
     """
 
+    name = "alpha_ndcg"
     reads_passages = False
     group = "ranking"
     description = "Are passages ranked first that answer sub-questions not answered by higher-ranked passages?"
@@ -170,15 +170,15 @@ class AlphaNdcg(MetricBase):
         "ng = sum over the answered sub-questions of (1 - alpha)**(number of higher-ranked answers)"
     )
 
-    def __init__(self, *, k: int = 10, alpha: float = ALPHA, rating_threshold: float = _ETA) -> None:
-        if k < 1 or not 0 <= alpha <= 1 or not 0 < rating_threshold <= 5:
-            raise ConfigurationError(
-                f"k must be at least 1, alpha in [0, 1] and rating_threshold in (0, 5], got k={k}, alpha={alpha}, "
-                f"rating_threshold={rating_threshold}"
-            )
+    def __init__(
+        self,
+        k: Cutoff,
+        *,
+        alpha: Share = ALPHA,
+        rating_threshold: RatingThreshold = _ETA,
+    ) -> None:
         self.k, self.alpha, self.rating_threshold = k, alpha, rating_threshold
-        self.name = f"alpha_ndcg@{k}"
-        self.title = f"Alpha-nDCG at {k} (diversity)"
+        self.title = self.extend_title(f"Alpha-nDCG at {k} (diversity)", "k")
         self.version = f"1({alpha:g},{rating_threshold:g})"
         if (alpha, rating_threshold) == (ALPHA, _ETA):
             self.example = alpha_example_of(k)

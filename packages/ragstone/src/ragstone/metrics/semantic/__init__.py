@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Final
 
 from ragstone.metrics._card import Metric
 from ragstone.metrics.semantic._bertscore import BertScore
 from ragstone.metrics.semantic._embedding import EmbeddingSimilarity
 
-__all__ = ["SEMANTIC", "SEMANTIC_AT", "BertScore", "EmbeddingSimilarity"]
+__all__ = ["SEMANTIC", "BertScore", "EmbeddingSimilarity"]
 
 SEMANTIC: Final[tuple[Metric, ...]] = (BertScore(), EmbeddingSimilarity())
 """The metrics of the group, with their default models, which are loaded at first use."""
-
-SEMANTIC_AT: Final[Mapping[str, Callable[[str], Metric]]] = {
-    "bertscore": BertScore.from_argument,
-    "embedding_similarity": EmbeddingSimilarity,
-}
-"""For each `NAME@MODEL`: the function that makes the metric."""

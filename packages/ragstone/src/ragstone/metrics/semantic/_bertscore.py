@@ -21,7 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from pydantic import Field
 
 from ragstone.errors import ConfigurationError
 from ragstone.metrics._card import WorkedExample
@@ -64,7 +66,7 @@ class BertScore(SemanticMetric[_Encoder]):
 
     Args:
         model: An encoder: a name on the hub, or a directory. For English text the authors recommend "roberta-large".
-            Other models than the default are part of the metric's name (`bertscore@MODEL`, `bertscore@MODEL#LAYER`).
+            Other models than the default are part of the metric's name (`bertscore@MODEL`, `bertscore@MODEL,layer=17`).
         layer: Index of the layer whose vectors are compared, from 0 (input embeddings). None: the layer that the authors
             recommend, or the last layer of other models.
         device: Device of the model ("cpu", "cuda"). None: a GPU if available, else the CPU.
@@ -91,31 +93,20 @@ class BertScore(SemanticMetric[_Encoder]):
     )
     source = "Zhang et al. 2020, section 3"
 
-    def __init__(self, model: str = _MODEL, *, layer: int | None = None, device: str | None = None) -> None:
-        if layer is not None and layer < 0:
-            raise ConfigurationError(f"layer must be at least 0, got {layer!r}")
+    def __init__(
+        self,
+        model: str = _MODEL,
+        *,
+        layer: Annotated[int, Field(ge=0)] | None = None,
+        device: str | None = None,
+    ) -> None:
         best = _LAYERS.get(model.rpartition("/")[2])
         self.layer = best if layer is None else layer
-        argument = model if self.layer == best else f"{model}#{layer}"
-        super().__init__(model, device=device, argument="" if argument == _MODEL else argument)
+        if layer is not None and layer == best:  # the same metric as without this argument has the same name
+            self.argument_values = {key: value for key, value in self.argument_values.items() if key != "layer"}
+            self.name, self.title = f"{type(self).name}{self.suffix}", self.extend_title(type(self).title)
+        super().__init__(model, device=device)
         self.version = f"1({model},{'last' if self.layer is None else self.layer})"
-
-    @classmethod
-    def from_argument(cls, argument: str) -> BertScore:
-        """Make the metric `bertscore@ARGUMENT`, with ARGUMENT as MODEL or MODEL#LAYER.
-
-        Raises:
-            ConfigurationError: If LAYER is not an integer of at least 0.
-        """
-        model, separator, layer = argument.rpartition("#")
-        if not separator:
-            return cls(argument)
-        if not (model and layer.isascii() and layer.isdecimal()):
-            raise ConfigurationError(
-                f"bertscore@{argument}: invalid layer. Use MODEL#LAYER with an integer of at least 0 "
-                "(bertscore@roberta-large#17)"
-            )
-        return cls(model, layer=int(layer))
 
     def _load(self) -> _Encoder:
         import torch

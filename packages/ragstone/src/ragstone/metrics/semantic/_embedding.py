@@ -40,7 +40,7 @@ class EmbeddingSimilarity(SemanticMetric["SentenceTransformer"]):
     source = "Reimers and Gurevych 2019 (Sentence-BERT), section 3"
 
     def __init__(self, model: str = _MODEL, *, device: str | None = None) -> None:
-        super().__init__(model, device=device, argument="" if model == _MODEL else model)
+        super().__init__(model, device=device)
         self.version = f"1({model})"
 
     def _load(self) -> SentenceTransformer:

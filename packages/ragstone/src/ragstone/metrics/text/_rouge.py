@@ -31,7 +31,6 @@ from ragstone._util.words import split_words
 from ragstone.metrics._card import WorkedExample
 from ragstone.metrics.text._base import Parts, TextMetric, TextOverlap, best_overlap, check_references, overlap_details
 
-_STEMMED: Final = "@stem"
 _SHORT: Final = 3
 """Words with at most this number of letters are not stemmed."""
 _LONG: Final = 64
@@ -94,12 +93,13 @@ class RougeN(TextMetric):
     """
 
     source = "Lin 2004, section 2"
+    unstated = ("n",)
 
-    def __init__(self, n: Literal[1, 2], *, stem: bool = False) -> None:
+    def __init__(self, n: Literal[1, 2], stem: bool = False) -> None:  # noqa: FBT001, FBT002  the name states it as @stem
         self.n = n
         self.stem = stem
-        self.name = f"rouge_{n}{_STEMMED if stem else ''}"
-        self.title = f"ROUGE-{n}"
+        self.name = f"rouge_{n}{self.suffix}"
+        self.title = self.extend_title(f"ROUGE-{n}")
         self.advice = (
             "Low means that answer and reference share few words. Next: Check recall in details for missing content."
             if n == 1
@@ -137,6 +137,7 @@ class RougeL(TextMetric):
         stem: Whether English words are stemmed before comparison.
     """
 
+    name = "rouge_l"
     title = "ROUGE-L"
     advice = (
         "Low means that few words appear in the same order. "
@@ -151,9 +152,8 @@ class RougeL(TextMetric):
         steps='All words are shared, but only "the tower" in this order: P = R = F1 = 2/4.',
     )
 
-    def __init__(self, *, stem: bool = False) -> None:
+    def __init__(self, stem: bool = False) -> None:  # noqa: FBT001, FBT002  the name states it as @stem
         self.stem = stem
-        self.name = f"rouge_l{_STEMMED if stem else ''}"
 
     def _compared(self, response: str, references: Sequence[str]) -> tuple[float, Mapping[str, Any]] | None:
         overlap = _rouge_l(response, references, stem=self.stem)

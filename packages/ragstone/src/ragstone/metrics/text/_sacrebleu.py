@@ -24,10 +24,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
 
 from ragstone._util.local_model import OptionalDependency
-from ragstone.errors import ConfigurationError
 from ragstone.metrics._card import WorkedExample
 from ragstone.metrics.text._base import TextMetric
 
@@ -45,12 +46,10 @@ class Bleu(TextMetric):
     Args:
         tokenize: sacrebleu's tokenizer. Other values than "13a" are part of the metric's name (`bleu@zh`).
         smoothing: Smoothing of n-gram orders without a match.
-        max_order: Longest n-gram, in tokens. Other values than 4 are part of the metric's name (`bleu_2`).
-
-    Raises:
-        ConfigurationError: If an option is unknown.
+        max_order: Longest n-gram, in tokens. Other values than 4 are part of the metric's name (`bleu@max_order=2`).
     """
 
+    name = "bleu"
     title = "BLEU (per answer)"
     advice = (
         "Low means that wording differs from the reference. "
@@ -62,17 +61,13 @@ class Bleu(TextMetric):
     extra = SACREBLEU
 
     def __init__(
-        self, *, tokenize: Tokenizer = "13a", smoothing: Smoothing = "exp", max_order: int = _MAX_ORDER
+        self,
+        tokenize: Tokenizer = "13a",
+        *,
+        smoothing: Smoothing = "exp",
+        max_order: Annotated[int, Field(ge=1)] = _MAX_ORDER,
     ) -> None:
-        for option, value, known in (("tokenize", tokenize, Tokenizer), ("smoothing", smoothing, Smoothing)):
-            if value not in get_args(known):
-                raise ConfigurationError(f"{option} must be one of {', '.join(get_args(known))}, got {value!r}")
-        if max_order < 1:
-            raise ConfigurationError(f"max_order must be at least 1, got {max_order!r}")
         self.tokenize, self.smoothing, self.max_order = tokenize, smoothing, max_order
-        self.name = "bleu" if max_order == _MAX_ORDER else f"bleu_{max_order}"
-        if tokenize != "13a":
-            self.name += f"@{tokenize}"
         self.version = f"1({tokenize},{smoothing},{max_order})"
         self.example = _BLEU_EXAMPLE if max_order == _MAX_ORDER else None
 
@@ -103,9 +98,6 @@ class ChrF(TextMetric):
 
     Args:
         word_order: Longest word n-gram that also counts. 0 is chrF, and 2 is chrF++, with the name `chrf++`.
-
-    Raises:
-        ConfigurationError: If `word_order` is neither 0 nor 2.
     """
 
     source = "Popovic 2015 (chrF), Popovic 2017 (chrF++)"
@@ -117,9 +109,10 @@ class ChrF(TextMetric):
     formula = "5PR / (4P + R), P and R = means over n = 1..6 of the precision and recall of character n-grams"
     extra = SACREBLEU
 
-    def __init__(self, *, word_order: Literal[0, 2] = 0) -> None:
-        if word_order not in (0, 2):
-            raise ConfigurationError(f"word_order must be 0 (chrF) or 2 (chrF++), got {word_order!r}")
+    name = "chrf"
+    unstated = ("word_order",)
+
+    def __init__(self, word_order: Literal[0, 2] = 0) -> None:
         self.word_order = word_order
         self.name, self.title = ("chrf", "chrF") if word_order == 0 else ("chrf++", "chrF++")
         self.example = _CHRF_EXAMPLE if word_order == 0 else None

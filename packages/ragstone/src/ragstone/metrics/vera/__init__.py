@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Final
 
 from ragstone.metrics._card import Metric
 from ragstone.metrics.vera._judged import JUDGED
 from ragstone.metrics.vera.composite import VeraComposite
 
-__all__ = ["VERA", "VERA_AT", "VeraComposite"]
+__all__ = ["VERA", "VeraComposite"]
 
 VERA: Final[tuple[Metric, ...]] = (*JUDGED, VeraComposite())
-VERA_AT: Final[Mapping[str, Callable[[str], Metric]]] = {"vera.composite": lambda model: VeraComposite(model=model)}
-"""For each `NAME@MODEL`: the function that makes the metric."""

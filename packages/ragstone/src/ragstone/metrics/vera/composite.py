@@ -93,9 +93,9 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
     high = math.inf
 
     def __init__(
-        self, parts: Sequence[Metric] | None = None, *, model: str = _MODEL, device: str | None = None
+        self, parts: Sequence[Metric] | None = None, model: str = _MODEL, *, device: str | None = None
     ) -> None:
-        super().__init__(model, device=device, argument="" if model == _MODEL else model)
+        super().__init__(model, device=device)
         self.parts = _PARTS if parts is None else tuple(parts)
         if not self.parts:
             raise ConfigurationError("parts must contain at least one metric, got none")

@@ -11,6 +11,7 @@ from typing import Any, Final
 from ragstone._util.plural import count
 from ragstone.data import RejectedRow, SampleSource, build_rows_error, iter_rows
 from ragstone.errors import DataError
+from ragstone.metrics import full_name
 from ragstone.schema import FIELD_ALIASES
 from ragstone.store import open_store
 
@@ -110,7 +111,7 @@ def _labels(row: object, position: int, metrics: Sequence[str], column: str | No
         Label(
             sample_id=str(id_),
             value=value,
-            metric=metric,
+            metric=metric if metric is None or metric in metrics else full_name(metric),
             system=None if system in (None, "") else str(system),
             rater=rater,
         )

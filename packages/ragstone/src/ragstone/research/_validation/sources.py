@@ -9,6 +9,7 @@ from typing import Final
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import OutcomeSource, SystemOutcomes, read_outcomes, store_of
+from ragstone.metrics import selects
 
 _SAME: Final = 1e-9
 """Tolerance for scores that exceed the metric's range by rounding."""
@@ -74,8 +75,7 @@ def metrics_of(systems: Iterable[SystemOutcomes], selected: Sequence[str] | None
 
 def _matches(metric: str, name: str, systems: Iterable[SystemOutcomes]) -> bool:
     """Return whether `name` is the metric's name or its group."""
-    groups = {system.cards[metric].group for system in systems if metric in system.cards}
-    return name in {metric, metric.partition(".")[0], *groups}
+    return any(selects(name, metric, system.cards.get(metric)) for system in systems)
 
 
 def scores_of(system: SystemOutcomes, metric: str) -> dict[str, float]:
