@@ -72,6 +72,6 @@ def test_a_judge_that_nobody_named_is_not_on_record(server: FakeJudgeServer, sco
     """The record of a monitor without a judge does not name the baseline, so that a later worker refuses to use it."""
     capture(STORE, judge="", metrics="ccrs.qr", scoring=scoring)
 
-    assert {"metrics": "ccrs.qr", "judge": None} == read_ledger(STORE).scoring
+    assert {"scoring.metrics": ["ccrs.qr"], "judge.url": None} == read_ledger(STORE).plans[-1].settings
     done = run_in_new_process("worker", STORE, "--until-idle")
     assert (2, True) == (done.returncode, "needs a judge" in done.stderr)

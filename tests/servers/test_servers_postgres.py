@@ -779,4 +779,4 @@ def test_a_worker_without_a_judge_does_not_change_a_database(database):
             with open_store(database, mode="own") as store:
                 store.ingest("a", 1, [Captured(trace=Trace(trace_id="t", started_at=1.0, query="?", response="!"))])
     with open_store(database, mode="read") as store:
-        assert (1, {}, []) == ((found := store.ledger()).total.pending, found.scoring, store.planned_metrics())
+        assert (1, (), []) == ((found := store.ledger()).total.pending, found.plans, store.planned_metrics())

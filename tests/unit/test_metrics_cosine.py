@@ -144,8 +144,8 @@ def test_a_setup_binds_closes_and_describes_the_embedder():
         assert {own} == {metric.embedder for metric in setup.metrics}
         asyncio.run(setup.aclose())
         assert closes == own.closed
-    assert setup.command_options["embedder"] is None
-    assert "embedder" not in ScoringSetup("ccrs", judge="lexical", embedder="lexical").command_options
+    assert setup.plan["embedder.url"].startswith("object:")
+    assert "embedder.url" not in ScoringSetup("ccrs", judge="lexical", embedder="lexical").plan
     assert isinstance(ScoringSetup("cosine", judge="lexical", embedder="lexical").embedder, LexicalEmbedder)
 
 

@@ -126,7 +126,7 @@ def test_a_monitor_without_a_judge_captures_and_says_so_once(caplog: pytest.LogC
         "ccrs.cc, ccrs.qr",
         "RAGSTONE_JUDGE",
         "lexical to try the setup",
-        "--metrics=ccrs,rouge_l --judge=JUDGE",
+        "--until-idle --judge=JUDGE",
     ):
         assert text in entry.getMessage()
     ledger = read_ledger("app.db")
@@ -155,7 +155,7 @@ def test_a_monitor_without_a_judge_keeps_the_record_of_a_worker() -> None:
     with Monitor(store="app.db", metrics=["ccrs.qr"]) as monitor:
         record(monitor)
         assert monitor.flush()
-    assert "lexical" == read_ledger("app.db").scoring["judge"]
+    assert "lexical" == read_ledger("app.db").plans[-1].settings["judge.url"]
 
 
 def test_a_monitor_scores_metrics_that_need_no_judge(caplog: pytest.LogCaptureFixture) -> None:

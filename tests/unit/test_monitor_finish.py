@@ -15,9 +15,9 @@ from ragstone.errors import JudgeUnavailableError
 from ragstone.monitor import Monitor
 from ragstone.monitor._finish import Progress, is_script, pauses
 from ragstone.requests import TraceDraft
-from ragstone.schema import Ledger, LedgerRow
+from ragstone.schema import Ledger, LedgerRow, ScoringPlan
 from ragstone.testing import FakeJudge, MemorySink
-from ragstone.worker import ScoringSetup, pending_message
+from ragstone.worker import ScoringSetup, advise
 
 N = 5
 
@@ -180,7 +180,7 @@ def test_an_exception_is_not_delayed(monitor, monkeypatch, caplog, error):
         raise error
     (message,) = pending(caplog)
     assert message.startswith(f"ragstone: {N} requests are pending. Replace JUDGE ")
-    assert message.endswith("r.db --until-idle --metrics=ccrs.qr --judge=JUDGE")
+    assert message.endswith("r.db --until-idle --judge=JUDGE --replan")
 
 
 def test_ctrl_c_ends_the_wait(monitor, monkeypatch, caplog):
@@ -266,29 +266,25 @@ def test_the_command_makes_the_same_setup():
         judge="lexical",
         sinks=["jsonl:my scores.jsonl", "webhook:https://h/secret", MemorySink()],
     )
-    message = pending_message("r.db", Ledger(total=LedgerRow(captured=2, pending=2)), setup.command_options)
-    assert message == (
-        "2 requests are pending. Replace webhook:URL: it is not on record. Replace SINK: it is not on record. "
-        "Score with: ragstone worker r.db --until-idle --metrics=ccrs,exact_match "
-        "--judge=lexical '--sink=jsonl:my scores.jsonl' --sink=webhook:URL --sink=SINK"
+    plan = ScoringPlan(id="a", settings=setup.plan, since=1.0, pending=2)
+    ledger = Ledger(total=LedgerRow(captured=2, pending=2), plans=(plan,))
+    assert "\n".join(advise("r.db", ledger, delivery=setup.delivery)) == (
+        "2 requests are pending. Replace webhook:URL, which is not stored. Replace SINK, which is not stored. "
+        "Score with: ragstone worker r.db --until-idle '--sink=jsonl:my scores.jsonl' --sink=webhook:URL --sink=SINK"
     )
-    asked = ScoringSetup("udcg", judge="http://user:secret@host:1/v1", reader="http://host:2/v1").command_options
-    assert {"metrics": "udcg", "judge": None, "reader": "http://host:2/v1"} == asked
 
 
 def test_the_status_knows_the_metrics_of_the_store():
     """A placeholder stands for the judge, unless the store has one on record."""
     ledger = Ledger(total=LedgerRow(captured=1, pending=1), metrics={"ccrs.qr": LedgerRow(captured=1, pending=1)})
-    message = pending_message("postgresql://u:secret@h/d", ledger)
-    assert message == (
-        "1 request is pending. Replace JUDGE (http://HOST:PORT/v1, openai:MODEL, or lexical to try the setup): it is not on "
-        "record. Score with: ragstone worker postgresql://h/d --until-idle --metrics=ccrs.qr --judge=JUDGE"
+    assert "\n".join(advise("postgresql://u:secret@h/d", ledger)) == (
+        "1 request is pending. Replace JUDGE (http://HOST:PORT/v1, openai:MODEL, or lexical to try the setup). "
+        "Score with: ragstone worker postgresql://h/d --until-idle --metrics=ccrs.qr --judge=JUDGE"
     )
-    known = ledger.model_copy(update={"scoring": {"metrics": "ccrs.qr", "judge": "lexical"}})
-    assert pending_message("r.db", known) == (
-        "1 request is pending. Score with: ragstone worker r.db --until-idle --metrics=ccrs.qr --judge=lexical"
-    )
-    assert pending_message("r.db", Ledger(total=LedgerRow())) is None
+    plan = ScoringPlan(id="a", settings={"scoring.metrics": ["ccrs.qr"], "judge.url": "lexical"}, since=1.0, pending=1)
+    known = ledger.model_copy(update={"plans": (plan,)})
+    assert advise("r.db", known) == ["1 request is pending. Score with: ragstone worker r.db --until-idle"]
+    assert advise("r.db", Ledger(total=LedgerRow())) == []
 
 
 @pytest.mark.parametrize("on_terminal", [True, False])

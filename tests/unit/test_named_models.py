@@ -18,7 +18,7 @@ from ragstone.requests import TraceDraft
 from ragstone.schema import Captured, Score
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.testing import FakeJudge, make_trace
-from ragstone.worker import ScoringSetup, find_unnamed, pending_message, read_ledger
+from ragstone.worker import ScoringSetup, advise, read_ledger
 
 URL = "http://127.0.0.1:9/v1"
 ROW = {"query": "Why?", "contexts": ["Because."], "response": "Because.", "reference": "Because."}
@@ -69,7 +69,7 @@ def test_a_judge_that_nobody_has_named_is_refused(store: Path, name: str, metric
     after = {path: path.read_bytes() for path in store.parent.rglob("*") if path.is_file()}
     assert before == {path: after[path] for path in before}
     assert {path.suffix for path in after.keys() - before.keys()} <= {".db-shm", ".db-wal"}
-    assert (1, {}) == ((ledger := read_ledger(store)).total.pending, ledger.scoring)
+    assert (1, ()) == ((ledger := read_ledger(store)).total.pending, ledger.plans)
 
 
 def test_a_store_that_does_not_exist_is_not_made(tmp_path: Path) -> None:
@@ -120,43 +120,33 @@ def test_an_embedder_is_named_like_a_judge(store: Path) -> None:
     options = ["--metrics", metric, "--judge", "lexical"]
     refused = run(store, "worker", *options)
     assert (2, True) == (refused.returncode, "needs an embedder" in refused.stderr)
-    assert read_ledger(store).scoring == {}
+    assert () == read_ledger(store).plans
     run(store, "worker", *options, "--embedder", "lexical")
-    assert {"metrics": metric, "judge": "lexical", "embedder": "lexical"} == read_ledger(store).scoring
+    assert {"scoring.metrics": [metric], "judge.url": "lexical", "embedder.url": "lexical"} == plan_of(store)
 
 
-def test_the_record_is_used_and_options_come_first(store: Path) -> None:
-    """A worker without options scores as recorded, and a named judge replaces the recorded one."""
-    assert 0 == run(store, "worker", "--metrics", "ccrs.id", "--judge", "lexical").returncode
-    with SqliteStore.open(store, mode="own") as opened:
-        opened.ingest("app", 2, [Captured(trace=make_trace("t2"))])
-    assert 0 == run(store, "worker").returncode
-    assert (2, {"metrics": "ccrs.id", "judge": "lexical"}) == (
-        (ledger := read_ledger(store)).metrics["ccrs.id"].scored,
-        ledger.scoring,
-    )
-    with SqliteStore.open(store, mode="own") as opened:
-        opened.set_record("scoring", {"metrics": "ccrs.id", "judge": "http://127.0.0.1:9/v1", "judge-model": "m"})
-    assert 0 == run(store, "worker", "--judge", "lexical").returncode
-    assert {"metrics": "ccrs.id", "judge": "lexical"} == read_ledger(store).scoring
+def plan_of(store: Path) -> dict[str, Any]:
+    """Return the settings of the plan that applies."""
+    return read_ledger(store).plans[-1].settings
 
 
 def test_a_judge_that_is_an_object_has_to_be_named(tmp_path: Path) -> None:
-    """A store whose judge and metric are Python objects has neither on record: a worker refuses, and the hint has placeholders."""
+    """The plan names an object and its hash. A worker refuses without another judge, and the hint has a placeholder."""
     path = tmp_path / "a.db"
     with Monitor(judge=FakeJudge(), metrics=["ccrs.qr"], store=path) as monitor:
         monitor.record(TraceDraft(query="Why?", response="So."))
         assert monitor.drain()
-    assert {"metrics": "ccrs.qr", "judge": None} == read_ledger(path).scoring
-    assert "needs a judge" in run_command("worker", path).stderr
+    judge = plan_of(path)["judge.url"]
+    assert f"object:{FakeJudge().identity.name} {FakeJudge().identity.hash[:12]}" == judge
+    refused = run_command("worker", path)
+    assert (2, True) == (refused.returncode, judge in " ".join(refused.stderr.split()))
     with SqliteStore.open(path, mode="own") as opened:
-        opened.set_record("scoring", {"metrics": None, "judge": None})
         opened.ingest("app", 2, [Captured(trace=make_trace("t2"))])
-    assert "Name metrics with --metrics" in " ".join(run_command("worker", path).stderr.split())
-    message = pending_message(path, read_ledger(path))
-    assert message is not None
-    assert message.endswith("--until-idle --metrics=METRICS --judge=JUDGE")
-    assert "Replace JUDGE (http://HOST:PORT/v1, openai:MODEL, or lexical to try the setup)" in message
+    (sentence,) = advise(path, read_ledger(path))
+    assert sentence.endswith("--until-idle --judge=JUDGE --replan")
+    assert (
+        f"Replace JUDGE (http://HOST:PORT/v1, openai:MODEL, or lexical to try the setup), which is {judge}" in sentence
+    )
 
 
 TABLE = {"url": URL, "model": "m", "api_key_env": "KEY", "score_mode": "sampled", "draws": 7, "timeout_s": 3.0}
@@ -166,28 +156,26 @@ READER = {"url": URL, "prompt": "prompt.txt", "abstention": ["None.", "I do not 
 @pytest.mark.parametrize(
     ("metrics", "models", "options"),
     [
-        ("exact_match", {"judge": URL}, {"metrics": "exact_match"}),
-        (["ccrs", "rouge_l"], {"judge": URL}, {"metrics": "ccrs,rouge_l", "judge": URL}),
-        ("ccrs", {"judge": "openai:gpt"}, {"metrics": "ccrs", "judge": "openai:gpt"}),
+        ("exact_match", {"judge": URL}, {}),
+        (["ccrs", "rouge_l"], {"judge": URL}, {"judge.url": URL}),
+        ("ccrs", {"judge": "openai:gpt"}, {"judge.url": "openai:gpt"}),
         (
             "ccrs",
             {"judge": TABLE},
             {
-                "judge": URL,
-                "judge-model": "m",
-                "judge-api-key-env": "KEY",
-                "judge-score-mode": "sampled",
-                "judge-draws": 7,
+                "judge.url": URL,
+                "judge.model": "m",
+                "judge.api_key_env": "KEY",
+                "judge.score_mode": "sampled",
+                "judge.draws": 7,
             },
         ),
-        ("ccrs", {"judge": {"url": URL, "headers": {"x-key": "secret"}}}, {"judge": None}),
-        ("ccrs", {"judge": {"url": URL, "extra_body": {"key": "secret"}}}, {"judge": None}),
-        ("ccrs", {"judge": "http://user:secret@host/v1"}, {"judge": None}),
-        ("ccrs", {"judge": "http://host/v1?key=secret"}, {"judge": None}),
-        ("ccrs", {"judge": OpenAICompatibleJudge(URL, model="m", api_key="secret")}, {"judge": None}),
-        ("ccrs", {}, {"judge": None}),
-        (resolve_metrics("ccrs.qr"), {"judge": URL}, {"metrics": "ccrs.qr", "judge": URL}),
-        ("udcg", {"judge": "lexical", "reader": URL}, {"judge": "lexical", "reader": URL}),
+        ("ccrs", {"judge": {"url": URL, "headers": {"x-key": "secret"}}}, {"judge.url": f"secret:{URL} (headers)"}),
+        ("ccrs", {"judge": {"url": URL, "extra_body": {"k": "secret"}}}, {"judge.url": f"secret:{URL} (extra_body)"}),
+        ("ccrs", {"judge": "http://user:secret@host/v1"}, {"judge.url": "secret:http://host/v1 (url)"}),
+        ("ccrs", {"judge": "http://host/v1?key=secret"}, {"judge.url": "secret:http://host/v1 (url)"}),
+        ("ccrs", {}, {"judge.url": None}),
+        ("udcg", {"judge": "lexical", "reader": URL}, {"judge.url": "lexical", "reader.url": URL}),
     ],
 )
 def test_a_setup_describes_its_options_without_secrets(
@@ -197,9 +185,20 @@ def test_a_setup_describes_its_options_without_secrets(
     monkeypatch.delenv("RAGSTONE_JUDGE", raising=False)
     for name in ("KEY", "OPENAI_API_KEY"):
         monkeypatch.setenv(name, "secret")
-    found = ScoringSetup(metrics, **models, may_lack_models=True).command_options
-    assert {"metrics": found["metrics"]} | options == found
-    assert "secret" not in json.dumps(found)
+    found = ScoringSetup(metrics, **models, may_lack_models=True).plan
+    assert {"scoring.metrics": metrics if isinstance(metrics, list) else [metrics]} | options == found
+    assert "secret" not in json.dumps(found).replace("secret:", "")
+
+
+def test_objects_are_in_a_plan_by_name_and_hash() -> None:
+    """A judge that is an object is named with its hash, and a metric object like its name if the command line makes the same."""
+    judge = OpenAICompatibleJudge(URL, model="m", api_key="secret")
+    plan = ScoringSetup(resolve_metrics("ccrs.qr"), judge=judge).plan
+    assert {
+        "scoring.metrics": ["ccrs.qr"],
+        "judge.url": f"object:{judge.identity.name} {judge.identity.hash[:12]}",
+    } == plan
+    assert "secret" not in json.dumps(plan)
 
 
 @pytest.mark.parametrize("role", ["judge", "reader", "embedder"])
@@ -210,13 +209,13 @@ def test_the_endpoint_of_openai_is_on_record(monkeypatch: pytest.MonkeyPatch, ro
     setup = ScoringSetup(
         ["ccrs", "udcg", "cosine"], **({"judge": "lexical", "embedder": "lexical"} | {role: "openai:m"})
     )
-    recorded = {role: URL, f"{role}-model": "m", f"{role}-api-key-env": "OPENAI_API_KEY"}
-    assert setup.command_options | recorded == setup.command_options
+    recorded = {f"{role}.url": URL, f"{role}.model": "m", f"{role}.api_key_env": "OPENAI_API_KEY"}
+    assert setup.plan | recorded == setup.plan
 
     again = ScoringSetup("ccrs", judge={"url": URL, "model": "m", "api_key_env": "OPENAI_API_KEY"})
     assert again.judge.identity == ScoringSetup("ccrs", judge="openai:m").judge.identity
     monkeypatch.setenv("OPENAI_BASE_URL", "http://user:secret@host/v1")
-    assert ScoringSetup("ccrs", judge="openai:m").command_options["judge"] is None
+    assert ScoringSetup("ccrs", judge="openai:m").plan["judge.url"] == "secret:http://host/v1 (url)"
 
 
 @pytest.mark.parametrize("option", ["judge", "reader", "embedder", "RAGSTONE_JUDGE"])
@@ -240,15 +239,15 @@ def test_a_placeholder_is_not_taken_for_a_model(store: Path) -> None:
 def test_files_of_metrics_are_recorded_with_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of criteria is on record so that each directory finds it, or not at all if `--metrics` would split its name."""
     monkeypatch.chdir(tmp_path)
-    for name in ("kind.toml", "kind,.toml", "10"):
+    for number, name in enumerate(("kind.toml", "kind,.toml", "10")):
         Path(name).write_text(
-            '[[criterion]]\nname = "kind"\ntext = "Is it kind?"\nneeds = ["response"]\nscale = "yes/no"\n',
+            f'[[criterion]]\nname = "kind{number}"\ntext = "Is it kind?"\nneeds = ["response"]\nscale = "yes/no"\n',
             encoding="utf-8",
         )
-    metrics = ScoringSetup(["criterion@kind.toml", "ndcg@10"], judge="lexical").command_options["metrics"]
-    assert f"criterion@{tmp_path / 'kind.toml'},ndcg@10" == metrics
-    metrics = ScoringSetup('criterion@"kind,.toml"', judge="lexical").command_options["metrics"]
-    assert f'criterion@"{tmp_path / "kind,.toml"}"' == metrics
+    metrics = ["criterion@kind.toml", "ndcg@10", 'criterion@"kind,.toml"']
+    assert [f"criterion@{tmp_path / 'kind.toml'}", "ndcg@10", f'criterion@"{tmp_path / "kind,.toml"}"'] == (
+        ScoringSetup(metrics, judge="lexical").plan["scoring.metrics"]
+    )
 
 
 def test_a_table_of_the_reader_becomes_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,26 +257,20 @@ def test_a_table_of_the_reader_becomes_options(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     setup = ScoringSetup("udcg", judge="lexical", reader=READER)
     assert {
-        "metrics": "udcg",
-        "judge": "lexical",
-        "reader": URL,
-        "reader-prompt": str(prompt),
-        "reader-abstention": ("None.", "I do not know."),
-    } == setup.command_options
+        "scoring.metrics": ["udcg"],
+        "judge.url": "lexical",
+        "reader.url": URL,
+        "reader.prompt": str(prompt),
+        "reader.abstention": ["None.", "I do not know."],
+    } == setup.plan
 
 
-def test_a_metric_that_differs_from_the_one_of_its_name_has_none() -> None:
-    """The options do not name a metric object that the command line would make in another way."""
+def test_a_metric_that_differs_from_the_one_of_its_name_is_an_object() -> None:
+    """A plan does not name a metric object like the metric that the command line would make in another way."""
     judge = OpenAICompatibleJudge(URL, model="m")
     reader = ScoringSetup("udcg", judge=judge).reader
-    assert ScoringSetup([Udcg(reader=reader)], judge="lexical").command_options["metrics"] is None
-
-
-def test_a_reader_is_the_judge_unless_it_is_named() -> None:
-    """Metrics that need a reader need a judge if no reader is named."""
-    metrics = [metric for metric in resolve_metrics("udcg") if not metric.card.asks_judge] or resolve_metrics("udcg")
-    assert ["judge"] == find_unnamed(metrics, ())
-    assert [] == find_unnamed(metrics, ("judge",))
+    (name,) = ScoringSetup([Udcg(reader=reader)], judge="lexical").plan["scoring.metrics"]
+    assert name.startswith("object:udcg ")
 
 
 def test_outcomes_of_another_judge_are_counted_and_not_hidden(tmp_path: Path) -> None:
@@ -297,16 +290,16 @@ def test_outcomes_of_another_judge_are_counted_and_not_hidden(tmp_path: Path) ->
                 judge_hash="old",
             )
             store.complete(f"t{i}", [score])
-        assert store.ledger().unplanned_outcomes == 0
+        assert store.ledger().other_outcomes == {}
         store.set_plan([PlannedMetric(name="ccrs.qr", version="1", judge_hash="new")], [])
-        assert store.ledger().unplanned_outcomes == 3
+        assert store.ledger().other_outcomes == {"Old": 3}
     for command in ("report", "traces", "status"):
         done = run_command(command, path)
         text = " ".join((done.stdout + done.stderr).split())
         assert "3 stored outcomes are not" in text, text
         assert f"ragstone store export '{path}' outcomes.jsonl" in text
-        assert ("'Old'" in text) == (command != "status")
-    assert json.loads(run_command("status", path, "--json").stdout)["unplanned_outcomes"] == 3
+        assert "'Old': 3" in text
+    assert json.loads(run_command("status", path, "--json").stdout)["other_outcomes"] == {"Old": 3}
     out = tmp_path / "outcomes.jsonl"
     assert 0 == run_command("store", "export", path, out).returncode
     assert 3 == len(out.read_text(encoding="utf-8").splitlines())
@@ -317,6 +310,4 @@ def test_no_command_is_advised_while_a_worker_runs(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with SqliteStore.open(path, mode="own") as store:
         store.ingest("app", 1, [Captured(trace=make_trace("t1"))])
-        assert "1 request is pending. The process that owns the store scores them." == pending_message(
-            path, read_ledger(path)
-        )
+        assert ["1 request is pending. The process that owns the store scores them."] == advise(path, read_ledger(path))

@@ -47,6 +47,8 @@ ONLY_HERE = {
         "output",
         "dry-run",
         "until-idle",
+        "plan",
+        "replan",
         "no-redact",
         "fail-if-worse",
         "field",

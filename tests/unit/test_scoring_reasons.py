@@ -239,7 +239,7 @@ def test_a_setup_scores_with_reasons():
         return [(await setup.score(sample))[0].explanation for sample in samples]
 
     assert ["why", None, "why"] == asyncio.run(session())
-    assert 1 == setup.command_options["reasons"]
+    assert {"reasons": 1} == setup.delivery
 
 
 def read(data):

@@ -56,8 +56,8 @@ def claims(monkeypatch):
     found: list[int] = []
     claim = SqliteStore.claim
 
-    def counted(self, owner, limit, *, lease_s):
-        claimed = claim(self, owner, limit, lease_s=lease_s)
+    def counted(self, owner, limit, **options):
+        claimed = claim(self, owner, limit, **options)
         found.append(len(claimed))
         return claimed
 

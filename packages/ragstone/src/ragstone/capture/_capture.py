@@ -9,7 +9,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from ragstone._util.exit import run_exit_hooks
 from ragstone._util.fork import after_fork_in_child
@@ -89,6 +89,7 @@ class Capture:
         sampling: Rules by application, tag and status. The first one that matches gives the share to keep.
         application: Name, release, environment and tags that all requests get.
         hash_id: Replaces the ids of users and sessions. None stores them unchanged.
+        plan: Settings with which the application scores, for each request.
 
     Raises:
         ConfigurationError: If a value is outside its range.
@@ -117,6 +118,7 @@ class Capture:
         application: Application | None = None,
         sampling: Sequence[SamplingRule] = (),
         hash_id: IdHasher | None = None,
+        plan: dict[str, Any] | None = None,
     ) -> None:
         if not 0 <= sample_rate <= 1:
             raise ConfigurationError(
@@ -139,6 +141,7 @@ class Capture:
             application=application,
             sampling=sampling,
             hash_id=hash_id,
+            plan=plan,
         )
         self._needs_text = converter.needs_text
         self._clock = clock

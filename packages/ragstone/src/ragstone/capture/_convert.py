@@ -145,8 +145,10 @@ class Converter:
         application: Application | None = None,
         sampling: Sequence[SamplingRule] = (),
         hash_id: IdHasher | None = None,
+        plan: dict[str, Any] | None = None,
     ) -> None:
         self._hash_id = hash_id
+        self._plan = plan
         self._application = application or Application()
         self._rules = SamplingRules(sample_rate, sampling)
         self._redact = (
@@ -205,12 +207,14 @@ class Converter:
             # A rate of 0 is not a probability of a trace. Feedback sets the one of a request that is not kept.
             trace = self._conversion().trace(draft, inclusion_probability=rate if is_kept else 1.0)
         if is_kept and trace is not None:
-            return "captured", spool_entry_adapter.dump_json(Captured(trace=trace, after_feedback=after_feedback))
+            entry = Captured(trace=trace, plan=self._plan, after_feedback=after_feedback)
+            return "captured", spool_entry_adapter.dump_json(entry)
         out = SampledOut(
             trace_id=trace_id,
             started_at=about.started_at,
             inclusion_probability=rate,
             trace=trace,
+            plan=None if trace is None else self._plan,
             after_feedback=after_feedback,
         )
         return "sampled_out", spool_entry_adapter.dump_json(out)

@@ -36,6 +36,7 @@ from ragstone.store import BackfillCounts, PlannedMetric, Store, describe_store,
 from ragstone.worker import (
     BackfillRequest,
     ScoringSetup,
+    StorePlan,
     get_skip_reason,
     request_backfill,
     requests_folder,
@@ -101,7 +102,7 @@ def backfill_command(
     assert metrics is not None  # noqa: S101 - checked above
     names = parse_metrics(metrics, criterion)
     if not dry_run:
-        names, models = models.for_store(store, metrics, criterion)
+        names, models = models.for_store(StorePlan.read(store), metrics, criterion)
     setup = ScoringSetup(
         names,
         **models.specs(),

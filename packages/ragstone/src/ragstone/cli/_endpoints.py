@@ -20,7 +20,7 @@ JudgeOption = Annotated[
         "--judge",
         rich_help_panel=JUDGE,
         help="http://host:port/v1 (several with the same model: comma-separated), openai:MODEL, vllm:MODEL or lexical. "
-        "Default: $RAGSTONE_JUDGE, then the one on record in the store. Without a judge, judged metrics are an error.",
+        "Default: $RAGSTONE_JUDGE, then that of the store's plan. Without a judge, judged metrics are an error.",
     ),
 ]
 JudgeModelOption = Annotated[
@@ -46,7 +46,7 @@ ReaderOption = Annotated[
         "--reader",
         rich_help_panel=READER,
         help="The application's generator, for udcg. Same values as --judge. Default: $RAGSTONE_READER, then the "
-        "one on record in the store, otherwise the judge's model.",
+        "one of the store's plan, otherwise the judge's model.",
     ),
 ]
 ReaderModelOption = Annotated[
@@ -72,7 +72,7 @@ EmbedderOption = Annotated[
         "--embedder",
         rich_help_panel=EMBEDDER,
         help="The embedding model, for cosine: http://host:port/v1, openai:MODEL, local:MODEL or lexical. Default: "
-        "$RAGSTONE_EMBEDDER, then the one on record in the store.",
+        "$RAGSTONE_EMBEDDER, then that of the store's plan.",
     ),
 ]
 EmbedderModelOption = Annotated[
@@ -107,6 +107,17 @@ def read_tables(values: Mapping[str, Any], source: str) -> Tables:
         for role in ROLES
         if isinstance(table := values.get(role), Mapping)
     }
+
+
+def complete_table(role: Role, tables: Tables, planned: Mapping[str, Any]) -> EndpointOptions:
+    """Return the table of a role with the values of a plan for the keys that the table does not have."""
+    table = read_tables({role: planned}, "the plan of the store")[role]
+    if role not in tables:
+        return table
+    connection = ConnectionOptions(**tables[role].connection)
+    model = connection.pop("model", None)
+    api_key_env = tables[role].api_key_env
+    return table.override(url=None, model=model, api_key_env=api_key_env, limits=connection, **tables[role].own)
 
 
 def merge_endpoint(

@@ -27,6 +27,7 @@ from ragstone.cli._options import (
     MaxOutageOption,
     NoRedactOption,
     NoRetrieverToolOption,
+    ReplanOption,
     RetrieverToolOption,
     SinkOption,
     StoreMetricsOption,
@@ -39,7 +40,7 @@ from ragstone.cli._watch_options import watch_options
 from ragstone.errors import JudgeError, StoreNotFoundError, StoreOwnedError, StoreUnavailableError
 from ragstone.spool import SpoolWriter
 from ragstone.store import is_database_url, resolve_store
-from ragstone.worker import ScoringSetup, Worker, WorkerState, claim_spool, id_hasher, spool_directory
+from ragstone.worker import ScoringSetup, StorePlan, Worker, WorkerState, claim_spool, id_hasher, spool_directory
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -77,6 +78,7 @@ def ingest_command(
     deadline_s: DeadlineOption = None,
     max_outage_s: MaxOutageOption = 3600.0,
     reasons: ReasonsOption = 0,
+    replan: ReplanOption = False,
     no_redact: NoRedactOption = False,
     ids: IdsOption = "keep",
     retriever_tool: RetrieverToolOption = None,
@@ -127,7 +129,8 @@ def ingest_command(
             access.check_address(grpc_address[0], "--listen-grpc")
     max_bytes = max_message_mib * 2**20
     health = HealthPage()
-    names, models = models.for_store(store, metrics, criterion)
+    plan = StorePlan.read(store, replan=replan)
+    names, models = models.for_store(plan, metrics, criterion)
     setup = ScoringSetup(
         names,
         **models.specs(),
@@ -137,6 +140,7 @@ def ingest_command(
         reasons=reasons,
         closes_models=True,
     )
+    plan.check(setup)
     # What can be refused comes before the first file is created.
     retriever_tools = parse_retriever_tools(retriever_tool, no_retriever_tool)
     buffer_path = _buffer_path(store)
@@ -166,6 +170,7 @@ def ingest_command(
             watch=watch_options(),
             retention=retention_ages(),
             daily_budget=daily_budget(),
+            replan=replan,
         )
         worker.on_outcomes = lambda trace, outcomes, _last: health.count(trace, outcomes)
         worker.on_ledger, worker.on_streams = health.update_status, health.update_streams
@@ -247,7 +252,7 @@ async def _serve(
             places = " and ".join(
                 [f"{receivers[0].url}/v1/traces", *(f"{other.url} (gRPC)" for other in receivers[1:])]
             )
-            judge = f", judge {setup.judge.identity.name}" if "judge" in setup.command_options else ""
+            judge = f", judge {setup.judge.identity.name}" if "judge.url" in setup.plan else ""
             announce(f"listening at {places}{judge}")
             notify("READY=1")
             async with watchdog(state):

@@ -11,7 +11,7 @@ from ragstone._util.plural import count
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text
 from ragstone.replay import merge_outcomes
-from ragstone.worker import pending_message, read_ledger
+from ragstone.worker import advise, read_ledger
 
 
 def merge_command(
@@ -49,4 +49,4 @@ def merge_command(
     if report.n_conflicts:
         print_text(f"{report.n_conflicts:,} requests or outcomes differ from those with the same id, which are kept.")
     if report.n_pending:
-        print_text(pending_message(store, read_ledger(store)) or "")
+        print_text("\n".join(advise(store, read_ledger(store))))

@@ -30,7 +30,6 @@ from ragstone.cli._connection import (
     TokensOption,
     build_connection,
 )
-from ragstone.cli._criterion import parse_metrics
 from ragstone.cli._endpoints import (
     EmbedderKeyOption,
     EmbedderModelOption,
@@ -42,13 +41,16 @@ from ragstone.cli._endpoints import (
     ReaderModelOption,
     ReaderOption,
     Tables,
+    complete_table,
     merge_endpoint,
 )
+from ragstone.cli._logs import announce
+from ragstone.cli._options import parse_names
 from ragstone.cli._panels import LIMITS
 from ragstone.cli._reader import AbstentionOption, DrawsOption, EstimatorOption, ReaderPromptOption
 from ragstone.cli._score import NumberTokensOption, ScoreDrawsOption, ScoreModeOption
-from ragstone.errors import ConfigurationError, StoreError, StoreNotFoundError, StoreNotReadyError
 from ragstone.judges import (
+    ROLES,
     ConnectionOptions,
     Embedder,
     EmbedderSpec,
@@ -58,9 +60,7 @@ from ragstone.judges import (
     Reader,
     ReaderSpec,
 )
-from ragstone.metrics import resolve_metrics
-from ragstone.store import describe_store
-from ragstone.worker import describe_unnamed, find_unnamed, read_ledger
+from ragstone.worker import StorePlan
 
 CacheOption = Annotated[
     Path | None,
@@ -314,40 +314,33 @@ class ScoringModelOptions(ModelOptions):
             "embedder": self.of_embedder if has_embedder else None,
         }
 
-    def for_store(self, store: str, metrics: str | None, criteria: Sequence[Path] | None) -> tuple[list[str], Self]:
-        """Return the metrics and models of a command that writes scores. The store completes what options lack.
+    def for_store(
+        self, plan: StorePlan, metrics: str | None, criteria: Sequence[Path] | None
+    ) -> tuple[list[str], Self]:
+        """Return the metrics and models of a command that writes scores. The plan completes what options lack.
 
         Args:
-            store: The store. It is only read, and does not have to exist.
+            plan: The plan of the store.
             metrics: The value of `--metrics`.
             criteria: The values of `--criterion`.
 
         Raises:
-            ConfigurationError: If a metric needs a model that neither an option, the environment nor the store names.
-            StoreError: If the store cannot be read, and it has to name a judge.
+            ConfigurationError: If a metric needs a model that neither an option, the environment nor the plan names.
         """
-        recorded: dict[str, Any] = {}
-        named = self._named()
-        if metrics is None or find_unnamed(resolve_metrics(parse_metrics(metrics, criteria)), named):
-            try:
-                recorded = read_ledger(store).scoring
-            except StoreError as error:
-                if "judge" not in named and not isinstance(error, StoreNotFoundError | StoreNotReadyError):
-                    raise
-        if metrics is None and recorded.get("metrics", "") is None:
-            raise ConfigurationError(
-                f"metrics of the store {describe_store(store)!r} are objects of Python. Name metrics with --metrics"
+        names = None if metrics is None else parse_names(metrics)
+        settings = plan.complete(self._named(), names, [f"criterion@{file}" for file in criteria or ()])
+        if names is None and not plan.names_metrics:
+            announce(
+                f"no metrics are named, so {', '.join(settings['scoring.metrics'])} is scored. Name others with --metrics"
             )
-        names = parse_metrics(metrics or recorded.get("metrics") or "ccrs", criteria)
-        values: dict[str, Any] = {}
-        for option in fields(self):
-            value = recorded.get(option.name.replace("_", "-"))
-            if value is not None and option.name.partition("_")[0] not in named and getattr(self, option.name) is None:
-                values[option.name] = Path(value) if option.name == "reader_prompt" else value
-        options = replace(self, **values)
-        if missing := describe_unnamed(resolve_metrics(names), options._named()):  # noqa: SLF001
-            raise ConfigurationError(missing)
-        return names, options
+        tables = dict(self.tables)
+        for role in ROLES:
+            values = {
+                key.removeprefix(f"{role}."): value for key, value in settings.items() if key.startswith(f"{role}.")
+            }
+            if values:
+                tables[role] = complete_table(role, self.tables, values)
+        return settings["scoring.metrics"], replace(self, tables=tables)
 
     def _named(self) -> set[str]:
         """Return the roles of the models that an option, a table or the environment names."""

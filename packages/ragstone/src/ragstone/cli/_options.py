@@ -26,7 +26,19 @@ OnlyMetricsOption = Annotated[
 StoreMetricsOption = Annotated[
     str | None,
     typer.Option(
-        "--metrics", help="Metrics or groups, comma-separated. Default: those on record in the store, otherwise ccrs."
+        "--metrics", help="Metrics or groups, comma-separated. Default: those of the store's plan, otherwise ccrs."
+    ),
+]
+PlanOption = Annotated[
+    str | None,
+    typer.Option(
+        "--plan", metavar="ID", help="Score requests of this plan (see `ragstone status`). Default: the last."
+    ),
+]
+ReplanOption = Annotated[
+    bool,
+    typer.Option(
+        "--replan", help="Replace the plan of the store by these metrics and models, for pending requests too."
     ),
 ]
 SystemsArgument = Annotated[

@@ -131,12 +131,16 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
 def ledger_lines(ledger: Ledger) -> list[str]:
     """Format the ledger as a table, followed by drops, sinks and inconsistencies."""
     rows: list[tuple[str, LedgerRow]] = [("traces", ledger.total), *ledger.metrics.items()]
+    captured = ledger.total.captured
     names = [column.replace("_", " ") for column in _COLUMNS]
-    table = [
-        ("", *names),
-        *((sanitize_for_terminal(name), *(str(getattr(row, c)) for c in _COLUMNS)) for name, row in rows),
-    ]
-    lines = [text_table(table, align="l" + "r" * len(_COLUMNS)), ""]
+    body = [[name, captured, *(getattr(row, column) for column in _COLUMNS[1:])] for name, row in rows]
+    # Requests that were finished without a metric, or with another judge, before this metric was planned.
+    others = [captured - row.captured for _, row in rows]
+    if any(others):
+        names.append("other plan")
+        body = [[*line, other] for line, other in zip(body, others, strict=True)]
+    table = [("", *names), *((sanitize_for_terminal(str(line[0])), *map(str, line[1:])) for line in body)]
+    lines = [text_table(table, align="l" + "r" * len(names)), ""]
     unbalanced = [name for name, row in rows if not row.balanced]
     if unbalanced:
         lines.append(

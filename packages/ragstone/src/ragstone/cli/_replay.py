@@ -58,7 +58,7 @@ from ragstone.replay import (
 from ragstone.schema import Failure, Ledger, NotApplicable, Score, Trace
 from ragstone.scoring import MAX_CALLS_PER_REASON, JudgedCounts
 from ragstone.store import is_database_url, open_store, quote_store
-from ragstone.worker import Worker, read_ledger
+from ragstone.worker import StorePlan, Worker, read_ledger
 
 _SHOWN = 5
 
@@ -124,7 +124,7 @@ def replay_command(
         )
         _print_plan(plan, models, call_latency_s, reasons=reasons, json_output=json_output)
         return
-    _, models = models.for_store(store, metrics, criterion)
+    _, models = models.for_store(StorePlan.read(store), metrics, criterion)
     if models.cache is None and "RAGSTONE_CACHE" not in os.environ and not is_database_url(store):
         # A run that resumes after a kill reads replies from this cache instead of paying for them again.
         os.environ["RAGSTONE_CACHE"] = f"{Path(store).absolute()}.cache"

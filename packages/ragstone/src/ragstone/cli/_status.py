@@ -17,7 +17,7 @@ from ragstone.judges import is_baseline
 from ragstone.metrics import Metric, MetricCard, resolve_metrics
 from ragstone.schema import Ledger
 from ragstone.store import describe_store, is_database_url, open_store, quote_store
-from ragstone.worker import pending_message, read_ledger
+from ragstone.worker import advise, read_ledger
 
 
 def status_command(
@@ -70,13 +70,8 @@ def status_command(
     print_text("\n".join(ledger_lines(ledger)))
     for line in _work_lines(store):
         print_text(line)
-    if n := ledger.unplanned_outcomes:
-        print_text(
-            f"{n:,} stored outcomes are not in this table, because the store is scored with other metrics, versions or "
-            f"judges now. To see them: ragstone store export {quote_store(store)} outcomes.jsonl"
-        )
-    if message := pending_message(store, ledger):
-        print_text(message)
+    for sentence in advise(store, ledger):
+        print_text(sentence)
     if any(s.n_scored for s in scores):
         for statement in _labels(store, cluster, confidence_level):
             print_text(statement)

@@ -25,7 +25,9 @@ from ragstone.cli._options import (
     DeadlineOption,
     FromOption,
     MaxOutageOption,
+    PlanOption,
     ProcessesOption,
+    ReplanOption,
     SinkOption,
     StoreMetricsOption,
     parse_address,
@@ -38,7 +40,7 @@ from ragstone.errors import StoreNotFoundError
 from ragstone.schema import Failure, NotApplicable, Score, Trace
 from ragstone.scoring import JudgedCounts
 from ragstone.store import describe_store, is_database_url, resolve_store
-from ragstone.worker import ScoringSetup, Worker, open_setup
+from ragstone.worker import ScoringSetup, StorePlan, Worker, open_setup
 
 
 @takes_models
@@ -53,6 +55,8 @@ def worker_command(
     deadline_s: DeadlineOption = None,
     max_outage_s: MaxOutageOption = 3600.0,
     reasons: ReasonsOption = 0,
+    plan_id: PlanOption = None,
+    replan: ReplanOption = False,
     until_idle: Annotated[
         bool, typer.Option("--until-idle", help="Stop when no trace or delivery is pending.")
     ] = False,
@@ -68,7 +72,8 @@ def worker_command(
             f"the directory of the store {store!r} does not exist. Create it, or give another path."
         )
     health = None if listen is None else HealthPage(*parse_address(listen, "--listen"))
-    names, models = models.for_store(store, metrics, criterion)
+    plan = StorePlan.read(store, plan_id=plan_id, replan=replan)
+    names, models = models.for_store(plan, metrics, criterion)
     setup = open_setup(
         names,
         **models.specs(),
@@ -79,6 +84,7 @@ def worker_command(
         closes_models=True,
         processes=processes,
     )
+    plan.check(setup)
     worker = Worker(
         resolved,
         setup,
@@ -87,6 +93,7 @@ def worker_command(
         watch=watch_options(),
         retention=retention_ages(),
         daily_budget=daily_budget(),
+        replan=replan,
     )
     counts = JudgedCounts()
 
@@ -121,7 +128,7 @@ async def _work(
     """Run the worker until it is stopped or idle."""
 
     def on_owned() -> None:
-        judge = f", judge {setup.judge.identity.name}" if "judge" in setup.command_options else ""
+        judge = f", judge {setup.judge.identity.name}" if "judge.url" in setup.plan else ""
         announce(f"owning {describe_store(store)}{judge}")
         notify("READY=1")
 

@@ -21,10 +21,10 @@ from ragstone.judges.openai_model import ConnectionOptions
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
-_TABLE_ONLY: Final = frozenset({"client", "api_key", "extra_body", "headers"})
-"""Arguments that decide what a model replies or whether it replies, and that a store does not record."""
+_NOT_IN_PLANS: Final = frozenset({"client", "api_key", "extra_body", "headers"})
+"""Arguments that decide what a model replies or whether it replies, and that may contain secrets."""
 _WITHOUT_EFFECT: Final = frozenset({"batch_size", "device"})
-"""Keys of a role that do not change scores, and that are not options of commands."""
+"""Keys of a role that do not change scores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,32 +220,31 @@ class EndpointOptions:
             }
         return connection
 
-    def command_options(self) -> dict[str, Any]:
-        """Return the options of commands that name this model, such as `{"judge": URL, "judge-model": MODEL}`.
+    def plan_settings(self) -> dict[str, Any]:
+        """Return the settings of this model in the plan of a store, such as `{"judge.url": URL, "judge.model": MODEL}`.
 
-        Empty if neither these options nor the environment name one. The model is None if commands cannot name it, or
-        its name may contain a secret.
+        Empty if neither these options nor the environment name one. A URL that begins with `secret:` has lost its secret
+        parts, and names the keys that a plan does not keep.
         """
         role = self.names.role
-        url = self.url or os.environ.get(f"RAGSTONE_{role.upper()}") or None
+        url = self.url or os.environ.get(f"RAGSTONE_{role.upper()}") or ""
         model, key = self.connection.get("model"), self.api_key_env
-        if (url or "").strip().startswith("openai:") and (base_url := os.environ.get("OPENAI_BASE_URL")):
+        if url.strip().startswith("openai:") and (base_url := os.environ.get("OPENAI_BASE_URL")):
             # In another environment, the name may be a model at another endpoint.
-            url, model = base_url, str(url).strip().removeprefix("openai:")
+            url, model = base_url, url.strip().removeprefix("openai:")
             key = key or ("OPENAI_API_KEY" if os.environ.get("OPENAI_API_KEY") else None)
-        if (
-            (url is not None and ("@" in url or (url.strip().startswith("http") and "?" in url)))
-            or any(self.connection.get(key) for key in _TABLE_ONLY)
-            or (role == "reader" and ("max_tokens" in self.own or not isinstance(self.own.get("prompt", Path()), Path)))
-        ):
-            return {role: None}
-        options: dict[str, Any] = {} if url is None else {role: url}
+        secret = [name for name in sorted(_NOT_IN_PLANS) if self.connection.get(name)]
+        if "@" in url or (url.strip().startswith("http") and "?" in url):
+            secret.insert(0, "url")
+        if secret:
+            url = f"secret:{settings.public_name(url)} ({', '.join(secret)})"
+        values: dict[str, Any] = {f"{role}.url": url} if url else {}
         for name, value in {"model": model, "api_key_env": key, **self.own}.items():
-            if value is not None and name not in _WITHOUT_EFFECT:
-                options[f"{role}-{name.replace('_', '-')}"] = (
-                    str(value.absolute()) if isinstance(value, Path) else value
-                )
-        return options
+            if isinstance(value, Path):
+                values[f"{role}.{name}"] = str(value.absolute())
+            elif value is not None and name not in _WITHOUT_EFFECT:
+                values[f"{role}.{name}"] = list(value) if isinstance(value, tuple) else value
+        return values
 
     def _secret(self, key: str, variable: str) -> str:
         """Return the value of an environment variable. A message does not show a text that may be a key."""

@@ -49,9 +49,9 @@ from ragstone.settings import (
 from ragstone.spool import SpoolWriter
 from ragstone.store import is_database_url, is_owned, resolve_store
 from ragstone.worker import (
+    advise,
     claim_spool,
     id_hasher,
-    pending_message,
     read_ledger,
     worker_command,
 )
@@ -212,7 +212,9 @@ class Monitor(RequestBlocks):
         self._retention = read_table(Retention, retention, source="Monitor(retention=...)")
         self._watch = read_table(Watch, watch, source="Monitor(watch=...)")
         self._clock = clock
-        self._load_warning = LoadWarning(is_server, lambda: worker_command(self._store, self._setup.command_options))
+        self._load_warning = LoadWarning(
+            is_server, lambda: worker_command(self._store, self._setup.plan, self._setup.delivery)
+        )
         self._process_settings: workers.WorkerSettings | None = None
         """Arguments of the worker process, or None if a thread scores."""
         if scoring == "process" and self._setup.missing is None:
@@ -233,7 +235,7 @@ class Monitor(RequestBlocks):
                 watch=self._watch,
                 retention=self._retention,
                 daily_budget=dict(self._daily_budget),
-                command_options=self._setup.command_options,
+                plan=self._setup.plan,
                 clock=clock,
             )
         spool = claim_spool(self._store) if relay is None else relay.directory
@@ -250,6 +252,7 @@ class Monitor(RequestBlocks):
             clock=clock,
             guard=self._guard,
             hash_id=id_hasher(self._store, ids),
+            plan=self._setup.plan,
             application=Application.from_settings(app=app, release=release, environment=environment, tags=tags or ()),
         )
         self._reset()
@@ -457,12 +460,12 @@ class Monitor(RequestBlocks):
         if self._state == "unavailable" and is_database_url(self._store):
             return  # the end of a program must not wait for a database
         try:
-            message = pending_message(self._store, read_ledger(self._store), self._setup.command_options)
+            sentences = advise(self._store, read_ledger(self._store), delivery=self._setup.delivery)
         except Exception:  # noqa: BLE001  the program ends, and the store may be unreadable
             return
-        if message is not None:
+        for sentence in sentences:
             # Python prints warnings on standard error if the application has not configured logging.
-            logger.warning("ragstone: %s", message)
+            logger.warning("ragstone: %s", sentence)
 
     def _warn_of_unsent(self, relay: BrokerRelay) -> None:
         if relay.error is None:
@@ -552,7 +555,7 @@ class Monitor(RequestBlocks):
             logger.warning(
                 "ragstone: %s. Until then requests stay pending. Score them with: %s",
                 self._setup.missing,
-                worker_command(self._store, self._setup.command_options, "--until-idle"),
+                worker_command(self._store, self._setup.plan, self._setup.delivery, "--until-idle"),
             )
         while not self._closing.is_set():
             try:

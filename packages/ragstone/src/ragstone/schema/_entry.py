@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, TypeAdapter
 
@@ -29,6 +29,8 @@ class Captured(Record):
 
     entry: Literal["captured"] = "captured"
     trace: Trace
+    plan: dict[str, Any] | None = None
+    """Settings with which the application scores (see `ScoringPlan`). None if it does not name any."""
     after_feedback: FeedbackRates | None = None
 
 
@@ -44,6 +46,8 @@ class SampledOut(Record):
     inclusion_probability: float = Field(ge=0, le=1)
     trace: Trace | None = None
     """The request, if feedback may select it."""
+    plan: dict[str, Any] | None = None
+    """The plan of the request, if feedback may select it."""
     after_feedback: FeedbackRates | None = None
 
 

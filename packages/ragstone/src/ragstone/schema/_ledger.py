@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Self
 
 from pydantic import Field
 
@@ -91,6 +94,28 @@ class FeedbackCounts(Model):
     """Its request has not arrived for a day: the id is wrong, or sampling skipped a request with another id."""
 
 
+class ScoringPlan(Model):
+    """Settings with which an application or a worker scores requests."""
+
+    id: str
+    """Hash of the settings."""
+    settings: dict[str, Any]
+    """Values by key of the configuration, such as `{"scoring.metrics": ["ccrs"], "judge.url": "http://host/v1"}`. A text that
+    begins with `object:` or `secret:` stands for a value that is not stored. None: a model that is needed and not named."""
+    since: float
+    """Unix seconds of the first request or worker with these settings, since another plan applied."""
+    replaced_by: str | None = None
+    """Id of the plan that applies to its requests instead."""
+    pending: int = 0
+    """Pending requests of this plan. Those without a plan count for the one that applies."""
+
+    @classmethod
+    def of_settings(cls, settings: Mapping[str, Any], *, since: float) -> Self:
+        """Make a plan of settings."""
+        text = json.dumps(settings, sort_keys=True)
+        return cls(id=hashlib.sha256(text.encode()).hexdigest()[:8], settings=dict(settings), since=since)
+
+
 class Ledger(Model):
     """Request accounting of a store: for traces, and for each metric.
 
@@ -126,10 +151,11 @@ class Ledger(Model):
     """What model calls have cost on the current day of UTC, over all workers."""
     daily_budget: dict[str, float] = Field(default_factory=dict)
     """Daily limits of the last worker: calls, tokens and usd."""
-    scoring: dict[str, Any] = Field(default_factory=dict)
-    """Options of commands that score as the last worker does, such as `{"metrics": "ccrs", "judge": "http://host/v1"}`.
-    None: a value that an option has to name, because it is an object of Python, may be secret, or is unnamed."""
-    unplanned_outcomes: int = 0
-    """Outcomes of metrics, versions and judges with which the store is not scored now."""
+    plans: tuple[ScoringPlan, ...] = ()
+    """Plans of the requests. Replaced ones are first, and the last one applies now."""
+    last_worker: dict[str, Any] = Field(default_factory=dict)
+    """Id of the last worker's plan (`plan`), and its options that do not change scores (`sink`, `reasons`)."""
+    other_outcomes: dict[str, int] = Field(default_factory=dict)
+    """By name of the judge, the number of outcomes of metrics, versions and judges with which the store is not scored now."""
     brokers: dict[str, BrokerStatus] = Field(default_factory=dict)
     """State of the message brokers that a worker reads, by URL without credentials. Empty in a ledger that is read without them."""

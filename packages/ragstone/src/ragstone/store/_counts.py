@@ -147,17 +147,19 @@ def count_outcome_kinds(db: Sql) -> dict[str, defaultdict[str, int]]:
     return kinds
 
 
-def count_unplanned(db: Sql) -> int:
-    """Return the number of outcomes of metrics, versions and judges that are not in the plan."""
-    (n,) = db.execute(
+def count_unplanned(db: Sql) -> list[tuple[str, str, str, int]]:
+    """Return the number of outcomes of each metric, version and judge that is not in the plan."""
+    return db.execute(
         """
-        SELECT coalesce(sum(c.n), 0) FROM outcome_counts AS c WHERE EXISTS (SELECT 1 FROM plan) AND NOT EXISTS (
+        SELECT c.metric, c.metric_version, c.judge_hash, sum(c.n) FROM outcome_counts AS c
+        WHERE EXISTS (SELECT 1 FROM plan) AND NOT EXISTS (
             SELECT 1 FROM plan AS p
             WHERE c.metric = p.name AND c.metric_version = p.version AND c.judge_hash = p.judge_hash
         )
+        GROUP BY c.metric, c.metric_version, c.judge_hash HAVING sum(c.n) > 0
+        ORDER BY c.metric, c.metric_version, c.judge_hash
         """
-    ).fetchone()
-    return int(n)
+    ).fetchall()
 
 
 def _fill_counts(db: Sql) -> None:

@@ -20,6 +20,7 @@ from ragstone.store._counts import OutcomeTotals, count_outcome_kinds, count_unp
 from ragstone.store._deliveries import count_deliveries, deliveries
 from ragstone.store._erase import ERASED, ERASED_DELIVERIES
 from ragstone.store._feedback import count_feedback, feedback_of
+from ragstone.store._plans import read_plans
 from ragstone.store._ranges import set_sinks
 from ragstone.store._records import (
     Completion,
@@ -183,8 +184,9 @@ class SqlOutcomes(SqlStore):
                 feedback=count_feedback(db, now=now),
                 spent_today=read_spend(db, now=now),
                 daily_budget=read_record(db, "daily_budget"),
-                scoring=read_record(db, "scoring"),
-                unplanned_outcomes=count_unplanned(db),
+                plans=tuple(read_plans(db)),
+                last_worker=read_record(db, "last_worker"),
+                other_outcomes=_count_others_by_judge(db),
             )
 
     @override
@@ -523,6 +525,21 @@ def _metric_rows(db: Sql, total: LedgerRow) -> dict[str, LedgerRow]:
         )
         for name, finished_before in db.execute("SELECT name, finished_before FROM plan ORDER BY position").fetchall()
     }
+
+
+def _count_others_by_judge(db: Sql) -> dict[str, int]:
+    """Return the number of outcomes that are not of the plan, by the name of the judge, which only the bodies have."""
+    counts: Counter[str] = Counter()
+    for metric, version, judge_hash, n in count_unplanned(db):
+        body = db.execute(
+            """
+            SELECT b.body, o.outcome_id, o.value FROM outcomes AS o JOIN outcome_bodies AS b USING (seq)
+            WHERE o.metric = ? AND o.metric_version = ? AND o.judge_hash = ? LIMIT 1
+            """,
+            (metric, version, judge_hash),
+        ).fetchone()
+        counts[(body and to_outcome(*body).judge) or "none"] += int(n)
+    return dict(counts)
 
 
 def _reasons(report: TraceReport, plan: Sequence[PlannedMetric], *, max_attempts: int, now: float) -> Iterator[str]:

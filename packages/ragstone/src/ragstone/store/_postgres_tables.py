@@ -24,6 +24,14 @@ TABLES: Final = (
         finished_before BIGINT NOT NULL
     )
     """,
+    """
+    CREATE TABLE scoring_plans (
+        id TEXT COLLATE "C" PRIMARY KEY,
+        settings TEXT NOT NULL,
+        since DOUBLE PRECISION NOT NULL,
+        replaced_by TEXT COLLATE "C"
+    )
+    """,
     'CREATE TABLE sinks (name TEXT COLLATE "C" PRIMARY KEY, stopped TEXT)',
     """
     CREATE TABLE traces (
@@ -49,6 +57,7 @@ TABLES: Final = (
         release TEXT,
         environment TEXT,
         slices TEXT,
+        plan TEXT COLLATE "C",
         attempts BIGINT NOT NULL DEFAULT 0,
         lease_owner TEXT,
         lease_until DOUBLE PRECISION NOT NULL DEFAULT 0,

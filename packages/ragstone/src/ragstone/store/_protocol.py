@@ -113,7 +113,7 @@ class Store(Protocol):
         """Return the number of traces that arrived again and were ignored."""
         ...
 
-    def claim(self, owner: str, limit: int, *, lease_s: float) -> list[Trace]:
+    def claim(self, owner: str, limit: int, *, lease_s: float, plan: str | None = None) -> list[Trace]:
         """Lease up to `limit` pending traces to a worker, in order of arrival.
 
         Expired leases become available again. A trace that was claimed `max_attempts` times without being completed, released
@@ -123,6 +123,8 @@ class Store(Protocol):
             owner: Name of the worker.
             limit: Maximum number of traces.
             lease_s: Lease duration in seconds.
+            plan: Id of the worker's plan. Only requests without a plan, of this plan, or of a plan that lacks only models
+                are leased. None leases all.
 
         Raises:
             ConfigurationError: If `lease_s` is not positive.
@@ -464,8 +466,20 @@ class Store(Protocol):
         """Return what model calls have cost on the current day of UTC, over all workers."""
         ...
 
-    def set_record(self, name: Literal["daily_budget", "scoring"], values: Mapping[str, Any]) -> None:
-        """Record what a worker is started with, for the ledger: limits of a day (calls, tokens, usd), or options."""
+    def set_record(self, name: Literal["daily_budget"], values: Mapping[str, Any]) -> None:
+        """Record what a worker is started with, for the ledger: limits of a day (calls, tokens, usd)."""
+        ...
+
+    def use_plan(self, settings: Mapping[str, Any], delivery: Mapping[str, Any], *, replan: bool = False) -> str:
+        """Make a plan apply from now on, and return its id.
+
+        Requests of other plans that are pending keep their plan, and so do those that other applications capture.
+
+        Args:
+            settings: Settings of a worker, as in `ScoringPlan`.
+            delivery: Options of this worker that do not change scores, for `Ledger.last_worker`.
+            replan: Replace all other plans, also for pending requests and for those that arrive later.
+        """
         ...
 
     def count_backfill(self, metrics: Sequence[PlannedMetric], *, since: float, until: float) -> BackfillCounts:

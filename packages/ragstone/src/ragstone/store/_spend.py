@@ -43,7 +43,7 @@ class SqlSpend(SqlStore):
             return read_spend(db, now=self._clock())
 
     @override
-    def set_record(self, name: Literal["daily_budget", "scoring"], values: Mapping[str, Any]) -> None:
+    def set_record(self, name: Literal["daily_budget"], values: Mapping[str, Any]) -> None:
         with self._database.write() as db:
             db.execute(
                 "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",

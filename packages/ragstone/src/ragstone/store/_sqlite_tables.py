@@ -32,6 +32,15 @@ TABLES: Final[dict[str, str]] = {
             finished_before INTEGER NOT NULL  -- traces that were finished without this metric when it joined
         ) WITHOUT ROWID
     """,
+    # Settings with which requests are scored (see `_plans`). `plan` has the metrics that the last worker scores with.
+    "scoring_plans": """
+        CREATE TABLE scoring_plans (
+            id TEXT PRIMARY KEY,  -- hash of the settings
+            settings TEXT NOT NULL,
+            since REAL NOT NULL,
+            replaced_by TEXT  -- id of the plan that applies to its requests instead
+        ) WITHOUT ROWID
+    """,
     "sinks": """
         CREATE TABLE sinks (
             name TEXT PRIMARY KEY,
@@ -64,6 +73,7 @@ TABLES: Final[dict[str, str]] = {
             release TEXT,
             environment TEXT,
             slices TEXT,
+            plan TEXT,  -- id of its scoring plan, NULL if it does not have its own
             attempts INTEGER NOT NULL DEFAULT 0,
             lease_owner TEXT,
             lease_until REAL NOT NULL DEFAULT 0,

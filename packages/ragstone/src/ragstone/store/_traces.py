@@ -17,6 +17,7 @@ from ragstone.store._counts import add_to_counters, state_counter
 from ragstone.store._erased import find_erased, store_id
 from ragstone.store._feedback import add_feedback, match_feedback
 from ragstone.store._outcomes import IGNORED, evidence_counters, read_counter
+from ragstone.store._plans import plans_of_entries, plans_of_worker
 from ragstone.store._records import Completion, RequestLabel, StorePosition, TraceState
 from ragstone.store._second_draw import LABEL_COLUMNS, draw_again, label_values, store_rates
 from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore
@@ -66,7 +67,7 @@ class SqlTraces(SqlStore):
             return read_counter(db, "duplicates")
 
     @override
-    def claim(self, owner: str, limit: int, *, lease_s: float) -> list[Trace]:
+    def claim(self, owner: str, limit: int, *, lease_s: float, plan: str | None = None) -> list[Trace]:
         _check_lease(lease_s)
         claimed: list[Trace] = []
         leases: list[tuple[str, float, int]] = []
@@ -74,16 +75,18 @@ class SqlTraces(SqlStore):
         last_seq = -1
         with self._database.write() as db:
             now = self._clock()
+            plans = [] if plan is None else plans_of_worker(db, plan)
             # A trace that fails here does not count, so that many of them do not look like an empty store.
             while len(claimed) < limit:
                 rows = db.execute(
                     f"""
                     SELECT t.seq, t.trace_id, t.attempts, b.body
                     FROM traces AS t LEFT JOIN trace_bodies AS b USING (seq)
-                    WHERE t.state = 'pending' AND t.seq > ? AND t.lease_until <= ? ORDER BY t.seq LIMIT ?
-                    {self._lock_claimed}
-                    """,  # noqa: S608 - one of two constant locks
-                    (last_seq, now, limit - len(claimed)),
+                    WHERE t.state = 'pending' AND t.seq > ? AND t.lease_until <= ?
+                          {f"AND (t.plan IN ({marks(plans)}) OR t.plan IS NULL)" if plans else ""}
+                    ORDER BY t.seq LIMIT ? {self._lock_claimed}
+                    """,  # noqa: S608 - placeholders, and one of two constant locks
+                    (last_seq, now, *plans, limit - len(claimed)),
                 ).fetchall()
                 if not rows:
                     break
@@ -333,14 +336,18 @@ def _insert(db: Sql, entries: Sequence[Captured | SampledOut], *, now: float) ->
     captured = [entry for entry in entries if isinstance(entry, Captured)]
     sampled_out = [entry for entry in entries if isinstance(entry, SampledOut)]
     inserted = Counter[str]()
+    plans = plans_of_entries(db, entries)
     for state, rows in (("pending", captured), ("sampled_out", sampled_out)):
         if rows:
             inserted[state_counter(state)] = db.executemany(
                 f"""
-                INSERT INTO traces ({", ".join(CHECKED_COLUMNS["traces"])}, checksum, state)
-                VALUES ({marks(CHECKED_COLUMNS["traces"])}, ?, ?) ON CONFLICT (trace_id) DO NOTHING
+                INSERT INTO traces ({", ".join(CHECKED_COLUMNS["traces"])}, checksum, state, plan)
+                VALUES ({marks(CHECKED_COLUMNS["traces"])}, ?, ?, ?) ON CONFLICT (trace_id) DO NOTHING
                 """,  # noqa: S608 - constant columns
-                [(*row, checksum_of(row), state) for row in (_row(entry, now=now) for entry in rows)],
+                [
+                    (*row, checksum_of(row), state, plans.get(str(row[0])))
+                    for row in (_row(entry, now=now) for entry in rows)
+                ],
             ).rowcount
     db.executemany(
         """

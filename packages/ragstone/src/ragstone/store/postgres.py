@@ -25,6 +25,7 @@ from ragstone.store._export import SqlExport
 from ragstone.store._labels import SqlLabels
 from ragstone.store._merge import SqlMerge
 from ragstone.store._outcomes import SqlOutcomes, write_plan
+from ragstone.store._plans import SqlPlans
 from ragstone.store._postgres_connection import PostgresConnection, PostgresDatabase
 from ragstone.store._postgres_tables import SCHEMA, TABLES
 from ragstone.store._records import PlannedMetric
@@ -59,6 +60,7 @@ class PostgresStore(
     SqlExport,
     SqlMerge,
     SqlSpend,
+    SqlPlans,
 ):
     """A `Store` in the schema `ragstone` of a PostgreSQL database. `Store` describes the methods. Open it with `open`.
 

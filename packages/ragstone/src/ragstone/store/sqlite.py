@@ -48,6 +48,7 @@ from ragstone.store._labels import (
 from ragstone.store._merge import SqlMerge
 from ragstone.store._outcomes import SqlOutcomes
 from ragstone.store._path import check_single_name, real_path
+from ragstone.store._plans import SqlPlans
 from ragstone.store._records import DrawnRequest, StoredLabel
 from ragstone.store._retention import SqlRetention
 from ragstone.store._spend import SqlSpend
@@ -83,6 +84,7 @@ class SqliteStore(
     SqlExport,
     SqlMerge,
     SqlSpend,
+    SqlPlans,
 ):
     """A `Store` in one SQLite file in WAL mode. `Store` describes the methods. Open it with `open`.
 
@@ -153,9 +155,9 @@ class SqliteStore(
         return False
 
     @override
-    def claim(self, owner: str, limit: int, *, lease_s: float) -> list[Trace]:
+    def claim(self, owner: str, limit: int, *, lease_s: float, plan: str | None = None) -> list[Trace]:
         self.take_labels()
-        return super().claim(owner, limit, lease_s=lease_s)
+        return super().claim(owner, limit, lease_s=lease_s, plan=plan)
 
     @override
     def labels(self) -> list[StoredLabel]:

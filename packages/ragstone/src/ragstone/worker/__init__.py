@@ -14,20 +14,19 @@ if TYPE_CHECKING:
     from ragstone.worker._health import HealthRoutes as HealthRoutes
     from ragstone.worker._health import HealthServer as HealthServer
     from ragstone.worker._health import WorkerState as WorkerState
+    from ragstone.worker._hints import advise as advise
+    from ragstone.worker._hints import worker_command as worker_command
     from ragstone.worker._id_key import id_hasher as id_hasher
     from ragstone.worker._intake import StepErrors as StepErrors
     from ragstone.worker._intake import broker_spool_directory as broker_spool_directory
     from ragstone.worker._intake import claim_spool as claim_spool
     from ragstone.worker._intake import get_skip_reason as get_skip_reason
     from ragstone.worker._intake import spool_directory as spool_directory
+    from ragstone.worker._plan import StorePlan as StorePlan
     from ragstone.worker._setup import ScoringSetup
-    from ragstone.worker._setup import describe_unnamed as describe_unnamed
-    from ragstone.worker._setup import find_unnamed as find_unnamed
     from ragstone.worker._spec import ScorerSpec
     from ragstone.worker._spec import open_setup as open_setup
-    from ragstone.worker._status import pending_message as pending_message
     from ragstone.worker._status import read_ledger as read_ledger
-    from ragstone.worker._status import worker_command as worker_command
     from ragstone.worker._watching import requests_folder as requests_folder
     from ragstone.worker._worker import Worker as Worker
     from ragstone.worker._worker_process import WorkerProcess as WorkerProcess
@@ -55,6 +54,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
                 "HealthServer",
                 "WorkerState",
             ),
+            "_hints": ("advise", "worker_command"),
             "_id_key": ("id_hasher",),
             "_intake": (
                 "StepErrors",
@@ -63,16 +63,13 @@ if not TYPE_CHECKING:  # a type checker would accept any name
                 "get_skip_reason",
                 "spool_directory",
             ),
-            "_setup": ("ScoringSetup", "describe_unnamed", "find_unnamed"),
+            "_plan": ("StorePlan",),
+            "_setup": ("ScoringSetup",),
             "_spec": (
                 "ScorerSpec",
                 "open_setup",
             ),
-            "_status": (
-                "pending_message",
-                "read_ledger",
-                "worker_command",
-            ),
+            "_status": ("read_ledger",),
             "_watching": ("requests_folder",),
             "_worker": ("Worker",),
             "_worker_process": (

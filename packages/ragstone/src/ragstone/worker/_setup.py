@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
@@ -167,20 +167,32 @@ class ScoringSetup:
         return reasons
 
     @cached_property
-    def command_options(self) -> dict[str, Any]:
-        """Options of `ragstone worker` for the same setup, such as `{"metrics": "ccrs", "judge": "http://host/v1"}`.
+    def plan(self) -> dict[str, Any]:
+        """What decides the scores, as the plan of a store: `{"scoring.metrics": ["ccrs"], "judge.url": "http://host/v1"}`.
 
-        The value of an option that has to be given is None: an object of Python, a name that may be secret, or none.
+        A text that begins with `object:` or `secret:` stands for a value that another process cannot make from the plan.
+        The URL of a model that the metrics need and that is not named is None.
         """
-        specs, models, metrics, sinks = self._arguments
+        specs, models, metrics, _ = self._arguments
         names = [_name(spec) for spec in ([specs] if isinstance(specs, str | Metric) else specs)]
-        options: dict[str, Any] = {"metrics": None if None in names else ",".join(filter(None, names))}
-        described = {role: _describe_model(role, models[role]) for role in ROLES}
-        for role, needed in _needs(metrics, "reader" in described["reader"]).items():
-            options |= described[role] if needed else {}
-        options |= dict.fromkeys(find_unnamed(metrics, options))
-        options |= {"sink": [_sink_option(sink) for sink in sinks]} if sinks else {}
-        return options | ({"reasons": self.reasons} if self.reasons else {})
+        settings: dict[str, Any] = {"scoring.metrics": names}
+        described = {role: self._describe_model(role, models[role]) for role in ROLES}
+        named = {role for role in ROLES if f"{role}.url" in described[role]}
+        for role, needed in find_needs(metrics, "reader" in named).items():
+            settings |= described[role] if needed else {}
+        return settings | {f"{role}.url": None for role in find_unnamed(metrics, named)}
+
+    @cached_property
+    def delivery(self) -> dict[str, Any]:
+        """Options of a worker that do not change scores: sinks without secrets, and the number of reasons."""
+        options: dict[str, Any] = {"sink": [_sink_option(sink) for sink in self._arguments[-1]]}
+        return {key: value for key, value in (options | {"reasons": self.reasons}).items() if value}
+
+    def _describe_model(self, role: Role, spec: Any) -> dict[str, Any]:
+        if spec is None or isinstance(spec, str | Mapping | EndpointOptions):
+            return read_endpoint(role, spec, source=f"{role}=...").plan_settings()
+        identity = spec.identity
+        return {f"{role}.url": f"object:{identity.name} {identity.hash[:12]}"}
 
     async def aclose(self) -> None:
         """Close all sinks, processes and models, even if closing one fails. Can be called twice."""
@@ -246,20 +258,21 @@ def find_unnamed(metrics: Sequence[Metric], named: Collection[str]) -> list[Role
         metrics: Metrics from `resolve_metrics`.
         named: Roles of the models with a name. If a metric needs a reader and none is named, the judge's model reads.
     """
-    needs = _needs(metrics, "reader" in named)
+    needs = find_needs(metrics, "reader" in named)
     return [role for role in ("judge", "embedder") if needs[role] and role not in named]
 
 
 def describe_unnamed(metrics: Sequence[Metric], named: Collection[str]) -> str | None:
     """Return the sentence for metrics that need a model without a name, or None. The arguments are those of `find_unnamed`."""
     for role in find_unnamed(metrics, named):
-        needing = [m.card.name for m in metrics if _needs([m], "reader" in named)[role]]
+        needing = [m.card.name for m in metrics if find_needs([m], "reader" in named)[role]]
         asks = role != "judge" or any(metric.card.asks_judge for metric in metrics)
         return describe_missing(role if asks else "reader", needing)
     return None
 
 
-def _needs(metrics: Sequence[Metric], has_reader: bool) -> dict[Role, bool]:  # noqa: FBT001
+def find_needs(metrics: Sequence[Metric], has_reader: bool) -> dict[Role, bool]:  # noqa: FBT001
+    """Return whether metrics need each model."""
     reads = any(isinstance(metric, ReaderMetric) and metric.reader is None for metric in metrics)
     return {
         "judge": any(metric.card.asks_judge for metric in metrics) or (reads and not has_reader),
@@ -268,19 +281,13 @@ def _needs(metrics: Sequence[Metric], has_reader: bool) -> dict[Role, bool]:  # 
     }
 
 
-def _name(spec: str | Metric) -> str | None:
-    """Return the name of a metric on the command line, or None if the metric of this name is another one."""
+def _name(spec: str | Metric) -> str:
+    """Return the name of a metric in a plan. One that is not made from its name is an object."""
     if isinstance(spec, str):
         return with_absolute_paths(spec)
     bound = getattr(spec, "reader", None) or getattr(spec, "embedder", None)
-    try:
+    with suppress(RagstoneError, ValueError):
         (found,) = resolve_metrics(spec.card.name)
-    except (RagstoneError, ValueError):
-        return None
-    return spec.card.name if bound is None and found.card == spec.card else None
-
-
-def _describe_model(role: Role, spec: Any) -> dict[str, Any]:
-    if spec is None or isinstance(spec, str | Mapping | EndpointOptions):
-        return read_endpoint(role, spec, source=f"{role}=...").command_options()
-    return {role: None}
+        if bound is None and found.card == spec.card:
+            return spec.card.name
+    return f"object:{spec.card.name} {spec.card.version}"

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
-import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Final
 
 from ragstone.errors import SpoolError, StoreNotFoundError, StoreNotReadyError
-from ragstone.schema import Captured, Dropped, Ledger, LedgerRow, SampledOut
+from ragstone.schema import Captured, Dropped, Ledger, LedgerRow, SampledOut, ScoringPlan
 from ragstone.spool import SpoolReader
-from ragstone.store import Store, describe_store, is_database_url, is_owned, open_store
+from ragstone.store import Store, applies_since, is_database_url, open_store
 from ragstone.worker._intake import spool_directory
 
 _TRIES = 20
 _BATCH = 1000
-_FORMS: Final = {"JUDGE": " (http://HOST:PORT/v1, openai:MODEL, or lexical to try the setup)"}
-"""What a placeholder of a command stands for."""
 
 
 def read_ledger(store: str | os.PathLike[str]) -> Ledger:
@@ -39,13 +36,13 @@ def read_ledger(store: str | os.PathLike[str]) -> Ledger:
     for _ in range(_TRIES):
         before, ledger = _stored(store, spool)
         try:
-            tail = _spooled(spool, before)
+            tail, plans = _spooled(spool, before)
         except SpoolError:
             if _offsets(store, spool) == before:
                 raise
             continue  # the owner drained and removed a segment meanwhile
         if _offsets(store, spool) == before:
-            return _with_tail(ledger, tail)
+            return _with_tail(ledger, tail, plans)
     # The owner keeps moving entries between the reads. The store's own ledger is consistent.
     return ledger
 
@@ -84,18 +81,19 @@ def _opened(store: str | os.PathLike[str]) -> Iterator[Store | None]:
         yield opened
 
 
-def _spooled(spool: Path, offsets: dict[str, int]) -> LedgerRow:
+def _spooled(spool: Path, offsets: dict[str, int]) -> tuple[LedgerRow, dict[str, list[float]]]:
+    """Count the requests of a spool. Also returns the times of the captured ones, by the text of their plan."""
     pending = sampled_out = dropped = 0
-    if not spool.is_dir():
-        return LedgerRow()
+    plans: dict[str, list[float]] = {}
     reader = SpoolReader(spool)
-    for segment in reader.segments():
+    for segment in reader.segments() if spool.is_dir() else ():
         offset = offsets.get(segment.name, 0)
         while True:
             batch = reader.read(segment.name, offset, max_entries=_BATCH)
             for entry in batch.entries:
                 if isinstance(entry, Captured):
                     pending += 1
+                    plans.setdefault(json.dumps(entry.plan, sort_keys=True), []).append(entry.trace.started_at)
                 elif isinstance(entry, SampledOut):
                     sampled_out += 1
                 elif isinstance(entry, Dropped):
@@ -103,12 +101,11 @@ def _spooled(spool: Path, offsets: dict[str, int]) -> LedgerRow:
             if batch.next_offset == offset:
                 break
             offset = batch.next_offset
-    return LedgerRow(
-        captured=pending + sampled_out + dropped, pending=pending, sampled_out=sampled_out, dropped=dropped
-    )
+    captured = pending + sampled_out + dropped
+    return LedgerRow(captured=captured, pending=pending, sampled_out=sampled_out, dropped=dropped), plans
 
 
-def _with_tail(ledger: Ledger, tail: LedgerRow) -> Ledger:
+def _with_tail(ledger: Ledger, tail: LedgerRow, spooled: dict[str, list[float]]) -> Ledger:
     if not tail.captured:
         return ledger
     reasons = dict(ledger.dropped_by_reason)
@@ -119,8 +116,25 @@ def _with_tail(ledger: Ledger, tail: LedgerRow) -> Ledger:
             "total": _add(ledger.total, tail),
             "metrics": {name: _add(row, tail) for name, row in ledger.metrics.items()},
             "dropped_by_reason": reasons,
+            "plans": _with_spooled(ledger.plans, spooled),
         }
     )
+
+
+def _with_spooled(stored: Sequence[ScoringPlan], spooled: dict[str, list[float]]) -> tuple[ScoringPlan, ...]:
+    """Add requests of a spool to the plans, as the store will."""
+    plans = {plan.id: plan for plan in stored}
+    without = len(spooled.pop("null", ()))
+    for text, times in sorted(spooled.items()):
+        made = ScoringPlan.of_settings(json.loads(text), since=max(times))
+        since = applies_since(plans.values(), made)
+        plan = plans.get(made.id, made).model_copy(update={"since": since})
+        plan = plans.get(plan.replaced_by or "", plan)
+        plans[plan.id] = plan.model_copy(update={"pending": plan.pending + len(times)})
+    ordered = sorted(plans.values(), key=lambda plan: (plan.replaced_by is None, plan.since, plan.id))
+    if ordered:
+        ordered[-1] = ordered[-1].model_copy(update={"pending": ordered[-1].pending + without})
+    return tuple(ordered)
 
 
 def _add(row: LedgerRow, tail: LedgerRow) -> LedgerRow:
@@ -130,40 +144,3 @@ def _add(row: LedgerRow, tail: LedgerRow) -> LedgerRow:
             for field in ("captured", "pending", "sampled_out", "dropped")
         }
     )
-
-
-def pending_message(
-    store: str | os.PathLike[str], ledger: Ledger, options: Mapping[str, Any] | None = None
-) -> str | None:
-    """Return the number of pending requests and the command that scores them, or None if no request is pending.
-
-    Every advice to start a worker for a store is this text.
-
-    Args:
-        store: Path of a store file, or URL of a database.
-        ledger: The ledger of this store.
-        options: The `command_options` of a setup that does not score anymore. None: what the store has on record, or no
-            command if a process owns the store, and scores them.
-    """
-    n = ledger.total.pending
-    if not n:
-        return None
-    requests = "1 request is" if n == 1 else f"{n:,} requests are"
-    if options is None and is_owned(store):
-        return f"{requests} pending. The process that owns the store scores them."
-    # Without a record, the metrics of the plan are known. The judge is not.
-    known: dict[str, Any] = {"metrics": ",".join(ledger.metrics)} if ledger.metrics else {}
-    options = options or ledger.scoring or known | {"judge": None}
-    unknown = [key.upper() for key, value in options.items() if value is None]
-    unknown += [sink for sink in options.get("sink", ()) if sink == "SINK" or sink.endswith(":URL")]
-    replace = "".join(f" Replace {name}{_FORMS.get(name, '')}: it is not on record." for name in unknown)
-    return f"{requests} pending.{replace} Score with: {worker_command(store, options, '--until-idle')}"
-
-
-def worker_command(store: str | os.PathLike[str], options: Mapping[str, Any], *flags: str) -> str:
-    """Return a command of a worker, quoted for a shell. JUDGE stands for a judge that is not known."""
-    parts = ["ragstone", "worker", describe_store(store), *flags]
-    for key, value in options.items():
-        values = value if isinstance(value, list | tuple) else [key.upper() if value is None else value]
-        parts += [f"--{key}={each}" for each in values]
-    return shlex.join(parts)

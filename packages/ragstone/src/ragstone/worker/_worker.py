@@ -80,6 +80,7 @@ class Worker:
         daily_budget: Limits of what model calls may cost on each day of UTC, over all workers of the store: `calls`, `tokens`
             and `usd`. When one is reached, requests stay pending until the next day.
         retention: Ages from which texts of requests, and requests, are removed. None keeps them.
+        replan: Replace the plans of the store by that of `setup`. Otherwise requests of other plans stay pending.
         clock: Returns the current time in Unix seconds.
 
     Raises:
@@ -98,6 +99,7 @@ class Worker:
         watch: Watch | None = None,
         retention: Retention | None = None,
         daily_budget: Mapping[str, float] | None = None,
+        replan: bool = False,
         clock: Callable[[], float] = steady_time,
     ) -> None:
         self._store = store
@@ -108,6 +110,9 @@ class Worker:
         self._outage_patience_s = max_outage_s
         self._ends_at_cap = ends_at_cap
         self._stop_early = stop_early
+        self._replan = replan
+        self._plan: str | None = None
+        """Id of the plan in the store."""
         # A daily budget is exceeded by the traces that are claimed when it is reached.
         self._max_claim_factor = 1 if daily_budget else _MAX_CLAIM_FACTOR
         self.budget_exhausted = False
@@ -260,7 +265,9 @@ class Worker:
                 if self._setup.missing is not None:
                     await self._run_without_models(committer, intake_calls, woken)
                     return
-                await committer.call(lambda: store.set_record("scoring", self._setup.command_options))
+                use_plan = partial(store.use_plan, self._setup.plan, self._setup.delivery)
+                if not self._replan:
+                    self._plan = await committer.call(use_plan)
                 if store.is_shared:
                     self._lease_s = SHARED_LEASE_S
                 else:
@@ -270,6 +277,9 @@ class Worker:
                     return
                 metrics, sinks = self._setup.planned_metrics(), [sink.name for sink in self._setup.sinks]
                 await committer.call(lambda: store.set_plan(metrics, sinks))
+                if self._replan:
+                    # Nothing is replaced before the models have answered and the store has accepted the metrics.
+                    self._plan = await committer.call(partial(use_plan, replan=True))
                 await committer.call(lambda: self._daily_budget.start(store))
                 await self._loop(committer, intake_calls, woken, until_idle=until_idle)
             finally:
@@ -335,10 +345,7 @@ class Worker:
 
     async def _run_without_models(self, committer: Committer, intake_calls: StoreCalls, woken: asyncio.Event) -> None:
         """Leave all requests to a worker with the models: until stopped in a shared store, and else at once."""
-        store = committer.store
-        if not await committer.call(lambda: store.ledger().scoring):
-            await committer.call(lambda: store.set_record("scoring", self._setup.command_options))
-        if store.is_shared:
+        if committer.store.is_shared:
             await self._drain(committer, intake_calls, woken, until=lambda: False)
 
     async def _drain_until_prepared(
@@ -539,7 +546,8 @@ class Worker:
             return []
         # At least a quarter of the slots, so that one claim serves several traces. They wait for a slot if there is none.
         limit = max(free, self._setup.concurrency // 4)
-        return self._errors.run_step("claim traces", lambda: store.claim(self._name, limit, lease_s=self._lease_s), [])
+        claim = partial(store.claim, self._name, limit, lease_s=self._lease_s, plan=self._plan)
+        return self._errors.run_step("claim traces", claim, [])
 
     def _renew(self, store: Store) -> None:
         """Renew the leases: a slow model takes any time, and other workers see that this one is running."""

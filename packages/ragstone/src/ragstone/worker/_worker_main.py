@@ -54,7 +54,7 @@ def main(pickled: str) -> None:
 
 async def _work(settings: WorkerSettings, messages: _Messages) -> None:
     async with settings.spec.open(sinks=settings.sinks) as setup:
-        setup.command_options = settings.command_options
+        setup.plan = settings.plan
         worker = Worker(
             settings.store,
             setup,

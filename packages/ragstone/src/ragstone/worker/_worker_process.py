@@ -52,8 +52,8 @@ class WorkerSettings:
     watch: Watch
     retention: Retention
     daily_budget: Mapping[str, float] = field(default_factory=dict)
-    command_options: dict[str, Any]
-    """Those of the application's setup, in which a model without a name has none."""
+    plan: dict[str, Any]
+    """The plan of the application's setup, in which a model without a name has none."""
     clock: Callable[[], float]
 
     def __post_init__(self) -> None:

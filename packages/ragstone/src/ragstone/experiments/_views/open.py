@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from ragstone.experiments._clusters import AUTO_CLUSTER
@@ -21,7 +20,7 @@ from ragstone.experiments._views.source import (
 )
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, TraceOutline, sample_from_trace
-from ragstone.store import PlannedMetric, StorePosition, describe_store, open_store, quote_store
+from ragstone.store import PlannedMetric, StorePosition, describe_store, open_store
 
 AnyOutcome = Score | NotApplicable | Failure
 
@@ -51,8 +50,6 @@ class StoredRequests:
     ) -> None:
         self._period = period
         self._n_without_text = 0
-        self._n_hidden: Counter[str | None] = Counter()
-        """Outcomes that are not shown, by judge."""
         whole = period.since is None and period.until is None
         self.name = name or (describe_store(os.fspath(period.store)) if whole else period.name)
         self.cards: Mapping[str, MetricCard] = {}
@@ -75,13 +72,7 @@ class StoredRequests:
                     yield SampleFields(removed.trace_id, None, removed.started_at, labels)
 
     def outcomes(self) -> Iterator[AnyOutcome]:
-        if self.after is None:
-            self._n_hidden.clear()
-        for outcome in stored_outcomes(self._period, after=self.after, upto=self.upto):
-            if self._is_planned(outcome):
-                yield outcome
-            else:
-                self._n_hidden[outcome.judge] += 1
+        return filter(self._is_planned, stored_outcomes(self._period, after=self.after, upto=self.upto))
 
     def _is_planned(self, outcome: AnyOutcome) -> bool:
         """Whether this is an outcome of the planned version of its metric. Outcomes of older versions are not mixed in."""
@@ -108,29 +99,18 @@ class StoredRequests:
             return HumanLabels(labels=labels, drawn=store.drawn_requests() if labels else ())
 
     def notes(self) -> list[str]:
-        from ragstone.worker import pending_message  # `evaluate` does not need it
+        from ragstone.worker import advise, read_ledger  # `evaluate` does not need it
 
-        with open_store(self._period.store, mode="read") as store:
-            ledger = store.ledger()
-        total = ledger.total
+        ledger = read_ledger(self._period.store)
         notes = []
-        if n := self._n_hidden.total():
-            judges = ", ".join(repr(judge) for judge in self._n_hidden if judge) or "none"
-            notes.append(
-                f"{n:,} stored outcomes are not shown, because they are of another judge or metric version than "
-                f"the store is scored with now (judges: {judges}). They are in the file of: ragstone store export "
-                f"{quote_store(self._period.store)} outcomes.jsonl"
-            )
         if self._n_without_text:
             notes.append(
                 f"The texts of {self._n_without_text:,} requests were removed by retention. Their scores count, but what needs "
                 "a text (questions, abstentions, metadata) is unknown."
             )
-        if total.dropped:
-            notes.append(f"{total.dropped:,} requests were dropped before they were stored.")
-        if pending := pending_message(self._period.store, ledger):
-            notes.append(pending)
-        return notes
+        if dropped := ledger.total.dropped:
+            notes.append(f"{dropped:,} requests were dropped before they were stored.")
+        return notes + advise(self._period.store, ledger)
 
 
 def _record(trace: Trace) -> AnswerRecord:

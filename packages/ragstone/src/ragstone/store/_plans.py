@@ -1,0 +1,131 @@
+"""Plans: the settings with which requests are scored, and the requests that were captured with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+from typing_extensions import override
+
+from ragstone.schema import Captured, SampledOut, ScoringPlan
+from ragstone.store._sql import Sql, SqlStore
+
+_STEP_S: Final = 1e-6
+"""Difference between the times of two plans, if a clock was put back."""
+
+
+class SqlPlans(SqlStore):
+    """The method of a store that sets the plan."""
+
+    @override
+    def use_plan(self, settings: Mapping[str, Any], delivery: Mapping[str, Any], *, replan: bool = False) -> str:
+        with self._database.write() as db:
+            latest = max((plan.since for plan in read_plans(db)), default=0.0)
+            plan = ScoringPlan.of_settings(settings, since=max(self._clock(), latest + _STEP_S))
+            _apply(db, plan)
+            db.execute("UPDATE scoring_plans SET replaced_by = NULL WHERE id = ?", (plan.id,))
+            if replan:
+                db.execute("UPDATE scoring_plans SET replaced_by = ? WHERE id <> ?", (plan.id, plan.id))
+                db.execute("UPDATE traces SET plan = ? WHERE state = 'pending'", (plan.id,))
+            db.execute(
+                "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                ("last_worker", json.dumps({"plan": plan.id, **delivery})),
+            )
+            return plan.id
+
+
+def read_plans(db: Sql) -> list[ScoringPlan]:
+    """Return all plans with the number of pending requests of each. The one that applies is the last."""
+    rows = db.execute(
+        """
+        SELECT id, settings, since, replaced_by FROM scoring_plans
+        ORDER BY CASE WHEN replaced_by IS NULL THEN 1 ELSE 0 END, since, id
+        """
+    ).fetchall()
+    pending: dict[str | None, int] = {}
+    if rows:
+        pending = dict(db.execute("SELECT plan, count(*) FROM traces WHERE state = 'pending' GROUP BY plan").fetchall())
+        current = rows[-1][0]
+        pending[current] = pending.get(current, 0) + pending.pop(None, 0)
+    return [
+        ScoringPlan(
+            id=key, settings=json.loads(settings), since=since, replaced_by=replaced_by, pending=pending.get(key, 0)
+        )
+        for key, settings, since, replaced_by in rows
+    ]
+
+
+def plans_of_entries(db: Sql, entries: Iterable[Captured | SampledOut]) -> dict[str, str]:
+    """Return the id of the plan of each request that has one. A later request with another plan makes this one apply."""
+    ids: dict[str, str] = {}
+    latest: dict[str, ScoringPlan] = {}
+    for entry in entries:
+        if entry.plan is not None:
+            about = entry.trace if isinstance(entry, Captured) else entry
+            plan = ScoringPlan.of_settings(entry.plan, since=about.started_at)
+            ids[about.trace_id] = plan.id
+            if plan.id not in latest or latest[plan.id].since < plan.since:
+                latest[plan.id] = plan
+    if not ids:
+        return ids
+    replaced: dict[str, str] = {}
+    # In the same order in all transactions, so that they never wait in a circle.
+    for _, plan in sorted(latest.items()):
+        stored = {each.id: each for each in read_plans(db)}
+        known = stored.get(plan.id)
+        since = applies_since(stored.values(), plan)
+        if known is None or since != known.since:
+            _apply(db, plan.model_copy(update={"since": since}))
+        if known is not None and known.replaced_by is not None:
+            replaced[plan.id] = known.replaced_by
+    return {trace_id: replaced.get(plan, plan) for trace_id, plan in ids.items()}
+
+
+def applies_since(plans: Collection[ScoringPlan], plan: ScoringPlan) -> float:
+    """Return since when a plan applies, of which a request from `plan.since` has arrived.
+
+    It applies from then on, unless the current plan is later, or has all that it names and its models.
+    """
+    known = next((each for each in plans if each.id == plan.id), None)
+    current = max(
+        (each for each in plans if each.replaced_by is None), key=lambda each: (each.since, each.id), default=None
+    )
+    if current is None or current is known or (known is not None and known.replaced_by is not None):
+        return plan.since if known is None else known.since
+    if plan.since > current.since and plan_differences(plan.settings, current.settings):
+        return plan.since
+    return min(plan.since, current.since - _STEP_S) if known is None else known.since
+
+
+def plans_of_worker(db: Sql, plan: str) -> list[str]:
+    """Return the ids of the plans that a worker with this plan scores: its own, and those that lack only its models."""
+    plans = {key: json.loads(text) for key, text in db.execute("SELECT id, settings FROM scoring_plans")}
+    return [key for key, settings in plans.items() if not plan_differences(settings, plans[plan])]
+
+
+def plan_differences(planned: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the values in a plan and in other settings that differ, by key. A model that a plan does not name does not."""
+    unnamed = {key.partition(".")[0] for key, value in planned.items() if key.endswith(".url") and value is None}
+    if "judge" in unnamed:
+        unnamed.add("reader")  # without a reader, the judge's model reads
+    keys = sorted(key for key in {*planned, *settings} if key.partition(".")[0] not in unnamed)
+    values = {key: (planned.get(key), settings.get(key)) for key in keys}
+    return {key: pair for key, pair in values.items() if pair[0] != pair[1]}
+
+
+def _apply(db: Sql, plan: ScoringPlan) -> None:
+    """Add a plan, or store since when it applies. Requests without a plan keep the one that applied before."""
+    before = db.execute(
+        "SELECT id FROM scoring_plans WHERE replaced_by IS NULL ORDER BY since DESC, id DESC LIMIT 1"
+    ).fetchone()
+    db.execute(
+        """
+        INSERT INTO scoring_plans (id, settings, since) VALUES (?, ?, ?)
+        ON CONFLICT (id) DO UPDATE SET since = excluded.since
+        """,
+        (plan.id, json.dumps(plan.settings, sort_keys=True), plan.since),
+    )
+    if before is not None and before[0] != plan.id:
+        # Also if the new plan does not apply: they belong to the one that does.
+        db.execute("UPDATE traces SET plan = ? WHERE state = 'pending' AND plan IS NULL", before)

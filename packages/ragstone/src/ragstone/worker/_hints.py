@@ -1,0 +1,143 @@
+"""What to do about pending requests, and about outcomes that tables do not show. All advice about a store is from here."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ragstone._util.plural import count
+from ragstone.schema import Ledger, ScoringPlan
+from ragstone.store import describe_store, is_owned, plan_differences, quote_store
+
+METRICS: Final = "scoring.metrics"
+FORMS: Final = " (http://HOST:PORT/v1, openai:MODEL, or lexical to try the setup)"
+"""How a model can be named."""
+
+
+def advise(store: str | os.PathLike[str], ledger: Ledger, *, delivery: Mapping[str, Any] | None = None) -> list[str]:
+    """Return sentences about pending requests, with commands that score them, and about outcomes that are not shown.
+
+    Args:
+        store: Path of a store file, or URL of a database.
+        ledger: The ledger of this store.
+        delivery: Options of a worker of this process, which scores no more. None: those of the last worker, and no command if
+            a process owns the store and scores the requests.
+    """
+    return [*_pending(store, ledger, delivery), *other_outcomes(store, ledger)]
+
+
+def other_outcomes(store: str | os.PathLike[str], ledger: Ledger) -> list[str]:
+    """Return a sentence about outcomes of other judges, metrics and versions, with the command that shows them."""
+    n = sum(ledger.other_outcomes.values())
+    if not n:
+        return []
+    judges = ", ".join(f"{judge!r}: {number:,}" for judge, number in ledger.other_outcomes.items())
+    sentence = (
+        f"{n:,} stored {'outcome is' if n == 1 else 'outcomes are'} not shown, because the store is scored with other "
+        f"metrics, versions or judges now (by judge: {judges}). To see them: ragstone store export {quote_store(store)} "
+        "outcomes.jsonl"
+    )
+    return [sentence]
+
+
+def _pending(store: str | os.PathLike[str], ledger: Ledger, delivery: Mapping[str, Any] | None) -> list[str]:
+    if not ledger.total.pending:
+        return []
+    # Without a plan, the metrics of the last worker are known. The judge is not.
+    known = {METRICS: list(ledger.metrics) or ["ccrs"], "judge.url": None}
+    plans = ledger.plans or (ScoringPlan(id="", settings=known, since=0.0, pending=ledger.total.pending),)
+    metrics = [f"--metrics={','.join(ledger.metrics)}"] if ledger.metrics and not ledger.plans else []
+    last = next((plan for plan in plans if plan.id == ledger.last_worker.get("plan")), None)
+    owned = delivery is None and is_owned(store)
+    # Requests whose plan lacks only models are scored with the plan that applies.
+    pending: dict[str, int] = {}
+    for plan in plans:
+        scored_with = plan if plan_differences(plan.settings, plans[-1].settings) else plans[-1]
+        pending[scored_with.id] = pending.get(scored_with.id, 0) + plan.pending
+    waiting = [plan for plan in plans if pending.get(plan.id)]
+    sentences = []
+    for plan in waiting:
+        about = f"{count(pending[plan.id], 'request is', 'requests are')} pending"
+        is_only = len(waiting) == 1 and plan is plans[-1]
+        about += "" if is_only else f" with plan {plan.id} ({_describe_plan(plan.settings)})"
+        if owned and (last is None or not plan_differences(plan.settings, last.settings)):
+            sentences.append(f"{about}. The process that owns the store scores them.")
+            continue
+        flags = ["--until-idle", *metrics, *([] if is_only else [f"--plan={plan.id}"])]
+        wait = " The process that owns the store scores another plan. When it has ended:" if owned else ""
+        options = {key: value for key, value in ledger.last_worker.items() if key != "plan"}
+        command = worker_command(store, plan.settings, options if delivery is None else delivery, *flags)
+        replace = "".join(f" Replace {name}{form}." for name, form in _placeholders(plan.settings, delivery or options))
+        sentences.append(f"{about}.{replace}{wait} Score with: {command}")
+    return sentences
+
+
+def worker_command(
+    store: str | os.PathLike[str], settings: Mapping[str, Any], delivery: Mapping[str, Any], *flags: str
+) -> str:
+    """Return the command of a worker with the plan of a store, quoted for a shell. JUDGE stands for a judge that is not stored.
+
+    Args:
+        store: Path of a store file, or URL of a database.
+        settings: Settings of the plan.
+        delivery: Options that do not change scores (see `ScoringSetup.delivery`).
+        flags: Options without a value.
+    """
+    parts = ["ragstone", "worker", describe_store(store), *flags]
+    missing = _missing(settings)
+    parts += [f"--{name.lower()}={name}" for name in missing]
+    if any(_is_object(value) for value in missing.values()):
+        parts.append("--replan")
+    for key, value in delivery.items():
+        parts += [f"--{key}={each}" for each in (value if isinstance(value, list) else [value])]
+    return shlex.join(parts)
+
+
+def _missing(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the options of a command have to name, by placeholder: metrics and models that a plan does not keep."""
+    missing: dict[str, Any] = {}
+    if _is_object(settings.get(METRICS)):
+        missing["METRICS"] = settings[METRICS]
+    for key, value in settings.items():
+        role, _, name = key.partition(".")
+        if name == "url" and (value is None or _is_object(value) or value.startswith("secret:")):
+            missing[role.upper()] = value
+    return missing
+
+
+def _placeholders(settings: Mapping[str, Any], delivery: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the placeholders of a command, each with the end of the sentence that explains it."""
+    found = []
+    for name, value in _missing(settings).items():
+        form = "" if name == "METRICS" else FORMS
+        if value is not None:
+            shown = ",".join(value) if isinstance(value, list) else value.removeprefix("secret:")
+            form += f", which is {shown}" if _is_object(value) else f", which is {shown} without its secret parts"
+        found.append((name, form))
+    sinks = [sink for sink in delivery.get("sink", ()) if sink == "SINK" or sink.endswith(":URL")]
+    return found + [(sink, ", which is not stored") for sink in sinks]
+
+
+def _is_object(value: Any) -> bool:
+    values = value if isinstance(value, list) else [value]
+    return any(isinstance(each, str) and each.startswith("object:") for each in values)
+
+
+def _describe_plan(settings: Mapping[str, Any]) -> str:
+    """Describe the metrics and the models of a plan in a few words."""
+    shown = {key: value for key, value in settings.items() if key == METRICS or key.endswith(".url")}
+    return ", ".join(show_setting(key, value) for key, value in shown.items())
+
+
+def show_setting(key: str, value: Any) -> str:
+    """Return a setting of a plan for a message."""
+    return f"{key} = {show_value(value)}"
+
+
+def show_value(value: Any) -> str:
+    """Return a value of a plan for a message."""
+    if value is None:
+        return "not set"
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

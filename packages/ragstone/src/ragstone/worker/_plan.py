@@ -1,0 +1,147 @@
+"""The plan of a store for a command that scores: what it completes, and what has to be named or confirmed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from ragstone.errors import ConfigurationError, RagstoneError, StoreNotFoundError, StoreNotReadyError
+from ragstone.metrics import resolve_metrics
+from ragstone.schema import ScoringPlan
+from ragstone.store import describe_store, plan_differences
+from ragstone.worker._hints import METRICS, show_setting, show_value
+from ragstone.worker._setup import ScoringSetup, describe_unnamed, find_needs
+from ragstone.worker._status import read_ledger
+
+DEFAULT_METRICS: Final = ("ccrs",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorePlan:
+    """The plan with which a command scores a store.
+
+    1. `complete` returns the settings that options, environment and file do not name.
+    2. `check` compares the setup that is built from all of them with the plan.
+    """
+
+    store: str | os.PathLike[str]
+    plan: ScoringPlan | None
+    """None if the store does not have a plan, or does not exist."""
+    replan: bool = False
+
+    @classmethod
+    def read(cls, store: str | os.PathLike[str], *, plan_id: str | None = None, replan: bool = False) -> Self:
+        """Read a plan of a store, without changing the store.
+
+        Args:
+            store: The store. It does not have to exist.
+            plan_id: Id of the plan. Default: the one that applies.
+            replan: Whether the command may replace the plan.
+
+        Raises:
+            ConfigurationError: If the store does not have a plan with this id.
+            StoreError: If the store cannot be read.
+        """
+        try:
+            plans = read_ledger(store).plans
+        except (StoreNotFoundError, StoreNotReadyError):
+            plans = ()
+        plans = tuple(plan for plan in plans if plan.replaced_by is None)
+        found = [plan for plan in plans if plan_id in (None, plan.id)]
+        if plan_id is not None and not found:
+            known = ", ".join(plan.id for plan in plans) or "none"
+            raise ConfigurationError(
+                f"--plan {plan_id}: the store {describe_store(store)!r} does not have this plan (its plans: {known}). See "
+                f"`ragstone status`, or omit --plan"
+            )
+        return cls(store=store, plan=found[-1] if found else None, replan=replan)
+
+    @property
+    def names_metrics(self) -> bool:
+        """Whether the plan names metrics."""
+        return self.plan is not None and METRICS in self.plan.settings
+
+    def complete(
+        self, named: Collection[str], metrics: Sequence[str] | None, criteria: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Return the settings of the plan for metrics and models without a name. `scoring.metrics` is always among them.
+
+        Args:
+            named: Roles of the models that an option, the environment or a file names.
+            metrics: Metrics that an option or a file names, or None.
+            criteria: Names of metrics in addition to these, or to those of the plan.
+
+        Raises:
+            ConfigurationError: If a metric or a model has to be named, or is not installed.
+        """
+        planned = {} if self.plan is None else self.plan.settings
+        names = [*(metrics or planned.get(METRICS) or DEFAULT_METRICS), *criteria]
+        if objects := [name for name in names if name.startswith("object:")]:
+            raise ConfigurationError(
+                f"{self._about}: {show_setting(METRICS, objects)}, which only the application can make. Name metrics with "
+                "--metrics and --replan, or start the application again"
+            )
+        try:
+            resolved = resolve_metrics(names)
+        except (RagstoneError, ValueError) as error:
+            if metrics is not None or METRICS not in planned:
+                raise
+            raise ConfigurationError(
+                f"{self._about}: {show_setting(METRICS, names)}, which this installation cannot make: {error}. Install the "
+                "package of the metric, or name other metrics with --metrics and --replan"
+            ) from error
+        settings = {METRICS: names}
+        for role, is_needed in find_needs(resolved, "reader.url" in planned or "reader" in named).items():
+            own = {key: value for key, value in planned.items() if key.startswith(f"{role}.") and value is not None}
+            url = str(own.get(f"{role}.url", ""))
+            if role in named or not is_needed or not own:
+                continue
+            if url.startswith(("object:", "secret:")):
+                is_object = url.startswith("object:")
+                raise ConfigurationError(
+                    f"{self._about}: {show_setting(f'{role}.url', url)}, which "
+                    f"{'only the application can make' if is_object else 'a store does not keep'}. Name it with --{role}, "
+                    f"RAGSTONE_{role.upper()} or the table [{role}] of --config{', and add --replan' if is_object else ''}"
+                )
+            settings |= own
+        if missing := describe_unnamed(resolved, {*named, *(key.partition(".")[0] for key in settings)}):
+            raise ConfigurationError(missing)
+        return settings
+
+    def check(self, setup: ScoringSetup) -> None:
+        """Compare a setup with the plan.
+
+        Raises:
+            ConfigurationError: If they differ, and the command may not replace the plan.
+        """
+        if self.plan is None or self.replan:
+            return
+        differences = plan_differences(self.plan.settings, setup.plan)
+        if METRICS in differences and _same_metrics(*differences[METRICS]):
+            setup.plan[METRICS], _ = differences.pop(METRICS)
+        if differences:
+            lines = [
+                f"{key}: plan {show_value(planned)}, here {show_value(own)}"
+                for key, (planned, own) in differences.items()
+            ]
+            raise ConfigurationError(
+                f"these settings differ from plan {self.plan.id} of the store {describe_store(self.store)!r}: "
+                f"{'; '.join(lines)}. To score with the plan, omit them (also from the environment and --config). To "
+                "replace the plan, also for requests that are pending, add --replan"
+            )
+
+    @property
+    def _about(self) -> str:
+        prefix = "" if self.plan is None else f"plan {self.plan.id} of "
+        return f"{prefix}the store {describe_store(self.store)!r}"
+
+
+def _same_metrics(*lists: Sequence[str] | None) -> bool:
+    """Return whether names are of the same metrics, some of them perhaps as a group."""
+    try:
+        first, second = ({metric.card.name for metric in resolve_metrics(list(names or ()))} for names in lists)
+    except (RagstoneError, ValueError):
+        return False
+    return first == second
