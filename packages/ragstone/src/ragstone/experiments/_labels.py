@@ -202,12 +202,6 @@ def add_labels(
     A row has the id of a request (`trace_id`) or its exact question, a `label`, and optionally an `author`. Labels are words
     (correct, partly, wrong) or numbers. Rows with an empty label are skipped.
 
-    Args:
-        store: Path of a store, or URL of a database.
-        source: JSONL, JSON, CSV or Parquet, or rows.
-        author: Author of rows without one.
-        label_range: Lowest and highest possible number.
-
     Raises:
         ConfigurationError: If the range is invalid.
         DataError: If a row is invalid. Then no label is saved.

@@ -159,11 +159,6 @@ def stream_outcomes(
 def read_outcomes(source: OutcomeSource, *, name: str | None = None, cluster: str | None = None) -> SystemOutcomes:
     """Read the outcomes of one system.
 
-    Args:
-        source: The source.
-        name: Name of the system. Default: the file's name, or "experiment".
-        cluster: A key of clusters to read in addition to `CLUSTER_KEYS`.
-
     Raises:
         ConfigurationError: If the file does not exist.
         DataError: If a line is not an outcome, or the source does not contain outcomes.

@@ -41,23 +41,6 @@ def build_report(
 ) -> ReportView:
     """Build the report of one system: a verdict, each metric with its interval, causes, and the worst answers.
 
-    Args:
-        source: An `Experiment`, a file of outcomes, a store, or a `TimeRange` of one.
-        name: Name of the system. Default: the name of the source.
-        samples: The samples of a file of outcomes, for texts and labels of clusters that it does not contain.
-        targets: The mean that each metric should reach, by metric.
-        n_worst: Maximum number of answers that are shown.
-        by: Labels whose values are compared. Empty: those with 2 to 12 values of at least 20 answers each.
-        others: Other systems by name, to compare with. The system itself then needs a name.
-        baseline: Name of the system whose differences are shown. Default: the first of `others`.
-        baseline_samples: The samples of the baseline, if that is a file of outcomes.
-        reasons: Number of the shown answers for which the judge explains its lowest score. At least as many are shown.
-        judge: The judge that made the scores, for reasons. It is closed afterwards.
-        cluster: Key whose equal values make a cluster of samples, such as "session_id": intervals and tests treat whole
-            clusters as independent. "auto" uses `session_id` if at least 5% of the samples share one, "none" no clusters.
-            An experiment has its own.
-        confidence_level: Confidence level of all intervals and tests, in (0, 1). An experiment has its own.
-
     Raises:
         ConfigurationError: If the file does not exist, no sample has a label of `by` or `cluster`, or a target is not a value of a scored metric.
         DataError: If the source does not contain outcomes.
@@ -239,11 +222,6 @@ def find_worst(
 
 def explain_answer(source: OutcomeSource, sample_id: str, *, samples: Iterable[Sample] = ()) -> AnswerView | None:
     """Return one answer with its evidence, or None if the source does not contain it.
-
-    Args:
-        source: An `Experiment`, a file of outcomes, a store, or a `TimeRange` of one.
-        sample_id: Id of the sample. For a captured request this is the trace id.
-        samples: The samples of a file of outcomes.
 
     Raises:
         StoreError: If a store cannot be read.

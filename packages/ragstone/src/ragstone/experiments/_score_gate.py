@@ -156,10 +156,6 @@ def describe(gate: ScoreGate) -> str:
 def check_thresholds(thresholds: Mapping[str, float], cards: Iterable[MetricCard]) -> dict[str, float]:
     """Return the thresholds by metric, after checking them. A group's threshold applies to each of its metrics.
 
-    Args:
-        thresholds: Thresholds by metric or group.
-        cards: Cards of the scored metrics.
-
     Raises:
         ConfigurationError: If `thresholds` is empty, no metric has the name, or a threshold is not inside the range of its
             metric.

@@ -196,13 +196,6 @@ def summarize(
 
     Outcomes of metrics without a card are ignored.
 
-    Args:
-        outcomes: The outcomes.
-        cards: Cards of the metrics.
-        clusters: Clusters of the samples. None: independent samples.
-        probabilities: Sampling probabilities below 1, by sample id.
-        confidence_level: Confidence level of the intervals, in (0, 1).
-
     Raises:
         ConfigurationError: If the confidence level is invalid.
     """
@@ -328,12 +321,7 @@ class OutcomeTally:
 
 
 class MetricColumn:
-    """Values of one metric by the number of the sample, for outcomes that are in a file.
-
-    Args:
-        card: Card of the metric.
-        n_rows: Number of samples.
-    """
+    """Values of one metric by the number of the sample, for outcomes that are in a file."""
 
     def __init__(self, card: MetricCard, n_rows: int) -> None:
         self._values = array("d", [math.nan]) * n_rows

@@ -23,15 +23,7 @@ _MAX_AUTHOR: Final = 100
 
 
 class LabelDesk:
-    """Shows drawn requests without their scores, and saves labels.
-
-    Args:
-        store: Path of a store, or URL of a database.
-        report: The report of the same store.
-        title: Name of the store.
-        author: Name that the page suggests for the author.
-        draw: The command that draws requests.
-    """
+    """Shows drawn requests without their scores, and saves labels."""
 
     def __init__(
         self, store: str | os.PathLike[str], report: FollowedReport, *, title: str, author: str, draw: str

@@ -183,12 +183,7 @@ def _decompressed(raw: BinaryIO, first: bytes) -> BinaryIO:
 
 
 class _Zstandard(io.RawIOBase):
-    """Consecutive Zstandard frames. The stream reader of the package does not detect a truncated file.
-
-    Args:
-        raw: The compressed bytes.
-        begin: Makes what decompresses one frame.
-    """
+    """Consecutive Zstandard frames. The stream reader of the package does not detect a truncated file."""
 
     def __init__(self, raw: BinaryIO, begin: Callable[[], Any]) -> None:
         self._raw = raw

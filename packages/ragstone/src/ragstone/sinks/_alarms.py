@@ -35,10 +35,6 @@ class AlarmSink(Protocol):
 class SlackSink:
     """Posts alarms to a Slack channel through an incoming webhook.
 
-    Args:
-        url: URL of the incoming webhook.
-        timeout_s: Timeout of one request, in seconds.
-
     Raises:
         ConfigurationError: If the URL is invalid.
     """

@@ -30,11 +30,6 @@ _TRY_LATER: Final = frozenset({408, 425, 429})
 def base_url(text: str, *, sink: str, example: str) -> SplitResult:
     """Validate the URL of a destination.
 
-    Args:
-        text: The URL from the user.
-        sink: Kind of sink, for the message.
-        example: A valid URL, for the message.
-
     Raises:
         ConfigurationError: If `text` is not an http(s) URL. The message does not contain it, because it may contain
             credentials.
@@ -65,13 +60,7 @@ def json_bytes(value: object) -> bytes:
 
 
 class HttpClient:
-    """An HTTP client that opens its connections at first use, for the running event loop and process.
-
-    Args:
-        headers: Headers of each request.
-        auth: User name and password for basic authentication.
-        timeout_s: Timeout of one request, in seconds.
-    """
+    """An HTTP client that opens its connections at first use, for the running event loop and process."""
 
     def __init__(
         self, *, headers: Mapping[str, str] | None = None, auth: tuple[str, str] | None = None, timeout_s: float = 10.0

@@ -77,11 +77,7 @@ _ALARM_FIELDS: Final = ("number", "kind", "state", "raised_at", "since", "before
 
 
 def alarm_attributes(delivery: AlarmDelivery) -> dict[str, AttributeValue]:
-    """Return the attributes of the event `ragstone.alarm`. Means and losses are shares of the metric's range.
-
-    Args:
-        delivery: The event of the alarm.
-    """
+    """Return the attributes of the event `ragstone.alarm`. Means and losses are shares of the metric's range."""
     alarm = delivery.alarm
     attributes: dict[str, AttributeValue | None] = {
         "gen_ai.evaluation.name": alarm["key"]["metric"],

@@ -91,9 +91,6 @@ def sink_from(spec: str | Sink) -> Sink:
     `"otlp:http://host:4318"`. `"NAME+text"` also sends explanations, reasons and details. They may quote captured text,
     so network sinks omit them by default.
 
-    Args:
-        spec: The specification, or a sink.
-
     Returns:
         The sink, not yet connected.
 

@@ -131,12 +131,7 @@ class HtmlReport:
 
 
 class _PackedJson:
-    """JSON that grows at its end, compressed (gzip, base64).
-
-    Args:
-        start: First part of the JSON.
-        end: What closes it after the last part.
-    """
+    """JSON that grows at its end, compressed (gzip, base64)."""
 
     def __init__(self, start: str, *, end: str) -> None:
         self._end = end.encode()

@@ -15,13 +15,7 @@ _CHOICES: Final = (("1", "Correct", "1"), ("2", "Partly", "0.5"), ("3", "Wrong",
 
 
 def label_document(title: str, *, author: str, draw: str) -> LiveDocument:
-    """Return the page.
-
-    Args:
-        title: Name of the store.
-        author: Name in the field for the author.
-        draw: The command that draws requests.
-    """
+    """Return the page."""
     name = tag("label", "Your name ", tag("input", id="author", value=author, maxlength=100, autocomplete="off"))
     choices = (
         tag("button", tag("kbd", key), f" {text}", type="button", class_="choice", data_value=value)

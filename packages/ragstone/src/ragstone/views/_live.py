@@ -46,14 +46,7 @@ class LiveDocument:
 
     @classmethod
     def of(cls, title: str, body: Markup, *, script: str, revision: str = "") -> LiveDocument:
-        """Make a document with the styles of the report.
-
-        Args:
-            title: What the page is about.
-            body: Content of the body.
-            script: Name of the script in this package.
-            revision: Revision of the content, for the script.
-        """
+        """Make a document with the styles of the report."""
         style = _read("page.css") + _read("live.css")
         code = _read(script)
         head = join(
@@ -68,13 +61,7 @@ class LiveDocument:
 
     @classmethod
     def of_report(cls, title: str, parts: Mapping[str, str], *, revision: str) -> LiveDocument:
-        """Make the live page.
-
-        Args:
-            title: Name of the store.
-            parts: HTML of the parts by name, from `live_parts`.
-            revision: Revision of the parts.
-        """
+        """Make the live page."""
         links = [tag("a", name, href=f"#{target}") for name, target in _LINKS]
         head = tag(
             "header",
@@ -121,12 +108,7 @@ def live_parts(
 
 
 def live_places(parts: Mapping[str, str], names: Iterable[str]) -> Markup:
-    """Return the elements that contain parts. Their ids are "part-" and the name, and names of no part are left out.
-
-    Args:
-        parts: HTML of the parts by name, from `live_parts`.
-        names: The parts that are wanted.
-    """
+    """Return the elements that contain parts. Their ids are "part-" and the name, and names of no part are left out."""
     return join(*(tag("div", Markup(parts.get(name, "")), id=f"part-{name}") for name in names if name in _PARTS))
 
 

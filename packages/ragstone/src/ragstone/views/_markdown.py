@@ -31,9 +31,6 @@ class MarkdownReport:
     """The report as Markdown: the verdict, the metrics, the causes, and three of the worst answers, folded.
 
     Captured text is in code blocks whose fences are longer than any in the text, or escaped.
-
-    Args:
-        view: The report.
     """
 
     def __init__(self, view: ReportView) -> None:

@@ -40,13 +40,7 @@ _KINDS: Final = {"significant": "bold", "not_significant": "", "count": "bold", 
 
 
 class ReportText:
-    """The report as lines of styled text.
-
-    Args:
-        view: The report.
-        width: Columns of the terminal. At most 100 are used.
-        ascii_only: Use ASCII characters only.
-    """
+    """The report as lines of styled text."""
 
     def __init__(self, view: ReportView, *, width: int = 80, ascii_only: bool = False) -> None:
         self._view = view

@@ -26,13 +26,7 @@ _EQUAL: Final = 0.005
 
 
 class AnswerText:
-    """One answer with its evidence as lines of styled text.
-
-    Args:
-        view: The answer.
-        width: Columns of the terminal. At most 100 are used.
-        ascii_only: Use ASCII characters only.
-    """
+    """One answer with its evidence as lines of styled text."""
 
     def __init__(self, view: AnswerView, *, width: int = 80, ascii_only: bool = False) -> None:
         self._view = view

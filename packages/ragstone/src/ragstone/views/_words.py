@@ -181,9 +181,6 @@ def format_share(share: Estimate) -> str:
 def short_titles(titles: Mapping[str, str]) -> dict[str, str]:
     """Shorten display names for narrow tables: without the part in parentheses, if that is unique.
 
-    Args:
-        titles: Display names by metric.
-
     Examples:
         >>> short_titles({"udcg": "Passage utility (UDCG)", "ccrs.cc": "Contextual coherence"})
         {'udcg': 'Passage utility', 'ccrs.cc': 'Contextual coherence'}

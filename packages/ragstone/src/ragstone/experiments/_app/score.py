@@ -57,13 +57,6 @@ async def score_app(
 ) -> ScoredApp:
     """Run an application over samples, and score each answer as soon as it is there.
 
-    Args:
-        runner: Runs the application; it has been entered.
-        scorer: Scores the answers.
-        samples: The rows.
-        kept: The outcomes of an interrupted run.
-        report: Counts the calls of the application.
-
     Raises:
         SamplesWaitError: If answers wait for a batch API.
     """

@@ -31,14 +31,6 @@ def bootstrap_pairs(
     P-values have Holm's correction for the number of pairs and metrics. Intervals are expanded percentile intervals with Bonferroni's
     correction, so that they hold simultaneously.
 
-    Args:
-        metrics: The metrics that are tested together.
-        scores: All aligned scores.
-        pairs: Columns of both systems of each pair.
-        confidence_level: Simultaneous confidence level.
-        n_resamples: Number of resamples.
-        seed: Seed of the random numbers.
-
     Returns:
         The pairs of each metric.
 

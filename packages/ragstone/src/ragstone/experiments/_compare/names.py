@@ -14,11 +14,7 @@ from ragstone.store import describe_store, is_database_url
 
 
 def names_of(sources: Sequence[OutcomeSource]) -> list[str]:
-    """Return unique default names: letters for experiments, and for files the shortest distinct part of the path.
-
-    Args:
-        sources: The systems.
-    """
+    """Return unique default names: letters for experiments, and for files the shortest distinct part of the path."""
     store_names = {i: source.name for i, source in enumerate(sources) if isinstance(source, TimeRange)}
     paths = {
         i: Path(source).absolute()

@@ -36,13 +36,7 @@ Finding = tuple[MetricComparison, PairDifference]
 
 
 def overview(metrics: Sequence[MetricComparison], *, confidence_level: float, across_metrics: bool) -> list[str]:
-    """Format the verdicts: first significant differences, then the other pairs, grouped by systems if there are many.
-
-    Args:
-        metrics: The compared metrics.
-        confidence_level: Confidence level.
-        across_metrics: Whether the level holds for all metrics together.
-    """
+    """Format the verdicts: first significant differences, then the other pairs, grouped by systems if there are many."""
     others = [metric for metric in metrics if metric.exploratory]
     if others:
         primary = [metric for metric in metrics if not metric.exploratory]

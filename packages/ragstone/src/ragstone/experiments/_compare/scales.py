@@ -30,11 +30,6 @@ _MIXED: Final = (
 def judge_notes(metric: str, scales: Mapping[str, Collection[ScoreProvenance]], *, allowed: bool) -> list[str]:
     """Check that scores of a metric are on the same scale, and return warnings if different scales are allowed.
 
-    Args:
-        metric: Name of the metric, for messages.
-        scales: Provenances of the scores, by system.
-        allowed: Whether different scales are allowed.
-
     Raises:
         ConfigurationError: If the scales differ and `allowed` is false.
     """
@@ -62,9 +57,6 @@ def _by_part(scales: Mapping[str, Collection[ScoreProvenance]], part: str) -> di
 
 def query_notes(queries: Mapping[str, Mapping[str, str]]) -> list[str]:
     """Check that equal ids belong to equal queries, for sources that contain queries, and return warnings.
-
-    Args:
-        queries: Queries by system and sample id.
 
     Raises:
         DataError: If most common ids belong to different queries, such as row numbers.

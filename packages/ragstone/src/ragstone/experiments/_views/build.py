@@ -34,14 +34,6 @@ def build_report(
 ) -> ReportView:
     """Build the report of one system.
 
-    Args:
-        source: Its outcomes and samples.
-        targets: The mean that each metric should reach, by metric.
-        n_worst: Maximum number of answers that are shown.
-        by: Labels whose values are compared. Empty: those with 2 to 12 values of at least 20 answers each.
-        compared: What a comparison says about this system and others.
-        reasons: Adds reasons to the worst answers.
-
     Raises:
         ConfigurationError: If a target is not a finite value of a scored metric, or no sample has a label of `by`.
         DataError: If the source does not contain outcomes.
@@ -105,12 +97,7 @@ def find_worst(
 
 
 def explain_answer(source: ReportSource, sample_id: str) -> AnswerView | None:
-    """Return one answer with its evidence, or None if the source does not contain it.
-
-    Args:
-        source: Outcomes and samples.
-        sample_id: Id of the sample. For a captured request this is the trace id.
-    """
+    """Return one answer with its evidence, or None if the source does not contain it."""
     record = source.records([sample_id]).get(sample_id)
     if record is None or (record.sample is None and not record.outcomes):
         return None

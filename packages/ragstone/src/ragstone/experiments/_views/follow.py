@@ -27,12 +27,6 @@ class FollowedReport:
 
     Of a file, only what was added is read. Of a shared store, everything is read again: transactions of several workers may
     end in another order than they began.
-
-    Args:
-        period: The requests.
-        targets: The mean that each metric should reach, by metric.
-        n_worst: Maximum number of answers that are shown.
-        by: Labels whose values are compared. Empty: those with 2 to 12 values of at least 20 answers each.
     """
 
     def __init__(

@@ -58,13 +58,7 @@ class Labeled:
 
 
 def build_labels(human: HumanLabels, of: Labeled, rows: Sequence[MetricRow]) -> LabelsView | None:
-    """Compare labels with scores. Returns None without labels.
-
-    Args:
-        human: The labels.
-        of: The scores.
-        rows: The metrics of the report.
-    """
+    """Compare labels with scores. Returns None without labels."""
     values, drawn = human.values, human.probabilities
     if not values:
         return None

@@ -262,14 +262,7 @@ class Reading:
         compared: Compared | None = None,
         reasons: ReasonsOf | None = None,
     ) -> ReportView:
-        """Build the report.
-
-        Args:
-            targets: The mean that each metric should reach, by metric.
-            n_worst: Maximum number of answers that are shown.
-            compared: What a comparison says about this system and others.
-            reasons: Adds reasons to the worst answers.
-        """
+        """Build the report."""
         causes = self.causes()
         scored = self._scored()
         before = None if compared is None else Reading(compared.before)

@@ -38,10 +38,6 @@ class AskReasons:
 
     Only scores of this judge are explained: another model cannot give an account of a rating that it did not make.
 
-    Args:
-        n: Maximum number of answers.
-        judge: The judge that made the scores.
-
     Raises:
         ConfigurationError: If `n` is negative, or the judge is the lexical baseline.
     """

@@ -57,13 +57,7 @@ class Timeline:
         scores: Mapping[str, tuple[Sequence[str], Sequence[float]]],
         estimate: EstimateMean,
     ) -> TrendView | None:
-        """Return the means over time, or None if no metric has two parts of at least 20 scores.
-
-        Args:
-            metrics: The metrics.
-            scores: Sample ids and values by metric.
-            estimate: Estimates a mean.
-        """
+        """Return the means over time, or None if no metric has two parts of at least 20 scores."""
         if self.since is None or self.until is None or self.until - self.since < _MIN_SPAN:
             return None
         span = self.until - self.since

@@ -39,12 +39,7 @@ def spans_of(message: Any) -> Iterator[OtelSpan | str]:
 
 
 def span_of(span: Any, resource: dict[str, str] | None = None) -> OtelSpan | str:
-    """Return the span of a JSON object, or a description of the problem.
-
-    Args:
-        span: The object.
-        resource: App, release and environment of the resource.
-    """
+    """Return the span of a JSON object, or a description of the problem."""
     if not isinstance(span, Mapping):
         return f"a span must be an object, got {type(span).__name__}"
     trace_id = hex_id(_either(span, "traceId", "trace_id"), n_bytes=16)

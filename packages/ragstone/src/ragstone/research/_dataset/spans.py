@@ -96,11 +96,7 @@ def sections_of(spans: Sequence[Span], *, words: int = SECTION_WORDS) -> tuple[t
 
 
 class SpanIndex:
-    """Spans that can be searched by word overlap.
-
-    Args:
-        spans: The spans.
-    """
+    """Spans that can be searched by word overlap."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self._spans = tuple(spans)

@@ -20,12 +20,6 @@ def find_obstacle(question: Question, part: str, settings: ExperimentSettings, *
     """Return why a question cannot take part in a part of the experiment, or None.
 
     Candidates without a label may have any.
-
-    Args:
-        question: The question.
-        part: The part.
-        settings: The settings.
-        k: Number of passages of a context.
     """
     n = len(question.candidates)
     if part in ("orders", "judges"):
