@@ -206,7 +206,8 @@ def purpose(command: Any) -> str:
         if sentences := prose(" ".join(line for line in lines if line.removeprefix("$ ") not in examples)):
             text.append(sentences.removesuffix("Example:").rstrip())
         if examples:
-            text.append("\n".join(["```bash", *examples, "```"]))
+            # Not a block: `nox -s pages` would run it, and a test of the commands runs or parses it.
+            text += [f"Example: `{example}`" for example in examples]
     return "\n\n".join(filter(None, text))
 
 

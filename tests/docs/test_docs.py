@@ -57,12 +57,14 @@ def documented_calls(page: Path) -> list[tuple[str, str]]:
         for line in piece.replace("\\\n", " ").splitlines():
             for call in re.findall(r"\bragstone ([a-z][^|;&>#]*)", line):
                 words = call.split()
-                command = [words[0], *(words[1:2] if words[0] in GROUPS else [])]
+                command = words[:1]
+                while " ".join(command) in GROUPS and len(command) < len(words):
+                    command = words[: len(command) + 1]
                 calls += [(" ".join(command), word.split("=")[0]) for word in words if word.startswith("--")]
     return calls
 
 
-GROUPS = ("dataset", "labels", "store", "udcg")
+GROUPS = ("labels", "lab", "lab dataset", "lab udcg", "store")
 CALLS = sorted({call for page in PAGES for call in documented_calls(page)})
 
 

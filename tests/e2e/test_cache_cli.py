@@ -84,21 +84,21 @@ def test_the_cache_can_be_looked_at_and_cleared(samples: Path, tmp_path: Path) -
     with FakeJudgeServer() as server:
         evaluate = ["evaluate", samples, "--judge", server.url, "--cache", folder]
         result(*evaluate)
-        shown = result("cache", folder)
+        shown = result("store", "cache", folder)
         assert (20, {"fake-judge": 20}) == (shown["n_replies"], shown["models"])
         assert shown["n_bytes"] == (folder / "replies.sqlite").stat().st_size
-        assert 0 == result("cache", folder, "--older-than-days", "1")["n_replies"]
-        assert 0 == result("cache", folder, "--clear", "--older-than-days", "1")["n_removed"]
-        text = run_command("cache", folder).stdout
+        assert 0 == result("store", "cache", folder, "--older-than-days", "1")["n_replies"]
+        assert 0 == result("store", "cache", folder, "--clear", "--older-than-days", "1")["n_removed"]
+        text = run_command("store", "cache", folder).stdout
         assert "20 replies" in text
         assert "fake-judge" in text
-        assert (20, 0) == tuple(result("cache", folder, "--clear")[key] for key in ("n_removed", "n_replies"))
+        assert (20, 0) == tuple(result("store", "cache", folder, "--clear")[key] for key in ("n_removed", "n_replies"))
         assert 21 == result(*evaluate)["usage"]["calls"]
 
 
 def test_a_folder_without_a_cache(tmp_path: Path) -> None:
     """An error that names it, and nothing is made."""
-    done = run_command("cache", tmp_path / "nowhere")
+    done = run_command("store", "cache", tmp_path / "nowhere")
     assert 2 == done.returncode
     assert "reply cache not found" in done.stderr
     assert not (tmp_path / "nowhere").exists()

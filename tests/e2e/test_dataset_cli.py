@@ -1,4 +1,4 @@
-"""`ragstone dataset` as a person runs it: exit codes, caps, a review, and `kill -9` at any moment."""
+"""`ragstone lab dataset` as a person runs it: exit codes, caps, a review, and `kill -9` at any moment."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def questions(server):
 def test_build_review_apply_evaluate(folder):
     """The whole way: from documents to scores, by way of a person's edits."""
     with FakeJudgeServer() as server:
-        done = run_command("dataset", "build", "docs", "-o", "set", "--judge", server.url)
+        done = run_command("lab", "dataset", "build", "docs", "-o", "set", "--judge", server.url)
         assert (0, "") == (done.returncode, done.stderr.partition("Traceback")[1])
         assert f"{plan_dataset('docs').calls} judge calls" in done.stderr
         assert "3 of 3 items" in done.stdout
@@ -52,10 +52,10 @@ def test_build_review_apply_evaluate(folder):
             table = csv.DictWriter(file, list(rows[0]))
             table.writeheader()
             table.writerows(rows)
-        refused = run_command("dataset", "apply-review", "set")
+        refused = run_command("lab", "dataset", "apply-review", "set")
         assert 2 == refused.returncode
         assert "--keep-ratings" in refused.stderr
-        applied = run_command("dataset", "apply-review", "set", "--judge", server.url, "--json")
+        applied = run_command("lab", "dataset", "apply-review", "set", "--judge", server.url, "--json")
         assert 0 == applied.returncode
         assert (2, 1, 1) == tuple(json.loads(applied.stdout)[name] for name in ("n_rows", "n_edited", "n_dropped"))
         samples = [json.loads(line) for line in (folder / "set/dataset.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -67,7 +67,7 @@ def test_build_review_apply_evaluate(folder):
 
 def test_a_dry_run_asks_nobody(folder):
     """It prints the cost, makes no folder, and needs no judge."""
-    done = run_command("dataset", "build", "docs", "-o", "set", "--dry-run", "--json")
+    done = run_command("lab", "dataset", "build", "docs", "-o", "set", "--dry-run", "--json")
     assert 0 == done.returncode
     assert plan_dataset("docs").calls == json.loads(done.stdout)["calls"]
     assert not (folder / "set").exists()
@@ -76,7 +76,7 @@ def test_a_dry_run_asks_nobody(folder):
 @pytest.mark.slow
 def test_killed_again_and_again_a_build_asks_nothing_twice(folder):
     """Each kill costs at most the one question that was in flight; the result is that of a build without a kill."""
-    command = ["dataset", "build", "docs", "--concurrency", "1"]
+    command = ["lab", "dataset", "build", "docs", "--concurrency", "1"]
     with FakeJudgeServer() as server:
         build_dataset("docs", "whole", judge=server.url)
         n = len(questions(server))
@@ -109,11 +109,13 @@ def test_killed_again_and_again_a_build_asks_nothing_twice(folder):
 def test_a_cap_ends_with_4_and_the_rest_follows(folder):
     """What was paid for is kept; the same command with a higher cap pays for the rest alone."""
     with FakeJudgeServer() as server:
-        first = run_command("dataset", "build", "docs", "-o", "set", "--judge", server.url, "--budget-calls", "7")
+        first = run_command(
+            "lab", "dataset", "build", "docs", "-o", "set", "--judge", server.url, "--budget-calls", "7"
+        )
         assert 4 == first.returncode
         assert "run the same command to resume" in first.stderr
         assert 7 == server.stats.calls
-        second = run_command("dataset", "build", "docs", "-o", "set", "--judge", server.url)
+        second = run_command("lab", "dataset", "build", "docs", "-o", "set", "--judge", server.url)
         assert 0 == second.returncode
         assert {1} == set(questions(server).values())
         assert plan_dataset("docs").calls == questions(server).total()
@@ -122,7 +124,7 @@ def test_a_cap_ends_with_4_and_the_rest_follows(folder):
 def test_a_cap_stops_a_review_too(folder):
     """`apply` has the judge's limits; what it paid for is kept, and nothing is written before all is rated."""
     with FakeJudgeServer() as server:
-        assert 0 == run_command("dataset", "build", "docs", "-o", "set", "--judge", server.url).returncode
+        assert 0 == run_command("lab", "dataset", "build", "docs", "-o", "set", "--judge", server.url).returncode
         review = folder / "set/review.csv"
         with review.open(encoding="utf-8-sig", newline="") as file:
             rows = list(csv.DictReader(file))
@@ -135,19 +137,19 @@ def test_a_cap_stops_a_review_too(folder):
             table.writerows(rows)
         before, written = server.stats.calls, (folder / "set/dataset.jsonl").read_bytes()
         capped = run_command(
-            "dataset", "apply-review", "set", "--judge", server.url, "--budget-calls", "2", "--concurrency", "1"
+            "lab", "dataset", "apply-review", "set", "--judge", server.url, "--budget-calls", "2", "--concurrency", "1"
         )
         assert 4 == capped.returncode
         assert 2 == server.stats.calls - before
         assert written == (folder / "set/dataset.jsonl").read_bytes()
-        assert 0 == run_command("dataset", "apply-review", "set", "--judge", server.url).returncode
+        assert 0 == run_command("lab", "dataset", "apply-review", "set", "--judge", server.url).returncode
         assert {1} == set(questions(server).values())
 
 
 def test_a_judge_that_writes_nonsense_ends_with_3(folder):
     """No item at all: the reasons are told, and no data set is claimed."""
     with FakeJudgeServer(structured="ignored", reply=lambda body: "I would say so.") as server:
-        done = run_command("dataset", "build", "docs", "-o", "set", "--judge", server.url)
+        done = run_command("lab", "dataset", "build", "docs", "-o", "set", "--judge", server.url)
     assert 3 == done.returncode
     assert "0 of 3 items" in done.stdout
     assert "unparseable" in done.stderr
@@ -155,7 +157,7 @@ def test_a_judge_that_writes_nonsense_ends_with_3(folder):
 
 def test_nobody_there_ends_with_3(folder):
     """An address without a server is told at once."""
-    done = run_command("dataset", "build", "docs", "-o", "set", "--judge", "http://127.0.0.1:9/v1")
+    done = run_command("lab", "dataset", "build", "docs", "-o", "set", "--judge", "http://127.0.0.1:9/v1")
     assert 3 == done.returncode
     assert "127.0.0.1:9" in done.stderr
 
@@ -173,6 +175,6 @@ def test_nobody_there_ends_with_3(folder):
 )
 def test_what_cannot_work_ends_with_2(folder, arguments, message):
     """With the value and the way out."""
-    done = run_command("dataset", "build", *arguments)
+    done = run_command("lab", "dataset", "build", *arguments)
     assert 2 == done.returncode
     assert message in done.stderr

@@ -19,7 +19,7 @@ COMMANDS = {
     "view": ("view", "STORE", "--port", 0),
     "compare": ("compare", "STORE", "STORE"),
     "watch": ("watch", "STORE"),
-    "deliveries": ("deliveries", "STORE"),
+    "store deliveries": ("store", "deliveries", "STORE"),
     "worker": ("worker", "STORE", *JUDGE),
     "replay": ("replay", "rows.jsonl", "--store", "STORE", *JUDGE),
     "labels draw": ("labels", "draw", "STORE", "--n", 1),
@@ -29,7 +29,6 @@ COMMANDS = {
     "store prune": ("store", "prune", "STORE", "--bodies-older-than", "1d"),
     "store erase": ("store", "erase", "STORE", "--user", "u1"),
     "store export": ("store", "export", "STORE", "out.jsonl"),
-    "store merge": ("store", "merge", "STORE", "rows.jsonl"),
 }
 
 

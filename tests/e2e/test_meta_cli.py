@@ -1,4 +1,4 @@
-"""`ragstone validate-metrics` and `ragstone topicality` from the command line, on outcomes that `ragstone evaluate` wrote."""
+"""`ragstone lab validate-metrics` and `ragstone lab topicality` from the command line, on outcomes that `ragstone evaluate` wrote."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_meta_of_two_systems_with_labels_and_repeats(run: Callable[..., Done], o
     ]
     Path("labels.json").write_text(json.dumps(labels), encoding="utf-8")
     command = (
-        "validate-metrics", a, f"new={b}", "--labels", "labels.json", "--repeat", f"a={a}", "--resamples", "200",
+        "lab", "validate-metrics", a, f"new={b}", "--labels", "labels.json", "--repeat", f"a={a}", "--resamples", "200",
         "--permutations", "500", "--metrics", "ccrs.qr,ccrs.ac",
     )  # fmt: skip
     done = run(*command)
@@ -85,7 +85,7 @@ def test_meta_of_two_systems_with_labels_and_repeats(run: Callable[..., Done], o
 
 def test_meta_of_one_file(run: Callable[..., Done], outcomes: Callable[..., str]) -> None:
     """Distributions and correlations are all that one system tells."""
-    done = run("validate-metrics", outcomes("a", good))
+    done = run("lab", "validate-metrics", outcomes("a", good))
     assert 0 == done.returncode, done.stderr
     assert "at ceiling [95% CI]" in done.stdout
     assert "Kendall" in done.stdout
@@ -99,7 +99,7 @@ def test_label_options(run: Callable[..., Done], outcomes: Callable[..., str]) -
     lines = [f"{topic},{1 + i % 5}" for i, topic in enumerate(TOPICS[:9])]
     Path("grades.csv").write_text("\n".join(["id,verdict", *lines]) + "\n", encoding="utf-8")
     done = run(
-        "validate-metrics", a, "--metrics", "ccrs.qr", "--labels", "grades.csv", "--label-column", "verdict", "--label-range", "1,5",
+        "lab", "validate-metrics", a, "--metrics", "ccrs.qr", "--labels", "grades.csv", "--label-column", "verdict", "--label-range", "1,5",
         "--json",
     )  # fmt: skip
     assert 0 == done.returncode, done.stderr
@@ -110,7 +110,7 @@ def test_label_options(run: Callable[..., Done], outcomes: Callable[..., str]) -
 
 def test_topicality(run: Callable[..., Done], outcomes: Callable[..., str]) -> None:
     """The answers of the domain are ahead, and the table says what is error and what is spread."""
-    done = run("topicality", outcomes("inside", good), outcomes("outside", poor), "--resamples", "500")
+    done = run("lab", "topicality", outcomes("inside", good), outcomes("outside", poor), "--resamples", "500")
     assert 0 == done.returncode, done.stderr
     for part in (
         "SE of the mean",
@@ -119,7 +119,9 @@ def test_topicality(run: Callable[..., Done], outcomes: Callable[..., str]) -> N
         "serves in-domain queries",
     ):
         assert part in done.stdout
-    found = json.loads(run("topicality", "inside.jsonl", "outside.jsonl", "--metrics", "ccrs.ir", "--json").stdout)
+    found = json.loads(
+        run("lab", "topicality", "inside.jsonl", "outside.jsonl", "--metrics", "ccrs.ir", "--json").stdout
+    )
     assert "in" == found["metrics"][0]["advantage"]
     assert found["verdict"].startswith("the repository serves")
 
@@ -127,15 +129,15 @@ def test_topicality(run: Callable[..., Done], outcomes: Callable[..., str]) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("validate-metrics", "none.jsonl"), "none.jsonl"),
-        (("validate-metrics", "a.jsonl", "--metrics", "vera"), "'vera'"),
-        (("validate-metrics", "a.jsonl", "--label-range", "1-5"), "LOW,HIGH"),
-        (("validate-metrics", "a.jsonl", "--labels", "none.csv"), "none.csv"),
-        (("validate-metrics", "a.jsonl", "--repeat", "b=a.jsonl", "--repeat", "a.jsonl"), "NAME=FILE for each"),
-        (("validate-metrics", "a.jsonl", "--confidence-level", "2"), "level"),
-        (("topicality", "a.jsonl", "none.jsonl"), "none.jsonl"),
-        (("topicality", "a.jsonl", "a.jsonl", "--confidence-level", "0"), "level"),
-        (("topicality", "a.jsonl", "rows.jsonl"), "is not an outcome"),
+        (("lab", "validate-metrics", "none.jsonl"), "none.jsonl"),
+        (("lab", "validate-metrics", "a.jsonl", "--metrics", "vera"), "'vera'"),
+        (("lab", "validate-metrics", "a.jsonl", "--label-range", "1-5"), "LOW,HIGH"),
+        (("lab", "validate-metrics", "a.jsonl", "--labels", "none.csv"), "none.csv"),
+        (("lab", "validate-metrics", "a.jsonl", "--repeat", "b=a.jsonl", "--repeat", "a.jsonl"), "NAME=FILE for each"),
+        (("lab", "validate-metrics", "a.jsonl", "--confidence-level", "2"), "level"),
+        (("lab", "topicality", "a.jsonl", "none.jsonl"), "none.jsonl"),
+        (("lab", "topicality", "a.jsonl", "a.jsonl", "--confidence-level", "0"), "level"),
+        (("lab", "topicality", "a.jsonl", "rows.jsonl"), "is not an outcome"),
     ],
 )
 def test_what_cannot_work(

@@ -189,15 +189,15 @@ def test_dead_letters_are_listed_and_sent_again(tmp_path):
         file, store = rows(tmp_path / "rows.jsonl", 3), tmp_path / "r.db"
         command = ["replay", file, "--store", store, "--judge", "lexical", "--metrics", "ccrs.qr", "--sink", sink]
         assert "3 failed" in ragstone(*command).stderr
-        listed = ragstone("deliveries", store)
+        listed = ragstone("store", "deliveries", store)
         assert (3, True) == (listed.stdout.count("ccrs.qr"), "3 failed" in listed.stderr)
-        assert 3 == len(json.loads(ragstone("deliveries", store, "--json").stdout)["deliveries"])
+        assert 3 == len(json.loads(ragstone("store", "deliveries", store, "--json").stdout)["deliveries"])
 
         refusing = False
-        assert "3 deliveries are pending again" in ragstone("deliveries", store, "--retry").stdout
+        assert "3 deliveries are pending again" in ragstone("store", "deliveries", store, "--retry").stdout
         ragstone(*command)
         assert {"t0", "t1", "t2"} == {score["trace_id"] for score in taken}
-        assert "0 failed" in ragstone("deliveries", store).stderr
+        assert "0 failed" in ragstone("store", "deliveries", store).stderr
     finally:
         server.shutdown()
         thread.join()

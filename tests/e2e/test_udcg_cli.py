@@ -66,22 +66,33 @@ def test_rank_correlate_fit_and_evaluate_work_on_each_other_s_files(graded: Path
     """Annotate once; correlate and fit without asking; evaluate with the weights that were learned."""
     annotated, theta = tmp_path / "annotated.jsonl", tmp_path / "theta.json"
     done = run_command(
-        "udcg", "rank", graded, "--keep-order", "--rank-by", "erag", "-o", annotated, "--judge", "lexical", "--json"
+        "lab",
+        "udcg",
+        "rank",
+        graded,
+        "--keep-order",
+        "--rank-by",
+        "erag",
+        "-o",
+        annotated,
+        "--judge",
+        "lexical",
+        "--json",
     )
     assert 0 == done.returncode, done.stderr
     assert (12, 24, 0) == tuple(json.loads(done.stdout)[key] for key in ("n_samples", "n_passages", "n_failed"))
 
-    done = run_command("udcg", "correlate", annotated)
+    done = run_command("lab", "udcg", "correlate", annotated)
     assert 0 == done.returncode, done.stderr
     for name in ("udcg", "udcg_theta", "relevance_only", "binary", "ndcg", "map", "mrr", "precision", "hits", "erag"):
         assert f"\n{name} " in done.stdout
     assert "4 questions, 12 contexts; answers: 4 correct, 4 abstained, 4 wrong" in done.stdout
 
-    done = run_command("udcg", "fit", annotated, "-o", theta, "--svm-c", "1", "--svm-c", "10", "--json")
+    done = run_command("lab", "udcg", "fit", annotated, "-o", theta, "--svm-c", "1", "--svm-c", "10", "--json")
     assert 0 == done.returncode, done.stderr
     assert (2, 4) == (json.loads(done.stdout)["k"], json.loads(done.stdout)["n_questions"])
 
-    done = run_command("udcg", "correlate", annotated, "--theta", theta, "--json")
+    done = run_command("lab", "udcg", "correlate", annotated, "--theta", theta, "--json")
     assert 0 == done.returncode, done.stderr
     assert 12 == json.loads(done.stdout)["n_contexts"]
 
@@ -92,7 +103,7 @@ def test_rank_correlate_fit_and_evaluate_work_on_each_other_s_files(graded: Path
 
 def test_rank_prints_the_best_passages(graded: Path) -> None:
     """Without a file the samples go to stdout, one a line, and the counts to stderr."""
-    done = run_command("udcg", "rank", graded, "-k", "1", "--judge", "lexical")
+    done = run_command("lab", "udcg", "rank", graded, "-k", "1", "--judge", "lexical")
     assert 0 == done.returncode, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert 12 == len(rows)
@@ -115,7 +126,7 @@ def test_rank_reads_with_the_application_s_own_prompt(graded: Path, tmp_path: Pa
 
     with FakeModelServer(ScriptedModel(replies)) as server:
         options = ("--reader-prompt", template, "--reader-abstention", "UNKNOWN", "--reader-estimator", "exact")
-        done = run_command("udcg", "rank", graded, "--reader", server.url, *options)
+        done = run_command("lab", "udcg", "rank", graded, "--reader", server.url, *options)
         assert 0 == done.returncode, done.stderr
         assert {"scripted-model"} == {request["model"] for request in server.stats.requests}
     rows = [json.loads(line) for line in done.stdout.splitlines()]
@@ -140,7 +151,7 @@ def test_rank_reads_with_the_application_s_own_prompt(graded: Path, tmp_path: Pa
 @pytest.mark.usefixtures("virtual_time")
 def test_exit_codes_tell_who_can_act(graded: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
     """2 is the user's, 3 the infrastructure's; no traceback either way."""
-    done = run_command("udcg", *(graded if a == "GRADED" else a for a in arguments))
+    done = run_command("lab", "udcg", *(graded if a == "GRADED" else a for a in arguments))
     assert code == done.returncode, done.stderr
     assert message in done.stderr
     assert "Traceback" not in done.stderr

@@ -360,7 +360,7 @@ COMMANDS = [
     ["evaluate", "a.jsonl", "--metrics", "ndcg@10", "--dry-run"], ["replay", "a.jsonl", "--metrics", "ndcg@5", "--dry-run"],
     ["store", "prune", "store.db", "--bodies-older-than", "30d"], ["store", "export", "store.db@1d", "out.jsonl"],
     ["store", "erase", "store.db", "--user", "u", "--dry-run"], ["store", "verify", "store.db"],
-    ["deliveries", "store.db", "--state", "failed"], ["watch", "store.db", "--alarm", "1"], ["cache", "--cache", "folder"],
+    ["store", "deliveries", "store.db", "--state", "failed"], ["watch", "store.db", "--alarm", "1"], ["store", "cache", "folder"],
     ["labels", "add", "store.db", "a.jsonl", "--range", "0,1"], ["report", "a.jsonl", "--output", "out.html"],
 ]  # fmt: skip
 
@@ -400,7 +400,6 @@ RECORD = {
     "outcome_id": SCORE.id,
     "outcome_json": SCORE.model_dump_json(),
     "trace_json": TRACE.model_dump_json(),
-    "is_finished": True,
 }
 
 TARGETS: dict[str, Target] = {

@@ -34,7 +34,9 @@ DEADLINE_S = 120
 
 def targets() -> str:
     """What `prometheus-rules` prints with two targets, without the rules that are always printed."""
-    printed = run_command("prometheus-rules", "--target", "ccrs.qr=0.8", "--target", "crux.redundancy=0.3").stdout
+    printed = run_command(
+        "store", "prometheus-rules", "--target", "ccrs.qr=0.8", "--target", "crux.redundancy=0.3"
+    ).stdout
     assert printed.startswith(RULES.read_text())
     return "groups:\n" + printed.removeprefix(RULES.read_text())
 

@@ -218,7 +218,15 @@ def test_the_command(labeled, tmp_path):
     paths, labels = labeled()
     rows = tmp_path / "labels.jsonl"
     rows.write_text("\n".join(map(json.dumps, labels)))
-    line = ["validate-metrics", *map(str, paths), "--labels", str(rows), "--fit-weights", str(tmp_path / "w.json")]
+    line = [
+        "lab",
+        "validate-metrics",
+        *map(str, paths),
+        "--labels",
+        str(rows),
+        "--fit-weights",
+        str(tmp_path / "w.json"),
+    ]
     done = CliRunner().invoke(app, [*line, "--resamples", "50", "--permutations", "20"])
     assert 0 == done.exit_code, done.output
     assert f"--metrics ccrs.composite@{tmp_path / 'w.json'}" in done.stderr.replace("\n", "")

@@ -108,7 +108,7 @@ def test_an_export_that_fails_leaves_the_old_file(store, tmp_path):
     def rows():
         with open_store(store, mode="read") as opened:
             for row in opened.exported():
-                yield export_row(*row[:3], include_text=False)
+                yield export_row(*row, include_text=False)
                 raise StoreCorruptError("damaged")
 
     with pytest.raises(StoreCorruptError):
@@ -126,9 +126,7 @@ def test_memory_does_not_grow_with_the_store(tmp_path):
     with open_store(path, mode="read") as opened:
         tracemalloc.start()
         try:
-            n = write_export(
-                tmp_path / "o.jsonl", (export_row(*row[:3], include_text=False) for row in opened.exported())
-            )
+            n = write_export(tmp_path / "o.jsonl", (export_row(*row, include_text=False) for row in opened.exported()))
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

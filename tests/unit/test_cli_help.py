@@ -33,12 +33,6 @@ def test_names_are_not_cut(width: int, command: tuple[str, ...], names: tuple[st
     assert max(map(len, done.stdout.splitlines())) <= width
 
 
-def test_the_list_of_commands_is_unchanged() -> None:
-    """Commands have their own columns."""
-    lines = run_in_new_process("--help", COLUMNS="80", TERMINAL_WIDTH="80").stdout.splitlines()
-    assert any(line.split()[1:3] == ["compare", "Compare"] for line in lines if len(line.split()) > 2)
-
-
 def test_the_short_form_of_help() -> None:
     """`-h` is `--help` in the program, in commands, in groups and in the commands of groups."""
     for command in ((), ("metrics",), ("labels",), ("labels", "add")):

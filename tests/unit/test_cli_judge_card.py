@@ -1,4 +1,4 @@
-"""`ragstone judge-card`: what it costs, what it prints, and what it refuses before it costs anything."""
+"""`ragstone lab judge-card`: what it costs, what it prints, and what it refuses before it costs anything."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def folder(tmp_path, monkeypatch):
 
 
 def card(*arguments, **environment):
-    return run_command("judge-card", "--labels", "labels.csv", "--data", "samples.jsonl", *arguments, **environment)
+    return run_command(
+        "lab", "judge-card", "--labels", "labels.csv", "--data", "samples.jsonl", *arguments, **environment
+    )
 
 
 @pytest.mark.usefixtures("folder")
@@ -141,10 +143,11 @@ def test_second_run_reads_the_cache():
 
 def test_configuration_file_names_a_judge(folder):
     """A text is one judge, not one for each letter."""
-    (folder / "ragstone.toml").write_text('judge = "lexical"\n[judge-card]\nrepeats = 3\n')
+    (folder / "ragstone.toml").write_text('judge = "lexical"\n[lab.judge-card]\nrepeats = 3\n')
     done = run_command(
         "--config",
         "ragstone.toml",
+        "lab",
         "judge-card",
         "--labels",
         "labels.csv",

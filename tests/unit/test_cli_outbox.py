@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> str:
 
 
 def outbox(*arguments: str) -> dict[str, object]:
-    return json.loads(run_command("deliveries", *arguments, "--json").stdout)
+    return json.loads(run_command("store", "deliveries", *arguments, "--json").stdout)
 
 
 def counts(store: str, *arguments: str) -> tuple[object, int]:

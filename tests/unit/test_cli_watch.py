@@ -168,7 +168,7 @@ def test_worker_folds_and_notifies(tmp_path):
         bodies[0]["alarm"]["number"],
         bodies[0]["alarm"]["key"]["app"],
     )
-    states = run_command("deliveries", path, "--state", "sent").stdout
+    states = run_command("store", "deliveries", path, "--state", "sent").stdout
     assert "secret" not in states
     assert "slack:127.0.0.1" in states
 

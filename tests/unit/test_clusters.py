@@ -387,10 +387,10 @@ def test_a_file_of_outcomes_has_the_key_that_evaluate_named(tmp_path, capsys):
     plain, named = str(tmp_path / "plain.jsonl"), str(tmp_path / "named.jsonl")
     evaluate = ["evaluate", str(path), "--metrics", "exact_match", "--json"]
     _printed([*evaluate, "-o", plain], capsys)
-    error = " ".join(_printed(["validate-metrics", plain, "--cluster", "document"], capsys, 2).split())
+    error = " ".join(_printed(["lab", "validate-metrics", plain, "--cluster", "document"], capsys, 2).split())
     assert "the key that `evaluate --cluster KEY` named when it was written" in error
     _printed([*evaluate, "-o", named, "--cluster", "document"], capsys)
-    found = _printed(["validate-metrics", named, "--cluster", "document", "--json"], capsys)
+    found = _printed(["lab", "validate-metrics", named, "--cluster", "document", "--json"], capsys)
     assert any("40 rows in 8 clusters of document" in note for note in found["notes"])
 
 
@@ -567,11 +567,11 @@ def test_traffic_permutes_whole_sessions(traffic):
 
 
 def test_the_command_takes_a_cluster(traffic, capsys):
-    """`--cluster` of validate-metrics and compare, with a usage error for an unknown key."""
+    """`--cluster` of `lab validate-metrics` and compare, with a usage error for an unknown key."""
     for arguments, code in (
-        (["validate-metrics", str(traffic), "--cluster", "tenant", "--json"], 0),
+        (["lab", "validate-metrics", str(traffic), "--cluster", "tenant", "--json"], 0),
         (["compare", f"{traffic}@..2001-09-14", f"{traffic}@2001-09-14..", "--cluster", "session_id", "--json"], 0),
-        (["validate-metrics", str(traffic), "--cluster", "unknown"], 2),
+        (["lab", "validate-metrics", str(traffic), "--cluster", "unknown"], 2),
     ):
         with pytest.raises(SystemExit) as ended:
             main(arguments)

@@ -140,7 +140,7 @@ def test_the_table_of_a_command_counts_before_the_top_level(tmp_path, capsys):
     [
         ("[evaluat]", "'evaluat' is not a table of settings. Did you mean 'evaluate'?"),
         ("[evaluate]\nformat = 'x'", "sets 'format', but the command `evaluate` does not have this option"),
-        ("[udcg.fit]\nnonsense = 1", "sets 'nonsense', but the command `fit` does not have this option"),
+        ("[lab.udcg.fit]\nnonsense = 1", "sets 'nonsense', but the command `fit` does not have this option"),
     ],
 )
 def test_a_table_of_no_command_and_an_option_of_none(tmp_path, capsys, text, words):
@@ -157,7 +157,7 @@ def test_a_table_of_no_command_and_an_option_of_none(tmp_path, capsys, text, wor
         ("[evaluate]\nconcurrency = true", "sets concurrency of `evaluate` to True, which must be a number or a text"),
         ("[evaluate]\nsinks = false", "sets sinks of `evaluate` to False, which must be a number or a text"),
         ("[evaluate]\ndry-run = 'yes'", "sets dry-run of `evaluate` to 'yes', which must be true or false"),
-        ("[udcg.fit]\nseed = true", "sets seed of `fit` to True, which must be a number or a text"),
+        ("[lab.udcg.fit]\nseed = true", "sets seed of `fit` to True, which must be a number or a text"),
     ],
 )
 def test_only_a_flag_is_true_or_false(tmp_path, capsys, text, words):

@@ -220,7 +220,7 @@ def test_cells_that_begin_like_a_formula_are_guarded_and_come_back(cell):
 
 def test_no_draft_no_review(tmp_path):
     """The message says which command makes one."""
-    with pytest.raises(DataError, match="ragstone dataset build"):
+    with pytest.raises(DataError, match="ragstone lab dataset build"):
         apply_review(tmp_path)
 
 

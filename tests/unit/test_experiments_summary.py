@@ -80,4 +80,4 @@ def test_metrics_that_lack_the_same_share_a_line():
     told = str(ragstone.evaluate(rows, ["exact_match", "recall@5", "crux.density", "token_f1"], judge="lexical"))
     assert "not applicable without reference: exact_match, token_f1" in told
     assert "not applicable without qrels (--qrels FILE, or in the rows): recall@5" in told
-    assert "not applicable without required passages (`ragstone dataset build` writes them): crux.density" in told
+    assert "not applicable without required passages (`ragstone lab dataset build` writes them): crux.density" in told

@@ -30,14 +30,14 @@ PYTHON: dict[str, tuple[Callable[..., Any], ...]] = {
     "compare": (ragstone.compare, ragstone.Comparison.check_regression, ragstone.Comparison.causes),
     "replay": (areplay_traces,),
     "worker": (ScoringSetup, Worker),
-    "validate-metrics": (validate_metrics,),
-    "topicality": (topicality,),
-    "dataset build": (build_dataset,),
-    "dataset negatives": (build_negatives,),
-    "udcg fit": (fit_udcg,),
-    "udcg correlate": (correlate_udcg,),
-    "udcg rank": (rank_udcg,),
-    "udcg experiment": (run_udcg_experiment,),
+    "lab validate-metrics": (validate_metrics,),
+    "lab topicality": (topicality,),
+    "lab dataset build": (build_dataset,),
+    "lab dataset negatives": (build_negatives,),
+    "lab udcg fit": (fit_udcg,),
+    "lab udcg correlate": (correlate_udcg,),
+    "lab udcg rank": (rank_udcg,),
+    "lab udcg experiment": (run_udcg_experiment,),
 }
 """The functions that a command stands for."""
 

@@ -34,8 +34,8 @@ def folder(tmp_path, monkeypatch):
         "evaluate others.jsonl --metrics ccrs.qr --judge lexical --references rows.jsonl -o rows.jsonl",
         "evaluate rows.jsonl --metrics ccrs.qr --judge lexical --sink jsonl:rows.jsonl",
         "labels draw store.db -o store.db",
-        "udcg rank rows.jsonl -o rows.jsonl",
-        "udcg fit rows.jsonl -o rows.jsonl",
+        "lab udcg rank rows.jsonl -o rows.jsonl",
+        "lab udcg fit rows.jsonl -o rows.jsonl",
         "replay rows.jsonl --metrics ccrs.qr --judge lexical --store new.db --sink jsonl:store.db",
     ],
 )

@@ -74,7 +74,7 @@ def test_shares_at_the_ends_of_the_range_are_weighted(tmp_path):
 
 def test_the_command_prints_the_weighted_mean(sampled, capsys):
     """`validate-metrics STORE` prints what `status STORE` prints."""
-    meta = _printed(capsys, "validate-metrics", str(sampled), "--json")
+    meta = _printed(capsys, "lab", "validate-metrics", str(sampled), "--json")
     assert meta["distributions"][0]["mean"]["value"] == pytest.approx(TRUE)
     status = _printed(capsys, "status", str(sampled), "--json")
     assert meta["distributions"][0]["mean"]["value"] == pytest.approx(status["scores"][0]["mean"])

@@ -1,4 +1,4 @@
-"""`ragstone samples`: small files whose mistakes the other commands find."""
+"""`ragstone demo --samples`: small files whose mistakes the other commands find."""
 
 from __future__ import annotations
 
@@ -22,20 +22,15 @@ def rows(name):
 @pytest.mark.parametrize("name", SAMPLE_FILES)
 def test_prints_each_file(name):
     """With nothing else on standard output, so that it can be redirected."""
-    done = run_command("samples", name)
+    done = run_command("demo", "--samples", name)
     assert (0, "") == (done.returncode, done.stderr)
     if name not in ("spans", "langfuse"):
         assert done.stdout == sample_file(name)
 
 
-def test_the_answers_are_the_default():
-    """`ragstone samples > samples.jsonl` is what the documentation starts with."""
-    assert run_command("samples").stdout == sample_file("answers")
-
-
 def test_an_unknown_file_is_named():
     """With those that exist."""
-    done = run_command("samples", "nope")
+    done = run_command("demo", "--samples", "nope")
     assert done.returncode == 2
     assert "unknown sample file 'nope'" in done.stderr
     assert all(name in done.stderr for name in SAMPLE_FILES)
@@ -70,7 +65,7 @@ def test_labels_can_be_read_beside_the_answers(tmp_path):
         "evaluate", tmp_path / "samples.jsonl", "--metrics", "ccrs", "--judge", "lexical", "-o", outcomes
     )
     assert 0 == scored.returncode, scored.stderr
-    done = run_command("validate-metrics", outcomes, "--labels", tmp_path / "labels.csv", "--json")
+    done = run_command("lab", "validate-metrics", outcomes, "--labels", tmp_path / "labels.csv", "--json")
     assert {"ccrs.cc", "ccrs.qr"} == {agreement["metric"] for agreement in json.loads(done.stdout)["labels"]}
 
 

@@ -1,4 +1,4 @@
-"""`ragstone store merge`: each outcome once, nothing if there is a conflict, and counters that are right."""
+"""`merge_outcomes`: each outcome once, nothing if there is a conflict, and counters that are right."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from command_line import run_command
@@ -48,10 +50,16 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def export(store: Path, output: Path) -> str:
-    """Write all records of a store."""
-    done = run_command("store", "export", store, output, "--records")
-    assert done.returncode == 0, done.stderr
-    return str(output)
+    """Write all records of a store, each request with the first of its outcomes, as a batch job does."""
+    rows, last = [], None
+    with open_store(store, mode="read") as opened:
+        for row in opened.exported(include_text=True):
+            rows.append(record_row(row.delivery.outcome, None if row.delivery.trace_id == last else row.trace))
+            last = row.delivery.trace_id
+    if output.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), output)
+        return str(output)
+    return write(output, rows)
 
 
 def contents(store: Store) -> tuple[object, ...]:
@@ -152,7 +160,7 @@ def test_a_conflict_is_refused_before_anything_is_stored(tmp_path, other, proble
         merge_outcomes(store, [file])
 
     assert problem in str(refused.value)
-    assert "--keep-stored" in str(refused.value)
+    assert "keep_stored=True" in str(refused.value)
     with open_store(store, mode="read") as opened:
         assert contents(opened) == before
     report = merge_outcomes(store, [file], keep_stored=True)
@@ -207,39 +215,6 @@ def test_a_request_that_is_nowhere_is_refused(tmp_path):
     check(tmp_path / "s.db")
 
 
-def test_a_store_with_a_history_is_transferred(tmp_path):
-    """An earlier judge, a metric that was added, a request that waits for one of two metrics, and removed texts."""
-    old, new = (
-        PlannedMetric(name="m", version="1", judge_hash="old"),
-        PlannedMetric(name="m", version="1", judge_hash="j"),
-    )
-    extra = PlannedMetric(name="extra", version="1", judge_hash="j")
-    path = tmp_path / "s.db"
-    with open_store(path, mode="own") as store:
-        store.set_plan([old], [])
-        store.ingest("a", 1, [Captured(trace=trace(f"old-{i}")) for i in range(3)])
-        for i in range(3):
-            store.complete(f"old-{i}", [score(trace_id=f"old-{i}", judge_hash="old", at=1.0)])
-        assert store.remove_texts(before=2.0) == 3
-        store.set_plan([new, extra], [])
-        store.ingest("b", 1, [Captured(trace=trace(f"new-{i}")) for i in range(4)])
-        for i in range(3):
-            store.complete(f"new-{i}", [score(trace_id=f"new-{i}", metric=m, at=2.0) for m in ("m", "extra")])
-        store.complete("new-3", [score(trace_id="new-3", metric="m", at=2.0)])
-        store.add_backfilled("old-0", [score(trace_id="old-0", metric="extra", at=3.0)])
-        before = (store.ledger().total, store.ledger().metrics)
-        outcomes = {outcome.id: outcome for outcome in store.outcomes()}
-    for output in ("records.jsonl", "records.parquet"):
-        merged = tmp_path / f"{output}.db"
-        report = merge_outcomes(merged, [export(path, tmp_path / output)])
-        assert report.n_pending == 1
-        with open_store(merged, mode="read") as store:
-            assert (store.ledger().total, store.ledger().metrics) == before
-            assert {outcome.id: outcome for outcome in store.outcomes()} == outcomes
-            assert store.trace("old-1").query is None
-        check(merged)
-
-
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -273,31 +248,6 @@ def test_a_file_that_was_cut_is_refused(scored, tmp_path):
     with pytest.raises(DataError, match="do not contain an outcome"):
         merge_outcomes(tmp_path / "s.db", [str(tmp_path / "empty.jsonl")])
     assert not (tmp_path / "s.db").exists()
-
-
-def test_an_ordinary_export_says_how_to_write_records(scored, tmp_path):
-    """Its rows are for analysis."""
-    done = run_command("store", "export", scored, tmp_path / "rows.jsonl")
-    assert done.returncode == 0
-    refused = run_command("store", "merge", tmp_path / "s.db", tmp_path / "rows.jsonl")
-
-    assert refused.returncode == 2
-    assert "store export --records" in refused.stderr
-    both = run_command("store", "export", scored, tmp_path / "rows.jsonl", "--records", "--text")
-    assert both.returncode == 2
-
-
-def test_the_command_prints_what_it_added(scored, tmp_path):
-    """As text and as JSON."""
-    file = export(scored, tmp_path / "records.jsonl")
-    first = run_command("store", "merge", tmp_path / "s.db", file)
-    second = run_command("store", "merge", tmp_path / "s.db", file, "--json")
-
-    assert (first.returncode, second.returncode) == (0, 0)
-    assert "450 requests and 1,350 outcomes added, 0 outcomes were known." in first.stdout
-    assert json.loads(second.stdout) == {
-        "n_rows": 1350, "n_traces": 0, "n_outcomes": 0, "n_known": 1350, "n_conflicts": 0, "n_erased": 0, "n_pending": 0
-    }  # fmt: skip
 
 
 def test_a_store_in_use_is_refused(scored, tmp_path):
@@ -353,9 +303,7 @@ def test_erased_requests_are_skipped_and_counted(scored, tmp_path):
     done = run_command("store", "erase", new, "--trace", "t1", "--trace", "t2")
     assert done.returncode == 0, done.stderr
 
-    done = run_command("store", "merge", new, file)
-    assert done.returncode == 0, done.stderr
-    assert "2 requests skipped, because `ragstone store erase` removed them" in done.stdout
+    assert merge_outcomes(new, [file]).n_erased == 2
     with open_store(new, mode="read") as store:
         assert not {"t1", "t2"} & {trace.trace_id for trace in store.traces()}
     check(new)

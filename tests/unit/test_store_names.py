@@ -113,7 +113,7 @@ def test_brokers_and_a_database_of_one_host_have_spools_of_their_own(monkeypatch
 
 def test_the_alert_rules_are_printed():
     """As they are, so that a file of them is what was tested."""
-    printed = run_command("prometheus-rules")
+    printed = run_command("store", "prometheus-rules")
 
     assert 0 == printed.returncode
     assert printed.stdout.startswith("# Alert rules")

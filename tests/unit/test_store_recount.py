@@ -1,4 +1,4 @@
-"""`ragstone store recount`: counters that are wrong are found, shown and corrected."""
+"""`ragstone store verify`: counters that are wrong are found, shown and corrected."""
 
 from __future__ import annotations
 
@@ -40,41 +40,37 @@ def spoil(path: Path) -> None:
 
 
 def test_right_counters_are_left_alone(store):
-    """With and without changes, and exit code 0."""
-    for options in ([], ["--dry-run"]):
-        result = run_in_new_process("store", "recount", store, *options)
-        assert (0, "All counters are right.") == (result.returncode, result.stdout.strip())
+    """A store with right counters has no damage, with and without repair."""
+    for options in ([], ["--repair"]):
+        result = run_in_new_process("store", "verify", store, *options)
+        assert (0, "No damage found.") == (result.returncode, result.stdout.splitlines()[-1])
 
 
 def test_wrong_counters_are_shown_and_corrected(store):
-    """First only shown, with exit code 1; then corrected."""
+    """Wrong counters are listed with exit code 1, corrected by a repair, and right afterwards."""
     spoil(store)
-    shown = run_in_new_process("store", "recount", store, "--dry-run", "--json")
+    shown = run_in_new_process("store", "verify", store, "--json")
     assert 1 == shown.returncode
-    assert {
-        "corrected": False,
-        "differences": [
-            {"name": "m score (version '1', judge '')", "stored": 7, "counted": 2},
-            {"name": "traces failed", "stored": 4, "counted": 0},
-            {"name": "traces scored", "stored": 0, "counted": 2},
-        ],
-    } == json.loads(shown.stdout)
+    assert [
+        "m score (version '1', judge ''): 7 stored, 2 counted",
+        "traces failed: 4 stored, 0 counted",
+        "traces scored: 0 stored, 2 counted",
+    ] == json.loads(shown.stdout)["counters"]
 
-    corrected = run_in_new_process("store", "recount", store)
+    corrected = run_in_new_process("store", "verify", store, "--repair")
 
-    assert 0 == corrected.returncode
-    assert "3 counters were wrong and are corrected." in corrected.stdout
+    assert "3 counters corrected." in corrected.stdout
     with SqliteStore.open(store, mode="read") as opened:
         assert LedgerRow(captured=3, scored=2, pending=1) == opened.ledger().total
         assert {"m": LedgerRow(captured=3, scored=2, pending=1)} == opened.ledger().metrics
-    assert 0 == run_in_new_process("store", "recount", store, "--dry-run").returncode
+    assert 0 == run_in_new_process("store", "verify", store).returncode
 
 
 def test_refusals(store, tmp_path):
     """A store in use is not corrected, and a missing one is not created."""
     with SqliteStore.open(store, mode="own"):
-        assert 3 == run_in_new_process("store", "recount", store).returncode
-        assert 0 == run_in_new_process("store", "recount", store, "--dry-run").returncode
-    missing = run_in_new_process("store", "recount", tmp_path / "none.db")
+        assert 3 == run_in_new_process("store", "verify", store, "--repair").returncode
+        assert 0 == run_in_new_process("store", "verify", store).returncode
+    missing = run_in_new_process("store", "verify", tmp_path / "none.db", "--repair")
     assert (2, True) == (missing.returncode, "not found" in missing.stderr)
     assert not (tmp_path / "none.db").exists()

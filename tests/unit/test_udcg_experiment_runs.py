@@ -333,18 +333,18 @@ def data(tmp_path, monkeypatch):
     return path
 
 
-EXPERIMENT = ("udcg", "experiment", "questions.jsonl", "--n-resamples", 50, "--judge", "lexical")
+EXPERIMENT = ("lab", "udcg", "experiment", "questions.jsonl", "--n-resamples", 50, "--judge", "lexical")
 
 
 def test_a_dry_run_states_the_cost_and_calls_nothing(data, tmp_path):
     """No model, no directory."""
-    done = run_command(*EXPERIMENT[:3], "--dry-run", "--usd-per-million-tokens", "1,2", "--call-latency", 2)
+    done = run_command(*EXPERIMENT[:4], "--dry-run", "--usd-per-million-tokens", "1,2", "--call-latency", 2)
     assert (0, "") == (done.returncode, done.stderr)
     assert "8 of 8 questions, 104 candidate passages, seed 0" in done.stdout
     assert re.search(r"at most \d+ calls, about \d+ \+ \d+ tokens", done.stdout)
     assert re.search(r"at most \d+\.\d\d USD; \d+ .*at 2 s per call and 16 concurrent requests", done.stdout)
     assert ["questions.jsonl"] == [path.name for path in tmp_path.iterdir()]
-    done = run_command(*EXPERIMENT[:3], "--dry-run", "--json")
+    done = run_command(*EXPERIMENT[:4], "--dry-run", "--json")
     assert json.loads(done.stdout)["n_questions"] == 8
 
 
@@ -400,7 +400,7 @@ def test_the_budget_stops_the_command(data):
     from fake_servers import FakeJudgeServer
 
     with FakeJudgeServer() as server:
-        options = (*EXPERIMENT[:3], "--judge", server.url, "--parts", "orders", "--no-erag", "--n-resamples", 20)
+        options = (*EXPERIMENT[:4], "--judge", server.url, "--parts", "orders", "--no-erag", "--n-resamples", 20)
         done = run_command(*options, "--budget-calls", 30, "--max-questions", 2)
         assert 4 == done.returncode, done.stderr
         assert "unfinished: run the same command to resume" in done.stderr

@@ -13,127 +13,95 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import ragstone
+from ragstone.cli._commands import COMMANDS, GROUPS, children, example_of, nearest, panel_of, purpose_of
 from ragstone.cli._config import ConfigOption, apply_config
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._help import HELP_NAMES, add_help_all, use_layout, wants_help
 from ragstone.cli._logs import LogFormat, configure_logging
 from ragstone.cli._signals import end_at_once
 
-_COMMANDS: Final = {
-    "compare": (
-        "_compare.compare_command",
-        "Compare systems on the same samples, or traffic of two periods, and print the significant differences.",
-    ),
-    "evaluate": (
-        "_evaluate.evaluate_command",
-        "Score a file of samples, and print each metric's mean, confidence interval and counts.",
-    ),
-    "ingest": (
-        "_ingest.ingest_command",
-        "Receive OTLP from instrumented applications, and score their requests. SIGTERM or Ctrl-C stops it cleanly.",
-    ),
-    "judge-card": (
-        "_judge_card.judge_card_command",
-        "Measure from human labels how far judges can be trusted: agreement, bias, wording, order, repeats and cost.",
-    ),
-    "validate-metrics": (
-        "_validate_metrics.validate_metrics_command",
-        "Evaluate the metrics themselves: distributions, ties, correlations, power, judge flips and human agreement.",
-    ),
-    "metrics": (
-        "_metrics.metrics_command",
-        "List all metrics with required fields and model calls, or explain one with a worked example.",
-    ),
-    "deliveries": (
-        "_deliveries.deliveries_command",
-        "List failed, pending, sent or skipped deliveries with their last errors, or retry them.",
-    ),
-    "prometheus-rules": (
-        "_prometheus_rules.prometheus_rules_command",
-        "Print Prometheus alert rules for the metrics of the `prometheus` sink.",
-    ),
-    "replay": (
-        "_replay.replay_command",
-        "Score exported traces of other tools, and deliver the scores. The same command resumes an interrupted run.",
-    ),
-    "report": (
-        "_report.report_command",
-        "Print a verdict, each metric with its interval, the causes of wrong answers, and the worst answers.",
-    ),
-    "status": (
-        "_status.status_command",
-        "Print the mean of each metric and the ledger: the state of every captured request.",
-    ),
-    "traces": ("_traces.traces_command", "List the worst answers, or show one answer with its evidence."),
-    "topicality": (
-        "_validate_metrics.topicality_command",
-        "Check if a repository is about a domain, from in-domain and out-of-domain queries.",
-    ),
-    "view": (
-        "_view.view_command",
-        "Serve the report of a store as a page that updates itself. SIGTERM or Ctrl-C stops it.",
-    ),
-    "watch": ("_watch.watch_command", "Show which metrics are watched, what each can find, and the open alarms."),
-    "worker": (
-        "_worker.worker_command",
-        "Own a store: score captured requests and deliver the outcomes. SIGTERM or Ctrl-C stops it cleanly.",
-    ),
-    "demo": (
-        "_demo.demo_command",
-        "Run capture, scoring and reporting on a small bundled corpus, without API key, GPU or network.",
-    ),
-    "samples": (
-        "_samples.samples_command",
-        "Print a small sample file, to try other commands with: `ragstone samples > samples.jsonl`.",
-    ),
-    "doctor": (
-        "_doctor.doctor_command",
-        "Measure the capabilities of the endpoints of judge, reader and embedder, and explain how Ragstone uses them.",
-    ),
-    "cache": ("_cache.cache_command", "Summarize or clear a reply cache."),
-    "dataset": (
-        "_dataset.dataset_app",
-        "Build a dataset or unrelated queries from your own documents, and apply your review.",
-    ),
-    "labels": ("_labels.labels_app", "Compare the metrics with people: draw requests to label, and add labels."),
-    "store": (
-        "_store.store_app",
-        "Maintain a store: verify, back up, export, merge, backfill metrics, remove texts, erase users, check counters.",
-    ),
-    "udcg": (
-        "_udcg.udcg_app",
-        "UDCG: fit its weights, correlate it with graded answers, rank passages by utility, repeat its experiments.",
-    ),
-}
-"""Commands and groups in the order of the help: place of each in this package, and the first sentence of its own help."""
-
 
 class _LazyCommands(Mapping[str, Any]):
-    """Commands by name. A command's module is imported when the command is first looked up."""
+    """The commands of a group by name. A command's module is imported when the command is first looked up."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: str) -> None:
+        self._start = f"{path} " if path else ""
+        self._names = children(path)
         self._loaded: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
+        if name not in self._names:
+            raise KeyError(name)
         if name not in self._loaded:
-            module, _, attribute = _COMMANDS[name][0].partition(".")
-            with end_at_once():
-                found = getattr(import_module(f"ragstone.cli.{module}"), attribute)
-            whole = typer.Typer(add_completion=False)
-            if isinstance(found, typer.Typer):
-                whole.add_typer(found, name=name)
+            path = self._start + name
+            texts = {"epilog": f"Example:\n\n{example_of(path)}", "rich_help_panel": panel_of(path)}
+            if path in GROUPS:
+                self._loaded[name] = _Group(name=name, path=path, help=GROUPS[path], **texts)
             else:
-                whole.command(name)(found)
-            command = typer.main.get_group(whole).commands[name]
-            add_help_all(command)
-            self._loaded[name] = command
+                self._loaded[name] = _load(name, COMMANDS[path].function, texts)
         return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_COMMANDS)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(_COMMANDS)
+        return len(self._names)
+
+    def listed(self) -> dict[str, TyperCommand]:
+        """Return commands that have a purpose only. Importing all commands takes a second."""
+        return {
+            name: TyperCommand(name, help=purpose_of(path), rich_help_panel=panel_of(path))
+            for name, path in ((name, self._start + name) for name in self)
+        }
+
+
+def _load(name: str, function: str, texts: Mapping[str, Any]) -> Any:
+    """Import a command."""
+    module, _, attribute = function.partition(".")
+    whole = typer.Typer(add_completion=False)
+    with end_at_once():
+        whole.command(name, **texts)(getattr(import_module(f"ragstone.cli.{module}"), attribute))
+    command = typer.main.get_command(whole)
+    add_help_all(command)
+    return command
+
+
+class _Group(TyperGroup):
+    """A group of commands, which are imported when they are used."""
+
+    commands: Any
+
+    def __init__(self, *, path: str = "", **attributes: Any) -> None:
+        super().__init__(no_args_is_help=attributes.pop("no_args_is_help", True), **attributes)
+        self.commands = _LazyCommands(path)
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - typer's signature
+        return list(self.commands)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        with self._listed():
+            super().format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        with self._listed():
+            return super().shell_complete(ctx, incomplete)
+
+    @contextmanager
+    def _listed(self) -> Iterator[None]:
+        """List commands in the block without their modules, whose import takes a second."""
+        loading, self.commands = self.commands, self.commands.listed()
+        try:
+            yield
+        finally:
+            self.commands = loading
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0]
+        if name not in self.commands and not name.startswith("-") and not ctx.resilient_parsing:
+            path = nearest(name)
+            hint = "`ragstone --help` lists all commands." if path is None else f"Did you mean `ragstone {path}`?"
+            ctx.fail(f"No such command {name!r}. {hint}")
+        return super().resolve_command(ctx, args)
 
 
 _EXPECTED: Final = {
@@ -168,39 +136,13 @@ def _configured(error: typer.BadParameter) -> Path | None:
     return error.ctx.find_root().params["config"] if source is not None and source.name == "DEFAULT_MAP" else None
 
 
-class _Commands(TyperGroup):
+class _Commands(_Group):
     """All commands. Typer turns Ctrl-C into exit code 130 without a message, so they print it."""
-
-    commands: Any
-
-    def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes)
-        self.commands = _LazyCommands()
 
     def make_context(self, info_name: Any, args: list[str], *more: Any, **options: Any) -> Any:
         if wants_help(args):
             use_layout()
         return super().make_context(info_name, args, *more, **options)
-
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - typer's signature
-        return list(self.commands)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        with self._listed():
-            super().format_help(ctx, formatter)
-
-    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        with self._listed():
-            return super().shell_complete(ctx, incomplete)
-
-    @contextmanager
-    def _listed(self) -> Iterator[None]:
-        """List commands in the block without their modules, whose import takes a second."""
-        loading, self.commands = self.commands, {n: TyperCommand(n, help=text) for n, (_, text) in _COMMANDS.items()}
-        try:
-            yield
-        finally:
-            self.commands = loading
 
     def invoke(self, ctx: Any) -> Any:
         try:

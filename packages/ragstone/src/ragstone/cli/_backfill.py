@@ -92,7 +92,10 @@ def backfill_command(
     *,
     models: ScoringModelOptions,
 ) -> None:
-    """Score stored requests with metrics that were added later. The scores are for reports and baselines, not for alarms."""
+    """Score stored requests with metrics that were added later.
+
+    The scores are for reports and baselines, not for alarms.
+    """
     start, end = _period(since, last, until)
     if (metrics is None) == (to_sink is None):
         raise ConfigurationError("set --metrics to score stored requests, or --to-sink to deliver stored outcomes")

@@ -1,4 +1,4 @@
-"""`ragstone cache`: summarize or clear a reply cache."""
+"""`ragstone store cache`: summarize or clear a reply cache."""
 
 from __future__ import annotations
 

@@ -169,7 +169,10 @@ def compare_command(
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Compare systems on the same samples, or traffic of two periods, and print the significant differences."""
+    """Find significant differences between systems or periods.
+
+    Compares systems on the same samples, or the requests of two periods of a store.
+    """
     gated = fail_if_worse or margin is not None or equivalent_within is not None
     if equivalent_within is not None and (fail_if_worse or margin is not None):
         raise ConfigurationError(

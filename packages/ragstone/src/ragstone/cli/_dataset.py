@@ -1,4 +1,4 @@
-"""`ragstone dataset`: build a CRUX-style dataset from documents, and apply a human review of it."""
+"""`ragstone lab dataset`: build a CRUX-style dataset from documents, and apply a human review of it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,10 @@ from ragstone.cli._output import print_json, progress_bar, sanitize_for_terminal
 if TYPE_CHECKING:
     from ragstone.research import DatasetBuild, NegativeQueries
 
-dataset_app = typer.Typer(
-    help="Build a dataset or unrelated queries from your own documents, and apply your review.", no_args_is_help=True
-)
-
 ConcurrencyOption = Annotated[int, typer.Option("--concurrency", min=1, help="Number of concurrent judge calls.")]
 _SHOWN = 10
 
 
-@dataset_app.command()
 @takes_models
 def build(
     documents: Annotated[
@@ -56,7 +51,10 @@ def build(
     *,
     models: JudgeOptions,
 ) -> None:
-    """Generate queries, sub-questions, passages and ratings from documents, and a review file to edit."""
+    """Generate queries, sub-questions and ratings.
+
+    The documents are divided into passages. The directory gets a file review.csv to edit.
+    """
     from ragstone.research import build_dataset, plan_dataset
 
     plan = plan_dataset(documents, reports=report or (), max_items=max_items, max_passages=max_passages)
@@ -93,10 +91,9 @@ def build(
         raise typer.Exit(ExitCode.INFRASTRUCTURE)
 
 
-@dataset_app.command(name="apply-review")
 @takes_models
 def apply_command(
-    folder: Annotated[Path, typer.Argument(help="The --output-dir of `dataset build`.")],
+    folder: Annotated[Path, typer.Argument(help="The --output-dir of `lab dataset build`.")],
     keep_ratings: Annotated[
         bool, typer.Option("--keep-ratings", help="Keep the ratings of edited rows instead of asking the judge again.")
     ] = False,
@@ -105,7 +102,7 @@ def apply_command(
     *,
     models: JudgeOptions,
 ) -> None:
-    """Write the dataset that results from your edited review.csv."""
+    """Write the dataset of your edited review.csv."""
     from ragstone.research import apply_review
 
     reviewed = apply_review(folder, judge=models.judge_or_none(), keep_ratings=keep_ratings, concurrency=concurrency)
@@ -116,7 +113,6 @@ def apply_command(
         typer.echo(str(reviewed))
 
 
-@dataset_app.command()
 @takes_models
 def negatives(
     documents: Annotated[
@@ -145,7 +141,10 @@ def negatives(
     *,
     models: JudgeOptions,
 ) -> None:
-    """Write queries that your documents do not answer, for `ragstone topicality`."""
+    """Write queries that your documents do not answer.
+
+    `ragstone lab topicality` compares the scores of them with those of other queries.
+    """
     from ragstone.research import build_negatives, plan_negatives
 
     plan = plan_negatives(documents, queries=queries, max_passages=max_passages)
@@ -203,6 +202,6 @@ def _print_next(built: DatasetBuild) -> None:
         typer.echo("unfinished: run the same command to resume. Answered judge calls are not repeated.", err=True)
     if built.rows:
         typer.echo(
-            f"next: edit {built.folder / 'review.csv'}, then run: ragstone dataset apply-review {built.folder}",
+            f"next: edit {built.folder / 'review.csv'}, then run: ragstone lab dataset apply-review {built.folder}",
             err=True,
         )

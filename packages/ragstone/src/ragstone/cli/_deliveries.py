@@ -1,4 +1,4 @@
-"""`ragstone deliveries`: list deliveries to sinks and retry them."""
+"""`ragstone store deliveries`: list deliveries to sinks and retry them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def deliveries_command(
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """List failed, pending, sent or skipped deliveries with their last errors, or retry them."""
+    """List deliveries to sinks by state, or retry them.
+
+    The list has the last error of each.
+    """
     if retry:
         with open_store(store, mode="own") as owned:
             n = owned.requeue_deliveries(sink=sink, state=state)

@@ -13,7 +13,7 @@ import typer
 
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import ledger_lines, print_json, print_lines, print_text, progress_bar, terminal_options
-from ragstone.demo import load_questions
+from ragstone.demo import SAMPLE_FILES, load_questions, sample_file
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError, StoreError
 from ragstone.experiments import build_report, write_report
 from ragstone.monitor import Monitor
@@ -21,15 +21,30 @@ from ragstone.views import ReportText
 
 _METRICS = ("ccrs", "udcg")
 _DEADLINE_S = 600.0
+_FILES = "; ".join(f"{name} ({content})" for name, content in SAMPLE_FILES.items())
 
 
 def demo_command(
     output_dir: Annotated[Path, typer.Option("--output-dir", help="Directory for the store and the scores.")] = Path(
         "ragstone-demo"
     ),
+    samples: Annotated[
+        str | None,
+        typer.Option(
+            "--samples", metavar="NAME", help=f"Only print a sample file, to try other commands with: {_FILES}."
+        ),
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Run capture, scoring and reporting on a small bundled corpus, without API key, GPU or network."""
+    """Capture, score and report a small corpus, or print a sample file.
+
+    Without API key, GPU or network.
+    """
+    if samples is not None:
+        if samples not in SAMPLE_FILES:
+            raise ConfigurationError(f"unknown sample file {samples!r}. Available: {', '.join(SAMPLE_FILES)}.")
+        typer.echo(sample_file(samples), nl=False)
+        return
     demos = {e.name: e for e in entry_points(group="ragstone.demos")}
     if "langchain" not in demos:
         raise MissingExtraError(feature="The demo", package="langchain-ragstone", extra="langchain-ragstone")

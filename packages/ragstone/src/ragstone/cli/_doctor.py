@@ -112,7 +112,10 @@ def doctor_command(
     *,
     models: EndpointsOptions,
 ) -> None:
-    """Measure the capabilities of the endpoints of judge, reader and embedder, and explain how Ragstone uses them."""
+    """Measure what the endpoints of judge, reader and embedder can do.
+
+    Explains how Ragstone uses them.
+    """
     judge, reader, embedder = models.models()
     ledger = None if store is None else read_ledger(store)
     tools = {} if ledger is None else _text_tools(ledger, no_retriever_tool or ())

@@ -43,7 +43,10 @@ def erase_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count. A worker may run.")] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Remove all that a store, its spool and a cache have of a user, a session or a request. The ledger counts it."""
+    """Remove all that is stored about a user or a request.
+
+    Also about a session, from the store, its spool and a cache. The ledger counts what was erased.
+    """
     if not (users or sessions or ids):
         raise ConfigurationError("--user, --session or --trace must say what is erased. Give at least one of them.")
     folder = cache or (Path(variable) if (variable := os.environ.get("RAGSTONE_CACHE")) else None)

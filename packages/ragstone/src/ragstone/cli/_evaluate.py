@@ -127,7 +127,10 @@ def evaluate_command(
     *,
     models: ScoringModelOptions,
 ) -> None:
-    """Score a file of samples, and print each metric's mean, confidence interval and counts."""
+    """Score a file of samples, or the answers of an application.
+
+    Prints the mean of each metric with its confidence interval, and counts.
+    """
     names, fields = parse_metrics(metrics, criterion), _fields(field or [])
     thresholds = parse_thresholds(fail_under, undecided, names, junit=junit, confidence_level=confidence_level)
     application: Any = None

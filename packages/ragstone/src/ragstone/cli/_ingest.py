@@ -116,7 +116,10 @@ def ingest_command(
     *,
     models: ScoringModelOptions,
 ) -> None:
-    """Receive OTLP from instrumented applications, and score their requests. SIGTERM or Ctrl-C stops it cleanly."""
+    """Receive OTLP from applications, and score their requests.
+
+    SIGTERM or Ctrl-C stops it cleanly.
+    """
     # Imported here, because no other command needs the server.
     from ragstone.ingest import Access, FeedbackRoute, OtlpGrpcReceiver, OtlpReceiver, OtlpTraceSource, SharedSpanBuffer
 

@@ -1,4 +1,4 @@
-"""`ragstone judge-card`: measure from human labels how far the scores of judges can be trusted."""
+"""`ragstone lab judge-card`: measure from human labels how far the scores of judges can be trusted."""
 
 from __future__ import annotations
 
@@ -123,7 +123,10 @@ def judge_card_command(
     *,
     models: RatingOptions,
 ) -> None:
-    """Measure from human labels how far judges can be trusted: agreement, bias, wording, order, repeats and cost."""
+    """Measure how far judges can be trusted.
+
+    Compares them with human labels: agreement, bias, wording, order, repeats and cost.
+    """
     from ragstone.research import judge_card, plan_judge_card
 
     urls: list[str | None] = [*judge] if judge else [None]

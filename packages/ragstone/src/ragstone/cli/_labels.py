@@ -19,14 +19,9 @@ from ragstone.errors import ConfigurationError
 from ragstone.experiments import add_labels, draw_to_label, drawn_rows
 from ragstone.store import quote_store
 
-labels_app = typer.Typer(
-    help="Compare the metrics with people: draw requests to label, and add labels.",
-    no_args_is_help=True,
-)
 StoreArgument = Annotated[str, typer.Argument(help="The store: a file or postgresql://...")]
 
 
-@labels_app.command()
 def draw(
     store: StoreArgument,
     n: Annotated[int, typer.Option("--n", min=1, help="Number of requests to draw.")] = 100,
@@ -36,7 +31,10 @@ def draw(
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Draw scored requests at random, half of them where the metrics disagree, and keep their probabilities."""
+    """Draw scored requests at random, to be labeled.
+
+    The metrics disagree about half of them. The store keeps the probability of each draw.
+    """
     if output is not None and not output.absolute().parent.is_dir():
         raise ConfigurationError(f"cannot write {str(output)!r}: its directory does not exist")
     check_not_read(output, store)
@@ -58,7 +56,6 @@ def draw(
         print_text(f"fill in the labels (correct, partly, wrong), then: ragstone labels add {shown} {output}")
 
 
-@labels_app.command()
 def add(
     store: StoreArgument,
     file: Annotated[
@@ -70,7 +67,10 @@ def add(
     label_range: LabelRangeOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Add labels from a file. A label replaces the one that the same author gave before."""
+    """Add labels from a file.
+
+    A label replaces the one that the same author gave before.
+    """
     bounds = (0.0, 1.0) if label_range is None else parse_range(label_range)
     added = add_labels(store, str(file), author=author or _user(), label_range=bounds)
     if json_output:

@@ -24,7 +24,7 @@ def metrics_command(
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """List all metrics with required fields and model calls, or explain one with a worked example."""
+    """List all metrics, or explain one with a worked example."""
     cards = [metric.card for metric in all_metrics()] if name is None else _named(name)
     if json_output:
         print_json([_as_dict(card) for card in cards])

@@ -1,4 +1,4 @@
-"""`ragstone prometheus-rules`: alert rules for the metrics of the sink `prometheus`."""
+"""`ragstone store prometheus-rules`: alert rules for the metrics of the sink `prometheus`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def prometheus_rules_command(
         ),
     ] = None,
 ) -> None:
-    """Print Prometheus alert rules for the metrics of the `prometheus` sink."""
+    """Print Prometheus alert rules.
+
+    The rules use the metrics of the sink `prometheus`, and of `--listen`.
+    """
     rules = [_read("ragstone.rules.yml")]
     if target:
         rules += ["\n  - name: ragstone-targets\n    rules:\n", "\n".join(map(_target_rule, target))]

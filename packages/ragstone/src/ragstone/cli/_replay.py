@@ -109,7 +109,10 @@ def replay_command(
     *,
     models: ScoringModelOptions,
 ) -> None:
-    """Score exported traces of other tools, and deliver the scores. The same command resumes an interrupted run."""
+    """Score traces that other tools have exported.
+
+    The scores are delivered. The same command resumes an interrupted run.
+    """
     tools = parse_retriever_tools(retriever_tool, no_retriever_tool)
     names = parse_metrics(metrics, criterion)
     thresholds = parse_thresholds(fail_under, undecided, names, junit=junit, confidence_level=confidence_level)

@@ -118,7 +118,7 @@ def report_command(
     confidence_level: ConfidenceLevelOption = 0.95,
     json_output: JsonOption = False,
 ) -> None:
-    """Print a verdict, each metric with its interval, the causes of wrong answers, and the worst answers."""
+    """Print a verdict, the causes of wrong answers, and the worst."""
     systems = _read_systems(sources, baseline)
     files = _data_of(systems, data or [])
     samples = read_texts(files.get(systems.name))

@@ -30,7 +30,7 @@ def status_command(
     from_url: FromOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Print the mean of each metric and the ledger: the state of every captured request."""
+    """Count the captured requests by state, and print each mean."""
     if is_broker_url(store):
         _print_broker(store, as_json=json_output)
         return

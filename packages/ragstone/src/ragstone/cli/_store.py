@@ -12,11 +12,7 @@ import typer
 from ragstone._util.age import parse_age
 from ragstone._util.plural import count
 from ragstone._util.table import text_table
-from ragstone.cli._backfill import backfill_command
-from ragstone.cli._erase import erase_command
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._export import export_command
-from ragstone.cli._merge import merge_command
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.cli._owned import open_owned
@@ -32,23 +28,11 @@ from ragstone.store import (
 )
 from ragstone.worker import spool_directory
 
-store_app = typer.Typer(
-    help="Maintain a store: verify, back up, export, merge, backfill metrics, remove texts, erase users, check counters.",
-    no_args_is_help=True,
-)
-
-
-store_app.command("backfill")(backfill_command)
-store_app.command("export")(export_command)
-store_app.command("erase")(erase_command)
-store_app.command("merge")(merge_command)
-
 _SHOWN: Final = 20
 """Damaged rows that `verify` prints."""
 _OWNED_HINT: Final = " Or let its owner remove them: set bodies_older_than or requests_older_than in the table [retention] of its configuration."
 
 
-@store_app.command()
 def prune(
     store: Annotated[str, typer.Argument(help="The store: a file or postgresql://...")],
     bodies_older_than: Annotated[
@@ -74,7 +58,10 @@ def prune(
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Remove the texts of old requests, or old requests, that are scored and delivered. All counts stay."""
+    """Remove old texts or old requests. All counts stay.
+
+    Requests that are not yet scored or delivered, and labeled ones, are kept.
+    """
     if shrink and dry_run:
         raise ConfigurationError("--shrink writes the file, and --dry-run changes nothing. Give one of them.")
     if bodies_older_than is None and requests_older_than is None:
@@ -118,31 +105,6 @@ def _time_of(age: str | None, name: str) -> float | None:
     return None if age is None else time.time() - parse_age(age, name=name)
 
 
-@store_app.command()
-def recount(
-    store: Annotated[str, typer.Argument(help="The store: a file or postgresql://...")],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only compare. Exit code 1 if a counter is wrong. The worker may run.")
-    ] = False,
-    json_output: JsonOption = False,
-) -> None:
-    """Compare the counters of `ragstone status` with the requests and outcomes that they count, and correct them."""
-    with open_store(store, mode="read") if dry_run else open_owned(store) as opened:
-        differences = opened.recount(correct=not dry_run)
-    if json_output:
-        print_json({"corrected": not dry_run, "differences": [each._asdict() for each in differences]})
-    elif not differences:
-        print_text("All counters are right.")
-    else:
-        table = [("counter", "stored", "counted")]
-        table += [(sanitize_for_terminal(each.name), f"{each.stored:,}", f"{each.counted:,}") for each in differences]
-        print_text(text_table(table, align="lrr"))
-        print_text(f"{len(differences)} counters {'are wrong' if dry_run else 'were wrong and are corrected'}.")
-    if dry_run and differences:
-        raise typer.Exit(ExitCode.GATE)
-
-
-@store_app.command()
 def verify(
     store: Annotated[str, typer.Argument(help="The store: a file or postgresql://...")],
     repair: Annotated[
@@ -151,7 +113,10 @@ def verify(
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Read all rows of a store, and find damage: checksums, references, counters, the file and its spool."""
+    """Read all rows of a store, and find damage.
+
+    Checks checksums, references, the counters of `ragstone status`, the file and its spool.
+    """
     with open_owned(store) if repair else open_store(store, mode="read") as opened:
         found = opened.verify(repair=repair)
     n_entries, n_corrupt = _verify_spool(store)
@@ -180,17 +145,18 @@ def verify(
         raise typer.Exit(ExitCode.GATE)
 
 
-@store_app.command()
 def backup(
     store: Annotated[str, typer.Argument(help="The store file. Its worker may run.")],
     file: Annotated[Path, typer.Argument(help="The backup. It must not exist.")],
 ) -> None:
-    """Copy a store file while its worker runs, and verify the copy."""
+    """Copy a store file while its worker runs.
+
+    The copy is verified.
+    """
     found = backup_store(store, file)
     print_text(f"{found.checked['traces']:,} requests and {found.checked['outcomes']:,} outcomes saved in {file}.")
 
 
-@store_app.command()
 def restore(
     file: Annotated[Path, typer.Argument(help="The backup.")],
     store: Annotated[str, typer.Argument(help="The store file to create.")],
@@ -226,7 +192,9 @@ def _verified(found: StoreVerification, n_corrupt: int, *, repair: bool) -> str:
         return f"No damage found.{before}"
     if repair:
         file = " The file itself is damaged: restore a backup." if found.file else ""
-        return f"{found.repaired:,} damaged rows repaired or moved to the table damaged_rows.{file}{before}"
+        n_counters = sum(" stored, " in text for text in found.counters)
+        counters = f", {count(n_counters, 'counter')} corrected" if n_counters else ""
+        return f"{found.repaired:,} damaged rows repaired or moved to the table damaged_rows{counters}.{file}{before}"
     return f"{found.n_problems + n_corrupt:,} problems. Restore a backup, or move damaged rows aside with --repair.{before}"
 
 

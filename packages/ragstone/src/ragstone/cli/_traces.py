@@ -56,7 +56,7 @@ def traces_command(
     data: DataOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """List the worst answers, or show one answer with its evidence."""
+    """List the worst answers, or show one with its evidence."""
     opened = parse_time_range(source)
     if trace_id is not None:
         _print_one(opened, trace_id, data, json_output=json_output)

@@ -1,4 +1,4 @@
-"""`ragstone udcg`: fit UDCG's weights, correlate it with answer quality, rank passages, repeat the experiments."""
+"""`ragstone lab udcg`: fit UDCG's weights, correlate it with answer quality, rank passages, repeat the experiments."""
 
 from __future__ import annotations
 
@@ -14,15 +14,8 @@ from ragstone.cli._models import ModelOptions, takes_models
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, progress_bar, terminal_options
 from ragstone.cli._panels import LIMITS, OUTPUT, STATISTICS
-from ragstone.cli._udcg_experiment import experiment_command
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import quote
-
-udcg_app = typer.Typer(
-    help="UDCG: fit its weights, correlate it with graded answers, rank passages by utility, repeat its experiments.",
-    no_args_is_help=True,
-)
-udcg_app.command(name="experiment")(experiment_command)
 
 FileArgument = Annotated[
     Path, typer.Argument(help="Rows with query and contexts, several per query: JSONL, JSON, CSV or Parquet.")
@@ -35,7 +28,6 @@ SeedOption = Annotated[
 ]
 
 
-@udcg_app.command()
 @takes_models
 def fit(
     file: FileArgument,
@@ -51,7 +43,10 @@ def fit(
     *,
     models: ModelOptions,
 ) -> None:
-    """Fit UDCG-theta to graded contexts, and print how well it ranks contexts of held-out queries."""
+    """Fit the weights of UDCG to graded contexts.
+
+    Prints how well UDCG with these weights ranks the contexts of held-out queries.
+    """
     from ragstone.research import fit_udcg
 
     _check_writable(output, file)
@@ -70,13 +65,12 @@ def fit(
         typer.echo(f"saved. Use it with: ragstone evaluate FILE --metrics udcg_theta@{quote(str(output))}", err=True)
 
 
-@udcg_app.command()
 @takes_models
 def correlate(
     file: FileArgument,
     theta: Annotated[
         Path | None,
-        typer.Option("--theta", help="Weights from `ragstone udcg fit`. Default: cross-validated weights."),
+        typer.Option("--theta", help="Weights from `ragstone lab udcg fit`. Default: cross-validated weights."),
     ] = None,
     erag: Annotated[
         bool, typer.Option("--erag", help="Also let the reader answer from each passage alone (eRAG).")
@@ -87,7 +81,10 @@ def correlate(
     *,
     models: ModelOptions,
 ) -> None:
-    """Correlate UDCG and standard ranking metrics with graded answers, query by query."""
+    """Correlate UDCG and other ranking metrics with graded answers.
+
+    Query by query, with weights of UDCG that are cross-validated or given.
+    """
     from ragstone.research import correlate_udcg
 
     judge, reader = models.models_or_none()
@@ -109,7 +106,6 @@ def correlate(
         typer.echo(str(result))
 
 
-@udcg_app.command()
 @takes_models
 def rank(
     file: FileArgument,
@@ -129,7 +125,10 @@ def rank(
     *,
     models: ModelOptions,
 ) -> None:
-    """Sort each sample's passages by their utility for the reader (an oracle reranker)."""
+    """Sort the passages of each sample by their utility.
+
+    This is an oracle reranker: it knows the utility of each passage for the reader.
+    """
     from ragstone.research import rank_udcg
 
     if output is not None:

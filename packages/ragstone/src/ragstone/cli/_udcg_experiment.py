@@ -1,4 +1,4 @@
-"""`ragstone udcg experiment`: the experiments of the UDCG paper on the user's own data."""
+"""`ragstone lab udcg experiment`: the experiments of the UDCG paper on the user's own data."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def experiment_command(
     *,
     models: ModelOptions,
 ) -> None:
-    """Repeat the experiments of the UDCG paper on your own questions, passages and models."""
+    """Repeat the experiments of the UDCG paper on your data."""
     from ragstone.research import plan_udcg_experiment, run_udcg_experiment
 
     settings: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""`ragstone validate-metrics` and `ragstone topicality`: validate the metrics, and check a repository's domain."""
+"""`ragstone lab validate-metrics` and `ragstone lab topicality`: validate the metrics, and check a repository's domain."""
 
 from __future__ import annotations
 
@@ -101,7 +101,10 @@ def validate_metrics_command(
     seed: SeedOption = 0,
     json_output: JsonOption = False,
 ) -> None:
-    """Evaluate the metrics themselves: distributions, ties, correlations, power, judge flips and human agreement."""
+    """Evaluate the metrics themselves.
+
+    Distributions, ties, correlations, power, judge flips and agreement with people.
+    """
     from ragstone.research import validate_metrics
 
     repeats = [parse_named_file(text) for text in repeat or ()]
@@ -164,7 +167,10 @@ def topicality_command(
     cluster: ClusterOption = "auto",
     json_output: JsonOption = False,
 ) -> None:
-    """Check if a repository is about a domain, from in-domain and out-of-domain queries."""
+    """Check if a repository is about a domain.
+
+    Compares the scores of in-domain and out-of-domain queries.
+    """
     from ragstone.research import topicality
 
     report = topicality(

@@ -38,7 +38,10 @@ def view_command(
     target: TargetOption = None,
     by: ByOption = None,
 ) -> None:
-    """Serve the report of a store as a page that updates itself. SIGTERM or Ctrl-C stops it."""
+    """Serve the report of a store as a page that updates itself.
+
+    SIGTERM or Ctrl-C stops it.
+    """
     opened = parse_time_range(store)
     period = opened if isinstance(opened, TimeRange) else TimeRange(opened)
     if not isinstance(opened, TimeRange) and store_of(opened) is None:

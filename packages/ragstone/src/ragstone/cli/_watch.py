@@ -65,7 +65,10 @@ def watch_command(
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Show which metrics are watched, what each can find, and the open alarms."""
+    """Show the watched metrics, what each can find, and alarms.
+
+    Alarms can be accepted or muted.
+    """
     if test_notify:
         asyncio.run(_test_notify(watch_options().notify))
         return

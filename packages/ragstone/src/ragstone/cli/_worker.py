@@ -65,7 +65,10 @@ def worker_command(
     *,
     models: ScoringModelOptions,
 ) -> None:
-    """Own a store: score captured requests and deliver the outcomes. SIGTERM or Ctrl-C stops it cleanly."""
+    """Score the captured requests of a store, and deliver scores.
+
+    The worker owns the store until it is stopped. SIGTERM or Ctrl-C stops it cleanly.
+    """
     resolved = resolve_store(store)
     if not is_database_url(store) and not Path(store).absolute().parent.is_dir():
         raise StoreNotFoundError(

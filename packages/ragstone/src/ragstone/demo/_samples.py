@@ -201,4 +201,4 @@ SAMPLE_FILES: Final[Mapping[str, str]] = MappingProxyType(
         "handbook": "the documents (Markdown)",
     }
 )
-"""Content of each sample file, by name. `answers` is the default of `ragstone samples`."""
+"""Content of each sample file, by name."""

@@ -34,8 +34,8 @@ _SAME: Final = 1e-9
 
 _WAYS_OUT: Final = {
     "qrels": "qrels (--qrels FILE, or in the rows)",
-    "ratings": "ratings (`ragstone dataset build` writes them)",
-    "required": "required passages (`ragstone dataset build` writes them)",
+    "ratings": "ratings (`ragstone lab dataset build` writes them)",
+    "required": "required passages (`ragstone lab dataset build` writes them)",
     "sub_questions": "sub_questions (nor a reference to make them from)",
 }
 """Rare fields of datasets, and how to get them."""

@@ -11,7 +11,7 @@ qr = 1
 ir = 1
 ```
 
-`ragstone validate-metrics --labels LABELS --fit-weights FILE.json` learns them. Its file also contains the covariance of the weights.
+`ragstone lab validate-metrics --labels LABELS --fit-weights FILE.json` learns them. Its file also contains the covariance of the weights.
 
 - Weights are divided by their sum. A metric without a weight does not count, and its fields are not needed.
 - If one of the metrics is not applicable or fails, so is the composite: a mean of other metrics would not be comparable.
@@ -108,7 +108,7 @@ class CcrsComposite(MetricBase):
         if not path.is_file():
             raise ConfigurationError(
                 f"file with weights not found: {str(path)!r}. Write one with a table [weights] (cc = 2, qr = 1), or learn the "
-                "weights with `ragstone validate-metrics --labels FILE --fit-weights FILE`"
+                "weights with `ragstone lab validate-metrics --labels FILE --fit-weights FILE`"
             )
         try:
             text = path.read_text(encoding="utf-8")

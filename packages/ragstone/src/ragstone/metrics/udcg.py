@@ -122,7 +122,7 @@ class Udcg(UdcgBase):
 
 
 class UdcgTheta(UdcgBase):
-    """UDCG with a weight for each position, learned from graded responses (`ragstone udcg fit`).
+    """UDCG with a weight for each position, learned from graded responses (`ragstone lab udcg fit`).
 
     Args:
         alpha: Weights of u+ by position.
@@ -186,7 +186,7 @@ class UdcgTheta(UdcgBase):
 
     @classmethod
     def load(cls, path: str | Path, *, reader: Reader | None = None) -> UdcgTheta:
-        """Read weights from a file of `save` or `ragstone udcg fit`.
+        """Read weights from a file of `save` or `ragstone lab udcg fit`.
 
         Raises:
             ConfigurationError: If the file does not exist.
@@ -196,7 +196,7 @@ class UdcgTheta(UdcgBase):
         path = Path(path)
         if not path.is_file():
             raise ConfigurationError(
-                f"file with weights not found: {str(path)!r}. Create one with `ragstone udcg fit FILE -o theta.json`"
+                f"file with weights not found: {str(path)!r}. Create one with `ragstone lab udcg fit FILE -o theta.json`"
             )
         try:
             content = json.loads(path.read_text(encoding="utf-8"))

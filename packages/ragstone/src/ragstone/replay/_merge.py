@@ -1,4 +1,4 @@
-"""`merge_outcomes`: outcomes and requests from files of a batch job, or of another store, into a store, each once."""
+"""`merge_outcomes`: outcomes and requests from files of a batch job into a store, each once."""
 
 from __future__ import annotations
 
@@ -54,13 +54,12 @@ class _Row(NamedTuple):
     trace_id: str
     trace: Trace | None
     outcome: Score | NotApplicable | Failure
-    is_finished: bool
 
 
 def merge_outcomes(
     store: str | os.PathLike[str], sources: Sources, *, keep_stored: bool = False, restore_erased: bool = False
 ) -> MergeReport:
-    """Add outcomes with their requests to a store, from files that `ragstone store export --records` or `ragstone.ray` wrote.
+    """Add outcomes with their requests to a store, from files that `ragstone.ray.score` wrote.
 
     Everything is checked before anything is stored. A repeated or interrupted merge adds each outcome once. Requests that
     `store erase` removed from the store are skipped. Memory is about 100 bytes for each outcome of the files.
@@ -176,7 +175,7 @@ def _check(files: Sequence[InputFile], store: Store | None, *, keep_stored: bool
         shown = "\n  ".join(conflicts)
         raise DataError(
             f"{found.n_conflicts} conflicts, so nothing was merged:\n  {shown}\nMerge into another store, or keep what is stored "
-            "with --keep-stored (keep_stored=True)."
+            "with keep_stored=True."
         )
     return found
 
@@ -258,7 +257,7 @@ def _merge(files: Sequence[InputFile], store: Store, checked: _Checked) -> Merge
                 trace_id=trace_id,
                 trace=traces.get(trace_id),
                 outcomes=[row.outcome for row in rows],
-                is_finished=checked.merge(trace_id, len(rows)) and rows[-1].is_finished,
+                is_finished=checked.merge(trace_id, len(rows)),
             )
             for trace_id, rows in ((key, list(group)) for key, group in groupby(batch, key=lambda row: row.trace_id))
         ]
@@ -319,8 +318,7 @@ def _rows(files: Sequence[InputFile]) -> Iterator[_Row]:
 def _row(value: Any, place: str) -> _Row:
     if not isinstance(value, Mapping) or any(name not in value for name in _NEEDED):
         raise DataError(
-            f"{place} does not have the columns {' and '.join(_NEEDED)}. Write the file with `ragstone store export --records` "
-            "or `ragstone.ray.score`."
+            f"{place} does not have the columns {' and '.join(_NEEDED)}. Write the file with `ragstone.ray.score`."
         )
     try:
         outcome = outcome_adapter.validate_json(value["outcome_json"])
@@ -341,4 +339,4 @@ def _row(value: Any, place: str) -> _Row:
         )
     if value.get("outcome_id") not in (None, outcome.id):
         raise DataError(f"{place} is damaged: outcome_id is not the id of its outcome. Nothing was merged.")
-    return _Row(place, outcome.sample_id, trace, outcome, value.get("is_finished") is not False)
+    return _Row(place, outcome.sample_id, trace, outcome)

@@ -42,7 +42,7 @@ class DeliveryCounts(Model):
     failed: int = 0
     """Outcomes that the destination rejected, or whose trace it did not have for a day.
 
-    `ragstone deliveries` lists them and retries them.
+    `ragstone store deliveries` lists them and retries them.
     """
     oldest_pending_s: float | None = None
     """Age in seconds of the oldest pending outcome."""

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from ragstone.sinks._export_file import export_row as export_row
     from ragstone.sinks._export_file import write_export as write_export
     from ragstone.sinks._outcome_record import RECORD_COLUMNS as RECORD_COLUMNS
-    from ragstone.sinks._outcome_record import label_trace as label_trace
     from ragstone.sinks._outcome_record import record_row as record_row
     from ragstone.sinks._protocol import Sink
     from ragstone.sinks._protocol import StatusSink as StatusSink
@@ -60,7 +59,6 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             ),
             "_outcome_record": (
                 "RECORD_COLUMNS",
-                "label_trace",
                 "record_row",
             ),
             "_protocol": (

@@ -9,15 +9,11 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, Any, Final
 
 from ragstone.errors import ConfigurationError
 from ragstone.schema import Delivery, Trace
-from ragstone.sinks._outcome_record import RECORD_COLUMNS
 from ragstone.sinks._row import outcome_row
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _ROWS: Final = 2_000
 """Rows in memory: one row group of Parquet."""
@@ -70,8 +66,8 @@ def export_row(
     }
 
 
-def write_export(path: Path, rows: Iterable[dict[str, Any]], *, records: bool = False) -> int:
-    """Write rows of `export_row`, or with `records` those of `record_row`, to a new file that only its owner can read, and return how many.
+def write_export(path: Path, rows: Iterable[dict[str, Any]]) -> int:
+    """Write rows of `export_row` to a new file that only its owner can read, and return how many.
 
     The file appears under its name when it is complete, and replaces one of before. Memory does not grow with the rows.
 
@@ -81,7 +77,7 @@ def write_export(path: Path, rows: Iterable[dict[str, Any]], *, records: bool = 
     """
     check_export_path(path)
     with _draft(path) as file:
-        write = _parquet_writer(file, records=records) if path.suffix == ".parquet" else _jsonl_writer(file)
+        write = _parquet_writer(file) if path.suffix == ".parquet" else _jsonl_writer(file)
         return write(rows)
 
 
@@ -115,18 +111,18 @@ def _jsonl_writer(file: IO[bytes]) -> Callable[[Iterable[dict[str, Any]]], int]:
     return write
 
 
-def _parquet_writer(file: IO[bytes], *, records: bool) -> Callable[[Iterable[dict[str, Any]]], int]:
+def _parquet_writer(file: IO[bytes]) -> Callable[[Iterable[dict[str, Any]]], int]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from ragstone.sinks.parquet import outcome_schema, plain_row
 
-    schema: pa.Schema = pa.schema([]) if records else outcome_schema()
-    for name, kind in (RECORD_COLUMNS if records else _COLUMNS).items():
+    schema = outcome_schema()
+    for name, kind in _COLUMNS.items():
         schema = schema.append(pa.field(name, pa.list_(pa.string()) if kind == "list" else getattr(pa, kind)()))
 
     def plain(row: dict[str, Any]) -> dict[str, Any]:
-        return row if records else plain_row(row | {"slices": json.dumps(row["slices"], sort_keys=True)})
+        return plain_row(row | {"slices": json.dumps(row["slices"], sort_keys=True)})
 
     def write(rows: Iterable[dict[str, Any]]) -> int:
         n, page = 0, []

@@ -30,7 +30,7 @@ class SqlExport(SqlStore):
             with self._database.read() as db:
                 page = db.execute(
                     f"""
-                    SELECT o.seq, o.outcome_id, o.value, b.body, t.seq, t.state, t.checksum, {_CHECKED}
+                    SELECT o.seq, o.outcome_id, o.value, b.body, t.seq, t.checksum, {_CHECKED}
                     FROM outcomes AS o LEFT JOIN outcome_bodies AS b USING (seq) JOIN traces AS t ON t.trace_id = o.sample_id
                     WHERE o.seq > ?1 AND (t.started_at >= ?2 OR ?2 IS NULL) AND (t.started_at < ?3 OR ?3 IS NULL)
                     ORDER BY o.seq LIMIT ?4
@@ -40,7 +40,7 @@ class SqlExport(SqlStore):
                 last = last_key("outcomes", page, last)
                 found = []
                 texts: dict[int, Trace | None] = {}
-                for _, outcome_id, value, body, seq, state, checksum, *columns in page:
+                for _, outcome_id, value, body, seq, checksum, *columns in page:
                     check_row("traces", checksum, columns)
                     request = dict(zip(CHECKED_COLUMNS["traces"], columns, strict=True))
                     if include_text and seq not in texts:
@@ -53,7 +53,7 @@ class SqlExport(SqlStore):
                         **{field: request[column.removeprefix("t.")] for field, column in REQUEST_COLUMNS.items()},
                     )
                     found.append(
-                        ExportedOutcome(delivery, {} if slices is None else json.loads(slices), texts.get(seq), state)
+                        ExportedOutcome(delivery, {} if slices is None else json.loads(slices), texts.get(seq))
                     )
             if not page:
                 return

@@ -94,8 +94,6 @@ class ExportedOutcome(NamedTuple):
     """Values of tags, retriever and language, such as {"tag:topic": "billing"}."""
     trace: Trace | None
     """The request, if its text was asked for and is stored."""
-    state: TraceState
-    """State of the request."""
 
 
 class MergeCounts(NamedTuple):

@@ -14,7 +14,7 @@ from ragstone.metrics.crux._matrix import DENSITY_WEIGHT, ETA, Answers, answers_
 from ragstone.schema import NotApplicable, Sample, Score
 
 _REQUIRED: Final = "required"
-"""Key of the required passages (id to text) in a row of `ragstone dataset`."""
+"""Key of the required passages (id to text) in a row of `ragstone lab dataset`."""
 _EMPTY: Final = "the text has 0 tokens, so coverage per token is undefined"
 
 
@@ -48,7 +48,7 @@ class _PerToken(CruxMetric):
         if sample.ratings and not _required(sample):
             reason = (
                 "the required passages, which density needs for comparison, are missing from the sample. "
-                "`ragstone dataset` writes them as required={id: text}"
+                "`ragstone lab dataset` writes them as required={id: text}"
             )
             return self.make_not_applicable(sample, reason, (_REQUIRED,))
         return super().check_sample(sample)

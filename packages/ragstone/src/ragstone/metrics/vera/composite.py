@@ -18,7 +18,7 @@ The source does not define the following points, or Ragstone differs from it:
 - The value is an unbounded logit. It ranks responses to one query, or the means of two systems, with the same model. It
   is neither a share nor a probability. `details` also contains its logistic, which is between 0 and 1.
 - **Cross-encoders are trained to rank passages, not to interpret scores in text.** The effect of a value such as 0.2 on
-  the logit depends on the model. Measure it on your data (`ragstone validate-metrics`) before you use it for decisions.
+  the logit depends on the model. Measure it on your data (`ragstone lab validate-metrics`) before you use it for decisions.
 - If one of the metrics is not applicable or fails, the composite is not applicable or fails as well.
 """
 

@@ -209,7 +209,7 @@ def _choose_metrics(given: str | Metric | Sequence[str | Metric] | None, rows: S
                 what = "a reader" if isinstance(metric, ReaderMetric) else "an embedder"
             raise ConfigurationError(
                 f"{card.name!r} needs {what}, and a judge card describes only the judge. Omit it, or use "
-                "`ragstone validate-metrics` for its scores"
+                "`ragstone lab validate-metrics` for its scores"
             )
         if not math.isfinite(card.high - card.low):
             raise ConfigurationError(

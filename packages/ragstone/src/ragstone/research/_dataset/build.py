@@ -204,7 +204,7 @@ def _write(folder: Path, draft: Draft) -> tuple[Rows, list[str]]:
     notes = []
     if edited(folder / REVIEW):
         notes.append(
-            f"{folder / REVIEW} was edited and is not overwritten. Apply it with `ragstone dataset apply-review {folder}`."
+            f"{folder / REVIEW} was edited and is not overwritten. Apply it with `ragstone lab dataset apply-review {folder}`."
         )
     else:
         write_review(folder, draft)

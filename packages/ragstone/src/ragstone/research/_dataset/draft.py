@@ -93,14 +93,14 @@ def read_draft(path: Path) -> Draft:
         )
         _check(draft)
     except FileNotFoundError as error:
-        raise DataError(f"draft not found: {str(path)!r}. Create it with `ragstone dataset build`.") from error
+        raise DataError(f"draft not found: {str(path)!r}. Create it with `ragstone lab dataset build`.") from error
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         problem = str(error)
         if isinstance(error, ValidationError):
             first = error.errors(include_url=False, include_input=False)[0]
             problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise DataError(
-            f"the draft {str(path)!r} cannot be read ({problem}). Create it again with `ragstone dataset build`, which does "
+            f"the draft {str(path)!r} cannot be read ({problem}). Create it again with `ragstone lab dataset build`, which does "
             "not repeat answered judge calls."
         ) from error
     return draft

@@ -98,7 +98,7 @@ def read_review(path: Path) -> dict[Key, tuple[bool, str]]:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError as error:
-        raise DataError(f"review not found: {str(path)!r}. `ragstone dataset build` writes it.") from error
+        raise DataError(f"review not found: {str(path)!r}. `ragstone lab dataset build` writes it.") from error
     except OSError as error:
         raise DataError(f"the review {str(path)!r} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

@@ -102,7 +102,7 @@ async def complete(
         if n_missing:
             raise ConfigurationError(
                 f"{n_missing} of {len(rows)} rows lack a passage's utility or the answer's grade. Set reader= and judge= "
-                "(--reader, --judge), or annotate the rows first (ragstone udcg rank --keep-order)."
+                "(--reader, --judge), or annotate the rows first (ragstone lab udcg rank --keep-order)."
             )
         if erag:
             raise ConfigurationError("eRAG scores need the reader's answers. Set reader= (--reader).")

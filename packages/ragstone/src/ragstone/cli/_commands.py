@@ -1,0 +1,262 @@
+"""The commands by path: the function that runs each, its purpose and an example. No command is imported here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+
+class Command(NamedTuple):
+    """One command."""
+
+    function: str
+    """Module of this package, and name of the function in it."""
+    purpose: str
+    """The first line of the function's docstring."""
+    example: str
+    """A command line that works, without `ragstone` and the path."""
+
+
+PANELS: Final = {
+    "Measure": ("evaluate", "compare", "report", "metrics"),
+    "Production": ("worker", "ingest", "view", "watch", "status", "traces"),
+    "Reuse": ("replay", "labels"),
+    "Trust": ("doctor", "lab"),
+    "Keep": ("store", "demo"),
+}
+"""The commands of `ragstone --help`, those that are used most first."""
+
+GROUPS: Final = {
+    "labels": "Draw requests for people to label, and add their labels.",
+    "lab": "Validate judges and metrics, build datasets, and fit UDCG.",
+    "lab dataset": "Build a dataset from documents, and apply your review.",
+    "lab udcg": "Fit UDCG, correlate it with answers, and rank passages.",
+    "store": "Maintain a store: verify, back up, export, remove, backfill.",
+}
+"""The purposes of the groups of commands."""
+
+COMMANDS: Final = {
+    "evaluate": Command(
+        "_evaluate.evaluate_command",
+        "Score a file of samples, or the answers of an application.",
+        "answers.jsonl --judge http://localhost:8000/v1",
+    ),
+    "compare": Command(
+        "_compare.compare_command",
+        "Find significant differences between systems or periods.",
+        "old.jsonl new.jsonl",
+    ),
+    "report": Command(
+        "_report.report_command",
+        "Print a verdict, the causes of wrong answers, and the worst.",
+        "ragstone.db -o report.html",
+    ),
+    "metrics": Command(
+        "_metrics.metrics_command",
+        "List all metrics, or explain one with a worked example.",
+        "ccrs.qr",
+    ),
+    "worker": Command(
+        "_worker.worker_command",
+        "Score the captured requests of a store, and deliver scores.",
+        "ragstone.db --judge http://localhost:8000/v1",
+    ),
+    "ingest": Command(
+        "_ingest.ingest_command",
+        "Receive OTLP from applications, and score their requests.",
+        "ragstone.db --judge http://localhost:8000/v1",
+    ),
+    "view": Command(
+        "_view.view_command",
+        "Serve the report of a store as a page that updates itself.",
+        "ragstone.db",
+    ),
+    "watch": Command(
+        "_watch.watch_command",
+        "Show the watched metrics, what each can find, and alarms.",
+        "ragstone.db",
+    ),
+    "status": Command(
+        "_status.status_command",
+        "Count the captured requests by state, and print each mean.",
+        "ragstone.db",
+    ),
+    "traces": Command(
+        "_traces.traces_command",
+        "List the worst answers, or show one with its evidence.",
+        "ragstone.db --worst 5",
+    ),
+    "replay": Command(
+        "_replay.replay_command",
+        "Score traces that other tools have exported.",
+        "spans.jsonl --judge http://localhost:8000/v1",
+    ),
+    "labels draw": Command(
+        "_labels.draw",
+        "Draw scored requests at random, to be labeled.",
+        "ragstone.db --n 100 -o to-label.csv",
+    ),
+    "labels add": Command(
+        "_labels.add",
+        "Add labels from a file.",
+        "ragstone.db labeled.csv",
+    ),
+    "doctor": Command(
+        "_doctor.doctor_command",
+        "Measure what the endpoints of judge, reader and embedder can do.",
+        "--judge http://localhost:8000/v1",
+    ),
+    "lab judge-card": Command(
+        "_judge_card.judge_card_command",
+        "Measure how far judges can be trusted.",
+        "--labels labels.csv --judge openai:gpt-4o",
+    ),
+    "lab validate-metrics": Command(
+        "_validate_metrics.validate_metrics_command",
+        "Evaluate the metrics themselves.",
+        "outcomes.jsonl --labels labels.csv",
+    ),
+    "lab dataset build": Command(
+        "_dataset.build",
+        "Generate queries, sub-questions and ratings.",
+        "handbook/ --judge http://localhost:8000/v1",
+    ),
+    "lab dataset apply-review": Command(
+        "_dataset.apply_command",
+        "Write the dataset of your edited review.csv.",
+        "dataset",
+    ),
+    "lab dataset negatives": Command(
+        "_dataset.negatives",
+        "Write queries that your documents do not answer.",
+        "handbook/ --judge openai:gpt-4o",
+    ),
+    "lab udcg fit": Command(
+        "_udcg.fit",
+        "Fit the weights of UDCG to graded contexts.",
+        "graded.jsonl --reader http://localhost:8000/v1",
+    ),
+    "lab udcg correlate": Command(
+        "_udcg.correlate",
+        "Correlate UDCG and other ranking metrics with graded answers.",
+        "graded.jsonl --reader openai:gpt-4o",
+    ),
+    "lab udcg rank": Command(
+        "_udcg.rank",
+        "Sort the passages of each sample by their utility.",
+        "samples.jsonl --reader openai:gpt-4o",
+    ),
+    "lab udcg experiment": Command(
+        "_udcg_experiment.experiment_command",
+        "Repeat the experiments of the UDCG paper on your data.",
+        "questions.jsonl --reader openai:gpt-4o",
+    ),
+    "lab topicality": Command(
+        "_validate_metrics.topicality_command",
+        "Check if a repository is about a domain.",
+        "in-domain.jsonl out-of-domain.jsonl",
+    ),
+    "store verify": Command(
+        "_store.verify",
+        "Read all rows of a store, and find damage.",
+        "ragstone.db",
+    ),
+    "store backup": Command(
+        "_store.backup",
+        "Copy a store file while its worker runs.",
+        "ragstone.db copy.db",
+    ),
+    "store restore": Command(
+        "_store.restore",
+        "Verify a backup, and make it a store.",
+        "backup.db restored.db",
+    ),
+    "store export": Command(
+        "_export.export_command",
+        "Write the outcomes of a store to one file.",
+        "ragstone.db outcomes.parquet",
+    ),
+    "store prune": Command(
+        "_store.prune",
+        "Remove old texts or old requests. All counts stay.",
+        "ragstone.db --bodies-older-than 30d",
+    ),
+    "store erase": Command(
+        "_erase.erase_command",
+        "Remove all that is stored about a user or a request.",
+        "ragstone.db --user user-1",
+    ),
+    "store backfill": Command(
+        "_backfill.backfill_command",
+        "Score stored requests with metrics that were added later.",
+        "ragstone.db --metrics ndcg@5 --last 30d",
+    ),
+    "store deliveries": Command(
+        "_deliveries.deliveries_command",
+        "List deliveries to sinks by state, or retry them.",
+        "ragstone.db --state failed",
+    ),
+    "store cache": Command(
+        "_cache.cache_command",
+        "Summarize or clear a reply cache.",
+        "replies/ --clear --older-than-days 90",
+    ),
+    "store prometheus-rules": Command(
+        "_prometheus_rules.prometheus_rules_command",
+        "Print Prometheus alert rules.",
+        "--target ccrs.qr=0.8",
+    ),
+    "demo": Command(
+        "_demo.demo_command",
+        "Capture, score and report a small corpus, or print a sample file.",
+        "--samples answers > answers.jsonl",
+    ),
+}
+"""All commands."""
+
+
+def children(path: str) -> list[str]:
+    """Return the names of the commands and groups of a group, in the order of its help. The empty path is `ragstone`."""
+    if not path:
+        return [name for names in PANELS.values() for name in names]
+    start = f"{path} "
+    names = (known.removeprefix(start).partition(" ")[0] for known in COMMANDS if known.startswith(start))
+    return list(dict.fromkeys(names))
+
+
+def panel_of(path: str) -> str | None:
+    """Return the part of the help of `ragstone` that lists a command. A command of a group has none."""
+    return next((panel for panel, names in PANELS.items() if path in names), None)
+
+
+def purpose_of(path: str) -> str:
+    """Return the purpose of a command or a group."""
+    return GROUPS[path] if path in GROUPS else COMMANDS[path].purpose
+
+
+def example_of(path: str) -> str:
+    """Return the example of a command, or of the first command of a group."""
+    first = next(known for known in COMMANDS if f"{known} ".startswith(f"{path} "))
+    return f"ragstone {first} {COMMANDS[first].example}"
+
+
+def nearest(name: str) -> str | None:
+    """Return the command, group or option of an example whose name is most similar to a name that does not exist."""
+    from difflib import SequenceMatcher
+
+    def candidates() -> Iterator[tuple[str, str]]:
+        for path in (*GROUPS, *COMMANDS):
+            yield path.rpartition(" ")[2], path
+            yield path.replace(" ", "-"), path
+        for path, command in COMMANDS.items():
+            options = (word for word in command.example.split() if word.startswith("--"))
+            yield from ((option.removeprefix("--"), f"{path} {option}") for option in options)
+
+    share, path = max(
+        ((SequenceMatcher(None, name, known).ratio(), path) for known, path in candidates()), key=lambda pair: pair[0]
+    )
+    return path if share >= _SIMILAR else None
+
+
+_SIMILAR: Final = 0.7
+"""Share of equal characters from which a name is suggested. `merge` and `erase` have 0.6 in common."""
