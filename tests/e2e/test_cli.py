@@ -23,7 +23,7 @@ def samples(tmp_path: Path) -> Path:
 
 def test_evaluate_prints_a_table_and_keeps_progress_off_stdout(samples: Path) -> None:
     """Results can be piped; notes cannot get into them."""
-    done = run_in_new_process("evaluate", samples, "--metrics", "ccrs")
+    done = run_in_new_process("evaluate", samples, "--metrics", "ccrs", "--judge", "lexical")
 
     assert 0 == done.returncode, done.stderr
     assert "mean [95% CI]" in done.stdout
@@ -37,7 +37,7 @@ def test_evaluate_takes_references_fields_and_outputs(samples: Path, tmp_path: P
     references = tmp_path / "gold.jsonl"
     references.write_text('{"id": "a", "ground_truth": "At the river."}\n', encoding="utf-8")
     done = run_command(
-        "evaluate", samples, "--references", references, "--field", "query=query", "--json",
+        "evaluate", samples, "--judge", "lexical", "--references", references, "--field", "query=query", "--json",
         "-o", tmp_path / "o.jsonl", "--sink", f"jsonl:{tmp_path / 's.jsonl'}",
     )  # fmt: skip
 
@@ -70,7 +70,7 @@ def test_the_judge_comes_from_the_environment(samples: Path) -> None:
         (("evaluate", "SAMPLES", "--frobnicate"), 2, "frobnicate"),
         (("evaluate", "SAMPLES", "-o", "/no/such/folder/o.jsonl"), 2, "does not exist"),
         (("evaluate", "SAMPLES", "--judge", "http://127.0.0.1:9/v1", "--deadline", "2"), 3, ""),
-        (("evaluate", "SAMPLES", "--metrics", "ccrs.qr", "--sink", "webhook:http://127.0.0.1:9/scores"), 3, ""),
+        (("evaluate", "SAMPLES", "--judge", "lexical", "--sink", "webhook:http://127.0.0.1:9/scores"), 3, ""),
         (("status", "no-such.db"), 2, "store not found"),
         (("status", "."), 2, "store not found"),
         (("status", "SAMPLES"), 3, "not a Ragstone store"),

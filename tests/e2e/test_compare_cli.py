@@ -122,8 +122,9 @@ def test_evaluate_writes_what_compare_reads(tmp_path: Path) -> None:
         ]
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         done = run_command(
-            "evaluate", tmp_path / f"{name}.jsonl", "--metrics", "ccrs.cc", "-o", tmp_path / f"{name}-scores.jsonl"
-        )
+            "evaluate", tmp_path / f"{name}.jsonl", "--metrics", "ccrs.cc", "--judge", "lexical",
+            "-o", tmp_path / f"{name}-scores.jsonl",
+        )  # fmt: skip
         assert 0 == done.returncode, done.stderr
     done = run_command("compare", tmp_path / "old-scores.jsonl", tmp_path / "new-scores.jsonl", "--fail-if-worse")
     assert 0 == done.returncode, done.stderr

@@ -96,7 +96,7 @@ def test_fields_that_are_answered_with_500(fields):
 
 def test_without_a_model():
     """The lexical baseline has nothing to probe, and says what to do."""
-    done = doctor()
+    done = doctor("--judge", "lexical")
     assert (0, "") == (done.returncode, done.stderr)
     assert "lexical baseline" in done.stdout
     assert "--judge http://host:port/v1" in done.stdout

@@ -233,7 +233,10 @@ builtins.__import__ = slow
 main()
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, "evaluate", "rows.jsonl"], capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, "evaluate", "rows.jsonl", "--judge", "lexical"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 130
     assert "Traceback" not in done.stderr

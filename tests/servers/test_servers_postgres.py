@@ -772,7 +772,7 @@ def test_a_worker_without_a_judge_does_not_change_a_database(database):
     """A worker that nobody has given a judge exits with 2, makes no tables, and keeps the requests of a store pending."""
     for n_tables in (0, 1):
         done = run_command("worker", database, "--until-idle")
-        assert (2, True) == (done.returncode, "needs a judge" in done.stderr), done.stderr
+        assert (2, True) == (done.returncode, "need a judge" in done.stderr), done.stderr
         if not n_tables:
             with pytest.raises(StoreNotReadyError):
                 open_store(database, mode="read")

@@ -21,7 +21,7 @@ from langchain_ragstone._evaluator_sample import sample_from_run
 from ragstone.errors import ConfigurationError, JudgeUnavailableError, MissingExtraError
 from ragstone.judges import embedder_from, judge_from
 from ragstone.metrics import all_metrics
-from ragstone.testing import FakeJudge, FakeReader, MemoryRecorder
+from ragstone.testing import FakeEmbedder, FakeJudge, FakeReader, MemoryRecorder
 
 INPUTS = {"question": "How tall is the lighthouse?"}
 OUTPUTS = {"answer": "31 metres.", "contexts": ["The lighthouse is 31 metres tall."]}
@@ -66,9 +66,11 @@ def test_interval_of_a_score_is_in_the_metadata():
 
 
 def test_baseline_says_that_it_is_one():
-    """Without a judge the lexical baseline scores, and the metadata say so."""
-    found = RagstoneEvaluator("ccrs.qr")(inputs=INPUTS, outputs=OUTPUTS)
+    """The lexical baseline scores if it is named, and the metadata say so. Without a judge the evaluator is refused."""
+    found = RagstoneEvaluator("ccrs.qr", judge="lexical")(inputs=INPUTS, outputs=OUTPUTS)
     assert True is found["metadata"]["is_baseline"]
+    with pytest.raises(ConfigurationError, match=r"ccrs\.qr needs a judge, and none is named"):
+        RagstoneEvaluator("ccrs.qr")
 
 
 def test_not_applicable_has_no_score_and_says_why():
@@ -113,7 +115,7 @@ def test_every_metric_is_available_by_name(card):
         with pytest.raises(MissingExtraError, match=re.escape(card.extra.extra)):
             RagstoneEvaluator(card.name)
         return
-    evaluator = RagstoneEvaluator(card.name, judge=FakeJudge(), reader=FakeReader())
+    evaluator = RagstoneEvaluator(card.name, judge=FakeJudge(), reader=FakeReader(), embedder=FakeEmbedder())
     reference = {name: row.pop(name) for name in ("reference", "qrels", "ratings", "sub_questions") if name in row}
     found = evaluator(inputs={"question": row.pop("query", None)}, outputs=row, reference_outputs=reference)
     assert (card.name, card.name, KEYS) == (evaluator.__name__, found["key"], list(found))
@@ -143,7 +145,7 @@ def test_unknown_metric_and_unknown_field_are_refused():
     with pytest.raises(ConfigurationError, match="Did you mean"):
         RagstoneEvaluator("ccrs.qrr")
     with pytest.raises(ConfigurationError, match="'documents'; a sample has id, query"):
-        RagstoneEvaluator("ccrs.qr", fields={"documents": "x"})
+        RagstoneEvaluator("ccrs.qr", judge="lexical", fields={"documents": "x"})
 
 
 QUESTION, ANSWER = "How tall is it?", "31 metres."

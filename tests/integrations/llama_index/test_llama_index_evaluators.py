@@ -18,7 +18,7 @@ from llama_index.evaluation.ragstone import LlamaIndexJudge, RagstoneEvaluator, 
 from ragstone.errors import ConfigurationError, JudgeUnavailableError, MissingExtraError
 from ragstone.judges import embedder_from
 from ragstone.metrics import all_metrics
-from ragstone.testing import FakeJudge, FakeReader
+from ragstone.testing import FakeEmbedder, FakeJudge, FakeReader
 
 Q, A, CONTEXTS = "How tall is it?", "31 metres.", ["It is 31 metres tall.", "Ferries leave at noon."]
 NODES = [NodeWithScore(node=TextNode(text=text, id_=id_), score=0.5) for text, id_ in zip(CONTEXTS, "ab", strict=True)]
@@ -165,7 +165,7 @@ def test_every_metric_is_available_by_name(card):
     nodes = row.get("contexts")
     if nodes and all(isinstance(node, dict) and "relevance" not in node for node in nodes):
         row["contexts"] = [TextNode(text=node["text"], id_=node["id"]) for node in nodes if "id" in node] or nodes
-    evaluator = RagstoneEvaluator(card.name, judge=FakeJudge(), reader=FakeReader())
+    evaluator = RagstoneEvaluator(card.name, judge=FakeJudge(), reader=FakeReader(), embedder=FakeEmbedder())
     found = evaluator.evaluate(**row)
     assert (card.name, {}) == (evaluator.card.name, evaluator.get_prompts())
     assert (found.score is None) is found.invalid_result is (found.invalid_reason is not None)

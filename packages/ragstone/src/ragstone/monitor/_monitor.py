@@ -395,14 +395,14 @@ class Monitor(RequestBlocks):
         if not self.flush(timeout_s):
             return False
         self.start()
-        if self._setup.missing is not None and self._relay is None and not is_owned(self._store):
-            return self._n_pending() == 0  # this process does not score
         if self._relay is not None:
             return self._wait_for_relay(self._relay, end)
         is_idle = self._idle_check()
         while time.monotonic() < end:
             if is_idle() or (self._worker is None and self._n_pending() == 0):
                 return True
+            if self._setup.missing is not None and not (is_database_url(self._store) or is_owned(self._store)):
+                return False  # no worker has the store
             if self._closing.wait(0.02):
                 return False
         return False
