@@ -245,7 +245,15 @@ def test_the_action_runs(
     Path("my answers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     if "baseline" in given:
         ragstone.evaluate(rows, ["ccrs.cc", "ccrs.ac"], judge="lexical").to_jsonl("outcomes-main.jsonl")
-    assert codes == run_action(data="my answers.jsonl", metrics="ccrs.cc,ccrs.ac", **given)
+    assert codes == run_action(data="my answers.jsonl", metrics="ccrs.cc,ccrs.ac", judge="lexical", **given)
     summary = Path("summary.md").read_text(encoding="utf-8")
     assert ("threshold" in summary) == Path("ragstone-thresholds.xml").exists() == ("fail_under" in given)
     assert ("baseline main" in summary) == Path("ragstone-regression.xml").exists() == ("baseline" in given)
+
+
+def test_the_action_refuses_judged_metrics_without_a_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The action fails in its first step, and writes no outcomes, if neither an input nor the environment names a judge."""
+    monkeypatch.chdir(tmp_path)
+    Path("answers.jsonl").write_text(json.dumps(CASE | {"id": "a"}) + "\n")
+    assert 2 == run_action(data="answers.jsonl")[0]
+    assert not Path("outcomes.jsonl").exists()
