@@ -31,6 +31,8 @@ from ragstone.metrics import _registry as registry
 from ragstone.metrics.crux import RankedCoverage
 from ragstone.metrics.ranking import AlphaNdcg, RankingMetric
 from ragstone.schema import Score
+from ragstone.scoring import Signals, note_outcome
+from ragstone.sinks._row import shorten_name
 from ragstone.testing import FakeJudge, FakeReader, make_sample
 
 
@@ -134,6 +136,14 @@ def test_a_comma_separates_metrics_or_arguments(text: str, specs: list[str]) -> 
     """A part that begins with KEY= continues the arguments, every other part is another metric."""
     assert specs == split_metrics(text)
     assert specs == split_metrics(",".join(specs))
+
+
+def test_a_list_may_be_split_at_any_comma() -> None:
+    """A list of metrics that a tool has split at each comma resolves to the same metrics."""
+    text = "ndcg@5,threshold=2,alpha_ndcg@2,alpha=1,ccrs.ac@0"
+    cards = [metric.card for metric in registry.resolve_metrics([text, AnswerCorrectness()])]
+    assert 4 == len(cards)
+    assert cards == [metric.card for metric in resolve_metrics([*text.split(","), AnswerCorrectness()])]
 
 
 @pytest.mark.parametrize(
@@ -320,6 +330,26 @@ def test_a_name_selects_one_variant() -> None:
     assert not selects("ccrs.ac@em_weight=0", card.name, card)
     assert not selects("ccrs.ac", card.name, card)
     assert "acme" == Brevity(plain=0.5).card.group
+
+
+@pytest.mark.parametrize("metric", ["ccrs.ac", "ccrs.ac@em_weight=0"])
+def test_variants_say_if_an_answer_is_correct(metric: str) -> None:
+    """The causes of wrong answers use the judged part of each variant of answer correctness."""
+    signals = Signals()
+    score = Score(
+        sample_id="s", metric=metric, metric_version="1", value=0.2, method="exact", details={"em": 0.0, "judge": 0.2}
+    )
+    note_outcome(signals, score, None)
+    assert (False, metric) == (signals.is_correct, signals.correct_by)
+
+
+def test_long_names_stay_different_in_sinks() -> None:
+    """A name that is cut for a sink ends with its hash, so that two variants never share one."""
+    names = [f"bertscore@{'org/' * 30}{end},layer=3" for end in "ab"]
+    assert ["bertscore"] == [shorten_name(name, 100) for name in ["bertscore"]]
+    cut = [shorten_name(name, 100) for name in names]
+    assert [100, 100] == [len(name) for name in cut]
+    assert cut[0] != cut[1]
 
 
 VARIANTS = (

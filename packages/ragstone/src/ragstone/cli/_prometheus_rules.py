@@ -57,6 +57,6 @@ def _target_rule(text: str) -> str:
     return string.Template(_read("target.rules.yml")).substitute(
         alert="RagstoneMeanBelowTarget" if is_higher else "RagstoneMeanAboveTarget",
         operator="<" if is_higher else ">",
-        metric=card.name,
+        metric=card.name.replace("\\", r"\\").replace('"', r"\""),
         target=f"{target:g}",
     )

@@ -23,6 +23,7 @@ from ragstone.cli._report import DataOption, SourceArgument, read_texts
 from ragstone.cli._watch import read_alarm
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import OutcomeSource, TimeRange, explain_answer, find_worst, store_of
+from ragstone.metrics import full_name
 from ragstone.store import TraceReport, describe_store, is_database_url, open_store
 from ragstone.views import AnswersText, AnswerText, AnswerView
 
@@ -58,6 +59,7 @@ def traces_command(
 ) -> None:
     """List the worst answers, or show one with its evidence."""
     opened = parse_time_range(source)
+    metric = None if metric is None else full_name(metric)
     if trace_id is not None:
         _print_one(opened, trace_id, data, json_output=json_output)
         return

@@ -6,6 +6,7 @@ from ragstone._util.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ragstone.metrics._arguments import Argument as Argument
+    from ragstone.metrics._arguments import base_name as base_name
     from ragstone.metrics._arguments import quote as quote
     from ragstone.metrics._arguments import split_metrics as split_metrics
     from ragstone.metrics._base import MetricBase
@@ -85,7 +86,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "_arguments": ("Argument", "quote", "split_metrics"),
+            "_arguments": ("base_name", "Argument", "quote", "split_metrics"),
             "_base": (
                 "MetricBase",
                 "check_sample",

@@ -167,6 +167,11 @@ def _declared(parameter: inspect.Parameter, hint: Any) -> Argument | None:
     )
 
 
+def base_name(name: str) -> str:
+    """Return the name of a metric without its arguments."""
+    return name.partition("@")[0]
+
+
 def read_values(make: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a call that differ from their defaults, of those that a text can state.
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Literal, Self, get_args
 from ragstone._util.local_model import OptionalDependency
 from ragstone.errors import JudgeError
 from ragstone.judges import Judge
-from ragstone.metrics._arguments import describe_values, read_values, suffix_of
+from ragstone.metrics._arguments import base_name, describe_values, read_values, suffix_of
 from ragstone.metrics._card import Metric, MetricCard, WorkedExample
 from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score
 
@@ -191,7 +191,7 @@ class MetricBase(ABC):
             reads_passages=self.reads_passages,
             version=self.version if self.prompt_hash is None else f"{self.version}+{self.prompt_hash}",
             source=self.source,
-            group=self.group or self.name.partition("@")[0].partition(".")[0],
+            group=self.group or base_name(self.name).partition(".")[0],
             judge_calls=self.judge_calls,
             judge_calls_per_passage=self.judge_calls_per_passage,
             reader_calls_per_passage=self.reader_calls_per_passage,

@@ -224,7 +224,12 @@ def resolve_metrics(specs: str | Metric | Sequence[str | Metric]) -> tuple[Metri
         resolve_metrics(["ccrs"])
         ```
     """
-    listed: list[object] = [specs] if isinstance(specs, str | Metric) else list(specs)
+    listed: list[object] = []
+    for given in [specs] if isinstance(specs, str | Metric) else specs:
+        if isinstance(given, str) and listed and isinstance(listed[-1], str):
+            listed[-1] += f",{given}"  # a list that was split at its commas is the same list
+        else:
+            listed.append(given)
     known = all_metrics() if any(isinstance(spec, str) for spec in listed) else ()
     resolved: dict[str, Metric] = {}
     objects: set[str] = set()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from ragstone._util.abstains import answer_abstains
-from ragstone.metrics import MetricCard
+from ragstone.metrics import MetricCard, base_name
 from ragstone.schema import AnswerCause, Failure, NotApplicable, Passage, Sample, Score, TraceOutline
 
 _CORRECT_FROM: Final = 0.5
@@ -256,24 +256,24 @@ def note_outcome(signals: Signals, outcome: Score | NotApplicable | Failure, car
         return
     if isinstance(outcome, Failure):
         signals.n_failures += 1
-        signals.has_failed_correctness |= outcome.metric in _CORRECTNESS_METRICS
-        signals.has_failed_support |= outcome.metric in _SUPPORT_METRICS
+        signals.has_failed_correctness |= base_name(outcome.metric) in _CORRECTNESS_METRICS
+        signals.has_failed_support |= base_name(outcome.metric) in _SUPPORT_METRICS
     else:
         signals.n_scores += 1
         if card is not None and math.isfinite(width := card.high - card.low):
             distance = (outcome.value - card.low if card.direction == "lower" else card.high - outcome.value) / width
             signals.badness += min(max(distance, 0.0), 1.0)
             signals.n_rated += 1
-        if outcome.metric in _CORRECTNESS_METRICS:
+        if base_name(outcome.metric) in _CORRECTNESS_METRICS:
             _note_correctness(signals, outcome)
-        elif outcome.metric in _SUPPORT_METRICS:
+        elif base_name(outcome.metric) in _SUPPORT_METRICS:
             _note_support(signals, outcome)
     if outcome.metric.startswith(_RELEVANCE_METRICS):
         _note_relevance(signals, outcome)
 
 
 def _note_correctness(signals: Signals, score: Score) -> None:
-    judged = score.details.get("judge") if score.metric == "ccrs.ac" else None
+    judged = score.details.get("judge") if base_name(score.metric) == "ccrs.ac" else None
     if isinstance(judged, int | float):
         # Not the value: with the weight of the exact match, a correct paraphrase scores at most 0.3.
         exact = score.details.get("em") == 1.0

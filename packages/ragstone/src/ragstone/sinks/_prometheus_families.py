@@ -17,6 +17,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Delivery, DeliveryCounts, Ledger, Score
 from ragstone.sinks._prometheus_streams import StreamCollector
+from ragstone.sinks._row import shorten_name
 
 _SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _SEEN_MAX_IDS: Final = 20_000
@@ -303,7 +304,7 @@ class _Bounded:
 
 def _clean(text: str) -> str:
     """Replace unprintable characters. A name from a user's request that is not valid UTF-8 would break the whole page."""
-    return "".join(c if c.isprintable() else " " for c in text[:_LABEL_MAX_CHARS])
+    return "".join(c if c.isprintable() else " " for c in shorten_name(text, _LABEL_MAX_CHARS))
 
 
 def _exemplar(delivery: Delivery) -> dict[str, str] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,13 @@ class SpanRef:
 
     trace_id: str
     span_id: str | None
+
+
+def shorten_name(name: str, most: int) -> str:
+    """Return a name of at most `most` characters. Different names stay different: a longer one ends with its hash."""
+    if len(name) <= most:
+        return name
+    return f"{name[: most - 9]}-{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:8]}"
 
 
 def span_ref_of(delivery: Delivery) -> SpanRef | SinkNoTargetError:

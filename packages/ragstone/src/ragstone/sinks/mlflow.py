@@ -24,6 +24,7 @@ from ragstone.sinks._row import (
     build_comment,
     build_score_metadata,
     cause_note_of,
+    shorten_name,
     span_ref_of,
     state_of,
     write_each,
@@ -163,7 +164,7 @@ def _assessments(delivery: Delivery, span: SpanRef, *, include_text: bool) -> It
     score = target | {
         # Includes the trace's id, because request ids of different applications on one server may be equal.
         "assessment_id": str(uuid.uuid5(uuid.UUID(outcome.id), span.trace_id)),
-        "assessment_name": outcome.metric[:_NAME_MAX_CHARS],
+        "assessment_name": shorten_name(outcome.metric, _NAME_MAX_CHARS),
         "source": {
             "source_type": "CODE" if outcome.judge is None else "LLM_JUDGE",
             "source_id": (outcome.judge or "ragstone")[:_NAME_MAX_CHARS],

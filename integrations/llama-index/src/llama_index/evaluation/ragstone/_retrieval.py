@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, ClassVar
@@ -54,7 +55,7 @@ class _RetrievalMetric(BaseRetrievalMetric):
 
 @cache
 def _made(name: str) -> type[_RetrievalMetric]:
-    kind = "".join(part.capitalize() for part in name.replace("@", "_at_").split("_"))
+    kind = "".join(part.capitalize() for part in re.split(r"[\W_]", name.replace("@", "_at_")))
     return type(kind, (_RetrievalMetric,), {"metric_name": name, "__module__": __name__, "__doc__": f"{name}."})
 
 

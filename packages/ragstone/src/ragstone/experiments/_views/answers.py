@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from ragstone._util.words import split_words
-from ragstone.metrics import MetricCard
+from ragstone.metrics import MetricCard, base_name
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import (
     CAUSES,
@@ -186,7 +186,7 @@ def _evidence(score: Score) -> str | None:
     details = score.details
     if score.explanation:
         return score.explanation
-    if score.metric == "ccrs.ac" and isinstance(details.get("judge"), int | float):
+    if base_name(score.metric) == "ccrs.ac" and isinstance(details.get("judge"), int | float):
         exact = "identical to a reference" if details.get("em") == 1.0 else "not identical to a reference"
         return f"judged {details['judge']:.2f}, {exact}"
     if claims := claims_of(details):
