@@ -197,15 +197,15 @@ def usage(path: tuple[str, ...], command: Any) -> str:
     return " ".join(["ragstone", *path, *words])
 
 
-def purpose(command: Any) -> str:
-    """Return the help of a command: its sentences, then its examples."""
+def purpose(command: Any, texts: str) -> str:
+    """Return the help of a command: its sentences, then its examples, if the texts of the page do not have any."""
     text: list[str] = []
     for paragraph in re.split(r"\n\s*\n", "\n\n".join(filter(None, (command.help, command.epilog)))):
         lines = [line.strip() for line in paragraph.replace("\b", "").strip().splitlines()]
         examples = [line.removeprefix("$ ") for line in lines if re.match(r"(\$ )?ragstone [a-z]", line)]
         if sentences := prose(" ".join(line for line in lines if line.removeprefix("$ ") not in examples)):
             text.append(sentences.removesuffix("Example:").rstrip())
-        if examples:
+        if "```bash" not in texts:
             # Not a block: `nox -s pages` would run it, and a test of the commands runs or parses it.
             text += [f"Example: `{example}`" for example in examples]
     return "\n\n".join(filter(None, text))
@@ -304,7 +304,7 @@ def commands_page(page: str) -> str:
         name = " ".join(path)
         before, after = written.pop(path, ("", ""))
         heading = "#" * (len(path) + 1 + bool(panels))
-        parts += [f"{heading} {name}", block(name, purpose(command)), before]
+        parts += [f"{heading} {name}", block(name, purpose(command, before)), before]
         if not hasattr(command, "commands"):
             parts += [block(f"options of {name}", parameters(path, command, shared))]
         parts.append(after)
