@@ -25,30 +25,22 @@ COMMON = 4
 GUIDES = {
     "--app": "../how-to/evaluate-an-application.md",
     "--batch": "../how-to/batch.md",
-    "--budget-calls": "../how-to/capacity.md#set-a-budget",
+    "--budget-usd": "../how-to/capacity.md#set-a-budget",
     "--by": "../how-to/see-results.md",
     "--cache": "../how-to/cache.md",
-    "--cluster": "../explanation/dependent-data.md",
     "--criterion": "../how-to/write-a-metric.md",
     "--embedder": "../how-to/judge-endpoints.md#name-an-embedder",
     "--fail-under": "../how-to/gate.md",
     "--fit-weights": "metrics.md#a-composite",
     "--format": "../how-to/replay.md#what-is-read",
     "--from": "../how-to/message-broker.md",
-    "--ids": "../how-to/redaction.md#ids-of-users-and-sessions",
     "--judge": "../how-to/judge-endpoints.md",
-    "--judge-score-mode": "metrics.md#scores-as-distributions",
-    "--max-concurrent-requests": "../how-to/capacity.md",
-    "--max-outage": "../how-to/capacity.md#during-an-outage",
     "--metrics": "metrics.md",
-    "--no-redact": "../how-to/redaction.md",
     "--pass-at": "../how-to/validate-metrics.md#measure-passk-of-an-application",
-    "--processes": "../how-to/processes.md",
     "--qrels": "../how-to/ranking.md",
-    "--reader-estimator": "../explanation/abstention.md",
     "--reasons": "../how-to/reasons.md",
+    "--set": "settings.md",
     "--sink": "../how-to/sinks.md",
-    "--stop-early": "../how-to/judge-endpoints.md#if-the-judge-fails",
 }
 """The page that explains an option."""
 
@@ -68,6 +60,9 @@ GUIDES_OF_TABLES = {
     "app": "../how-to/traffic.md",
     "capture": "../explanation/captured-requests.md",
     "lengths": "../how-to/redaction.md#capture-less",
+    "analysis": "../explanation/dependent-data.md",
+    "receiver": "../how-to/ingest.md",
+    "research": "../how-to/validate-metrics.md",
 }
 """The page that explains a table of settings."""
 

@@ -69,7 +69,7 @@ def test_the_judge_comes_from_the_environment(samples: Path) -> None:
         (("evaluate", "SAMPLES", "--field", "query"), 2, "FIELD=COLUMN"),
         (("evaluate", "SAMPLES", "--frobnicate"), 2, "frobnicate"),
         (("evaluate", "SAMPLES", "-o", "/no/such/folder/o.jsonl"), 2, "does not exist"),
-        (("evaluate", "SAMPLES", "--judge", "http://127.0.0.1:9/v1", "--deadline", "2"), 3, ""),
+        (("evaluate", "SAMPLES", "--judge", "http://127.0.0.1:9/v1", "--set", "limits.deadline_s=2"), 3, ""),
         (("evaluate", "SAMPLES", "--judge", "lexical", "--sink", "webhook:http://127.0.0.1:9/scores"), 3, ""),
         (("status", "no-such.db"), 2, "store not found"),
         (("status", "."), 2, "store not found"),

@@ -80,7 +80,7 @@ def test_spans_are_scored_after_the_clock_was_put_back(tmp_path: Path):
     command = [sys.executable, "-c", MAIN, "ingest", str(store), "--listen", f"127.0.0.1:{port}", "--judge", "lexical"]
 
     def start(idle_timeout_s: int) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([*command, "--idle-timeout", str(idle_timeout_s)], env=environment)
+        return subprocess.Popen([*command, "--set", f"receiver.idle_timeout_s={idle_timeout_s!s}"], env=environment)
 
     set_clock("+0")
     process = start(3)

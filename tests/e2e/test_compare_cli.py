@@ -63,7 +63,7 @@ def test_the_verdict_comes_first_and_the_tables_below(files: dict[str, Path]) ->
 )
 def test_the_gate_decides_the_exit_code(files: dict[str, Path], candidate: str, options: list[str], code: int) -> None:
     """0 lets through, 1 does not; the table of the gate stands at the end."""
-    done = run_command("compare", files["old"], files[candidate], *options, "--permutations", 1000)
+    done = run_command("compare", files["old"], files[candidate], *options, "--set", "analysis.n_permutations=1000")
     assert (code, "") == (done.returncode, done.stderr)
     assert ("FAILED" if code else "no regression found") in done.stdout.rsplit("\nbaseline old: ", 1)[1]
 
@@ -72,8 +72,8 @@ def test_json_holds_everything(files: dict[str, Path]) -> None:
     """Names, families, claims and the gate, for programs."""
     done = run_command(
         "compare", f"älter={files['old']}", f"b={files['better']}", f"c={files['worse']}",
-        "--baseline", "b", "--across-metrics", "--hypothesis", "b > c on ccrs.qr", "--margin", "0.3", "--min-effect", "0.02",
-        "--confidence-level", "0.9", "--seed", "3", "--json",
+        "--baseline", "b", "--set", "analysis.across_metrics=true", "--hypothesis", "b > c on ccrs.qr", "--margin", "0.3", "--set", "analysis.min_effect=0.02",
+        "--set", "analysis.confidence_level=0.9", "--set", "analysis.seed=3", "--json",
     )  # fmt: skip
     found = json.loads(done.stdout)
 
@@ -101,7 +101,7 @@ def test_json_holds_everything(files: dict[str, Path]) -> None:
         (["old", "same", "--metrics", "bleu"], "no system has outcomes of 'bleu'. Available: ccrs.cc, ccrs.qr"),
         (["old", "same", "--baseline", "x"], "unknown baseline 'x'"),
         (["old", "same", "--hypothesis", "old >> same"], "is not a hypothesis about these systems"),
-        (["old", "same", "--confidence-level", "2"], "confidence_level must be between 0 and 1"),
+        (["old", "same", "--set", "analysis.confidence_level=2"], "confidence_level must be between 0 and 1"),
         (["old", "same", "--margin", "-1"], "margin must be a finite number above 0"),
     ],
 )

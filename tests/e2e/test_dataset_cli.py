@@ -110,7 +110,7 @@ def test_a_cap_ends_with_4_and_the_rest_follows(folder):
     """What was paid for is kept; the same command with a higher cap pays for the rest alone."""
     with FakeJudgeServer() as server:
         first = run_command(
-            "lab", "dataset", "build", "docs", "-o", "set", "--judge", server.url, "--budget-calls", "7"
+            "lab", "dataset", "build", "docs", "-o", "set", "--judge", server.url, "--set", "budget.calls=7"
         )
         assert 4 == first.returncode
         assert "run the same command to resume" in first.stderr
@@ -137,7 +137,16 @@ def test_a_cap_stops_a_review_too(folder):
             table.writerows(rows)
         before, written = server.stats.calls, (folder / "set/dataset.jsonl").read_bytes()
         capped = run_command(
-            "lab", "dataset", "apply-review", "set", "--judge", server.url, "--budget-calls", "2", "--concurrency", "1"
+            "lab",
+            "dataset",
+            "apply-review",
+            "set",
+            "--judge",
+            server.url,
+            "--set",
+            "budget.calls=2",
+            "--concurrency",
+            "1",
         )
         assert 4 == capped.returncode
         assert 2 == server.stats.calls - before
@@ -169,7 +178,7 @@ def test_nobody_there_ends_with_3(folder):
         (["docs", "--judge", "lexical"], "lexical baseline"),
         (["docs", "--judge", "http://127.0.0.1:9/v1", "-o", "docs/market.md"], "cannot create the directory"),
         (["docs", "--report", "docs/none.md"], "file or directory not found"),
-        (["docs", "--max-items", "0"], "--max-items"),
+        (["docs", "--set", "research.max_items=0"], "research.max_items"),
         (["docs", "--budget-usd", "1", "--judge", "http://127.0.0.1:9/v1"], "requires prices"),
     ],
 )

@@ -152,7 +152,7 @@ def test_a_missing_key_says_how_to_give_one():
         done = doctor("--judge", server.url)
     assert 3 == done.returncode
     assert "HTTP 401" in done.stdout
-    assert "No key was given. Set --judge-api-key-env" in done.stdout
+    assert "No key was given. Set judge.api_key_env" in done.stdout
 
 
 def test_wrong_name():

@@ -34,7 +34,12 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def options(server: FakeJudgeServer) -> list[str]:
     """Options of a judge with a key."""
-    return [f"--judge={server.url}", "--judge-model=fake-judge", "--judge-api-key-env=K", "--metrics=ccrs.qr,ccrs.id"]
+    return [
+        f"--judge={server.url}",
+        "--judge-model=fake-judge",
+        "--set=judge.api_key_env=K",
+        "--metrics=ccrs.qr,ccrs.id",
+    ]
 
 
 @pytest.mark.parametrize("command", ["evaluate", "replay"])
@@ -54,15 +59,17 @@ def test_a_wrong_key_stops_the_run(rows, command):
             assert (0, N) == (done.returncode, read_ledger("r.db").total.scored)
 
         store = ["--store", "s.db"] if command == "replay" else []
-        done = run_command(command, rows, *store, *options(server), "--no-stop-early", K="wrong")
+        done = run_command(command, rows, *store, *options(server), "--set", "limits.stop_early=false", K="wrong")
     assert 3 == done.returncode
     assert (
         f"exit code 3: {2 * N - 2} of {2 * N - 2} judged outcomes failed (100%), more than the limit of 50% "
-        f"(--max-failed-share). By kind: {2 * N - 2} rejected." == done.stderr.splitlines()[-1]
+        f"(limits.max_failed_share). By kind: {2 * N - 2} rejected." == done.stderr.splitlines()[-1]
     )
 
 
-@pytest.mark.parametrize(("limit", "code"), [([], 3), (["--max-failed-share=0.8"], 0), (["--max-failed-share=0"], 3)])
+@pytest.mark.parametrize(
+    ("limit", "code"), [([], 3), (["--set=limits.max_failed_share=0.8"], 0), (["--set=limits.max_failed_share=0"], 3)]
+)
 @pytest.mark.parametrize("command", ["evaluate", "replay", "worker"])
 def test_the_limit_of_failures_is_an_option(rows, command, limit, code):
     """The share is of judged outcomes: about two thirds fail here, because their replies are not numbers."""

@@ -22,7 +22,7 @@ COMMANDS = {
     "store deliveries": ("store", "deliveries", "STORE"),
     "worker": ("worker", "STORE", *JUDGE),
     "replay": ("replay", "rows.jsonl", "--store", "STORE", *JUDGE),
-    "labels draw": ("labels", "draw", "STORE", "--n", 1),
+    "labels draw": ("labels", "draw", "STORE", "--limit", 1),
     "store verify": ("store", "verify", "STORE"),
     "store repair": ("store", "verify", "STORE", "--repair"),
     "store backup": ("store", "backup", "STORE", "copy.db"),

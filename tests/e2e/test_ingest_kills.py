@@ -115,7 +115,14 @@ class Receiver:
         self.sink = folder / "scores.jsonl"
         self.store = folder / "s.db"
         options = ["--metrics", ",".join(METRICS), "--judge", judge, "--sink", f"jsonl:{self.sink}"]
-        options += ["--listen", f"127.0.0.1:{port}", "--idle-timeout", "0.3", "--rootless-timeout", "3600"]
+        options += [
+            "--listen",
+            f"127.0.0.1:{port}",
+            "--set",
+            "receiver.idle_timeout_s=0.3",
+            "--set",
+            "receiver.rootless_timeout_s=3600",
+        ]
         self._command = [sys.executable, "-c", STARTED, "ingest", str(self.store), *options]
         self.peak_mib = 0
 

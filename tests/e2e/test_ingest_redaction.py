@@ -189,7 +189,7 @@ def receiving(folder: Path, *options: str) -> Iterator[tuple[str, str]]:
         "--metrics",
         "ccrs.qr",
     ]
-    command += ["--listen", http, "--listen-grpc", grpc, "--idle-timeout", "3", *options]
+    command += ["--listen", http, "--listen-grpc", grpc, "--set", "receiver.idle_timeout_s=3", *options]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAGSTONE_")}
     with (folder.parent / "log").open("wb") as log:
         process = subprocess.Popen(
@@ -270,7 +270,7 @@ def test_a_secret_would_be_found(tmp_path: Path) -> None:
     """The test above sees secrets in the bytes of files and in stored requests if redaction is off."""
     folder = tmp_path / "store"
     folder.mkdir()
-    with receiving(folder, "--no-redact") as (http, grpc):
+    with receiving(folder, "--set", "redaction.redact=false") as (http, grpc):
         send_json(http, grpc, [request(n, texts(""), carrier) for n, (carrier, _) in CASES.items()])
         assert set(WHOLE) == leaked(folder)
         wait_until(lambda: n_stored(folder / "s.db") >= len(CASES))

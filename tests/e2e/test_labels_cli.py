@@ -13,7 +13,7 @@ def test_draw_label_and_report(tmp_path: Path):
     """From a store to a corrected share of wrong answers, with the printed commands."""
     path = make_store(tmp_path / "s.db", 60)
     sheet = tmp_path / "labels.csv"
-    done = run_command("labels", "draw", path, "--n", 20, "--seed", 1, "--output", sheet)
+    done = run_command("labels", "draw", path, "--limit", 20, "--set", "analysis.seed=1", "--output", sheet)
     assert 0 == done.returncode, done.stderr
     assert "20 of 60 scored requests drawn, 20 in all draws." in done.stdout
     assert f"ragstone labels add {path} {sheet}" in done.stdout
@@ -23,7 +23,7 @@ def test_draw_label_and_report(tmp_path: Path):
     assert "2 labels added." in run_command("labels", "add", path, sheet, "--author", "bob").stdout
     rows = tmp_path / "labels.jsonl"
     rows.write_text("".join(json.dumps({"trace_id": f"t{k}", "label": k % 4 != 0}) + "\n" for k in range(60)))
-    assert "a label must be" in run_command("labels", "add", path, rows, "--label-range", "3,4").stderr
+    assert "a label must be" in run_command("labels", "add", path, rows, "--set", "research.label_range=3,4").stderr
     done = run_command("labels", "add", path, rows, "--author", "ann")
     assert "60 labels added." in done.stdout
     rows.write_text("".join(json.dumps({"trace_id": "t1", "label": k}) + "\n" for k in (0, 1, 1)))

@@ -64,8 +64,8 @@ def test_meta_of_two_systems_with_labels_and_repeats(run: Callable[..., Done], o
     ]
     Path("labels.json").write_text(json.dumps(labels), encoding="utf-8")
     command = (
-        "lab", "validate-metrics", a, f"new={b}", "--labels", "labels.json", "--repeat", f"a={a}", "--resamples", "200",
-        "--permutations", "500", "--metrics", "ccrs.qr,ccrs.ac",
+        "lab", "validate-metrics", a, f"new={b}", "--labels", "labels.json", "--repeat", f"a={a}", "--set", "analysis.n_resamples=200",
+        "--set", "analysis.n_permutations=500", "--metrics", "ccrs.qr,ccrs.ac",
     )  # fmt: skip
     done = run(*command)
     assert 0 == done.returncode, done.stderr
@@ -99,7 +99,7 @@ def test_label_options(run: Callable[..., Done], outcomes: Callable[..., str]) -
     lines = [f"{topic},{1 + i % 5}" for i, topic in enumerate(TOPICS[:9])]
     Path("grades.csv").write_text("\n".join(["id,verdict", *lines]) + "\n", encoding="utf-8")
     done = run(
-        "lab", "validate-metrics", a, "--metrics", "ccrs.qr", "--labels", "grades.csv", "--label-column", "verdict", "--label-range", "1,5",
+        "lab", "validate-metrics", a, "--metrics", "ccrs.qr", "--labels", "grades.csv", "--set", "research.label_column=verdict", "--set", "research.label_range=1,5",
         "--json",
     )  # fmt: skip
     assert 0 == done.returncode, done.stderr
@@ -110,7 +110,9 @@ def test_label_options(run: Callable[..., Done], outcomes: Callable[..., str]) -
 
 def test_topicality(run: Callable[..., Done], outcomes: Callable[..., str]) -> None:
     """The answers of the domain are ahead, and the table says what is error and what is spread."""
-    done = run("lab", "topicality", outcomes("inside", good), outcomes("outside", poor), "--resamples", "500")
+    done = run(
+        "lab", "topicality", outcomes("inside", good), outcomes("outside", poor), "--set", "analysis.n_resamples=500"
+    )
     assert 0 == done.returncode, done.stderr
     for part in (
         "SE of the mean",
@@ -131,12 +133,12 @@ def test_topicality(run: Callable[..., Done], outcomes: Callable[..., str]) -> N
     [
         (("lab", "validate-metrics", "none.jsonl"), "none.jsonl"),
         (("lab", "validate-metrics", "a.jsonl", "--metrics", "vera"), "'vera'"),
-        (("lab", "validate-metrics", "a.jsonl", "--label-range", "1-5"), "LOW,HIGH"),
+        (("lab", "validate-metrics", "a.jsonl", "--set", "research.label_range=1-5"), "LOW,HIGH"),
         (("lab", "validate-metrics", "a.jsonl", "--labels", "none.csv"), "none.csv"),
         (("lab", "validate-metrics", "a.jsonl", "--repeat", "b=a.jsonl", "--repeat", "a.jsonl"), "NAME=FILE for each"),
-        (("lab", "validate-metrics", "a.jsonl", "--confidence-level", "2"), "level"),
+        (("lab", "validate-metrics", "a.jsonl", "--set", "analysis.confidence_level=2"), "level"),
         (("lab", "topicality", "a.jsonl", "none.jsonl"), "none.jsonl"),
-        (("lab", "topicality", "a.jsonl", "a.jsonl", "--confidence-level", "0"), "level"),
+        (("lab", "topicality", "a.jsonl", "a.jsonl", "--set", "analysis.confidence_level=0"), "level"),
         (("lab", "topicality", "a.jsonl", "rows.jsonl"), "is not an outcome"),
     ],
 )

@@ -76,7 +76,7 @@ def stored(path: str) -> list[Outcome]:
 
 def options(server: FakeJudgeServer) -> list[str]:
     """Options of all commands. The deadline of a sample is much shorter than the outage."""
-    return [f"--judge={server.url}", "--metrics=ccrs.qr,ccrs.id", "--deadline=20"]
+    return [f"--judge={server.url}", "--metrics=ccrs.qr,ccrs.id", "--set=limits.deadline_s=20"]
 
 
 @pytest.mark.parametrize("concurrency", [1, 16])
@@ -98,11 +98,11 @@ def test_a_judge_that_is_restarted_costs_no_score(rows, command, concurrency):
 def test_an_outage_beyond_the_limit_ends_evaluate_with_code_3(rows):
     """The scores so far are printed, the last line says why, and with a cache the same command scores only the rest."""
     with KilledServer(after_calls=60, down_s=1e6) as server:
-        command = ["evaluate", rows, *options(server), "--max-outage=90", "--cache=kept", "--json"]
+        command = ["evaluate", rows, *options(server), "--set=limits.max_outage_s=90", "--cache=kept", "--json"]
         done = run_command(*command)
         assert 3 == done.returncode, done.stderr
         assert (
-            "exit code 3: the judge or reader did not answer for longer than --max-outage"
+            "exit code 3: the judge or reader did not answer for longer than limits.max_outage_s"
             in done.stderr.splitlines()[-1]
         )
         first = json.loads(done.stdout)
@@ -144,7 +144,7 @@ def test_an_outage_beyond_the_limit_keeps_traces_pending(rows, command, monkeypa
         with SqliteStore.open("r.db", mode="own") as store:
             store.ingest("app", N, [Captured(trace=make_trace(f"t{i}")) for i in range(N)])
     with KilledServer(after_calls=30, down_s=1e6) as server:
-        done = run_command(*command, *options(server), "--max-outage=90")
+        done = run_command(*command, *options(server), "--set=limits.max_outage_s=90")
         assert 3 == done.returncode, done.stderr
         assert "the judge is unavailable" in done.stderr.splitlines()[-1]
         assert "pending" in done.stderr.splitlines()[-1]
@@ -164,7 +164,7 @@ def test_another_judge_finishes_what_waits(rows, monkeypatch):
     with SqliteStore.open("r.db", mode="own") as store:
         store.ingest("app", N, [Captured(trace=make_trace(f"t{i}")) for i in range(N)])
     with KilledServer(after_calls=30, down_s=1e6) as server:
-        done = run_command("worker", "r.db", "--until-idle", *options(server), "--max-outage=90")
+        done = run_command("worker", "r.db", "--until-idle", *options(server), "--set=limits.max_outage_s=90")
         assert 3 == done.returncode, done.stderr
     first = {outcome.sample_id: outcome.judge_hash for outcome in stored("r.db")}
     assert 0 < len(first) < N
@@ -254,7 +254,7 @@ def test_two_endpoints_that_are_restarted_cost_no_score(rows):
     """Both are down for longer than the deadline of a sample."""
     with KilledServer(after_calls=20, down_s=100) as one, KilledServer(after_calls=20, down_s=100) as two:
         judge = f"--judge={one.url},{two.url}"
-        done = run_command("evaluate", rows, judge, "--metrics=ccrs.qr,ccrs.id", "--deadline=20", "--json")
+        done = run_command("evaluate", rows, judge, "--metrics=ccrs.qr,ccrs.id", "--set=limits.deadline_s=20", "--json")
     assert 0 == done.returncode, done.stderr
     assert one.n_broken
     assert two.n_broken

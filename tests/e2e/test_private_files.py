@@ -70,15 +70,15 @@ def test_files_of_commands(folder):
         "b.jsonl",
         "--fail-under",
         "ccrs.cc=0.001",
-        "--undecided",
-        "pass",
+        "--set",
+        "analysis.undecided=pass",
         "--junit",
         "gate.xml",
     )
     run(folder, "compare", "a.jsonl", "b.jsonl", "-o", "compare.md")
     run(folder, "report", "a.jsonl", "--data", "rows.jsonl", "-o", "report.html")
     run(folder, "replay", "rows.jsonl", *common, "--store", "s.db")
-    run(folder, "labels", "draw", "s.db", "--n", "2", "-o", "labels.csv")
+    run(folder, "labels", "draw", "s.db", "--limit", "2", "-o", "labels.csv")
     assert {} == open_to_others(folder)
     assert {"compare.md", "gate.xml", "report.html", "s.db", "labels.csv"} <= {path.name for path in folder.iterdir()}
 

@@ -1,4 +1,4 @@
-"""`--processes`: equal outcomes, killed processes, killed owners, a shared budget, and refused arguments."""
+"""`limits.processes`: equal outcomes, killed processes, killed owners, a shared budget, and refused arguments."""
 
 from __future__ import annotations
 
@@ -115,7 +115,16 @@ def test_processes_share_one_budget(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text("\n".join(map(json.dumps, rows(30))), encoding="utf-8")
     with FakeJudgeServer() as server:
-        arguments = ["--judge", server.url, "--metrics", "ccrs.qr", "--budget-calls", "12", "--processes", "2"]
+        arguments = [
+            "--judge",
+            server.url,
+            "--metrics",
+            "ccrs.qr",
+            "--set",
+            "budget.calls=12",
+            "--set",
+            "limits.processes=2",
+        ]
         result = run_in_new_process("evaluate", file, *arguments, "--json")
         paid = server.stats.calls
     assert result.returncode == 4, result.stderr
@@ -158,7 +167,7 @@ def test_sigterm_stops_a_worker_and_its_processes(tmp_path: Path) -> None:
     path = tmp_path / "r.db"
     with SqliteStore.open(path, mode="own") as store:
         store.ingest("app", 50, [Captured(trace=make_trace(f"t{i}")) for i in range(50)])
-    command = [sys.executable, "-c", MAIN, "worker", str(path), "--judge", "lexical", "--processes", "2"]
+    command = [sys.executable, "-c", MAIN, "worker", str(path), "--judge", "lexical", "--set", "limits.processes=2"]
     owner = subprocess.Popen(command, start_new_session=True)
     wait_until(lambda: read_ledger(path).total.pending == 0)
     pids = children(owner.pid)
@@ -212,8 +221,8 @@ def test_a_process_that_cannot_import_a_metric_is_an_error(monkeypatch: pytest.M
 
 
 def test_the_command_refuses_no_process() -> None:
-    """`--processes 0` is a usage error."""
-    result = run_command("evaluate", "rows.jsonl", "--processes", "0")
+    """`--set limits.processes=0` is a usage error."""
+    result = run_command("evaluate", "rows.jsonl", "--set", "limits.processes=0")
     assert result.returncode == 2
-    assert "--processes" in result.stderr
+    assert "limits.processes" in result.stderr
     assert "got '0'. Write a number of at least 1." in result.stderr

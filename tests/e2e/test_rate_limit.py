@@ -110,8 +110,8 @@ def test_spend_cap_on_the_command_line(tmp_path, capsys):
                 METRIC,
                 "--judge",
                 server.url,
-                "--budget-calls",
-                "8",
+                "--set",
+                "budget.calls=8",
                 "-o",
                 str(output),
             ]
@@ -137,8 +137,8 @@ def test_spend_cap_that_the_probe_reaches(tmp_path, capsys):
                 "udcg",
                 "--judge",
                 server.url,
-                "--budget-calls",
-                "5",
+                "--set",
+                "budget.calls=5",
                 "-o",
                 str(output),
             ]
@@ -150,7 +150,9 @@ def test_spend_cap_that_the_probe_reaches(tmp_path, capsys):
     assert ["budget"] * 3 == [json.loads(line)["kind"] for line in output.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("options", [["--budget-usd", "1"], ["--budget-usd", "1", "--usd-per-million-tokens", "cheap"]])
+@pytest.mark.parametrize(
+    "options", [["--budget-usd", "1"], ["--budget-usd", "1", "--set", "judge.usd_per_million_tokens=cheap"]]
+)
 def test_dollars_need_prices_on_the_command_line(tmp_path, capsys, options):
     """Exit code 2 and the way out."""
     file = tmp_path / "samples.jsonl"
@@ -158,4 +160,4 @@ def test_dollars_need_prices_on_the_command_line(tmp_path, capsys, options):
     with pytest.raises(SystemExit) as ended:
         main(["evaluate", str(file), "--judge", "http://127.0.0.1:9", *options])
     assert 2 == ended.value.code
-    assert "--usd-per-million-tokens" in capsys.readouterr().err
+    assert "judge.usd_per_million_tokens" in capsys.readouterr().err

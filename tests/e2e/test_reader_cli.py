@@ -36,7 +36,7 @@ def test_the_applications_prompt_and_phrase(tmp_path):
     with FakeModelServer(ScriptedModel(replies)) as server:
         done = run_command(
             "evaluate", samples, "--metrics", "udcg", "--judge", "lexical", "--reader", server.url,
-            "--reader-prompt", prompt, "--reader-abstention", "NOT FOUND", "--reader-estimator", "exact", "--reader-max-draws", "9", "--json",
+            "--set", f"reader.prompt={prompt}", "--set", "reader.abstention=NOT FOUND", "--set", "reader.estimator=exact", "--set", "reader.max_draws=9", "--json",
             "-o", output, XDG_CACHE_HOME=str(tmp_path / "cache"),
         )  # fmt: skip
 

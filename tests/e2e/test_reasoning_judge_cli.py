@@ -59,4 +59,4 @@ def test_reasoning_that_does_not_end_says_the_way_out(tmp_path: Path, capsys: py
     said = capsys.readouterr()
     assert "2 truncated" in said.out
     assert "the reply was cut at 4160 tokens" in said.err
-    assert "--judge-max-tokens 8192" in said.err
+    assert "--set judge.max_tokens=8192" in said.err

@@ -192,7 +192,7 @@ def test_a_request_that_the_batch_refused_is_a_failure(traces, server):
             result["response"] |= {"status_code": 400, "body": None}
             result["error"] = error
 
-    replay = Replay(traces, server.url, "--metrics", CCRS, "--max-failed-share", "1")
+    replay = Replay(traces, server.url, "--metrics", CCRS, "--set", "limits.max_failed_share=1")
     replay()
     answer(server, replay.folder, change=refuse)
     assert 0 == replay().returncode
@@ -310,7 +310,7 @@ def test_nothing_is_stored_before_all_models_have_results(traces, server, monkey
 
 def test_a_budget_limits_what_is_written(traces, server):
     """A request that is written will be paid for."""
-    replay = Replay(traces, server.url, "--metrics", CCRS, "--concurrency", "1", "--budget-calls", "8")
+    replay = Replay(traces, server.url, "--metrics", CCRS, "--concurrency", "1", "--set", "budget.calls=8")
     done = replay()
     assert done.returncode in (3, 4), done.stderr
     assert 0 < len(requests_in(replay.folder)) <= 8
@@ -393,7 +393,9 @@ def test_what_the_endpoint_refuses_is_not_written(traces):
 
 def test_draws_of_a_sample_are_requests_of_their_own(traces, server):
     """Draws without a seed have equal bodies, and need as many results."""
-    replay = Replay(traces, server.url, "--metrics", "ccrs.cc", "--judge-score-mode", "sampled", "--judge-draws", "3")
+    replay = Replay(
+        traces, server.url, "--metrics", "ccrs.cc", "--set", "judge.score_mode=sampled", "--set", "judge.draws=3"
+    )
     replay()
     requests = requests_in(replay.folder)
     assert requests

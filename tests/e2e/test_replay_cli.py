@@ -106,7 +106,7 @@ def test_a_replay_is_killed_again_and_again(tmp_path, n_traces, n_kills):
     file, store, asked, moments = rows(tmp_path / "rows.jsonl", n_traces), tmp_path / "r.db", Asked(), random.Random(5)
     with FakeJudgeServer(reply=asked, latency_s=0.01) as server:
         command = ["replay", file, "--store", store, "--judge", server.url, "--metrics", ",".join(METRICS)]
-        command += ["--max-concurrent-requests", IN_FLIGHT, "--concurrency", IN_FLIGHT]
+        command += ["--set", f"judge.max_concurrent_requests={IN_FLIGHT}", "--concurrency", IN_FLIGHT]
         for _ in range(n_kills):
             process = start(*command)
             asked.wait_for(asked.questions.total() + moments.randint(1, 3 * n_traces // (n_kills + 1)))
@@ -151,7 +151,7 @@ def test_a_dry_run_says_what_it_would_take_and_asks_nobody(tmp_path):
     with FakeJudgeServer(reply=asked) as server:
         out = ragstone(
             "replay", file, "--store", store, "--judge", server.url, "--metrics", "ccrs.qr,ccrs.ac", "--dry-run",
-            "--usd-per-million-tokens", "1,2", "--call-latency", "2", "--max-concurrent-requests", "5",
+            "--set", "judge.usd_per_million_tokens=1,2", "--set", "limits.call_latency_s=2", "--set", "judge.max_concurrent_requests=5",
         ).stdout  # fmt: skip
 
     assert "10 traces, of which 10 would be scored" in out
@@ -267,8 +267,8 @@ def test_ingest_is_killed_and_keeps_what_it_answered(tmp_path, send_to, kills):
             "lexical",
             "--metrics",
             "ccrs.qr",
-            "--idle-timeout",
-            1,
+            "--set",
+            "receiver.idle_timeout_s=1",
         )
         assert made.stderr is not None
         # It prints the two endpoints with "and" between them.

@@ -47,7 +47,7 @@ def test_a_spend_cap_ends_a_run_and_the_next_one_goes_on(tmp_path, capsys):
     with FakeJudgeServer() as server:
         while not codes or codes[-1] == 4:
             before = server.calls
-            codes.append(replay(file, "--store", store, "--judge", server.url, "--budget-calls", 8))
+            codes.append(replay(file, "--store", store, "--judge", server.url, "--set", "budget.calls=8"))
             assert server.calls - before <= 8
             assert 0 == read_ledger(store).total.failed
         n_calls = server.calls

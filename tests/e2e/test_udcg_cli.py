@@ -71,8 +71,7 @@ def test_rank_correlate_fit_and_evaluate_work_on_each_other_s_files(graded: Path
         "rank",
         graded,
         "--keep-order",
-        "--rank-by",
-        "erag",
+        "--erag",
         "-o",
         annotated,
         "--judge",
@@ -88,7 +87,7 @@ def test_rank_correlate_fit_and_evaluate_work_on_each_other_s_files(graded: Path
         assert f"\n{name} " in done.stdout
     assert "4 questions, 12 contexts; answers: 4 correct, 4 abstained, 4 wrong" in done.stdout
 
-    done = run_command("lab", "udcg", "fit", annotated, "-o", theta, "--svm-c", "1", "--svm-c", "10", "--json")
+    done = run_command("lab", "udcg", "fit", annotated, "-o", theta, "--set", "research.svm_c=1,10", "--json")
     assert 0 == done.returncode, done.stderr
     assert (2, 4) == (json.loads(done.stdout)["k"], json.loads(done.stdout)["n_questions"])
 
@@ -125,7 +124,14 @@ def test_rank_reads_with_the_application_s_own_prompt(graded: Path, tmp_path: Pa
         return {"1" if TALL in asked else "0": 1.0}
 
     with FakeModelServer(ScriptedModel(replies)) as server:
-        options = ("--reader-prompt", template, "--reader-abstention", "UNKNOWN", "--reader-estimator", "exact")
+        options = (
+            "--set",
+            f"reader.prompt={template}",
+            "--set",
+            "reader.abstention=UNKNOWN",
+            "--set",
+            "reader.estimator=exact",
+        )
         done = run_command("lab", "udcg", "rank", graded, "--reader", server.url, *options)
         assert 0 == done.returncode, done.stderr
         assert {"scripted-model"} == {request["model"] for request in server.stats.requests}
@@ -141,7 +147,6 @@ def test_rank_reads_with_the_application_s_own_prompt(graded: Path, tmp_path: Pa
         (("fit", "GRADED"), 2, "rows lack a passage"),
         (("correlate", "GRADED"), 2, "12 of 12 rows lack"),
         (("correlate", "GRADED", "--theta", "no.json"), 2, "no.json"),
-        (("rank", "GRADED", "--rank-by", "luck"), 2, "--rank-by must be utility or erag"),
         (("rank", "GRADED", "-k", "0"), 2, "-k"),
         (("rank", "GRADED", "--json"), 2, "--output FILE"),
         (("rank", "GRADED", "-o", "/no/such/folder/x.jsonl"), 2, "does not exist"),

@@ -88,7 +88,16 @@ def test_a_receiver_starts_while_the_database_is_down(postgres, port, tmp_path):
     postgres.stop()
     is_up = False
     try:
-        command = ["ingest", database, "--listen", f"127.0.0.1:{listen}", "--judge", "lexical", "--idle-timeout", "0"]
+        command = [
+            "ingest",
+            database,
+            "--listen",
+            f"127.0.0.1:{listen}",
+            "--judge",
+            "lexical",
+            "--set",
+            "receiver.idle_timeout_s=0",
+        ]
         with running(tmp_path / "log", *command) as process:
             wait_until(lambda: told(f"{base}/readyz")[0] == 503)
             assert 200 == httpx.post(f"{base}/v1/traces", json=message(), timeout=30, trust_env=False).status_code

@@ -85,7 +85,7 @@ class Deployment:
         broker: URL of the message broker between application and workers, or None.
         scoring: The argument of `Monitor`. With "none", `ragstone worker` scores.
         workers: Number of `ragstone worker`s, for "none".
-        processes: `--processes` of each worker.
+        processes: `limits.processes` of each worker.
         servers: Servers that can be killed, by name.
     """
 
@@ -216,7 +216,7 @@ class Deployment:
             command += ["--from", self.broker]
         # On a host of its own, a worker that reads a broker has another spool than the application.
         spool = "spool" if self.broker is None else "worker-spool"
-        return self._run(MAIN, spool, *command, "--processes", self.processes, *options)
+        return self._run(MAIN, spool, *command, "--set", f"limits.processes={self.processes}", *options)
 
     def _run(self, code: str, spool: str, *arguments: object, bufsize: int = -1) -> subprocess.Popen[bytes]:
         return subprocess.Popen(

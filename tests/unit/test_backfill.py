@@ -67,7 +67,7 @@ def path(tmp_path):
 
 
 def backfill(path, *arguments):
-    return run_command("store", "backfill", path, "--metrics", "rouge_l", "--last", "10d", *arguments)
+    return run_command("store", "backfill", path, "--metrics", "rouge_l", "--since", "-10d", *arguments)
 
 
 def values(path, metric="rouge_l"):
@@ -101,11 +101,11 @@ def test_removed_texts_are_counted(path):
 
 def test_dry_run_and_budget(path):
     """The cost is told before, a budget that is too small is refused with a way out, and nothing is stored."""
-    command = ("store", "backfill", path, "--metrics", "ccrs.qr", "--last", "10d", "--judge", "http://127.0.0.1:9/v1")
-    plan = run_command(*command, "--dry-run", "--call-latency", "2")
+    command = ("store", "backfill", path, "--metrics", "ccrs.qr", "--since", "-10d", "--judge", "http://127.0.0.1:9/v1")
+    plan = run_command(*command, "--dry-run", "--set", "limits.call_latency_s=2")
     assert "20 requests would be scored" in plan.stdout
     assert "about 20 calls" in plan.stdout
-    refused = run_command(*command, "--budget-calls", "5", "--judge-model", "m")
+    refused = run_command(*command, "--set", "budget.calls=5", "--judge-model", "m")
     text = " ".join(refused.stderr.split())
     assert 2 == refused.returncode
     assert "needs about 20 calls for 20 requests, and the budget is 5" in text
@@ -117,12 +117,12 @@ def test_dry_run_and_budget(path):
     ("arguments", "message"),
     [
         ((), "set the time to score"),
-        (("--last", "10d", "--since", "-3d"), "set the time to score"),
-        (("--last", "soon"), "must be a positive age"),
+        (("--metrics", "ccrs"), "set the time to score"),
+        (("--since", "soon"), "invalid time"),
         (("--since", "3099-01-01"), "must be before its end"),
-        (("--last", "10d", "--sample", "0"), "sample must be above 0"),
-        (("--last", "10d", "--sample", "1.5"), "sample must be above 0"),
-        (("--last", "10d", "--to-sink", "otlp"), "set --metrics to score"),
+        (("--since", "-10d", "--sample", "0"), "sample must be above 0"),
+        (("--since", "-10d", "--sample", "1.5"), "sample must be above 0"),
+        (("--since", "-10d", "--sink", "otlp"), "set --metrics to score"),
     ],
 )
 def test_refusals(path, arguments, message):
@@ -210,7 +210,7 @@ def test_stops_at_the_budget_of_the_day(path, tmp_path):
         assert 4 + done["n_done"] == store.spent_today().calls
     config = tmp_path / "ragstone.toml"
     config.write_text("[daily_budget]\ncalls = 4\n")
-    done = run_command("--config", config, "store", "backfill", path, "--metrics", "rouge_l", "--last", "10d")
+    done = run_command("--config", config, "store", "backfill", path, "--metrics", "rouge_l", "--since", "-10d")
     assert (4, []) == (done.returncode, values(path))
     assert "the daily budget is reached" in done.stdout
 
@@ -290,7 +290,7 @@ def test_requests_that_cannot_be_scored(path):
 
 def test_sink_that_was_added_later(path):
     """It receives what is stored of a time, once, and a sink that is not in the plan is refused."""
-    command = ("store", "backfill", path, "--last", "10h", "--to-sink")
+    command = ("store", "backfill", path, "--since", "-10h", "--sink")
     assert "does not have the sinks later" in " ".join(run_command(*command, "later").stderr.split())
     with SqliteStore.open(path, mode="own") as store:
         store.set_plan([OLD], ["jsonl:old", "later"])

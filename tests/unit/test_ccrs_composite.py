@@ -227,7 +227,7 @@ def test_the_command(labeled, tmp_path):
         "--fit-weights",
         str(tmp_path / "w.json"),
     ]
-    done = CliRunner().invoke(app, [*line, "--resamples", "50", "--permutations", "20"])
+    done = CliRunner().invoke(app, [*line, "--set", "analysis.n_resamples=50", "--set", "analysis.n_permutations=20"])
     assert 0 == done.exit_code, done.output
     assert f"--metrics ccrs.composite@{tmp_path / 'w.json'}" in done.stderr.replace("\n", "")
     assert resolve_metrics(f"ccrs.composite@{tmp_path / 'w.json'}")[0].weights["ccrs.cc"] > 0.6

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("virtual_time")
 
 ROWS = [{"id": f"q{i}", "query": f"Why {i}?", "contexts": ["So."], "response": "So."} for i in range(8)]
 NOBODY = "http://127.0.0.1:9/v1"
-BUDGET = "--judge=SERVER --budget-calls=1 --metrics=ccrs.qr"
+BUDGET = "--judge=SERVER --set budget.calls=1 --metrics=ccrs.qr"
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("evaluate rows.jsonl --dry-run", 0),
         ("evaluate no-such.jsonl", 2),
         ("evaluate rows.jsonl --metrics no-such", 2),
-        (f"evaluate rows.jsonl --metrics ccrs.qr --judge {NOBODY} --deadline 1", 3),
+        (f"evaluate rows.jsonl --metrics ccrs.qr --judge {NOBODY} --set limits.deadline_s=1", 3),
         (f"evaluate rows.jsonl {BUDGET}", 4),
         ("compare good.jsonl bad.jsonl", 0),
         ("compare bad.jsonl good.jsonl --fail-if-worse", 0),
@@ -65,7 +65,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("replay rows.jsonl --store new.db --judge lexical", 0),
         ("replay rows.jsonl --dry-run", 0),
         ("replay no-such.jsonl", 2),
-        (f"replay rows.jsonl --store new.db --metrics ccrs.qr --judge {NOBODY} --max-outage 0 --deadline 1", 3),
+        (
+            f"replay rows.jsonl --store new.db --metrics ccrs.qr --judge {NOBODY} --set limits.max_outage_s=0 --set limits.deadline_s=1",
+            3,
+        ),
         (f"replay rows.jsonl --store new.db {BUDGET}", 4),
         ("worker store.db --until-idle --judge lexical", 0),
         ("worker store.db --until-idle --metrics no-such", 2),
@@ -165,8 +168,8 @@ def test_a_defect_is_not_a_failed_gate(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("command", "value"),
     [
-        ("evaluate rows.jsonl --fail-under text=0.5 --undecided maybe", "'maybe' is not one of 'fail', 'pass'"),
-        ("compare good.jsonl bad.jsonl --test guess", "'guess' is not one of 'permutation', 'bootstrap'"),
+        ("evaluate rows.jsonl --set analysis.undecided=maybe", "must be one of 'fail', 'pass', got 'maybe'"),
+        ("evaluate rows.jsonl --on-bad-row guess", "'guess' is not one of 'raise', 'skip'"),
     ],
 )
 @pytest.mark.usefixtures("folder")

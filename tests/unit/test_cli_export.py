@@ -67,7 +67,7 @@ def test_the_file_has_weights_tags_and_no_text(store, tmp_path):
 def test_text_is_what_the_store_still_has(store, tmp_path):
     """Removed texts are missing, and the outcome stays."""
     out = tmp_path / "o.jsonl"
-    export(store, out, "--text")
+    export(store, out, "--texts")
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert [None, None] == [rows[0][name] for name in ("query", "explanation")]
     assert ["SECRET q", "SECRET r", ["SECRET p"], "SECRET e"] == [
@@ -78,7 +78,7 @@ def test_text_is_what_the_store_still_has(store, tmp_path):
 def test_parquet_has_the_same_rows(store, tmp_path):
     """With one type for each column, also without any row."""
     out = tmp_path / "o.parquet"
-    export(store, out, "--text")
+    export(store, out, "--texts")
     table = pq.read_table(out).to_pylist()
     assert 6 == len(table)
     assert (0.25, 4.0, '{"tag:topic": "billing"}', ["SECRET p"]) == tuple(

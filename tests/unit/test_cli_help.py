@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import pytest
 import typer
 
 from command_line import run_command, run_in_new_process
-from ragstone.cli._help import add_help_all
+from ragstone.cli._help import add_shared_options
 
 
 @pytest.mark.parametrize("width", [60, 80])
 @pytest.mark.parametrize(
     ("command", "names"),
     [
-        (("evaluate",), ("--max-concurrent-requests", "--usd-per-million-tokens", "--no-stop-early", "-o, --output")),
-        (
-            ("compare",),
-            ("--no-across-metrics", "--equivalent-within", "--allow-different-judges", "--confidence-level"),
-        ),
-        (("labels", "add"), ("store", "--label-range")),
+        (("evaluate",), ("--judge-model", "--budget-usd", "-o, --output", "--fail-under METRIC=MEAN")),
+        (("compare",), ("--equivalent-within", "--gate-metrics", "--unpaired")),
+        (("labels", "add"), ("store", "--author")),
     ],
 )
 def test_names_are_not_cut(width: int, command: tuple[str, ...], names: tuple[str, ...]) -> None:
@@ -51,7 +49,7 @@ def test_hidden_options_are_shown_by_help_all(capsys: pytest.CaptureFixture[str]
     app = typer.Typer(add_completion=False)
     app.command()(command)
     built = typer.main.get_command(app)
-    add_help_all(built)
+    add_shared_options(built)
 
     def texts(*arguments: str) -> str:
         built.main(arguments, "program", standalone_mode=False)
@@ -62,3 +60,15 @@ def test_hidden_options_are_shown_by_help_all(capsys: pytest.CaptureFixture[str]
     assert "--rare" in texts("--help-all")
     assert "0 5\n" == texts("--rare", "5")
     assert "--help-all" not in run_command("labels", "add", "--help").stdout
+
+
+@pytest.mark.parametrize("command", ["evaluate", "replay"])
+def test_the_help_fits_a_screen(command: str) -> None:
+    """`--help` shows at most 25 options in 60 lines of 80 columns, and `--help-all` shows all of them."""
+    short = run_in_new_process(command, "--help", COLUMNS="80", TERMINAL_WIDTH="80").stdout
+    whole = run_in_new_process(command, "--help-all", COLUMNS="80", TERMINAL_WIDTH="80").stdout
+    assert len(re.findall("^│ -", short, re.MULTILINE)) <= 25
+    assert short.count("\n") <= 60
+    assert "--batch" not in short
+    assert {*re.findall("^│ (-.*?)  ", short, re.MULTILINE)} < {*re.findall("^│ (-.*?)  ", whole, re.MULTILINE)}
+    assert "--batch" in whole

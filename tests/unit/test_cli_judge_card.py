@@ -39,7 +39,9 @@ def card(*arguments, **environment):
 def test_dry_run_calls_nothing():
     """It prints design, calls, tokens and cost."""
     with FakeJudgeServer() as server:
-        done = card("--judge", server.url, "--judge", "lexical", "--dry-run", "--usd-per-million-tokens", "1,2")
+        done = card(
+            "--judge", server.url, "--judge", "lexical", "--dry-run", "--set", "judge.usd_per_million_tokens=1,2"
+        )
         assert 0 == done.returncode, done.stderr
         assert [] == server.stats.requests
     # Two judges; all samples once, 12 labeled ones with 2 wordings x 2 repeats, a repeat, 2 orders and one call.
@@ -47,7 +49,7 @@ def test_dry_run_calls_nothing():
     assert "12 labeled of 16 samples, 1 metric, 2 judges, 9 runs each" in done.stdout
     assert "with 12 labels, the 95% interval of a kappa of 0.6" in done.stdout
     assert "USD)" in done.stdout
-    plain = json.loads(card("--dry-run", "--json", "--conditions", "none").stdout)
+    plain = json.loads(card("--dry-run", "--json", "--set", "research.conditions=none").stdout)
     assert (16, 1, []) == (plain["calls"], plain["n_judges"], plain["conditions"])
 
 
@@ -56,7 +58,9 @@ def test_card_of_two_models_of_one_server():
     """A second judge at the same URL is another model."""
     with FakeJudgeServer(models=("small", "large")) as server:
         at = ("--judge", server.url, "--judge", server.url, "--judge-model", "small", "--judge-model", "large")
-        done = card(*at, "--conditions", "wording", "--repeats", "1", "--json", "--resamples", "100")
+        done = card(
+            *at, "--set", "research.conditions=wording", "--repeats", "1", "--json", "--set", "analysis.n_resamples=100"
+        )
     assert 0 == done.returncode, done.stderr
     plain = json.loads(done.stdout)
     assert [f"{model} at {server.url[7:-3]}" for model in ("small", "large")] == [
@@ -78,7 +82,9 @@ def test_card_of_two_models_of_one_server():
 @pytest.mark.usefixtures("folder")
 def test_text_names_the_baseline():
     """The lexical baseline is not a judge, and tables fit 80 columns."""
-    done = card("--conditions", "order", "--repeats", "1", "--resamples", "100", COLUMNS="80")
+    done = card(
+        "--set", "research.conditions=order", "--repeats", "1", "--set", "analysis.n_resamples=100", COLUMNS="80"
+    )
     assert 0 == done.returncode, done.stderr
     assert "lexical baseline: scored by a baseline" in done.stdout
     assert "ccrs.cc  order reversed  12" in done.stdout
@@ -95,12 +101,12 @@ def test_text_names_the_baseline():
             "--judge-model is given 1 times for 2 judges. Give it once for each --judge",
         ),
         (
-            ["--conditions=wording,length"],
+            ["--set=research.conditions=wording,length"],
             "unknown condition 'length'. Conditions: wording, order, repeats, fused, reasoned",
         ),
-        (["--conditions=reasoned"], "the condition 'reasoned' needs a judge with a model"),
-        (["--label-column=grade"], "row 1 does not have a column 'grade'"),
-        (["--label-range=1"], "--label-range must be LOW,HIGH"),
+        (["--set=research.conditions=reasoned"], "the condition 'reasoned' needs a judge with a model"),
+        (["--set=research.label_column=grade"], "row 1 does not have a column 'grade'"),
+        (["--set=research.label_range=1"], "research.label_range must be two numbers LOW,HIGH"),
         (["--metrics=rouge_l"], "a judge card describes only the judge"),
     ],
 )
@@ -115,12 +121,12 @@ def test_usage_errors(arguments, message):
 def test_exit_codes():
     """4 if the budget is exhausted, 3 if the judge fails."""
     with FakeJudgeServer() as server:
-        done = card("--judge", server.url, "--budget-calls", "20", "--max-concurrent-requests", "1")
+        done = card("--judge", server.url, "--set", "budget.calls=20", "--set", "judge.max_concurrent_requests=1")
         assert 4 == done.returncode, done.stderr
         assert "the card is incomplete" in done.stderr
         assert "the budget was exhausted, so that some conditions were not measured" in done.stdout
     with FakeJudgeServer(malformed_rate=1.0, structured="refused") as server:
-        done = card("--judge", server.url, "--conditions", "none")
+        done = card("--judge", server.url, "--set", "research.conditions=none")
         assert 3 == done.returncode
         assert "16 of 16 judged outcomes failed" in done.stderr
     assert 3 == card("--judge", "http://127.0.0.1:9/v1").returncode

@@ -139,7 +139,7 @@ def test_a_dry_run_of_evaluate_says_what_it_would_take_and_asks_nobody(tmp_path:
     file.write_bytes(JSONL)
     with FakeJudgeServer() as server:
         options = ("--judge", server.url, "--metrics", "ccrs.qr,ccrs.ac", "--dry-run")
-        priced = ("--usd-per-million-tokens", "1000,1000", "--call-latency", "16")
+        priced = ("--set", "judge.usd_per_million_tokens=1000,1000", "--set", "limits.call_latency_s=16")
         text = run_command("evaluate", file, *options, *priced)
         found = json.loads(run_command("evaluate", file, *options, "--json").stdout)
         replayed = json.loads(run_command("replay", file, *options, "--json").stdout)

@@ -87,17 +87,17 @@ def test_accept(store):
 def test_a_part_of_many_units_is_read_if_it_is_enough(store, monkeypatch, kind, min_drop, reads):
     """The status of a million sessions took 20 s. If the part is not enough, all are read, with the same result."""
     asked = []
-    monkeypatch.setattr(_watch, "watch_options", lambda: Watch(min_drop=min_drop))
+    options = Watch(min_drop=min_drop)
     with open_store(store, mode="read") as opened, opened.watched() as tables:
         (stream,) = [stream for stream in read_streams(tables) if stream.kind == kind]
         stream.relearn(stream.started_at)
-        needed = _watch._units_needed(tables, stream)
+        needed = _watch._units_needed(tables, stream, options)
         read = tables.unit_amounts
         monkeypatch.setattr(_watch, "_EXAMINED", 300)
         monkeypatch.setattr(
             type(tables), "unit_amounts", lambda _, *span, limit=None: asked.append(limit) or read(*span, limit=limit)
         )
-        assert needed == _watch._units_needed(tables, stream)
+        assert needed == _watch._units_needed(tables, stream, options)
     assert (reads, kind == "score") == (asked, needed > 0)
 
 

@@ -349,7 +349,7 @@ def test_rare_sessions_and_other_keys_are_not_used_unasked():
     asked, unasked = (ragstone.evaluate(users, ["ccrs.cc"], judge="lexical", cluster=c) for c in ("user_id", "auto"))
     assert unasked.summary()[0].estimate.method != "cluster"
     assert "in 20 users, ICC 1.00" in unasked.notes()[0]
-    assert "--cluster user_id" in unasked.notes()[0]
+    assert "--set analysis.cluster=user_id" in unasked.notes()[0]
     assert asked.summary()[0].estimate.method == "cluster"
 
 
@@ -387,15 +387,17 @@ def test_a_file_of_outcomes_has_the_key_that_evaluate_named(tmp_path, capsys):
     plain, named = str(tmp_path / "plain.jsonl"), str(tmp_path / "named.jsonl")
     evaluate = ["evaluate", str(path), "--metrics", "exact_match", "--json"]
     _printed([*evaluate, "-o", plain], capsys)
-    error = " ".join(_printed(["lab", "validate-metrics", plain, "--cluster", "document"], capsys, 2).split())
-    assert "the key that `evaluate --cluster KEY` named when it was written" in error
-    _printed([*evaluate, "-o", named, "--cluster", "document"], capsys)
-    found = _printed(["lab", "validate-metrics", named, "--cluster", "document", "--json"], capsys)
+    error = " ".join(
+        _printed(["lab", "validate-metrics", plain, "--set", "analysis.cluster=document"], capsys, 2).split()
+    )
+    assert "the key that `evaluate --set analysis.cluster=KEY` named when it was written" in error
+    _printed([*evaluate, "-o", named, "--set", "analysis.cluster=document"], capsys)
+    found = _printed(["lab", "validate-metrics", named, "--set", "analysis.cluster=document", "--json"], capsys)
     assert any("40 rows in 8 clusters of document" in note for note in found["notes"])
 
 
 def test_columns_that_outcomes_do_not_have_come_from_the_evaluated_file(tmp_path, capsys):
-    """`--data ROWS --cluster COLUMN` of report and compare, with the interval of an experiment over this column."""
+    """`--data ROWS --set analysis.cluster=COLUMN` of report and compare, with the interval of an experiment over this column."""
     files = {}
     chosen = ("--metrics", "ccrs.cc", "--judge", "lexical")
     for name, wrong in (("old", 3), ("new", 4)):
@@ -411,7 +413,7 @@ def test_columns_that_outcomes_do_not_have_come_from_the_evaluated_file(tmp_path
     (data, old), (new_data, new) = files["old"], files["new"]
     (wanted,) = ragstone.evaluate(data, ["ccrs.cc"], judge="lexical", cluster="document").summary()
 
-    report = ["report", old, "--cluster", "document", "--json"]
+    report = ["report", old, "--set", "analysis.cluster=document", "--json"]
     error = " ".join(_printed(report, capsys, 2).split())
     assert "cluster 'document': no sample has this key" in error
     assert "Other columns are read from the evaluated file: --data ROWS" in error
@@ -420,7 +422,7 @@ def test_columns_that_outcomes_do_not_have_come_from_the_evaluated_file(tmp_path
     assert (estimate["method"], estimate["low"]) == ("cluster", pytest.approx(wanted.estimate.low))
     assert gated["gate"]["notes"] == ["limits treat whole clusters (document) as independent"]
 
-    compare = ["compare", f"old={old}", f"new={new}", "--cluster", "document", "--json"]
+    compare = ["compare", f"old={old}", f"new={new}", "--set", "analysis.cluster=document", "--json"]
     assert "--data ROWS" in _printed(compare, capsys, 2)
     both = ["--data", data, "--data", new_data]
     found = _printed([*compare, *both], capsys)
@@ -428,7 +430,9 @@ def test_columns_that_outcomes_do_not_have_come_from_the_evaluated_file(tmp_path
     assert any("100 rows in 20 clusters of document" in note for note in found["notes"])
     off = _printed(["compare", f"old={old}", f"new={new}", "--json"], capsys)
     assert found["metrics"][0]["pairs"][0]["p_value"] > 4 * off["metrics"][0]["pairs"][0]["p_value"]
-    change = _printed(["report", f"old={old}", f"new={new}", "--cluster", "document", *both, "--json"], capsys)
+    change = _printed(
+        ["report", f"old={old}", f"new={new}", "--set", "analysis.cluster=document", *both, "--json"], capsys
+    )
     pair = found["metrics"][0]["pairs"][0]
     assert change["metrics"][0]["change"]["low"] == pytest.approx(pair["low"])
     # Labels that one file lacks come from the other, because the samples are the same.
@@ -437,7 +441,9 @@ def test_columns_that_outcomes_do_not_have_come_from_the_evaluated_file(tmp_path
     kept = [row if n < 50 else {k: v for k, v in row.items() if k != "document"} for n, row in enumerate(lines)]
     partial.write_text("".join(json.dumps(row) + "\n" for row in kept))
     both = ["--data", data, "--data", str(partial)]
-    change = _printed(["report", f"old={old}", f"new={new}", "--cluster", "document", *both, "--json"], capsys)
+    change = _printed(
+        ["report", f"old={old}", f"new={new}", "--set", "analysis.cluster=document", *both, "--json"], capsys
+    )
     assert change["metrics"][0]["change"]["low"] == pytest.approx(pair["low"])
 
 
@@ -567,11 +573,21 @@ def test_traffic_permutes_whole_sessions(traffic):
 
 
 def test_the_command_takes_a_cluster(traffic, capsys):
-    """`--cluster` of `lab validate-metrics` and compare, with a usage error for an unknown key."""
+    """`analysis.cluster` of `lab validate-metrics` and compare, with a usage error for an unknown key."""
     for arguments, code in (
-        (["lab", "validate-metrics", str(traffic), "--cluster", "tenant", "--json"], 0),
-        (["compare", f"{traffic}@..2001-09-14", f"{traffic}@2001-09-14..", "--cluster", "session_id", "--json"], 0),
-        (["lab", "validate-metrics", str(traffic), "--cluster", "unknown"], 2),
+        (["lab", "validate-metrics", str(traffic), "--set", "analysis.cluster=tenant", "--json"], 0),
+        (
+            [
+                "compare",
+                f"{traffic}@..2001-09-14",
+                f"{traffic}@2001-09-14..",
+                "--set",
+                "analysis.cluster=session_id",
+                "--json",
+            ],
+            0,
+        ),
+        (["lab", "validate-metrics", str(traffic), "--set", "analysis.cluster=unknown"], 2),
     ):
         with pytest.raises(SystemExit) as ended:
             main(arguments)
@@ -592,8 +608,8 @@ def test_status_and_report_have_the_intervals_of_sessions(traffic, capsys):
     """The same interval from the store's counts as from its outcomes, wider than that of independent requests."""
     widths = {}
     for cluster in ("auto", "session_id", "tenant", "none"):
-        (row,) = _printed(["status", str(traffic), "--cluster", cluster, "--json"], capsys)["scores"]
-        report = _printed(["report", str(traffic), "--cluster", cluster, "--json"], capsys)
+        (row,) = _printed(["status", str(traffic), "--set", f"analysis.cluster={cluster}", "--json"], capsys)["scores"]
+        report = _printed(["report", str(traffic), "--set", f"analysis.cluster={cluster}", "--json"], capsys)
         (metric,) = report["metrics"]
         assert (row["mean"], *row["ci"]) == pytest.approx([metric["estimate"][key] for key in ("value", "low", "high")])
         assert row["method"] == metric["estimate"]["method"] == ("cluster" if cluster != "none" else "student_t")
@@ -608,23 +624,25 @@ def test_status_and_report_have_the_intervals_of_sessions(traffic, capsys):
 @pytest.mark.parametrize("command", ["status", "report"])
 def test_a_store_without_the_key_is_a_usage_error(command, traffic, capsys):
     """With the value and the keys there are."""
-    error = _printed([command, str(traffic), "--cluster", "sesion"], capsys, 2)
+    error = _printed([command, str(traffic), "--set", "analysis.cluster=sesion"], capsys, 2)
     assert "cluster 'sesion': no sample has this key. Keys of these samples: session_id" in " ".join(error.split())
 
 
 def test_a_report_against_a_baseline_and_its_gate_use_the_same_clusters(traffic, tmp_path, capsys):
     """The difference is not significant for sessions, and the gate is undecided."""
     weeks = [f"before={traffic}@..2001-09-14", f"after={traffic}@2001-09-14.."]
-    gated = [*weeks, "--fail-under", "ccrs.qr=0.493", "--undecided", "pass", "--json"]
-    sessions, none = (_printed(["report", *gated, "--cluster", c], capsys) for c in ("session_id", "none"))
+    gated = [*weeks, "--fail-under", "ccrs.qr=0.493", "--set", "analysis.undecided=pass", "--json"]
+    sessions, none = (
+        _printed(["report", *gated, "--set", f"analysis.cluster={c}"], capsys) for c in ("session_id", "none")
+    )
     changes = [found["metrics"][0]["change"] for found in (sessions, none)]
     assert [change["low"] <= 0 <= change["high"] for change in changes] == [True, False]
     lows = [found["gate"]["gates"][0]["low"] for found in (sessions, none)]
     assert lows[0] < lows[1]
     page = tmp_path / "report.html"
-    main_result = _printed(["report", *weeks, "--cluster", "tenant", "-o", str(page), "--json"], capsys)
+    main_result = _printed(["report", *weeks, "--set", "analysis.cluster=tenant", "-o", str(page), "--json"], capsys)
     assert main_result["metrics"][0]["estimate"]["method"] == "cluster"
-    assert "--cluster tenant" in page.read_text()
+    assert "--set analysis.cluster=tenant" in page.read_text()
 
 
 def test_replay_prints_means_over_sessions(tmp_path, capsys):
@@ -653,11 +671,11 @@ def test_replay_prints_means_over_sessions(tmp_path, capsys):
         "lexical",
         "--json",
     ]
-    sessions, none = (_printed([*command, "--cluster", c], capsys) for c in ("auto", "none"))
+    sessions, none = (_printed([*command, "--set", f"analysis.cluster={c}"], capsys) for c in ("auto", "none"))
     for found, method in ((sessions, "cluster"), (none, None)):
         estimates = [row["estimate"] for row in found["metrics"] if row["estimate"]]
         assert estimates
         assert all((e["method"] == method) == (method is not None) for e in estimates)
     assert "48 rows in 12 sessions" in sessions["notes"][0]
     assert not none["notes"]
-    assert "no sample has this key" in _printed([*command, "--cluster", "nothing"], capsys, 2)
+    assert "no sample has this key" in _printed([*command, "--set", "analysis.cluster=nothing"], capsys, 2)

@@ -142,12 +142,12 @@ def test_the_gate_for_worse_metrics_needs_the_permutation_test(systems):
 
 
 def test_the_command_names_the_test(systems, tmp_path):
-    """`--test bootstrap` reaches the comparison."""
+    """`--set analysis.test=bootstrap` reaches the comparison."""
     files = []
     for name, one in systems.items():
         one.to_jsonl(tmp_path / f"{name}.jsonl")
         files.append(str(tmp_path / f"{name}.jsonl"))
-    found = CliRunner().invoke(app, ["compare", *files, "--test", "bootstrap", "--json"])
+    found = CliRunner().invoke(app, ["compare", *files, "--set", "analysis.test=bootstrap", "--json"])
     assert 0 == found.exit_code, found.output
     assert "bootstrap" == json.loads(found.stdout)["test"]
 

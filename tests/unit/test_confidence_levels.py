@@ -1,4 +1,4 @@
-"""`confidence_level` and `--confidence-level`: every interval, table and gate of a command has the level that was asked for."""
+"""`confidence_level` and `analysis.confidence_level`: every interval, table and gate of a command has the level that was asked for."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_each_command_prints_the_interval_of_the_level(files, command, level):
     """The same as `mean_interval` of the 80 values at this level, and the JSON names the level."""
     arguments, read = COMMANDS[command]
     wanted = mean_interval([float(i % 4 > 0) for i in range(80)], confidence_level=level)
-    done = run(*(a.format(**files) for a in arguments), "--confidence-level", str(level), "--json")
+    done = run(*(a.format(**files) for a in arguments), "--set", f"analysis.confidence_level={level!s}", "--json")
     assert read(json.loads(done.stdout)) == pytest.approx((wanted.low, wanted.high, level))
 
 
@@ -86,7 +86,7 @@ def test_each_command_prints_the_interval_of_the_level(files, command, level):
 def test_tables_name_the_level(files, command):
     """The heading of the means has the level of the numbers below it."""
     arguments = [a.format(**files) for a in COMMANDS[command][0]]
-    assert "mean [80% CI]" in run(*arguments, "--confidence-level", "0.8").stdout
+    assert "mean [80% CI]" in run(*arguments, "--set", "analysis.confidence_level=0.8").stdout
     assert "mean [95% CI]" in run(*arguments).stdout
 
 
@@ -95,7 +95,7 @@ def test_tables_name_the_level(files, command):
 def test_an_impossible_level_is_a_usage_error(files, command, level):
     """With the value, the rule and how 95% is written."""
     arguments = [a.format(**files) for a in COMMANDS[command][0]]
-    done = run(*arguments, "--confidence-level", level, code=2)
+    done = run(*arguments, "--set", f"analysis.confidence_level={level}", code=2)
     wanted = f"confidence_level must be between 0 and 1, got {float(level)}. For 95% write 0.95"
     assert wanted in " ".join(done.stderr.split())
 
@@ -104,11 +104,11 @@ def test_an_impossible_level_is_a_usage_error(files, command, level):
 def test_a_gate_has_the_level_and_refuses_one_that_does_not_decide(files, command):
     """A mean of 0.75 reaches 0.68 with 80%, and is undecided with 99%. At 0.5 the limit would be the mean itself."""
     arguments = [*(a.format(**files) for a in COMMANDS[command][0]), "--fail-under", "ccrs.cc=0.68"]
-    assert "reached" in run(*arguments, "--confidence-level", "0.8").stdout
-    undecided = run(*arguments, "--confidence-level", "0.99", "--json", code=1)
+    assert "reached" in run(*arguments, "--set", "analysis.confidence_level=0.8").stdout
+    undecided = run(*arguments, "--set", "analysis.confidence_level=0.99", "--json", code=1)
     gate = json.loads(undecided.stdout)["gate"]
     assert (gate["confidence_level"], gate["gates"][0]["state"]) == (0.99, "undecided")
-    refused = run(*arguments, "--confidence-level", "0.5", code=2)
+    refused = run(*arguments, "--set", "analysis.confidence_level=0.5", code=2)
     assert "must be above 0.5 and below 1, got 0.5" in " ".join(refused.stderr.split())
 
 
@@ -116,7 +116,9 @@ def test_all_intervals_of_a_report_have_its_level(files, tmp_path):
     """Means, shares, causes and differences; slices hold together, so each has a higher level; the page names the command."""
     page = tmp_path / "page.html"
     arguments = ["report", "a={outcomes}", "b={outcomes}", "--data", "{rows}", "--by", "topic", "-o", str(page)]
-    found = json.loads(run(*(a.format(**files) for a in arguments), "--confidence-level", "0.8", "--json").stdout)
+    found = json.loads(
+        run(*(a.format(**files) for a in arguments), "--set", "analysis.confidence_level=0.8", "--json").stdout
+    )
     assert found["provenance"]["confidence_level"] == 0.8
     (metric,) = found["metrics"]
     assert metric["estimate"]["confidence_level"] == 0.8
@@ -126,7 +128,7 @@ def test_all_intervals_of_a_report_have_its_level(files, tmp_path):
     levels = [row["share"]["confidence_level"] for table in found["slices"] for row in table["rows"]]
     assert levels == pytest.approx([0.9, 0.9])
     assert "80%" in page.read_text()
-    assert "--confidence-level 0.8" in page.read_text()
+    assert "--set analysis.confidence_level=0.8" in page.read_text()
 
 
 def test_an_experiment_keeps_its_level():

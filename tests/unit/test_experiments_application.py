@@ -300,7 +300,7 @@ class TestFailures:
         (reason,) = {outcome.reason for outcome in result.outcomes if isinstance(outcome, Failure)}
 
         assert "did not answer within 0.2 s" in reason
-        assert "(--app-timeout)" in reason
+        assert "(limits.app_timeout_s)" in reason
 
     @pytest.mark.parametrize("value", [None, 3, object()])
     def test_a_value_without_an_answer_fails_and_says_what_to_return(self, value: object) -> None:
@@ -327,7 +327,9 @@ class TestFailures:
             raise ConnectionError("no key")
 
         rows = [{"question": str(n)} for n in range(40)]
-        with pytest.raises(ApplicationError, match=r"first 10 of 40 samples.*ConnectionError: no key.*--no-stop-early"):
+        with pytest.raises(
+            ApplicationError, match=r"first 10 of 40 samples.*ConnectionError: no key.*--set limits.stop_early=false"
+        ):
             run(ask, rows, app_concurrency=1)
         assert len(asked) < 40
         assert 40 == run(ask, rows, stop_early=False).to_dict()["application"]["n_failed"]

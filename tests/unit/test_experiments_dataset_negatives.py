@@ -230,12 +230,14 @@ def test_evaluate_reads_the_queries(folder):
 
 def test_the_command_shows_the_cost_and_the_next_step(folder):
     """The plan before the calls, nothing called by --dry-run, and the command that uses the file."""
-    planned = run_command("lab", "dataset", "negatives", "docs", "--queries", "5", "--dry-run")
+    planned = run_command("lab", "dataset", "negatives", "docs", "--set", "research.queries=5", "--dry-run")
     assert planned.stdout.strip() == ("5 queries that 2 documents (2 passages) do not answer: at most 3 judge calls")
     assert not (folder / "negatives").exists()
     written = json.dumps({"items": [f"Who invented {subject}?" for subject in SUBJECTS[:10]]})
     with FakeJudgeServer(structured="ignored", reply=lambda body: written) as server:
-        done = run_command("lab", "dataset", "negatives", "docs", "--queries", "5", "-o", "out", "--judge", server.url)
+        done = run_command(
+            "lab", "dataset", "negatives", "docs", "--set", "research.queries=5", "-o", "out", "--judge", server.url
+        )
     assert done.returncode == 0, done.stderr
     assert "at most 3 judge calls" in done.stderr
     assert "5 of 5 queries" in done.stdout

@@ -106,7 +106,9 @@ def test_replay_stores_hashes(tmp_path: Path):
     trace = make_trace(trace_id="t", user_id="ada", session_id="s")
     (tmp_path / "traces.jsonl").write_text(trace.model_dump_json() + "\n")
     store = tmp_path / "ragstone.db"
-    done = run_command("replay", tmp_path / "traces.jsonl", "--store", store, "--judge", "lexical", "--ids", "hash")
+    done = run_command(
+        "replay", tmp_path / "traces.jsonl", "--store", store, "--judge", "lexical", "--set", "redaction.ids=hash"
+    )
     assert 0 == done.returncode, done.stderr
     hasher = id_hasher(store, "hash")
     assert hasher is not None

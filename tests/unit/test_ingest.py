@@ -479,7 +479,7 @@ def test_a_weak_token_is_refused(token, words):
 @pytest.mark.parametrize("host", ["0.0.0.0", "10.0.0.5", "::", "example.org"])  # noqa: S104 - only checked
 def test_an_open_address_needs_a_token(host):
     """The message names what to set."""
-    with pytest.raises(ConfigurationError, match=rf"reach --listen {host}, .*RAGSTONE_INGEST_TOKEN.*--no-token"):
+    with pytest.raises(ConfigurationError, match=rf"reach --listen {host}, .*RAGSTONE_INGEST_TOKEN.*--token none"):
         Access().check_address(host, "--listen")
     Access(TOKEN).check_address(host, "--listen")
     for local in ("127.0.0.1", "localhost", "::1"):

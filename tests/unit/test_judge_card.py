@@ -206,7 +206,7 @@ def test_text_fits_a_terminal(planted, monkeypatch):
     assert len(tables) > 20
     assert max(map(len, tables)) <= 80
     assert "ccrs.cc  order reversed  50" in str(planted[1])
-    assert "not measured: reasoned (--conditions)" in str(planted[1])
+    assert "not measured: reasoned (research.conditions)" in str(planted[1])
     json.dumps(planted[1].to_dict(), allow_nan=False)
 
 

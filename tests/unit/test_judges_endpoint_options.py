@@ -109,8 +109,8 @@ def test_a_judge_with_a_key_and_a_reader_on_a_server_with_two_models(rows):
     """Each role has its own endpoint, model and key, on the command line alone."""
     with FakeJudgeServer(api_key="judge-key") as judge, FakeJudgeServer(models=("a", "b")) as reader:
         done = run_command(
-            "evaluate", rows, "--metrics", "ccrs.qr,udcg", "--judge", judge.url, "--judge-api-key-env", "J_KEY",
-            "--reader", reader.url, "--reader-model", "b", "--reader-estimator", "monte_carlo", "--json", J_KEY="judge-key",
+            "evaluate", rows, "--metrics", "ccrs.qr,udcg", "--judge", judge.url, "--set", "judge.api_key_env=J_KEY",
+            "--reader", reader.url, "--set", "reader.model=b", "--set", "reader.estimator=monte_carlo", "--json", J_KEY="judge-key",
         )  # fmt: skip
     assert 0 == done.returncode, done.stderr
     assert {"b"} == {request["model"] for request in reader.stats.requests}
@@ -159,8 +159,8 @@ def test_a_table_reaches_the_server(rows):
         ("", ["--reader", "gpt-4o", "--metrics", "udcg"], "--reader 'gpt-4o' is unknown. Did you mean 'openai:gpt-4o'?"),
         ("[judge]\nurl = 'gpt-4o'", [], "Did you mean 'openai:gpt-4o'?"),
         ("", ["--judge-model", "m"], "--judge-model is for an endpoint, and no judge is named"),
-        ("", ["--reader-model", "m"], "--reader-model 'm' is another model at the judge's endpoint, and no judge is named"),
-        ("", ["--reader-api-key-env", "K"], "--reader-api-key-env is for an endpoint of the reader"),
+        ("", ["--set", "reader.model=m"], "reader.model='m' is another model at the judge's endpoint, and no judge is named"),
+        ("", ["--set", "reader.api_key_env=K"], "reader.api_key_env is for an endpoint of the reader"),
         ("", ["--judge", "openai:a", "--judge-model", "b"], "--judge 'openai:a' and --judge-model 'b' name two models"),
         ("", ["--judge", "http://h/v1", "--budget-usd", "5"], "requires prices of the judge"),
     ],

@@ -118,13 +118,13 @@ def test_reasons_are_the_explanation():
 
 
 def test_on_the_command_line(tmp_path):
-    """`--judge-score-mode reasoned`, with the reasons in the file."""
+    """`--set judge.score_mode=reasoned`, with the reasons in the file."""
     samples, out = tmp_path / "samples.jsonl", tmp_path / "outcomes.jsonl"
     samples.write_text(json.dumps({"id": "a", "query": "q", "response": "r"}))
     with FakeJudgeServer(reply=lambda body: REPLY) as server:
         done = run_command(
             *("evaluate", samples, "--metrics", "ccrs.qr", "--judge", server.url, "-o", out),
-            *("--judge-score-mode", "reasoned"),
+            *("--set", "judge.score_mode=reasoned"),
         )
     assert 0 == done.returncode, done.stderr
     (line,) = map(json.loads, out.read_text().splitlines())

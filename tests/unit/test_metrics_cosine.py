@@ -166,7 +166,7 @@ def test_the_command(tmp_path):
     out = tmp_path / "out.jsonl"
     with FakeEmbeddingServer(models=("a", "b"), api_key="k-1234") as server:
         line = ["evaluate", str(rows), "--metrics", "cosine", "--judge", "lexical", "-o", str(out)]
-        line += ["--embedder", server.url, "--embedder-model", "b", "--embedder-api-key-env", "MY_KEY"]
+        line += ["--embedder", server.url, "--set", "embedder.model=b", "--set", "embedder.api_key_env=MY_KEY"]
         done = CliRunner().invoke(app, line, env={"MY_KEY": "k-1234"})
     assert 0 == done.exit_code, done.output
     outcomes = [json.loads(text) for text in out.read_text().splitlines()]

@@ -16,8 +16,8 @@ def test_the_command_of_a_page_has_its_options() -> None:
     assert plain == "ragstone report a.jsonl --worst 5"
     command = _command(["new=a.jsonl"], "b.jsonl", ["rows.csv"], ["ccrs.ac=0.5"], 9, "user_id", 0.9)
     assert command == (
-        "ragstone report new=a.jsonl --baseline b.jsonl --data rows.csv --target ccrs.ac=0.5 --cluster user_id "
-        "--confidence-level 0.9 --worst 9"
+        "ragstone report new=a.jsonl --baseline b.jsonl --data rows.csv --target ccrs.ac=0.5 --set analysis.cluster=user_id "
+        "--set analysis.confidence_level=0.9 --worst 9"
     )
 
 

@@ -239,10 +239,12 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("evaluate rows.jsonl --judge lexical --metrics ccrs.cc --fail-under ccrs.cc=0.8", 0),
         ("evaluate rows.jsonl --judge lexical --metrics ccrs.cc --fail-under ccrs.cc=0.95", 1),
-        ("evaluate rows.jsonl --judge lexical --metrics ccrs.cc --fail-under ccrs.cc=0.95 --undecided pass", 0),
-        ("evaluate rows.jsonl --judge lexical --metrics ccrs.cc --undecided pass", 2),
+        (
+            "evaluate rows.jsonl --judge lexical --metrics ccrs.cc --fail-under ccrs.cc=0.95 --set analysis.undecided=pass",
+            0,
+        ),
         ("report good.jsonl --fail-under ccrs.cc=0.8", 0),
-        ("report good.jsonl --fail-under ccrs.cc=0.95 --undecided pass", 1),
+        ("report good.jsonl --fail-under ccrs.cc=0.95 --set analysis.undecided=pass", 1),
         ("report good.jsonl --fail-under ccrs.cc=0.8 -o report.md", 0),
         ("report good.jsonl --fail-under ccrs.cc=0.9 -o report.md", 1),
         ("report good.jsonl --fail-under ccrs.cc=0.9 --json", 1),
@@ -276,12 +278,12 @@ def test_an_invalid_threshold_is_refused_before_any_call(command: str) -> None:
 @pytest.mark.usefixtures("rows")
 def test_the_output_has_the_table_and_json_the_numbers() -> None:
     """On stdout, below the means."""
-    options = ["--judge", "lexical", "--metrics", "ccrs.cc", "--fail-under", "ccrs.cc=0.8"]
+    options = ["--metrics", "ccrs.cc", "--fail-under", "ccrs.cc=0.8"]
     assert "\nall thresholds reached\n" in run_command("evaluate", "rows.jsonl", *options).stdout
-    for command in (["evaluate", "rows.jsonl", *options], ["report", "good.jsonl", *options[4:]]):
+    for command in (["evaluate", "rows.jsonl", *options], ["report", "good.jsonl", *options[2:]]):
         gate = json.loads(run_command(*command, "--json").stdout)["gate"]
         assert (True, ["reached"]) == (gate["ok"], [each["state"] for each in gate["gates"]])
-    assert json.loads(run_command("evaluate", "rows.jsonl", *options[:4], "--json").stdout)["gate"] is None
+    assert json.loads(run_command("evaluate", "rows.jsonl", *options[:2], "--json").stdout)["gate"] is None
 
 
 def ceiling(rng: np.random.Generator, n: int) -> np.ndarray:

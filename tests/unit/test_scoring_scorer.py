@@ -192,7 +192,7 @@ def test_deadline_of_a_slow_endpoint():
         await forever(sample, judge)
 
     (late,) = score([Metric(slow)], deadline_s=0.05)
-    assert late.reason.startswith("no outcome within 0.05 s (7 calls sent). Set a longer deadline (--deadline, ")
+    assert late.reason.startswith("no outcome within 0.05 s (7 calls sent). Set a longer deadline (limits.deadline_s, ")
 
 
 def test_without_a_deadline_a_metric_that_hangs_ends(virtual_time):

@@ -78,7 +78,7 @@ def test_two_databases_cannot_share_a_spool(monkeypatch: pytest.MonkeyPatch, tmp
     ("options", "message"),
     [
         ((), "belongs to the database 'h:5432/one', not to 'h:5432/two'"),
-        (("--ids", "hash"), "set RAGSTONE_ID_KEY"),
+        (("--set", "redaction.ids=hash"), "set RAGSTONE_ID_KEY"),
         (("--retriever-tool", ""), "expected tool names"),
     ],
 )

@@ -260,13 +260,13 @@ INVALID = [
     ({"gamma": 2}, questions(3), "gamma must be from 0 to 1, got 2"),
     ({"threshold": 0}, questions(3), "threshold .* must be above 0, got 0"),
     ({"n_distractors": 0}, questions(3), "n_distractors must be at least 1"),
-    ({"parts": "distractors", "n_distractors": 13}, questions(3), r"fewer than 13 irrelevant candidates.*raise top_n \(--top-n\)"),
+    ({"parts": "distractors", "n_distractors": 13}, questions(3), r"fewer than 13 irrelevant candidates.*raise top_n \(research.top_n\)"),
     ({"max_questions": 1}, questions(3), "max_questions must be at least 2, got 1"),
     ({}, changed(reference=[]), r"none of 3 rows is a question of the experiment \(no reference: 3\)"),
     ({}, changed(contexts=[]), r"no passages: 3"),
     ({}, [], "the data is empty"),
-    ({}, changed(contexts=[{"text": "a", "relevance": 2}, {"text": "b", "relevance": 0.5}]), r"0\.5, 2, but .*--threshold 1"),
-    ({"parts": "judges"}, questions(3, labels=False), "part judges compares two sources of labels.*--second-judge"),
+    ({}, changed(contexts=[{"text": "a", "relevance": 2}, {"text": "b", "relevance": 0.5}]), r"0\.5, 2, but .*--set research.threshold=1"),
+    ({"parts": "judges"}, questions(3, labels=False), "part judges compares two sources of labels.*research.second_judge"),
     ({"second_judge": judge_of()}, questions(3), "second_judge is only used by the part judges"),
     ({"parts": "answer-prob"}, questions(3), "the probability of a given answer, which the reader fake reader does not"),
     ({"reader": None, "judge": None}, questions(3), "needs a reader"),
@@ -333,12 +333,14 @@ def data(tmp_path, monkeypatch):
     return path
 
 
-EXPERIMENT = ("lab", "udcg", "experiment", "questions.jsonl", "--n-resamples", 50, "--judge", "lexical")
+EXPERIMENT = ("lab", "udcg", "experiment", "questions.jsonl", "--set", "analysis.n_resamples=50", "--judge", "lexical")
 
 
 def test_a_dry_run_states_the_cost_and_calls_nothing(data, tmp_path):
     """No model, no directory."""
-    done = run_command(*EXPERIMENT[:4], "--dry-run", "--usd-per-million-tokens", "1,2", "--call-latency", 2)
+    done = run_command(
+        *EXPERIMENT[:4], "--dry-run", "--set", "judge.usd_per_million_tokens=1,2", "--set", "limits.call_latency_s=2"
+    )
     assert (0, "") == (done.returncode, done.stderr)
     assert "8 of 8 questions, 104 candidate passages, seed 0" in done.stdout
     assert re.search(r"at most \d+ calls, about \d+ \+ \d+ tokens", done.stdout)
@@ -382,10 +384,10 @@ def test_the_command_takes_a_retriever(data, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--k-values", "1,two"), "--k-values must be integers separated by commas, got '1,two'"),
+        (("--set", "research.k_values=1,two"), "research.k_values must be integers separated by commas, got '1,two'"),
         (("--parts", "speed"), "'speed' is not a part"),
         (("--retriever", "index.py"), "--retriever must be MODULE:NAME, got 'index.py'"),
-        (("--parts", "judges", "--threshold", "-1"), "must be above 0, got -1"),
+        (("--parts", "judges", "--set", "research.threshold=-1"), "must be above 0, got -1"),
     ],
 )
 def test_the_command_refuses_invalid_options(data, options, message):
@@ -400,11 +402,20 @@ def test_the_budget_stops_the_command(data):
     from fake_servers import FakeJudgeServer
 
     with FakeJudgeServer() as server:
-        options = (*EXPERIMENT[:4], "--judge", server.url, "--parts", "orders", "--no-erag", "--n-resamples", 20)
-        done = run_command(*options, "--budget-calls", 30, "--max-questions", 2)
+        options = (
+            *EXPERIMENT[:4],
+            "--judge",
+            server.url,
+            "--parts",
+            "orders",
+            "--no-erag",
+            "--set",
+            "analysis.n_resamples=20",
+        )
+        done = run_command(*options, "--set", "budget.calls=30", "--set", "research.max_questions=2")
         assert 4 == done.returncode, done.stderr
         assert "unfinished: run the same command to resume" in done.stderr
-        done = run_command(*options, "--max-questions", 2)
+        done = run_command(*options, "--set", "research.max_questions=2")
         assert 0 == done.returncode, done.stderr
         assert re.search(r"replies of an earlier run are recorded", done.stderr)
 

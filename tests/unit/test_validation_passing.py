@@ -118,7 +118,16 @@ def test_a_failed_judge_is_not_a_failed_answer(tmp_path):
 
 def test_the_command(merged):
     """One row for each k."""
-    line = ["lab", "validate-metrics", str(merged()), "--permutations", "20", "--resamples", "20", "--pass-at"]
+    line = [
+        "lab",
+        "validate-metrics",
+        str(merged()),
+        "--set",
+        "analysis.n_permutations=20",
+        "--set",
+        "analysis.n_resamples=20",
+        "--pass-at",
+    ]
     shown = CliRunner().invoke(app, [*line, "1,3"])
     assert 0 == shown.exit_code, shown.output
     assert "pass@k: probability that at least one of k answers" in shown.stdout

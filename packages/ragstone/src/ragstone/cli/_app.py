@@ -16,7 +16,7 @@ import ragstone
 from ragstone.cli._commands import COMMANDS, GROUPS, children, example_of, nearest, panel_of, purpose_of
 from ragstone.cli._config import ConfigOption, apply_config
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._help import HELP_NAMES, add_help_all, use_layout, wants_help
+from ragstone.cli._help import HELP_NAMES, add_shared_options, use_layout, wants_help
 from ragstone.cli._logs import LogFormat, configure_logging
 from ragstone.cli._signals import end_at_once
 
@@ -62,7 +62,7 @@ def _load(name: str, function: str, texts: Mapping[str, Any]) -> Any:
     with end_at_once():
         whole.command(name, **texts)(getattr(import_module(f"ragstone.cli.{module}"), attribute))
     command = typer.main.get_command(whole)
-    add_help_all(command)
+    add_shared_options(command)
     return command
 
 

@@ -9,16 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
-from ragstone.cli._panels import APPLICATION
+from ragstone.cli._panels import MODELS
 from ragstone.errors import ConfigurationError
 
 AppOption = Annotated[
     str | None,
     typer.Option(
         "--app",
-        rich_help_panel=APPLICATION,
-        help="MODULE:NAME of the application to evaluate: a function of the question, a LangChain runnable or a LlamaIndex "
-        "engine. It is asked each question of FILE, and its contexts and answers are scored.",
+        rich_help_panel=MODELS,
+        metavar="MODULE:NAME",
+        help="The application to evaluate: a function of the question, a LangChain runnable or a LlamaIndex engine.",
     ),
 ]
 RepeatsOption = Annotated[
@@ -26,21 +26,17 @@ RepeatsOption = Annotated[
     typer.Option(
         "--repeats",
         min=1,
-        rich_help_panel=APPLICATION,
-        help="Calls for each question. Scores are means of the repeats.",
+        metavar="N",
+        rich_help_panel=MODELS,
+        help="Calls of --app for each question.",
     ),
-]
-AppConcurrencyOption = Annotated[
-    int, typer.Option("--app-concurrency", min=1, rich_help_panel=APPLICATION, help="Number of concurrent calls.")
-]
-AppTimeoutOption = Annotated[
-    float, typer.Option("--app-timeout", min=0.1, rich_help_panel=APPLICATION, help="Seconds after which a call fails.")
 ]
 TracesOption = Annotated[
     Path | None,
     typer.Option(
         "--traces",
-        rich_help_panel=APPLICATION,
+        hidden=True,
+        rich_help_panel=MODELS,
         help="JSONL file for the captured calls. An interrupted run resumes with the same one. Default: FILE.APP.traces.jsonl "
         "in the current directory.",
     ),

@@ -12,23 +12,15 @@ from typing import Annotated, Any
 
 import typer
 
-from ragstone._util.age import parse_age
 from ragstone._util.signals import stopped_by_signals
 from ragstone.cli._criterion import CriterionOption, parse_metrics
-from ragstone.cli._daily_budget import daily_budget
-from ragstone.cli._estimate import CallLatencyOption, DryRunOption, print_estimate
+from ragstone.cli._estimate import DryRunOption, print_estimate
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._models import ScoringModelOptions, takes_models
-from ragstone.cli._options import (
-    ConcurrencyOption,
-    DeadlineOption,
-    JsonOption,
-    MaxOutageOption,
-    parse_names,
-    parse_time,
-)
+from ragstone.cli._models import Models, max_outage_of, models_for_store
+from ragstone.cli._options import JsonOption, parse_time
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.cli._progress import show_progress
+from ragstone.cli._settings import ENDPOINTS, RUN, settings_of, uses
 from ragstone.errors import ConfigurationError, StoreOwnedError
 from ragstone.schema import Sample, sample_from_trace
 from ragstone.scoring import RunEstimate, estimate_run
@@ -50,7 +42,7 @@ _ALIVE_S = 60.0
 """A backfill that has not recorded its progress for this long was killed."""
 
 
-@takes_models
+@uses(*ENDPOINTS, *RUN, "daily_budget", without=("metrics",))
 def backfill_command(
     store: Annotated[str, typer.Argument(help="The store: a file or postgresql://...")],
     metrics: Annotated[str | None, typer.Option("--metrics", help="Metrics or groups, comma-separated.")] = None,
@@ -61,56 +53,51 @@ def backfill_command(
             "--since", metavar="TIME", help="Requests from this time on: 2026-11-01, 2026-11-01T12:00 or -7d."
         ),
     ] = None,
-    last: Annotated[
-        str | None, typer.Option("--last", metavar="AGE", help="Instead of --since: requests of this time: 28d, 12h.")
-    ] = None,
     until: Annotated[
         str | None, typer.Option("--until", metavar="TIME", help="Requests before this time. Default: now.")
+    ] = None,
+    sink: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sink",
+            metavar="NAME",
+            help="Instead of --metrics: deliver stored outcomes to this sink of the plan. Repeatable.",
+        ),
     ] = None,
     sample: Annotated[
         float,
         typer.Option("--sample", help="Share of the sessions to score, above 0. A larger share adds to a smaller one."),
     ] = 1.0,
-    to_sink: Annotated[
-        str | None,
-        typer.Option(
-            "--to-sink",
-            metavar="NAMES",
-            help="Instead of --metrics: deliver stored outcomes to these sinks of the plan.",
-        ),
-    ] = None,
     until_budget: Annotated[
         bool,
         typer.Option("--until-budget", help="Start although the budget is too small, and stop when it is reached."),
     ] = False,
     dry_run: DryRunOption = False,
-    call_latency_s: CallLatencyOption = 1.0,
-    concurrency: ConcurrencyOption = 16,
-    deadline_s: DeadlineOption = None,
-    max_outage_s: MaxOutageOption = 3600.0,
     json_output: JsonOption = False,
     *,
-    models: ScoringModelOptions,
+    context: typer.Context,
 ) -> None:
     """Score stored requests with metrics that were added later.
 
     The scores are for reports and baselines, not for alarms.
     """
-    start, end = _period(since, last, until)
-    if (metrics is None) == (to_sink is None):
-        raise ConfigurationError("set --metrics to score stored requests, or --to-sink to deliver stored outcomes")
-    if to_sink is not None:
-        _deliver(store, parse_names(to_sink), start, end, dry_run=dry_run, json_output=json_output)
+    start, end = _period(since, until)
+    if (metrics is None) == (not sink):
+        raise ConfigurationError("set --metrics to score stored requests, or --sink to deliver stored outcomes")
+    if sink:
+        _deliver(store, sink, start, end, dry_run=dry_run, json_output=json_output)
         return
     assert metrics is not None  # noqa: S101 - checked above
     names = parse_metrics(metrics, criterion)
-    if not dry_run:
-        names, models = models.for_store(StorePlan.read(store), metrics, criterion)
+    models = (
+        Models(settings_of(context)) if dry_run else models_for_store(context, StorePlan.read(store), metrics=names)[1]
+    )
+    settings = models.settings
     setup = ScoringSetup(
         names,
         **models.specs(),
-        concurrency=concurrency,
-        deadline_s=deadline_s,
+        concurrency=settings.limits.concurrency,
+        deadline_s=settings.limits.deadline_s,
         closes_models=True,
         may_lack_models=dry_run,
     )
@@ -119,13 +106,13 @@ def backfill_command(
         since=start,
         until=end,
         sample=sample,
-        calls=models.budget_calls,
-        tokens=models.budget_tokens,
-        usd=models.budget_usd,
-        prices=models.prices_of_all,
+        calls=settings.budget.calls,
+        tokens=settings.budget.tokens,
+        usd=settings.budget.usd,
+        prices=models.prices,
     )
-    command = _Command(store, setup, request, models, call_latency_s=call_latency_s, json_output=json_output)
-    asyncio.run(command.run(dry_run=dry_run, until_budget=until_budget, max_outage_s=max_outage_s))
+    command = _Command(store, setup, request, models, json_output=json_output)
+    asyncio.run(command.run(dry_run=dry_run, until_budget=until_budget))
 
 
 class _Command:
@@ -136,15 +123,14 @@ class _Command:
         store: str,
         setup: ScoringSetup,
         request: BackfillRequest,
-        models: ScoringModelOptions,
+        models: Models,
         *,
-        call_latency_s: float,
         json_output: bool,
     ) -> None:
         self._store, self._setup, self._request, self._models = store, setup, request, models
-        self._call_latency_s, self._json = call_latency_s, json_output
+        self._json = json_output
 
-    async def run(self, *, dry_run: bool, until_budget: bool, max_outage_s: float) -> None:
+    async def run(self, *, dry_run: bool, until_budget: bool) -> None:
         """Estimate the cost, and then score here, or ask the worker that owns the store."""
         async with self._setup:
             with ExitStack() as closing:
@@ -166,7 +152,7 @@ class _Command:
                     self._ask_worker(planned, counts, n)
                     return
                 _check_alone(opened, self._request)
-                await self._score(opened, counts, n, max_outage_s=max_outage_s)
+                await self._score(opened, counts, n)
 
     def _open(self, closing: ExitStack, *, dry_run: bool) -> tuple[Store, bool]:
         """Open the store, if possible to write, and return whether it can be written."""
@@ -196,7 +182,6 @@ class _Command:
             estimate,
             n,
             self._models,
-            call_latency_s=self._call_latency_s,
             json_output=self._json,
             heading="\n".join([f"{n:,} requests would be scored", *_why_not(counts, self._request.sample)]),
             facts={"n_requests": n, **counts._asdict()},
@@ -237,7 +222,7 @@ class _Command:
             f"progress: ragstone status {quote_store(self._store)}"
         )
 
-    async def _score(self, store: Store, counts: BackfillCounts, n: int, *, max_outage_s: float) -> None:
+    async def _score(self, store: Store, counts: BackfillCounts, n: int) -> None:
         interrupted = asyncio.Event()
         with (
             stopped_by_signals(asyncio.get_running_loop(), interrupted.set),
@@ -247,10 +232,10 @@ class _Command:
                 store,
                 self._setup,
                 self._request,
-                patience_s=max_outage_s,
+                patience_s=max_outage_of(self._models.settings),
                 on_progress=lambda now: progress.update(now["n_done"], n),
                 should_stop=interrupted.is_set,
-                daily_budget=daily_budget(),
+                daily_budget=self._models.settings.daily_budget.stated,
             )
         if self._json:
             print_json(done | counts._asdict())
@@ -313,7 +298,7 @@ def _check_alone(store: Store, request: BackfillRequest) -> None:
 def _deliver(store: str, sinks: Sequence[str], start: float, end: float, *, dry_run: bool, json_output: bool) -> None:
     """Queue stored outcomes for sinks."""
     if dry_run:
-        raise ConfigurationError("--to-sink does not have a --dry-run: it costs no model calls")
+        raise ConfigurationError("--sink does not have a --dry-run: it costs no model calls")
     open_store(store, mode="read").close()
     try:
         with open_store(store, mode="own") as opened:
@@ -333,9 +318,7 @@ def _deliver(store: str, sinks: Sequence[str], start: float, end: float, *, dry_
         print_text(f"{sanitize_for_terminal(name)}: {n:,} stored outcomes queued. The next worker delivers them.")
 
 
-def _period(since: str | None, last: str | None, until: str | None) -> tuple[float, float]:
-    if (since is None) == (last is None):
-        raise ConfigurationError("set the time to score: --last 28d, or --since 2026-11-01")
-    end = time.time() if until is None else parse_time(until)
-    start = end - parse_age(last, name="--last") if last is not None else parse_time(str(since))
-    return start, end
+def _period(since: str | None, until: str | None) -> tuple[float, float]:
+    if since is None:
+        raise ConfigurationError("set the time to score: --since -28d, or --since 2026-11-01")
+    return parse_time(since), time.time() if until is None else parse_time(until)

@@ -16,6 +16,7 @@ BatchOption = Annotated[
     str | None,
     typer.Option(
         "--batch",
+        hidden=True,
         metavar="FOLDER",
         rich_help_panel=LIMITS,
         help="Write judge calls to files for a batch API instead of sending them, and read the results from this folder.",

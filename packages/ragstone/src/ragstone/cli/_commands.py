@@ -94,7 +94,7 @@ COMMANDS: Final = {
     "labels draw": Command(
         "_labels.draw",
         "Draw scored requests at random, to be labeled.",
-        "ragstone.db --n 100 -o to-label.csv",
+        "ragstone.db --limit 100 -o to-label.csv",
     ),
     "labels add": Command(
         "_labels.add",
@@ -189,7 +189,7 @@ COMMANDS: Final = {
     "store backfill": Command(
         "_backfill.backfill_command",
         "Score stored requests with metrics that were added later.",
-        "ragstone.db --metrics ndcg@5 --last 30d",
+        "ragstone.db --metrics ndcg@5 --since -30d",
     ),
     "store deliveries": Command(
         "_deliveries.deliveries_command",

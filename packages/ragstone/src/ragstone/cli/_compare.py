@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -13,8 +13,6 @@ from ragstone._util.files import write_output
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._gate import JunitOption, check_junit
 from ragstone.cli._options import (
-    ClusterOption,
-    ConfidenceLevelOption,
     JsonOption,
     OnlyMetricsOption,
     SystemsArgument,
@@ -23,6 +21,7 @@ from ragstone.cli._options import (
 from ragstone.cli._output import cause_table, print_json, print_text
 from ragstone.cli._panels import OUTPUT, STATISTICS
 from ragstone.cli._report import read_texts
+from ragstone.cli._settings import settings_of, uses
 from ragstone.cli._stdin import stdin_as_file
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import Comparison, check_gate_file, compare
@@ -30,6 +29,7 @@ from ragstone.metrics import split_metrics
 from ragstone.views import CauseRow
 
 
+@uses("analysis")
 def compare_command(
     systems: SystemsArgument,
     metrics: OnlyMetricsOption = None,
@@ -45,14 +45,6 @@ def compare_command(
             "P-values are corrected for the number of hypotheses.",
         ),
     ] = None,
-    across_metrics: Annotated[
-        bool,
-        typer.Option(
-            "--across-metrics/--no-across-metrics",
-            rich_help_panel=STATISTICS,
-            help="Correct for all metrics together, or for each metric separately.",
-        ),
-    ] = True,
     primary: Annotated[
         str | None,
         typer.Option(
@@ -60,15 +52,6 @@ def compare_command(
             metavar="METRIC",
             rich_help_panel=STATISTICS,
             help="The metric that decides, named before looking at the data. It is tested alone, the others are exploratory.",
-        ),
-    ] = None,
-    cluster: ClusterOption = "auto",
-    min_effect: Annotated[
-        float | None,
-        typer.Option(
-            "--min-effect",
-            rich_help_panel=STATISTICS,
-            help="Smallest difference of interest, such as 0.01. Default: 1% of the metric's range.",
         ),
     ] = None,
     fail_if_worse: Annotated[
@@ -103,35 +86,6 @@ def compare_command(
             help="Exit with 1 unless the data exclude a loss and a gain of this size, such as 0.02 (two one-sided tests).",
         ),
     ] = None,
-    confidence_level: ConfidenceLevelOption = 0.95,
-    test: Annotated[
-        Literal["permutation", "bootstrap"],
-        typer.Option(
-            "--test",
-            rich_help_panel=STATISTICS,
-            help="Permutation test, or paired bootstrap of at least 30 samples or clusters.",
-        ),
-    ] = "permutation",
-    permutations: Annotated[
-        int,
-        typer.Option(
-            "--permutations",
-            min=1,
-            rich_help_panel=STATISTICS,
-            help="Number of permutations, or of bootstrap resamples.",
-        ),
-    ] = 10_000,
-    seed: Annotated[
-        int, typer.Option("--seed", min=0, rich_help_panel=STATISTICS, help="Seed of the random numbers.")
-    ] = 0,
-    allow_different_judges: Annotated[
-        bool,
-        typer.Option(
-            "--allow-different-judges",
-            rich_help_panel=STATISTICS,
-            help="Allow scores of different judges, with a warning.",
-        ),
-    ] = False,
     paired: Annotated[
         bool | None,
         typer.Option(
@@ -157,7 +111,7 @@ def compare_command(
             "--data",
             rich_help_panel=OUTPUT,
             help="The evaluated file of each system, in the same order, for the texts of --changed, the causes of wrong "
-            "answers, and columns that --cluster names. Repeat it for each system.",
+            "answers, and columns that analysis.cluster names. Repeat it for each system.",
         ),
     ] = None,
     junit: JunitOption = None,
@@ -168,11 +122,14 @@ def compare_command(
         ),
     ] = None,
     json_output: JsonOption = False,
+    *,
+    context: typer.Context,
 ) -> None:
     """Find significant differences between systems or periods.
 
     Compares systems on the same samples, or the requests of two periods of a store.
     """
+    analysis = settings_of(context).analysis
     gated = fail_if_worse or margin is not None or equivalent_within is not None
     if equivalent_within is not None and (fail_if_worse or margin is not None):
         raise ConfigurationError(
@@ -195,15 +152,15 @@ def compare_command(
             metrics=None if metrics is None else split_metrics(metrics),
             baseline=baseline,
             hypotheses=hypothesis or (),
-            across_metrics=across_metrics,
+            across_metrics=analysis.across_metrics,
             primary=primary,
-            cluster=cluster,
-            min_effect=min_effect,
-            confidence_level=confidence_level,
-            test=test,
-            n_permutations=permutations,
-            seed=seed,
-            allow_different_judges=allow_different_judges,
+            cluster=analysis.cluster,
+            min_effect=analysis.min_effect,
+            confidence_level=analysis.confidence_level,
+            test=analysis.test,
+            n_permutations=analysis.n_permutations,
+            seed=analysis.seed or 0,
+            allow_different_judges=analysis.allow_different_judges,
             paired=paired,
             data=samples,
         )

@@ -15,11 +15,16 @@ CriterionOption = Annotated[
     typer.Option(
         "--criterion",
         metavar="FILE",
-        help="TOML file with criteria of your own, in addition to --metrics. Repeatable.",
+        help="TOML file with your own criterion. Repeatable.",
     ),
 ]
 
 
 def parse_metrics(metrics: str, criteria: Sequence[Path] | None) -> list[str]:
-    """Return the names of metrics: those of `--metrics`, then one for each file of criteria."""
-    return [*split_metrics(metrics), *(f"criterion@{quote(str(file))}" for file in criteria or ())]
+    """Return the names of metrics: those of a text, then one for each file of criteria."""
+    return [*split_metrics(metrics), *parse_criteria(criteria)]
+
+
+def parse_criteria(criteria: Sequence[Path] | None) -> list[str]:
+    """Return the names of the metrics of files of criteria."""
+    return [f"criterion@{quote(str(file))}" for file in criteria or ()]

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._models import JudgeOptions, takes_models
+from ragstone.cli._models import Models
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, progress_bar, sanitize_for_terminal
+from ragstone.cli._settings import RUN, settings_of, uses
 
 if TYPE_CHECKING:
     from ragstone.research import DatasetBuild, NegativeQueries
 
-ConcurrencyOption = Annotated[int, typer.Option("--concurrency", min=1, help="Number of concurrent judge calls.")]
 _SHOWN = 10
 
 
-@takes_models
+@uses("judge", *RUN, "research")
 def build(
     documents: Annotated[
         list[Path], typer.Argument(help="Files and directories: text, Markdown, or JSONL with id and text.")
@@ -36,20 +36,12 @@ def build(
             "--report", help="Reference reports, in the same formats. Each report becomes an item. Repeatable."
         ),
     ] = None,
-    max_items: Annotated[int, typer.Option("--max-items", min=1, help="Maximum number of items.")] = 20,
-    max_passages: Annotated[int, typer.Option("--max-passages", min=1, help="Maximum passages per item.")] = 12,
-    questions: Annotated[int, typer.Option("--questions", min=1, max=30, help="Maximum sub-questions per item.")] = 10,
-    rating_threshold: Annotated[
-        float,
-        typer.Option("--rating-threshold", min=0.1, max=5, help="Rating from which a passage counts as answering."),
-    ] = 3,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan and its cost without calling the judge.")
     ] = False,
-    concurrency: ConcurrencyOption = 8,
     json_output: JsonOption = False,
     *,
-    models: JudgeOptions,
+    context: typer.Context,
 ) -> None:
     """Generate queries, sub-questions and ratings.
 
@@ -57,7 +49,10 @@ def build(
     """
     from ragstone.research import build_dataset, plan_dataset
 
-    plan = plan_dataset(documents, reports=report or (), max_items=max_items, max_passages=max_passages)
+    settings = settings_of(context)
+    chosen = settings.research
+    max_passages = chosen.max_passages or 12
+    plan = plan_dataset(documents, reports=report or (), max_items=chosen.max_items, max_passages=max_passages)
     if dry_run:
         _print_skipped(plan.left_out)
         if json_output:
@@ -71,12 +66,12 @@ def build(
             documents,
             output_dir,
             reports=report or (),
-            judge=models.build_judge(),
-            max_items=max_items,
+            judge=Models(settings).build_judge(),
+            max_items=chosen.max_items,
             max_passages=max_passages,
-            questions=questions,
-            rating_threshold=rating_threshold,
-            concurrency=concurrency,
+            questions=chosen.questions,
+            rating_threshold=chosen.rating_threshold,
+            concurrency=settings.limits.concurrency,
             progress=progress,
         )
     _print_skipped(built.left_out)
@@ -91,21 +86,26 @@ def build(
         raise typer.Exit(ExitCode.INFRASTRUCTURE)
 
 
-@takes_models
+@uses("judge", *RUN, "research")
 def apply_command(
     folder: Annotated[Path, typer.Argument(help="The --output-dir of `lab dataset build`.")],
     keep_ratings: Annotated[
         bool, typer.Option("--keep-ratings", help="Keep the ratings of edited rows instead of asking the judge again.")
     ] = False,
-    concurrency: ConcurrencyOption = 8,
     json_output: JsonOption = False,
     *,
-    models: JudgeOptions,
+    context: typer.Context,
 ) -> None:
     """Write the dataset of your edited review.csv."""
     from ragstone.research import apply_review
 
-    reviewed = apply_review(folder, judge=models.judge_or_none(), keep_ratings=keep_ratings, concurrency=concurrency)
+    settings = settings_of(context)
+    reviewed = apply_review(
+        folder,
+        judge=Models(settings).judge_or_none(),
+        keep_ratings=keep_ratings,
+        concurrency=settings.limits.concurrency,
+    )
     _print_skipped(reviewed.left_out)
     if json_output:
         print_json(reviewed.to_dict())
@@ -113,7 +113,7 @@ def apply_command(
         typer.echo(str(reviewed))
 
 
-@takes_models
+@uses("judge", *RUN, "research")
 def negatives(
     documents: Annotated[
         list[Path],
@@ -125,21 +125,12 @@ def negatives(
             "--output-dir", "-o", help="Directory of the queries. An interrupted run resumes in the same directory."
         ),
     ] = Path("negatives"),
-    queries: Annotated[int, typer.Option("--queries", min=1, help="Number of queries.")] = 100,
-    max_passages: Annotated[
-        int, typer.Option("--max-passages", min=1, help="Passages that are checked for an answer to each query.")
-    ] = 3,
-    rating_threshold: Annotated[
-        float,
-        typer.Option("--rating-threshold", min=0.1, max=5, help="Rating from which a passage answers a query."),
-    ] = 3,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan and its cost without calling the judge.")
     ] = False,
-    concurrency: ConcurrencyOption = 8,
     json_output: JsonOption = False,
     *,
-    models: JudgeOptions,
+    context: typer.Context,
 ) -> None:
     """Write queries that your documents do not answer.
 
@@ -147,7 +138,10 @@ def negatives(
     """
     from ragstone.research import build_negatives, plan_negatives
 
-    plan = plan_negatives(documents, queries=queries, max_passages=max_passages)
+    settings = settings_of(context)
+    chosen = settings.research
+    max_passages = chosen.max_passages or 3
+    plan = plan_negatives(documents, queries=chosen.queries, max_passages=max_passages)
     _print_skipped(plan.left_out)
     if dry_run:
         if json_output:
@@ -160,11 +154,11 @@ def negatives(
         built = build_negatives(
             documents,
             output_dir,
-            judge=models.build_judge(),
-            queries=queries,
+            judge=Models(settings).build_judge(),
+            queries=chosen.queries,
             max_passages=max_passages,
-            rating_threshold=rating_threshold,
-            concurrency=concurrency,
+            rating_threshold=chosen.rating_threshold,
+            concurrency=settings.limits.concurrency,
             progress=progress,
         )
     if json_output:

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final, Literal
 
 import typer
@@ -14,9 +14,10 @@ import typer
 from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._models import EndpointsOptions, takes_models
+from ragstone.cli._models import Models
 from ragstone.cli._options import JsonOption, NoRetrieverToolOption
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal, unused_tool_lines
+from ragstone.cli._settings import settings_of, uses
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import (
     Capabilities,
@@ -35,7 +36,8 @@ from ragstone.judges import (
     wait_for_outages,
 )
 from ragstone.schema import Ledger, Usage, describe_doubt
-from ragstone.worker import read_ledger
+from ragstone.settings import TABLES, Configuration
+from ragstone.worker import StorePlan, read_ledger
 
 Verdict = Literal["yes", "no", "unknown"]
 
@@ -104,19 +106,31 @@ class _Finding:
         return lines
 
 
-@takes_models
+@uses(*TABLES, without=("metrics", "sink", "reasons", "concurrency", "budget_usd", "cache"))
 def doctor_command(
     store: Annotated[str | None, typer.Option("--store", help="A store: names the tools to declare.")] = None,
     no_retriever_tool: NoRetrieverToolOption = None,
+    settings: Annotated[
+        bool,
+        typer.Option(
+            "--settings",
+            help="Print all settings with value and source, and call no endpoint.",
+        ),
+    ] = False,
     json_output: JsonOption = False,
     *,
-    models: EndpointsOptions,
+    context: typer.Context,
 ) -> None:
     """Measure what the endpoints of judge, reader and embedder can do.
 
     Explains how Ragstone uses them.
     """
-    judge, reader, embedder = models.models()
+    if settings:
+        plan = None if store is None else StorePlan.read(store).plan
+        recorded = {} if plan is None else plan.settings
+        _print_settings(settings_of(context, plan=recorded), json_output=json_output)
+        return
+    judge, reader, embedder = Models(settings_of(context)).build()
     ledger = None if store is None else read_ledger(store)
     tools = {} if ledger is None else _text_tools(ledger, no_retriever_tool or ())
     declared = {} if ledger is None else {name: tool.called for name, tool in ledger.declared_tools.items()}
@@ -136,6 +150,17 @@ def doctor_command(
             print_text(line)
     if any(finding.error is not None for finding in findings):
         raise typer.Exit(ExitCode.INFRASTRUCTURE)
+
+
+def _print_settings(settings: Configuration, *, json_output: bool) -> None:
+    """Print all settings with their sources. Secrets are hidden."""
+    rows = list(settings.rows())
+    if json_output:
+        print_json([asdict(row) for row in rows])
+        return
+    table = [("setting", "value", "source", "meaning")]
+    table += [(row.key, sanitize_for_terminal(row.value), row.source, row.description) for row in rows]
+    print_text(text_table(table, n_optional=1))
 
 
 def _text_tools(ledger: Ledger, others: Collection[str]) -> dict[str, int]:

@@ -7,27 +7,19 @@ from typing import Annotated, Any
 import typer
 
 from ragstone._util.plural import count
-from ragstone.cli._models import ModelOptions
+from ragstone.cli._models import Models
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
-from ragstone.cli._panels import LIMITS
 from ragstone.cli._progress import format_duration
 from ragstone.scoring import RunEstimate
 
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Print what would be scored, missing fields and the expected cost, then exit.")
-]
-CallLatencyOption = Annotated[
-    float,
-    typer.Option("--call-latency", min=0.0, rich_help_panel=LIMITS, help="For --dry-run: seconds per model call."),
-]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the expected cost, and exit.")]
 
 
 def print_estimate(
     estimate: RunEstimate,
     n_samples: int,
-    models: ModelOptions,
+    models: Models,
     *,
-    call_latency_s: float,
     json_output: bool,
     heading: str,
     facts: dict[str, Any],
@@ -38,8 +30,7 @@ def print_estimate(
     Args:
         estimate: The estimate for a part of the samples.
         n_samples: Number of all samples.
-        models: Options with prices and concurrency.
-        call_latency_s: Seconds per model call.
+        models: Models with prices and limits.
         json_output: Print JSON.
         heading: First line of the text.
         facts: Values printed before the estimate in JSON.
@@ -47,7 +38,7 @@ def print_estimate(
     """
     scale = n_samples / estimate.n_samples if estimate.n_samples else 0.0
     concurrency = models.concurrent_requests
-    prices = models.prices_of_all
+    prices, call_latency_s = models.prices, models.settings.limits.call_latency_s
     calls = round(estimate.usage.calls * scale)
     tokens = round(estimate.usage.input_tokens * scale), round(estimate.usage.output_tokens * scale)
     usd = None if prices is None else estimate.usd(prices) * scale
@@ -76,7 +67,7 @@ def print_estimate(
         lines.append(line)
     lines.append(
         f"about {calls} calls, {tokens[0]} + {tokens[1]} tokens"
-        + (f", {usd:.2f} USD" if usd is not None else " (for USD, set --usd-per-million-tokens)")
+        + (f", {usd:.2f} USD" if usd is not None else " (for USD, set judge.usd_per_million_tokens)")
         + f", {format_duration(seconds)} at {call_latency_s:g} s per call and {concurrency} concurrent requests"
     )
     if reason_calls:

@@ -16,9 +16,7 @@ from ragstone._util.files import check_not_read
 from ragstone._util.plural import count
 from ragstone._util.run_async import run_async
 from ragstone.cli._application import (
-    AppConcurrencyOption,
     AppOption,
-    AppTimeoutOption,
     RepeatsOption,
     TracesOption,
     count_answers,
@@ -26,31 +24,18 @@ from ragstone.cli._application import (
     load_app,
 )
 from ragstone.cli._batch import BatchOption, batch_lines
-from ragstone.cli._criterion import CriterionOption, parse_metrics
-from ragstone.cli._estimate import CallLatencyOption, DryRunOption, print_estimate
+from ragstone.cli._criterion import CriterionOption
+from ragstone.cli._estimate import DryRunOption, print_estimate
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._failed_share import MAX_FAILED_SHARE, FailedShareOption, describe_excess
-from ragstone.cli._gate import FailUnderOption, JunitOption, UndecidedOption, exit_if_failed, parse_thresholds
-from ragstone.cli._models import ScoringModelOptions, takes_models
-from ragstone.cli._options import (
-    ClusterOption,
-    ConcurrencyOption,
-    ConfidenceLevelOption,
-    DeadlineOption,
-    JsonOption,
-    MaxOutageOption,
-    MetricsOption,
-    NoRetrieverToolOption,
-    ProcessesOption,
-    RetrieverToolOption,
-    SinkOption,
-    StopEarlyOption,
-    parse_retriever_tools,
-)
+from ragstone.cli._failed_share import describe_excess
+from ragstone.cli._gate import FailUnderOption, JunitOption, exit_if_failed, parse_thresholds
+from ragstone.cli._models import Models, metrics_of
+from ragstone.cli._options import JsonOption, NoRetrieverToolOption, RetrieverToolOption, parse_retriever_tools
 from ragstone.cli._output import failure_lines, print_json, print_text
 from ragstone.cli._panels import OUTPUT
 from ragstone.cli._progress import Progress, show_progress
-from ragstone.cli._reasons import ReasonsOption, reason_lines
+from ragstone.cli._reasons import reason_lines
+from ragstone.cli._settings import SCORING, settings_of, uses
 from ragstone.cli._stdin import stdin_as_file
 from ragstone.data import RejectedRow, iter_samples, read_samples
 from ragstone.errors import ConfigurationError, DataError, JudgeError
@@ -65,74 +50,62 @@ _MAX_ESTIMATED = 1000
 """Maximum number of samples for the estimate of a dry run, evenly spaced over all samples."""
 
 
-@takes_models
+@uses(*SCORING)
 def evaluate_command(
     file: Annotated[
         str,
-        typer.Argument(
-            help="Samples: JSONL, JSON, CSV or Parquet with the field names of common libraries, or a TREC run (.run, "
-            ".trec). - is standard input."
-        ),
+        typer.Argument(help="Samples: JSONL, JSON, CSV, Parquet, TREC, or -"),
     ],
-    metrics: MetricsOption = "ccrs",
     criterion: CriterionOption = None,
     app: AppOption = None,
     repeats: RepeatsOption = 1,
-    app_concurrency: AppConcurrencyOption = 8,
-    app_timeout_s: AppTimeoutOption = 120.0,
     retriever_tool: RetrieverToolOption = None,
     no_retriever_tool: NoRetrieverToolOption = None,
     traces: TracesOption = None,
-    stop_early: StopEarlyOption = True,
     references: Annotated[
         Path | None,
-        typer.Option("--references", help="File with references (correct answers), joined to the samples by id."),
+        typer.Option("--references", help="File with references, joined by id."),
     ] = None,
     qrels: Annotated[
         Path | None,
-        typer.Option("--qrels", help="Relevance judgments by sample id and passage id, in TREC or BEIR format."),
+        typer.Option(
+            "--qrels", hidden=True, help="Relevance judgments by sample id and passage id, in TREC or BEIR format."
+        ),
     ] = None,
     field: Annotated[
         list[str] | None,
-        typer.Option("--field", help="FIELD=COLUMN, for a column with an unknown name (query=Frage). Repeatable."),
+        typer.Option("--field", metavar="FIELD=COLUMN", help="A column with an unknown name: query=Frage."),
     ] = None,
     on_bad_row: Annotated[
-        OnBadRow, typer.Option("--on-bad-row", help="raise: stop at an invalid row. skip: skip and count invalid rows.")
+        OnBadRow,
+        typer.Option("--on-bad-row", show_default=False, help="At an invalid row: stop (the default), or count."),
     ] = "raise",
-    sink: SinkOption = None,
     output: Annotated[
         Path | None,
         typer.Option(
             "--output",
             "-o",
             rich_help_panel=OUTPUT,
-            help="JSONL file for the outcomes, one per line. If the run is interrupted, the same command resumes it.",
+            help="JSONL file for the outcomes. The same command resumes an interrupted run.",
         ),
     ] = None,
-    reasons: ReasonsOption = 0,
     dry_run: DryRunOption = False,
-    call_latency_s: CallLatencyOption = 1.0,
-    concurrency: ConcurrencyOption = 16,
-    processes: ProcessesOption = 1,
     batch: BatchOption = None,
-    deadline_s: DeadlineOption = None,
-    max_outage_s: MaxOutageOption = 300.0,
-    max_failed_share: FailedShareOption = MAX_FAILED_SHARE,
-    cluster: ClusterOption = "auto",
-    confidence_level: ConfidenceLevelOption = 0.95,
     fail_under: FailUnderOption = None,
-    undecided: UndecidedOption = "fail",
     junit: JunitOption = None,
     json_output: JsonOption = False,
     *,
-    models: ScoringModelOptions,
+    context: typer.Context,
 ) -> None:
     """Score a file of samples, or the answers of an application.
 
     Prints the mean of each metric with its confidence interval, and counts.
     """
-    names, fields = parse_metrics(metrics, criterion), _fields(field or [])
-    thresholds = parse_thresholds(fail_under, undecided, names, junit=junit, confidence_level=confidence_level)
+    settings = settings_of(context)
+    limits, analysis, reasons = settings.limits, settings.analysis, settings.scoring.reasons
+    models = Models(settings)
+    names, fields = metrics_of(settings, criterion), _fields(field or [])
+    thresholds = parse_thresholds(fail_under, analysis, names, junit=junit)
     application: Any = None
     if app is not None:
         if dry_run:
@@ -140,7 +113,7 @@ def evaluate_command(
                 "--dry-run needs contexts and responses, which --app has only after a run. Omit one"
             )
         application, traces = load_app(app), traces or default_traces(file, app)
-        if models.cache is None and "RAGSTONE_CACHE" not in os.environ:
+        if settings.cache.directory is None:
             # A run that resumes after a kill reads replies from this cache instead of paying for them again.
             os.environ["RAGSTONE_CACHE"] = f"{traces.absolute()}.cache"
     check_not_read(output, file, references)
@@ -156,7 +129,6 @@ def evaluate_command(
                 [row.reason for row in rejected],
                 names,
                 models,
-                call_latency_s,
                 reasons=reasons,
                 json_output=json_output,
             )
@@ -178,25 +150,25 @@ def evaluate_command(
                 names,
                 app=application,
                 repeats=repeats,
-                app_concurrency=app_concurrency,
-                app_timeout_s=app_timeout_s,
+                app_concurrency=limits.app_concurrency,
+                app_timeout_s=limits.app_timeout_s,
                 retriever_tools=parse_retriever_tools(retriever_tool, no_retriever_tool),
                 traces=traces,
-                stop_early=stop_early,
+                stop_early=limits.stop_early,
                 **specs,
-                processes=processes,
+                processes=limits.processes,
                 batch=batch,
-                sinks=sink or (),
+                sinks=settings.scoring.sinks,
                 fields=fields,
                 references=_references(references),
                 qrels=qrels,
                 on_bad_row=on_bad_row,
-                concurrency=concurrency,
-                deadline_s=deadline_s,
-                max_outage_s=max_outage_s,
+                concurrency=limits.concurrency,
+                deadline_s=limits.deadline_s,
+                max_outage_s=300.0 if limits.max_outage_s is None else limits.max_outage_s,
                 reasons=reasons,
-                cluster=cluster,
-                confidence_level=confidence_level,
+                cluster=analysis.cluster,
+                confidence_level=analysis.confidence_level,
                 output=output,
                 progress=progress.update,
                 on_outcomes=progress.count,
@@ -204,7 +176,7 @@ def evaluate_command(
     _print_rejected([row.reason for row in result.rejected])
     for line in batch_lines(result.batch):
         print_text(line, err=True)
-    check = result.check(thresholds, undecided=undecided) if thresholds else None
+    check = result.check(thresholds, undecided=analysis.undecided) if thresholds else None
     if check is not None and junit is not None:
         check.write_junit(junit)
     if json_output:
@@ -219,7 +191,7 @@ def evaluate_command(
             typer.echo(f"To see which answers are wrong, and why: ragstone report {shown}", err=True)
     for line in failure_lines(result.outcomes):
         typer.echo(line, err=True)
-    _exit(result, max_failed_share)
+    _exit(result, limits.max_failed_share)
     exit_if_failed(check)
 
 
@@ -237,7 +209,7 @@ def _exit(result: Experiment, max_failed_share: float) -> None:
     counts.add(result.outcomes)
     if result.judge_unavailable:
         reason: str | None = (
-            f"the judge or reader did not answer for longer than --max-outage, {counts.n_failed} of {counts.n} judged outcomes "
+            f"the judge or reader did not answer for longer than limits.max_outage_s, {counts.n_failed} of {counts.n} judged outcomes "
             "failed. When it is available, run the same command again. With --output or --cache it does not repeat calls."
         )
     elif (reason := describe_excess(counts, max_failed_share)) is None and _all_failed(result):
@@ -295,8 +267,7 @@ def _print_dry_run(
     spread: StrideSampler,
     rejected: Sequence[str],
     metrics: Sequence[str],
-    models: ScoringModelOptions,
-    call_latency_s: float,
+    models: Models,
     *,
     reasons: int,
     json_output: bool,
@@ -310,7 +281,6 @@ def _print_dry_run(
         estimate,
         n_samples,
         models,
-        call_latency_s=call_latency_s,
         json_output=json_output,
         heading=f"{count(n_samples, 'sample')} would be scored",
         facts={"n_samples": n_samples, "n_rejected": len(rejected)},

@@ -25,7 +25,7 @@ def export_command(
     ],
     output: Annotated[Path, typer.Argument(help="The file to write: .jsonl or .parquet. An existing one is replaced.")],
     text: Annotated[
-        bool, typer.Option("--text", help="Also write queries, answers, passages, reasons and the judge's replies.")
+        bool, typer.Option("--texts", help="Also write queries, answers, passages, reasons and the judge's replies.")
     ] = False,
     json_output: JsonOption = False,
 ) -> None:

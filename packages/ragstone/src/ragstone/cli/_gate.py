@@ -10,34 +10,24 @@ import typer
 
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._output import print_text
-from ragstone.cli._panels import OUTPUT, STATISTICS
+from ragstone.cli._panels import OUTPUT
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import (
-    CONFIDENCE_LEVEL,
     ScoreCheck,
-    Undecided,
     check_gate_file,
     check_level,
     check_thresholds,
 )
 from ragstone.metrics import Metric, full_name, resolve_metrics
+from ragstone.settings import Analysis
 
 FailUnderOption = Annotated[
     list[str] | None,
     typer.Option(
         "--fail-under",
         metavar="METRIC=MEAN",
-        rich_help_panel=STATISTICS,
-        help="Exit with 1 unless the data show that the metric's mean is at least this (at most, if lower is better): "
-        "ccrs.cc=0.8. A group sets all its metrics. Repeatable.",
-    ),
-]
-UndecidedOption = Annotated[
-    Undecided,
-    typer.Option(
-        "--undecided",
-        rich_help_panel=STATISTICS,
-        help="Whether --fail-under fails or passes a metric whose samples do not decide.",
+        rich_help_panel=OUTPUT,
+        help="Exit with 1 unless the mean is shown to be at least this (at most, if lower is better).",
     ),
 ]
 JunitOption = Annotated[
@@ -45,7 +35,7 @@ JunitOption = Annotated[
     typer.Option(
         "--junit",
         rich_help_panel=OUTPUT,
-        help="Write the gate as JUnit XML (gate.xml), one test case for each metric.",
+        help="Write the gate as JUnit XML, for CI.",
     ),
 ]
 
@@ -86,29 +76,25 @@ def parse_metric_values(option: str, texts: Sequence[str]) -> dict[str, float]:
 
 def parse_thresholds(
     texts: Sequence[str] | None,
-    undecided: Undecided,
+    analysis: Analysis,
     metrics: Sequence[str | Metric] | None = None,
     *,
     junit: Path | None = None,
-    confidence_level: float = CONFIDENCE_LEVEL,
 ) -> dict[str, float]:
     """Parse `--fail-under`, and check it before anything is scored.
 
     Args:
         texts: Values of the option.
-        undecided: Value of `--undecided`.
+        analysis: How the gate decides.
         metrics: Metrics or groups that will be scored. None: known only after the scores are read.
         junit: Value of `--junit`.
-        confidence_level: Value of `--confidence-level`.
 
     Raises:
         ConfigurationError: If a value is invalid, not inside the metric's range, or its metric is not scored.
     """
-    if undecided != "fail" and not texts:
-        raise ConfigurationError(f"--undecided {undecided} belongs to a gate. Add --fail-under METRIC=MEAN")
     check_junit(junit, has_gate=bool(texts), gates="--fail-under METRIC=MEAN")
     thresholds = parse_metric_values("--fail-under", texts or ())
-    check_level(confidence_level, decides_gate=bool(thresholds))
+    check_level(analysis.confidence_level, decides_gate=bool(thresholds))
     if thresholds and metrics is not None:
         check_thresholds(thresholds, [metric.card for metric in resolve_metrics(metrics)])
     return thresholds

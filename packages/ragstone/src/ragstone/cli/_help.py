@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 import typer
+
+from ragstone.cli._options import options_of
 
 HELP_NAMES: Final = ["-h", "--help"]
 _ALL: Final = "--help-all"
@@ -25,17 +26,16 @@ def use_layout() -> None:
     rich_utils.Table = HelpTable  # type: ignore[attr-defined]
 
 
-def options_of(declaration: Callable[..., None]) -> list[Any]:
-    """Return the options that a function declares in its signature, for commands that share them."""
-    whole = typer.Typer(add_completion=False)
-    whole.command()(declaration)
-    return list(typer.main.get_command(whole).params)
-
-
-def add_help_all(command: Any) -> None:
-    """Add `--help-all` to each command within a command that has hidden options."""
+def add_shared_options(command: Any) -> None:
+    """Add the options of settings to each command that uses them, and `--help-all` if there are hidden options."""
     for inner in getattr(command, "commands", {}).values():
-        add_help_all(inner)
+        add_shared_options(inner)
+    tables, without = getattr(command.callback, "uses", ((), ()))
+    if tables:
+        # Imported only here: the list of commands does not need the settings.
+        from ragstone.cli._settings import options_for
+
+        command.params += options_for(tables, {*without, *(parameter.name for parameter in command.params)})
     if any(getattr(parameter, "hidden", False) for parameter in command.params):
         command.params += options_of(_declare_help_all)
 

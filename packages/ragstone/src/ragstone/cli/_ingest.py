@@ -16,27 +16,17 @@ from ragstone._util.signals import stopped_by_signals
 from ragstone._util.systemd import notify
 from ragstone.capture import Capture, redact_secrets
 from ragstone.cli._criterion import CriterionOption
-from ragstone.cli._daily_budget import daily_budget
 from ragstone.cli._health import HealthPage, watchdog
 from ragstone.cli._logs import announce
-from ragstone.cli._models import ScoringModelOptions, takes_models
+from ragstone.cli._models import models_for_store, worker_options
 from ragstone.cli._options import (
-    ConcurrencyOption,
-    DeadlineOption,
-    IdsOption,
-    MaxOutageOption,
-    NoRedactOption,
     NoRetrieverToolOption,
     ReplanOption,
     RetrieverToolOption,
-    SinkOption,
-    StoreMetricsOption,
     parse_address,
     parse_retriever_tools,
 )
-from ragstone.cli._reasons import ReasonsOption
-from ragstone.cli._retention import retention_ages
-from ragstone.cli._watch_options import watch_options
+from ragstone.cli._settings import SCORING, WORKER, uses
 from ragstone.errors import JudgeError, StoreNotFoundError, StoreOwnedError, StoreUnavailableError
 from ragstone.spool import SpoolWriter
 from ragstone.store import is_database_url, resolve_store
@@ -48,39 +38,19 @@ if TYPE_CHECKING:
     from ragstone.ingest import OtlpGrpcReceiver, OtlpReceiver
 
 _RETRY_S = 5.0
+_OPEN = "none"
+"""Value of `--token` with which no token is needed."""
 
 
-@takes_models
+@uses(*SCORING, *WORKER, "redaction", "receiver")
 def ingest_command(
     store: Annotated[str, typer.Argument(help="The store for requests and scores: a file or postgresql://...")],
     listen: Annotated[str, typer.Option("--listen", help="HOST:PORT for OTLP over HTTP.")] = "127.0.0.1:4318",
     listen_grpc: Annotated[
         str | None, typer.Option("--listen-grpc", help="HOST:PORT for OTLP over gRPC too, such as 127.0.0.1:4317.")
     ] = None,
-    metrics: StoreMetricsOption = None,
     criterion: CriterionOption = None,
-    sink: SinkOption = None,
-    idle_timeout_s: Annotated[
-        float,
-        typer.Option(
-            "--idle-timeout", min=0, help="Seconds without a new span after which a trace with a root span is complete."
-        ),
-    ] = 10.0,
-    rootless_timeout_s: Annotated[
-        float,
-        typer.Option(
-            "--rootless-timeout",
-            min=0,
-            help="Seconds without a new span after which a trace without a root span is complete.",
-        ),
-    ] = 300.0,
-    concurrency: ConcurrencyOption = 16,
-    deadline_s: DeadlineOption = None,
-    max_outage_s: MaxOutageOption = 3600.0,
-    reasons: ReasonsOption = 0,
     replan: ReplanOption = False,
-    no_redact: NoRedactOption = False,
-    ids: IdsOption = "keep",
     retriever_tool: RetrieverToolOption = None,
     no_retriever_tool: NoRetrieverToolOption = None,
     token: Annotated[
@@ -90,31 +60,15 @@ def ingest_command(
             envvar="RAGSTONE_INGEST_TOKEN",
             show_envvar=True,
             help="Text of at least 16 characters that exporters must send (Authorization: Bearer ...). Needed for --listen on an "
-            "address that other machines can reach.",
+            "address that other machines can reach. none: a proxy or the network controls access.",
         ),
     ] = None,
-    no_token: Annotated[
-        bool,
-        typer.Option(
-            "--no-token", help="Listen on any address without a token, because a proxy or the network controls access."
-        ),
-    ] = False,
     allow_host: Annotated[
         list[str] | None,
         typer.Option("--allow-host", metavar="NAME", help="Name of this machine in the header Host. Repeatable."),
     ] = None,
-    max_message_mib: Annotated[
-        int,
-        typer.Option(
-            "--max-message",
-            metavar="MIB",
-            min=1,
-            max=256,
-            help="Largest message, uncompressed. Larger ones are refused.",
-        ),
-    ] = 8,
     *,
-    models: ScoringModelOptions,
+    context: typer.Context,
 ) -> None:
     """Receive OTLP from applications, and score their requests.
 
@@ -125,36 +79,38 @@ def ingest_command(
 
     host, port = parse_address(listen, "--listen")
     grpc_address = None if listen_grpc is None else parse_address(listen_grpc, "--listen-grpc")
-    access = Access(token, allow_host or ())
-    if not no_token:
+    is_open = token == _OPEN
+    access = Access(None if is_open else token, allow_host or ())
+    if not is_open:
         access.check_address(host, "--listen")
         if grpc_address is not None:
             access.check_address(grpc_address[0], "--listen-grpc")
-    max_bytes = max_message_mib * 2**20
     health = HealthPage()
     plan = StorePlan.read(store, replan=replan)
-    names, models = models.for_store(plan, metrics, criterion)
+    names, models = models_for_store(context, plan, criterion)
+    settings, receiver = models.settings, models.settings.receiver
+    max_bytes = receiver.max_message_mib * 2**20
     setup = ScoringSetup(
         names,
         **models.specs(),
-        sinks=sink or (),
-        concurrency=concurrency,
-        deadline_s=deadline_s,
-        reasons=reasons,
+        sinks=settings.scoring.sinks,
+        concurrency=settings.limits.concurrency,
+        deadline_s=settings.limits.deadline_s,
+        reasons=settings.scoring.reasons,
         closes_models=True,
     )
     plan.check(setup)
     # What can be refused comes before the first file is created.
     retriever_tools = parse_retriever_tools(retriever_tool, no_retriever_tool)
     buffer_path = _buffer_path(store)
-    hash_id = id_hasher(store, ids)
+    hash_id = id_hasher(store, settings.redaction.ids)
     spool = claim_spool(store)  # that of the store, which the worker below reads
     buffer = SharedSpanBuffer(buffer_path)
-    redact = None if no_redact else redact_secrets
+    redact = redact_secrets if settings.redaction.redact else None
     source = OtlpTraceSource(
         buffer,
-        idle_timeout_s=idle_timeout_s,
-        rootless_timeout_s=rootless_timeout_s,
+        idle_timeout_s=receiver.idle_timeout_s,
+        rootless_timeout_s=receiver.rootless_timeout_s,
         retriever_tools=retriever_tools,
         redact=redact,
         hash_id=hash_id,
@@ -169,10 +125,7 @@ def ingest_command(
             store,
             setup,
             intakes=[source],
-            max_outage_s=max_outage_s,
-            watch=watch_options(),
-            retention=retention_ages(),
-            daily_budget=daily_budget(),
+            **worker_options(settings),
             replan=replan,
         )
         worker.on_outcomes = lambda trace, outcomes, _last: health.count(trace, outcomes)

@@ -9,31 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ragstone.cli._criterion import CriterionOption, parse_metrics
-from ragstone.cli._estimate import CallLatencyOption
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._failed_share import MAX_FAILED_SHARE, FailedShareOption, describe_excess
-from ragstone.cli._models import RatingOptions, takes_models
-from ragstone.cli._options import (
-    ConcurrencyOption,
-    ConfidenceLevelOption,
-    DeadlineOption,
-    JsonOption,
-    MaxOutageOption,
-    StopEarlyOption,
-    parse_names,
-)
+from ragstone.cli._failed_share import describe_excess
+from ragstone.cli._models import Models
+from ragstone.cli._options import JsonOption
 from ragstone.cli._output import failure_lines, print_json, print_text
-from ragstone.cli._panels import JUDGE
+from ragstone.cli._panels import MODELS
 from ragstone.cli._progress import format_duration, show_progress
-from ragstone.cli._validate_metrics import (
-    FlipThresholdOption,
-    LabelColumnOption,
-    LabelRangeOption,
-    ResamplesOption,
-    SeedOption,
-    ThresholdOption,
-    parse_range,
-)
+from ragstone.cli._settings import RUN, settings_of, uses
 from ragstone.errors import ConfigurationError
 from ragstone.judges import find_outage
 from ragstone.schema import Failure
@@ -42,13 +25,12 @@ from ragstone.scoring import JudgedCounts
 if TYPE_CHECKING:
     from ragstone.research import CardPlan, JudgeCard
 
-_DEFAULT_CONDITIONS = "wording,order,repeats,fused"
 
 JudgesOption = Annotated[
     list[str] | None,
     typer.Option(
         "--judge",
-        rich_help_panel=JUDGE,
+        rich_help_panel=MODELS,
         help="A judge, in the forms of `evaluate --judge`. Repeatable. Default: $RAGSTONE_JUDGE.",
     ),
 ]
@@ -56,7 +38,7 @@ JudgeModelsOption = Annotated[
     list[str] | None,
     typer.Option(
         "--judge-model",
-        rich_help_panel=JUDGE,
+        rich_help_panel=MODELS,
         help='Model at the URL of --judge. With several judges once for each, in their order ("" for none).',
     ),
 ]
@@ -65,13 +47,13 @@ JudgeKeysOption = Annotated[
     typer.Option(
         "--judge-api-key-env",
         metavar="VARIABLE",
-        rich_help_panel=JUDGE,
+        rich_help_panel=MODELS,
         help='Environment variable with the API key. With several judges once for each, in their order ("" for none).',
     ),
 ]
 
 
-@takes_models
+@uses("judge", *RUN, "analysis", "research", without=("metrics",))
 def judge_card_command(
     labels: Annotated[
         Path, typer.Option("--labels", help="Human labels: rows with id and label (JSONL, JSON, CSV, Parquet).")
@@ -90,38 +72,13 @@ def judge_card_command(
         ),
     ] = None,
     criterion: CriterionOption = None,
-    conditions: Annotated[
-        str,
-        typer.Option(
-            "--conditions",
-            help="What is measured, out of wording, order, repeats, fused and reasoned, comma-separated. none: only agreement "
-            "with people.",
-        ),
-    ] = _DEFAULT_CONDITIONS,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Number of times that each wording is scored.")] = 2,
-    max_crossed: Annotated[
-        int,
-        typer.Option("--max-crossed", min=2, help="Maximum number of labeled samples scored under the conditions."),
-    ] = 50,
-    label_column: LabelColumnOption = None,
-    label_range: LabelRangeOption = None,
-    threshold: ThresholdOption = None,
-    flip_threshold: FlipThresholdOption = 0.1,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the labels, print the design and its cost, then exit.")
     ] = False,
-    call_latency_s: CallLatencyOption = 1.0,
-    concurrency: ConcurrencyOption = 16,
-    deadline_s: DeadlineOption = None,
-    max_outage_s: MaxOutageOption = 300.0,
-    stop_early: StopEarlyOption = True,
-    max_failed_share: FailedShareOption = MAX_FAILED_SHARE,
-    confidence_level: ConfidenceLevelOption = 0.95,
-    resamples: ResamplesOption = 2000,
-    seed: SeedOption = 0,
     json_output: JsonOption = False,
     *,
-    models: RatingOptions,
+    context: typer.Context,
 ) -> None:
     """Measure how far judges can be trusted.
 
@@ -129,40 +86,42 @@ def judge_card_command(
     """
     from ragstone.research import judge_card, plan_judge_card
 
+    settings = settings_of(context)
+    models, limits, analysis, research = Models(settings), settings.limits, settings.analysis, settings.research
     urls: list[str | None] = [*judge] if judge else [None]
     named = _one_each("--judge-model", judge_model, urls)
     keys = _one_each("--judge-api-key-env", judge_api_key_env, urls)
     _check_repeated(list(zip(urls, named, strict=True)))
     chosen: dict[str, Any] = {
         "metrics": None if metrics is None and criterion is None else parse_metrics(metrics or "", criterion),
-        "conditions": () if conditions.strip() == "none" else tuple(parse_names(conditions)),
+        "conditions": () if research.conditions == ("none",) else research.conditions,
         "repeats": repeats,
-        "max_crossed": max_crossed,
-        "label_column": label_column,
-        "seed": seed,
+        "max_crossed": research.max_crossed,
+        "label_column": research.label_column,
+        "seed": analysis.seed or 0,
     }
     source = None if data is None else str(data)
     plan = plan_judge_card(str(labels), source, **chosen, n_judges=len(urls))
     if dry_run:
-        _print_plan(plan, models, call_latency_s, json_output=json_output)
+        _print_plan(plan, models, json_output=json_output)
         return
-    judges = models.build_judges(urls, named, keys)
-    _print_plan(plan, models, call_latency_s, err=True)
+    judges = [models.build_other_judge(*each) for each in zip(urls, named, keys, strict=True)]
+    _print_plan(plan, models, err=True)
     with show_progress("scoring", find_outage=find_outage) as progress:
         card = judge_card(
             str(labels),
             source,
             judge=judges,
             **chosen,
-            label_range=None if label_range is None else parse_range(label_range),
-            threshold=threshold,
-            flip_threshold=flip_threshold,
-            n_resamples=resamples,
-            confidence_level=confidence_level,
-            concurrency=concurrency,
-            deadline_s=deadline_s,
-            max_outage_s=max_outage_s,
-            stop_early=stop_early,
+            label_range=research.label_range,
+            threshold=research.threshold,
+            flip_threshold=research.flip_threshold,
+            n_resamples=analysis.n_resamples or 2000,
+            confidence_level=analysis.confidence_level,
+            concurrency=limits.concurrency,
+            deadline_s=limits.deadline_s,
+            max_outage_s=300.0 if limits.max_outage_s is None else limits.max_outage_s,
+            stop_early=limits.stop_early,
             closes_judges=True,
             progress=progress.update,
             on_outcomes=progress.count,
@@ -171,7 +130,7 @@ def judge_card_command(
         print_json(card.to_dict())
     else:
         print_text(card)
-    _exit(card, max_failed_share)
+    _exit(card, limits.max_failed_share)
 
 
 def _check_repeated(judges: Sequence[tuple[str | None, str | None]]) -> None:
@@ -195,17 +154,16 @@ def _one_each(option: str, values: Sequence[str] | None, urls: Sequence[str | No
     return [value or None for value in values]
 
 
-def _print_plan(
-    plan: CardPlan, models: RatingOptions, call_latency_s: float, *, json_output: bool = False, err: bool = False
-) -> None:
-    usage, prices = plan.usage, models.prices_of_all
+def _print_plan(plan: CardPlan, models: Models, *, json_output: bool = False, err: bool = False) -> None:
+    usage, prices = plan.usage, models.prices
     usd = None if prices is None else (usage.input_tokens * prices[0] + usage.output_tokens * prices[1]) / 1e6
+    call_latency_s = models.settings.limits.call_latency_s
     seconds = usage.calls * call_latency_s / models.concurrent_requests
     if json_output:
         tokens = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
         print_json(plan.to_dict() | {"calls": usage.calls, **tokens, "usd": usd, "seconds": seconds})
         return
-    price = "for USD, set --usd-per-million-tokens" if usd is None else f"{usd:.2f} USD"
+    price = "for USD, set judge.usd_per_million_tokens" if usd is None else f"{usd:.2f} USD"
     print_text(
         f"{plan}\nabout {usage.calls} calls, {usage.input_tokens} + {usage.output_tokens} tokens ({price}), "
         f"{format_duration(seconds)} at {call_latency_s:g} s per call and {models.concurrent_requests} concurrent requests",

@@ -14,7 +14,7 @@ from ragstone._util.files import check_not_read, open_output
 from ragstone._util.plural import count
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text
-from ragstone.cli._validate_metrics import LabelRangeOption, parse_range
+from ragstone.cli._settings import settings_of, uses
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import add_labels, draw_to_label, drawn_rows
 from ragstone.store import quote_store
@@ -22,14 +22,16 @@ from ragstone.store import quote_store
 StoreArgument = Annotated[str, typer.Argument(help="The store: a file or postgresql://...")]
 
 
+@uses("analysis")
 def draw(
     store: StoreArgument,
-    n: Annotated[int, typer.Option("--n", min=1, help="Number of requests to draw.")] = 100,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the draw. Default: a random one.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Number of requests to draw.")] = 100,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the drawn requests without a label to this CSV file.")
     ] = None,
     json_output: JsonOption = False,
+    *,
+    context: typer.Context,
 ) -> None:
     """Draw scored requests at random, to be labeled.
 
@@ -38,7 +40,7 @@ def draw(
     if output is not None and not output.absolute().parent.is_dir():
         raise ConfigurationError(f"cannot write {str(output)!r}: its directory does not exist")
     check_not_read(output, store)
-    drawn = draw_to_label(store, n, seed=seed)
+    drawn = draw_to_label(store, limit, seed=settings_of(context).analysis.seed)
     if output is not None:
         rows = drawn_rows(store)
         with open_output(output, newline="", errors="replace") as file:
@@ -56,6 +58,7 @@ def draw(
         print_text(f"fill in the labels (correct, partly, wrong), then: ragstone labels add {shown} {output}")
 
 
+@uses("research")
 def add(
     store: StoreArgument,
     file: Annotated[
@@ -64,14 +67,15 @@ def add(
     author: Annotated[
         str | None, typer.Option("--author", help="Author of rows without one. Default: the name of this user.")
     ] = None,
-    label_range: LabelRangeOption = None,
     json_output: JsonOption = False,
+    *,
+    context: typer.Context,
 ) -> None:
     """Add labels from a file.
 
     A label replaces the one that the same author gave before.
     """
-    bounds = (0.0, 1.0) if label_range is None else parse_range(label_range)
+    bounds = settings_of(context).research.label_range or (0.0, 1.0)
     added = add_labels(store, str(file), author=author or _user(), label_range=bounds)
     if json_output:
         print_json(asdict(added))

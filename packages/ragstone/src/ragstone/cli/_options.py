@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ragstone.cli._panels import LIMITS, OUTPUT, STATISTICS
+from ragstone.cli._panels import OUTPUT
 from ragstone.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -19,15 +19,8 @@ if TYPE_CHECKING:
     from ragstone.experiments import OutcomeSource, TimeRange
     from ragstone.requests import RetrieverTools
 
-MetricsOption = Annotated[str, typer.Option("--metrics", help="Metrics or groups, comma-separated.")]
 OnlyMetricsOption = Annotated[
     str | None, typer.Option("--metrics", help="Metrics or groups, comma-separated. Default: all.")
-]
-StoreMetricsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--metrics", help="Metrics or groups, comma-separated. Default: those of the store's plan, otherwise ccrs."
-    ),
 ]
 PlanOption = Annotated[
     str | None,
@@ -48,28 +41,6 @@ SystemsArgument = Annotated[
         "of a store, - is standard input."
     ),
 ]
-ClusterOption = Annotated[
-    str,
-    typer.Option(
-        "--cluster",
-        metavar="KEY",
-        rich_help_panel=STATISTICS,
-        help="Key whose equal values make a cluster, such as session_id: intervals and tests treat whole clusters as "
-        "independent. auto: session_id if at least 5% of the rows share one. none: rows are independent.",
-    ),
-]
-ConfidenceLevelOption = Annotated[
-    float,
-    typer.Option(
-        "--confidence-level",
-        rich_help_panel=STATISTICS,
-        help="Confidence level of intervals, tests and gates, above 0 and below 1.",
-    ),
-]
-SinkOption = Annotated[
-    list[str] | None,
-    typer.Option("--sink", rich_help_panel=OUTPUT, help="Where to deliver outcomes: jsonl:PATH, otlp, ... Repeatable."),
-]
 FromOption = Annotated[
     str | None,
     typer.Option(
@@ -83,6 +54,7 @@ RetrieverToolOption = Annotated[
     typer.Option(
         "--retriever-tool",
         metavar="NAME[=SEPARATOR]",
+        hidden=True,
         help="A tool whose text results are passages. Separator between passages: \\n and \\t are escapes. Repeatable.",
     ),
 ]
@@ -91,58 +63,19 @@ NoRetrieverToolOption = Annotated[
     typer.Option(
         "--no-retriever-tool",
         metavar="NAME",
+        hidden=True,
         help="A tool that does not retrieve, such as a calculator: its text results are not passages. Repeatable.",
     ),
 ]
-ConcurrencyOption = Annotated[
-    int, typer.Option("--concurrency", min=1, rich_help_panel=LIMITS, help="Number of samples scored concurrently.")
-]
-ProcessesOption = Annotated[
-    int,
-    typer.Option(
-        "--processes",
-        min=1,
-        rich_help_panel=LIMITS,
-        help="Number of processes that score. They share the concurrency, the limits and the budget.",
-    ),
-]
-DeadlineOption = Annotated[
-    float | None,
-    typer.Option(
-        "--deadline",
-        min=0.1,
-        rich_help_panel=LIMITS,
-        help="Seconds until unfinished metrics of a sample fail. Default: 120 after the last reply of a model.",
-    ),
-]
-MaxOutageOption = Annotated[
-    float,
-    typer.Option(
-        "--max-outage",
-        min=0,
-        rich_help_panel=LIMITS,
-        help="Seconds that an outage of the judge or reader may last. Then a run ends, and a worker logs an error. This time does not use up --deadline.",
-    ),
-]
-StopEarlyOption = Annotated[
-    bool,
-    typer.Option(
-        "--stop-early/--no-stop-early",
-        rich_help_panel=LIMITS,
-        help="Stop if the judge fails systematically (no score, and 20 failures over 10 samples: rejected or truncated), or "
-        "the application fails on each of the first 10 questions.",
-    ),
-]
-NoRedactOption = Annotated[
-    bool,
-    typer.Option("--no-redact", help="Store texts unchanged, including e-mail addresses, card numbers and keys."),
-]
 
-IdsOption = Annotated[
-    Literal["keep", "hash"],
-    typer.Option("--ids", help="Store the ids of users and sessions, or only hashes of them (key: STORE.key)."),
-]
 JsonOption = Annotated[bool, typer.Option("--json", rich_help_panel=OUTPUT, help="Print JSON.")]
+
+
+def options_of(declaration: Callable[..., None]) -> list[Any]:
+    """Return the options that a function declares in its signature, for commands that share them."""
+    whole = typer.Typer(add_completion=False)
+    whole.command()(declaration)
+    return list(typer.main.get_command(whole).params)
 
 
 def parse_time_range(text: str) -> TimeRange | str:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-APPLICATION: Final = "Application"
-JUDGE: Final = "Judge"
-READER: Final = "Reader"
-EMBEDDER: Final = "Embedder"
-LIMITS: Final = "Limits and budget"
-STATISTICS: Final = "Statistics"
+MODELS: Final = "Models"
+LIMITS: Final = "Limits and settings"
+STATISTICS: Final = "Tests and gates"
 OUTPUT: Final = "Output"

@@ -1,28 +1,14 @@
-"""`--reasons N`: explanations of the worst answers, and their lines on the terminal."""
+"""Lines on the terminal for the explanations of `--reasons N`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated
-
-import typer
 
 from ragstone.cli._output import sanitize_for_terminal
-from ragstone.cli._panels import JUDGE
 from ragstone.schema import Failure, NotApplicable, Score
 
 _MAX_CHARS = 400
 """Maximum length of a reason on the terminal. Files and sinks contain all of it."""
-
-ReasonsOption = Annotated[
-    int,
-    typer.Option(
-        "--reasons",
-        min=0,
-        rich_help_panel=JUDGE,
-        help="Number of the worst answers for which the judge explains its lowest score. Scores do not change.",
-    ),
-]
 
 
 def reason_lines(outcomes: Sequence[Score | NotApplicable | Failure]) -> Iterator[str]:

@@ -16,32 +16,16 @@ from ragstone._util.plural import count
 from ragstone._util.signals import STOP_SIGNALS, handle_signals
 from ragstone.capture import redact_secrets
 from ragstone.cli._batch import BatchOption, batch_lines
-from ragstone.cli._criterion import CriterionOption, parse_metrics
-from ragstone.cli._estimate import CallLatencyOption, DryRunOption, print_estimate
+from ragstone.cli._criterion import CriterionOption
+from ragstone.cli._estimate import DryRunOption, print_estimate
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._failed_share import MAX_FAILED_SHARE, FailedShareOption, describe_excess
-from ragstone.cli._gate import FailUnderOption, JunitOption, UndecidedOption, exit_if_failed, parse_thresholds
-from ragstone.cli._models import ScoringModelOptions, takes_models
-from ragstone.cli._options import (
-    ClusterOption,
-    ConcurrencyOption,
-    ConfidenceLevelOption,
-    DeadlineOption,
-    IdsOption,
-    JsonOption,
-    MaxOutageOption,
-    MetricsOption,
-    NoRedactOption,
-    NoRetrieverToolOption,
-    ProcessesOption,
-    RetrieverToolOption,
-    SinkOption,
-    StopEarlyOption,
-    parse_retriever_tools,
-)
+from ragstone.cli._failed_share import describe_excess
+from ragstone.cli._gate import FailUnderOption, JunitOption, exit_if_failed, parse_thresholds
+from ragstone.cli._models import Models, max_outage_of, metrics_of, models_for_store
+from ragstone.cli._options import JsonOption, NoRetrieverToolOption, RetrieverToolOption, parse_retriever_tools
 from ragstone.cli._output import ledger_lines, print_json, print_text, sanitize_for_terminal
 from ragstone.cli._progress import Progress, show_progress
-from ragstone.cli._reasons import ReasonsOption
+from ragstone.cli._settings import SCORING, settings_of, uses
 from ragstone.errors import DataError, StoreError
 from ragstone.experiments import MetricSummary, check_source, format_table, stored_clusters, summarize, titles_of
 from ragstone.judges import is_baseline
@@ -57,66 +41,56 @@ from ragstone.replay import (
 )
 from ragstone.schema import Failure, Ledger, NotApplicable, Score, Trace
 from ragstone.scoring import MAX_CALLS_PER_REASON, JudgedCounts
+from ragstone.settings import Analysis
 from ragstone.store import is_database_url, open_store, quote_store
 from ragstone.worker import StorePlan, Worker, read_ledger
 
 _SHOWN = 5
 
 
-@takes_models
+@uses(*SCORING, "redaction")
 def replay_command(
     sources: Annotated[
         list[str], typer.Argument(help="Files, directories or http(s) URLs, plain, .gz or .zst. - is standard input.")
     ],
     store: Annotated[
         str,
-        typer.Option("--store", help="The store for traces and scores. An interrupted run resumes with the same one."),
+        typer.Option("--store", metavar="STORE", help="The store for traces and scores."),
     ] = "ragstone-replay.db",
     format: Annotated[  # noqa: A002 - the name of the option
-        str, typer.Option("--format", help="Name of the format. auto detects it and prints the evidence.")
+        str, typer.Option("--format", metavar="NAME", help="Format. auto detects it and prints the evidence.")
     ] = "auto",
     shard: Annotated[
         str | None,
         typer.Option(
             "--shard",
+            hidden=True,
             metavar="NUMBER/TOTAL",
             help="Only one of several disjoint parts of the traces, such as 3/16. Give each part a store of its own.",
         ),
     ] = None,
-    metrics: MetricsOption = "ccrs",
     criterion: CriterionOption = None,
-    sink: SinkOption = None,
     dry_run: DryRunOption = False,
-    call_latency_s: CallLatencyOption = 1.0,
-    concurrency: ConcurrencyOption = 16,
-    processes: ProcessesOption = 1,
     batch: BatchOption = None,
-    deadline_s: DeadlineOption = None,
-    max_outage_s: MaxOutageOption = 3600.0,
-    stop_early: StopEarlyOption = True,
-    max_failed_share: FailedShareOption = MAX_FAILED_SHARE,
-    reasons: ReasonsOption = 0,
-    no_redact: NoRedactOption = False,
-    ids: IdsOption = "keep",
     retriever_tool: RetrieverToolOption = None,
     no_retriever_tool: NoRetrieverToolOption = None,
     fail_under: FailUnderOption = None,
-    undecided: UndecidedOption = "fail",
     junit: JunitOption = None,
-    cluster: ClusterOption = "auto",
-    confidence_level: ConfidenceLevelOption = 0.95,
     json_output: JsonOption = False,
     *,
-    models: ScoringModelOptions,
+    context: typer.Context,
 ) -> None:
     """Score traces that other tools have exported.
 
     The scores are delivered. The same command resumes an interrupted run.
     """
     tools = parse_retriever_tools(retriever_tool, no_retriever_tool)
-    names = parse_metrics(metrics, criterion)
-    thresholds = parse_thresholds(fail_under, undecided, names, junit=junit, confidence_level=confidence_level)
+    settings = settings_of(context)
+    limits, analysis, reasons = settings.limits, settings.analysis, settings.scoring.reasons
+    names = metrics_of(settings, criterion)
+    thresholds = parse_thresholds(fail_under, analysis, names, junit=junit)
     if dry_run:
+        models = Models(settings)
         plan = plan_replay(
             sources,
             names,
@@ -125,10 +99,10 @@ def replay_command(
             shard=shard,
             calls_per_reading=models.calls_per_reading,
         )
-        _print_plan(plan, models, call_latency_s, reasons=reasons, json_output=json_output)
+        _print_plan(plan, models, reasons=reasons, json_output=json_output)
         return
-    _, models = models.for_store(StorePlan.read(store), metrics, criterion)
-    if models.cache is None and "RAGSTONE_CACHE" not in os.environ and not is_database_url(store):
+    _, models = models_for_store(context, StorePlan.read(store), criterion)
+    if settings.cache.directory is None and not is_database_url(store):
         # A run that resumes after a kill reads replies from this cache instead of paying for them again.
         os.environ["RAGSTONE_CACHE"] = f"{Path(store).absolute()}.cache"
     with (
@@ -141,26 +115,26 @@ def replay_command(
                 names,
                 store=store,
                 **models.specs(),
-                processes=processes,
+                processes=limits.processes,
                 batch=batch,
-                sinks=sink or (),
+                sinks=settings.scoring.sinks,
                 format=format,
                 retriever_tools=tools,
                 shard=shard,
-                concurrency=concurrency,
-                deadline_s=deadline_s,
-                max_outage_s=max_outage_s,
-                stop_early=stop_early,
+                concurrency=limits.concurrency,
+                deadline_s=limits.deadline_s,
+                max_outage_s=max_outage_of(settings),
+                stop_early=limits.stop_early,
                 reasons=reasons,
-                redact=None if no_redact else redact_secrets,
-                ids=ids,
+                redact=redact_secrets if settings.redaction.redact else None,
+                ids=settings.redaction.ids,
                 started=stop.watch,
             )
         )
     stopped = stop.requested
     counts = JudgedCounts()
     try:
-        summaries, notes = _summaries(store, names, counts, cluster, confidence_level)
+        summaries, notes = _summaries(store, names, counts, analysis)
         ledger = read_ledger(store)
     except StoreError:
         if not stopped:
@@ -174,10 +148,10 @@ def replay_command(
         check = check_source(
             store,
             thresholds,
-            undecided=undecided,
-            confidence_level=confidence_level,
+            undecided=analysis.undecided,
+            confidence_level=analysis.confidence_level,
             cards=cards,
-            cluster=cluster,
+            cluster=analysis.cluster,
         )
         if junit is not None:
             check.write_junit(junit)
@@ -211,7 +185,7 @@ def replay_command(
     if stopped:
         typer.echo("stopped. Run the same command to resume.", err=True)
         raise typer.Exit(ExitCode.INTERRUPTED)
-    _exit(report, summaries, ledger, describe_excess(counts, max_failed_share))
+    _exit(report, summaries, ledger, describe_excess(counts, limits.max_failed_share))
     exit_if_failed(check)
 
 
@@ -302,7 +276,7 @@ def _interruptible(progress: Progress, *, n_pending: int) -> Iterator[_Stop]:
 
 
 def _summaries(
-    store: str, metrics: list[str], counts: JudgedCounts, cluster: str, confidence_level: float
+    store: str, metrics: list[str], counts: JudgedCounts, analysis: Analysis
 ) -> tuple[tuple[MetricSummary, ...], tuple[str, ...]]:
     """Summarize the outcomes of the planned metrics, with notes about clusters, and count the judged ones."""
 
@@ -315,13 +289,13 @@ def _summaries(
         # The store may also have outcomes of earlier judges or versions. A mean uses one judge.
         planned = {(metric.name, metric.version, metric.judge_hash) for metric in opened.planned_metrics()}
         outcomes = (outcome for outcome in opened.outcomes() if outcome.key[1:] in planned)
-        clusters, notes, _ = stored_clusters(opened, cluster)
+        clusters, notes, _ = stored_clusters(opened, analysis.cluster)
         summaries = summarize(
             count(outcomes),
             [metric.card for metric in resolve_metrics(metrics)],
             clusters=clusters,
             probabilities=opened.inclusion_probabilities(),
-            confidence_level=confidence_level,
+            confidence_level=analysis.confidence_level,
         )
         return summaries, notes
 
@@ -353,16 +327,13 @@ def _skipped_lines(skipped: Sequence[RejectedRecord]) -> Iterator[str]:
         yield f"skipped {sanitize_for_terminal(file.place)}: {sanitize_for_terminal(file.reason)}"
 
 
-def _print_plan(
-    plan: ReplayPlan, models: ScoringModelOptions, call_latency_s: float, *, reasons: int, json_output: bool
-) -> None:
+def _print_plan(plan: ReplayPlan, models: Models, *, reasons: int, json_output: bool) -> None:
     if not json_output:
         print_text("\n".join([*_file_lines(plan.files, planned=True), *_skipped_lines(plan.skipped)]))
     print_estimate(
         plan.estimate,
         plan.n_scorable,
         models,
-        call_latency_s=call_latency_s,
         json_output=json_output,
         heading=f"{plan.n_traces} traces, of which {plan.n_scorable} would be scored",
         facts={

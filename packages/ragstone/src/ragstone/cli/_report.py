@@ -13,15 +13,12 @@ import typer
 from ragstone.cli._gate import (
     FailUnderOption,
     JunitOption,
-    UndecidedOption,
     exit_if_failed,
     parse_metric_values,
     parse_thresholds,
 )
-from ragstone.cli._models import JudgeOptions, takes_models
+from ragstone.cli._models import Models
 from ragstone.cli._options import (
-    ClusterOption,
-    ConfidenceLevelOption,
     JsonOption,
     parse_named_file,
     parse_time_range,
@@ -29,11 +26,12 @@ from ragstone.cli._options import (
 )
 from ragstone.cli._output import print_json, print_lines, print_text, terminal_options
 from ragstone.cli._panels import OUTPUT
-from ragstone.cli._reasons import ReasonsOption
+from ragstone.cli._settings import RUN, settings_of, uses
 from ragstone.data import read_samples
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import CONFIDENCE_LEVEL, OutcomeSource, ScoreCheck, build_report, check_source, write_report
+from ragstone.experiments import OutcomeSource, ScoreCheck, build_report, check_source, write_report
 from ragstone.schema import Sample
+from ragstone.settings import Analysis
 from ragstone.store import describe_store, is_database_url
 from ragstone.views import ReportText, ReportView
 
@@ -69,10 +67,10 @@ SourcesArgument = Annotated[
 ]
 
 
-@takes_models
+@uses("judge", *RUN, "scoring", "analysis", without=("metrics", "sink", "concurrency"))
 def report_command(
     sources: SourcesArgument,
-    models: JudgeOptions,
+    context: typer.Context,
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -86,14 +84,13 @@ def report_command(
         typer.Option(
             "--data",
             help="The evaluated file, for the texts of a file of outcomes, which has only their ids, and for columns that "
-            "--cluster names. Of several sources, once for each in the same order, or once for the reported one.",
+            "analysis.cluster names. Of several sources, once for each in the same order, or once for the reported one.",
         ),
     ] = None,
     target: TargetOption = None,
     by: ByOption = None,
     worst: Annotated[int, typer.Option("--worst", min=0, help="Number of answers to show.")] = 5,
     fail_under: FailUnderOption = None,
-    undecided: UndecidedOption = "fail",
     junit: JunitOption = None,
     output: Annotated[
         Path | None,
@@ -104,21 +101,17 @@ def report_command(
             help="Write a page (report.html, one file without network requests) or a summary for pull requests (report.md).",
         ),
     ] = None,
-    max_mb: Annotated[
-        float, typer.Option("--max-mb", min=0.1, rich_help_panel=OUTPUT, help="Size limit of a page, in MB.")
-    ] = 1.5,
     texts: Annotated[
         bool,
         typer.Option(
             "--texts/--no-texts", rich_help_panel=OUTPUT, help="Include texts of questions, answers and passages."
         ),
     ] = True,
-    reasons: ReasonsOption = 0,
-    cluster: ClusterOption = "auto",
-    confidence_level: ConfidenceLevelOption = 0.95,
     json_output: JsonOption = False,
 ) -> None:
     """Print a verdict, the causes of wrong answers, and the worst."""
+    settings = settings_of(context)
+    analysis = settings.analysis
     systems = _read_systems(sources, baseline)
     files = _data_of(systems, data or [])
     samples = read_texts(files.get(systems.name))
@@ -130,29 +123,31 @@ def report_command(
         "by": by or (),
         "others": systems.others,
         "baseline": systems.baseline,
-        "reasons": reasons,
-        "cluster": cluster,
-        "confidence_level": confidence_level,
-        "judge": models.build_judge() if reasons else None,
+        "reasons": settings.scoring.reasons,
+        "cluster": analysis.cluster,
+        "confidence_level": analysis.confidence_level,
+        "judge": Models(settings).build_judge() if settings.scoring.reasons else None,
         "baseline_samples": read_texts(files.get(systems.baseline)) if systems.others else (),
     }
-    thresholds = parse_thresholds(fail_under, undecided, junit=junit, confidence_level=confidence_level)
+    thresholds = parse_thresholds(fail_under, analysis, junit=junit)
     check = None
     if thresholds:
         check = check_source(
             systems.reported,
             thresholds,
-            undecided=undecided,
-            confidence_level=confidence_level,
-            cluster=cluster,
+            undecided=analysis.undecided,
+            confidence_level=analysis.confidence_level,
+            cluster=analysis.cluster,
             samples=samples,
         )
     if check is not None and junit is not None:
         check.write_junit(junit)
     gate = {"gate": check.to_dict()} if check is not None else {}
     if output is not None:
-        command = _command(sources, baseline, data or [], target or [], worst, cluster, confidence_level)
-        view = write_report(systems.reported, output, max_mb=max_mb, texts=texts, command=command, **options)
+        command = _command(sources, baseline, data or [], target or [], worst, analysis)
+        view = write_report(
+            systems.reported, output, max_mb=settings.limits.max_page_mb, texts=texts, command=command, **options
+        )
         if check is not None and output.suffix.lower() == ".md":
             with output.open("a", encoding="utf-8") as file:
                 file.write(f"\n{check.to_markdown()}")
@@ -238,16 +233,14 @@ def _command(
     data: Sequence[str],
     targets: list[str],
     worst: int,
-    cluster: str,
-    confidence_level: float,
+    analysis: Analysis,
 ) -> str:
     """Return the command for the page, without the password of a database."""
     parts = ["ragstone report", *map(_describe, sources)]
     parts += [f"--baseline {_describe(baseline)}"] if baseline else []
     parts += [f"--data {each}" for each in data]
     parts += [f"--target {target}" for target in targets]
-    parts += [f"--cluster {cluster}"] if cluster != "auto" else []
-    parts += [f"--confidence-level {confidence_level:g}"] if confidence_level != CONFIDENCE_LEVEL else []
+    parts += [f"--set analysis.{name}={value}" for name, value in analysis.stated.items()]
     return " ".join([*parts, f"--worst {worst}"])
 
 

@@ -9,31 +9,35 @@ from typing import Annotated, Any
 import typer
 
 from ragstone.brokers import is_broker_url
-from ragstone.cli._options import ClusterOption, ConfidenceLevelOption, FromOption, JsonOption, NoRetrieverToolOption
+from ragstone.cli._options import FromOption, JsonOption, NoRetrieverToolOption
 from ragstone.cli._output import broker_line, ledger_lines, print_json, print_text
+from ragstone.cli._settings import settings_of, uses
 from ragstone.errors import RagstoneError, StoreCorruptError, StoreError, StoreNotReadyError
 from ragstone.experiments import MetricSummary, format_table, summarize_store
 from ragstone.judges import is_baseline
 from ragstone.metrics import Metric, MetricCard, resolve_metrics
 from ragstone.schema import Ledger
+from ragstone.settings import Analysis, Configuration
 from ragstone.store import describe_store, is_database_url, open_store, quote_store
 from ragstone.worker import advise, read_ledger
 
 
+@uses("analysis", "watch")
 def status_command(
     store: Annotated[
         str, typer.Argument(help="The store, as passed to Monitor(store=...): a file, postgresql://... or redis://...")
     ],
-    cluster: ClusterOption = "auto",
-    confidence_level: ConfidenceLevelOption = 0.95,
     no_retriever_tool: NoRetrieverToolOption = None,
     from_url: FromOption = None,
     json_output: JsonOption = False,
+    *,
+    context: typer.Context,
 ) -> None:
     """Count the captured requests by state, and print each mean."""
     if is_broker_url(store):
         _print_broker(store, as_json=json_output)
         return
+    settings = settings_of(context)
     ledger = read_ledger(store)
     if from_url is not None:
         from ragstone.brokers import read_broker_status
@@ -46,7 +50,7 @@ def status_command(
     cards = _cards([*ledger.metrics])
     not_ready: StoreNotReadyError | None = None
     try:
-        scores, notes = _scores(store, cards, cluster, confidence_level)
+        scores, notes = _scores(store, cards, settings.analysis)
     except StoreNotReadyError as error:
         if not ledger.total.captured:
             raise
@@ -68,12 +72,12 @@ def status_command(
         print_text(format_table(scores, titles={name: card.title for name, card in cards.items()}))
         print_text("\n".join([*notes, ""]))
     print_text("\n".join(ledger_lines(ledger)))
-    for line in _work_lines(store):
+    for line in _work_lines(store, settings):
         print_text(line)
     for sentence in advise(store, ledger):
         print_text(sentence)
     if any(s.n_scored for s in scores):
-        for statement in _labels(store, cluster, confidence_level):
+        for statement in _labels(store, settings.analysis):
             print_text(statement)
         print_text(f"where it fails: ragstone report {quote_store(store)}")
     _check(ledger, store, not_ready)
@@ -106,7 +110,7 @@ def _print_broker(url: str, *, as_json: bool) -> None:
     print_text(f"scores: ragstone status STORE, with the store of: ragstone worker STORE --from {name}")
 
 
-def _work_lines(store: str) -> list[str]:
+def _work_lines(store: str, settings: Configuration) -> list[str]:
     """Describe watched streams, open alarms and backfills.
 
     Most stores have none of them, so the commands that describe them are imported only if there is something to describe.
@@ -118,7 +122,7 @@ def _work_lines(store: str) -> list[str]:
                 if tables.streams():
                     from ragstone.cli._watch import watch_lines
 
-                    lines += watch_lines(tables, store)
+                    lines += watch_lines(tables, store, settings.watch)
             if backfills := opened.backfills():
                 from ragstone.cli._backfill import backfill_lines
 
@@ -128,14 +132,14 @@ def _work_lines(store: str) -> list[str]:
     return lines
 
 
-def _labels(store: str, cluster: str, confidence_level: float) -> list[str]:
+def _labels(store: str, analysis: Analysis) -> list[str]:
     """Say what labels of people say. The scores are read only if there are labels."""
     with open_store(store, mode="read") as opened:
         if not opened.labels():
             return []
     from ragstone.experiments import build_report
 
-    labels = build_report(store, n_worst=0, cluster=cluster, confidence_level=confidence_level).labels
+    labels = build_report(store, n_worst=0, cluster=analysis.cluster, confidence_level=analysis.confidence_level).labels
     return [] if labels is None else [statement.text for statement in labels.statements]
 
 
@@ -147,7 +151,7 @@ def _score_dict(summary: MetricSummary, card: MetricCard | None) -> dict[str, An
 
 
 def _scores(
-    store: str, cards: dict[str, MetricCard], cluster: str, confidence_level: float
+    store: str, cards: dict[str, MetricCard], analysis: Analysis
 ) -> tuple[tuple[MetricSummary, ...], tuple[str, ...]]:
     """Summarize the planned metrics, with notes. Returns empty tuples if no file exists.
 
@@ -157,7 +161,7 @@ def _scores(
     if not is_database_url(store) and not Path(store).exists():
         return (), ()
     with open_store(store, mode="read") as opened:
-        return summarize_store(opened, cards, cluster=cluster, confidence_level=confidence_level)
+        return summarize_store(opened, cards, cluster=analysis.cluster, confidence_level=analysis.confidence_level)
 
 
 def _cards(metrics: Sequence[str]) -> dict[str, MetricCard]:

@@ -10,38 +10,28 @@ from typing import Annotated, Any
 import typer
 
 from ragstone._util.files import check_not_read
-from ragstone.cli._models import ModelOptions, takes_models
+from ragstone.cli._models import Models
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, progress_bar, terminal_options
-from ragstone.cli._panels import LIMITS, OUTPUT, STATISTICS
+from ragstone.cli._panels import OUTPUT
+from ragstone.cli._settings import RUN, settings_of, uses
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import quote
 
 FileArgument = Annotated[
     Path, typer.Argument(help="Rows with query and contexts, several per query: JSONL, JSON, CSV or Parquet.")
 ]
-ConcurrencyOption = Annotated[
-    int, typer.Option("--concurrency", min=1, rich_help_panel=LIMITS, help="Number of rows processed concurrently.")
-]
-SeedOption = Annotated[
-    int, typer.Option("--seed", min=0, rich_help_panel=STATISTICS, help="Seed of folds and bootstrap.")
-]
 
 
-@takes_models
+@uses("judge", "reader", *RUN, "analysis", "research")
 def fit(
     file: FileArgument,
     output: Annotated[
         Path, typer.Option("--output", "-o", rich_help_panel=OUTPUT, help="JSON file for the weights.")
     ] = Path("theta.json"),
-    svm_c: Annotated[
-        list[float] | None, typer.Option("--svm-c", help="Candidate for the SVM's cost C. Repeatable.")
-    ] = None,
-    seed: SeedOption = 0,
-    concurrency: ConcurrencyOption = 16,
     json_output: JsonOption = False,
     *,
-    models: ModelOptions,
+    context: typer.Context,
 ) -> None:
     """Fit the weights of UDCG to graded contexts.
 
@@ -50,11 +40,18 @@ def fit(
     from ragstone.research import fit_udcg
 
     _check_writable(output, file)
-    options: dict[str, Any] = {"svm_c": tuple(svm_c)} if svm_c else {}
-    judge, reader = models.models_or_none()
+    settings = settings_of(context)
+    options: dict[str, Any] = {"svm_c": settings.research.svm_c} if settings.research.svm_c else {}
+    judge, reader = Models(settings).judge_and_reader()
     with progress_bar("reading") as progress:
         fitted = fit_udcg(
-            str(file), reader=reader, judge=judge, seed=seed, concurrency=concurrency, progress=progress, **options
+            str(file),
+            reader=reader,
+            judge=judge,
+            seed=settings.analysis.seed or 0,
+            concurrency=settings.limits.concurrency,
+            progress=progress,
+            **options,
         )
     fitted.theta.save(output)
     _print_errors(fitted.errors)
@@ -65,7 +62,7 @@ def fit(
         typer.echo(f"saved. Use it with: ragstone evaluate FILE --metrics udcg_theta@{quote(str(output))}", err=True)
 
 
-@takes_models
+@uses("judge", "reader", *RUN, "analysis", "research")
 def correlate(
     file: FileArgument,
     theta: Annotated[
@@ -75,11 +72,9 @@ def correlate(
     erag: Annotated[
         bool, typer.Option("--erag", help="Also let the reader answer from each passage alone (eRAG).")
     ] = False,
-    seed: SeedOption = 0,
-    concurrency: ConcurrencyOption = 16,
     json_output: JsonOption = False,
     *,
-    models: ModelOptions,
+    context: typer.Context,
 ) -> None:
     """Correlate UDCG and other ranking metrics with graded answers.
 
@@ -87,7 +82,8 @@ def correlate(
     """
     from ragstone.research import correlate_udcg
 
-    judge, reader = models.models_or_none()
+    settings = settings_of(context)
+    judge, reader = Models(settings).judge_and_reader()
     with progress_bar("reading") as progress:
         result = correlate_udcg(
             str(file),
@@ -95,8 +91,8 @@ def correlate(
             erag=erag,
             reader=reader,
             judge=judge,
-            seed=seed,
-            concurrency=concurrency,
+            seed=settings.analysis.seed or 0,
+            concurrency=settings.limits.concurrency,
             progress=progress,
         )
     _print_errors(result.errors)
@@ -106,13 +102,15 @@ def correlate(
         typer.echo(str(result))
 
 
-@takes_models
+@uses("judge", "reader", *RUN, "analysis", "research")
 def rank(
     file: FileArgument,
     top_k: Annotated[
         int | None, typer.Option("--top-k", "-k", min=1, help="Keep only the best k passages. Default: all.")
     ] = None,
-    rank_by: Annotated[str, typer.Option("--rank-by", help="utility or erag.")] = "utility",
+    erag: Annotated[
+        bool, typer.Option("--erag", help="Sort by the reader's answer from each passage alone (eRAG).")
+    ] = False,
     keep_order: Annotated[
         bool, typer.Option("--keep-order", help="Add the values to each passage without reordering.")
     ] = False,
@@ -120,10 +118,9 @@ def rank(
         Path | None,
         typer.Option("--output", "-o", rich_help_panel=OUTPUT, help="JSONL file for the samples. Default: stdout."),
     ] = None,
-    concurrency: ConcurrencyOption = 16,
     json_output: JsonOption = False,
     *,
-    models: ModelOptions,
+    context: typer.Context,
 ) -> None:
     """Sort the passages of each sample by their utility.
 
@@ -137,18 +134,17 @@ def rank(
         raise ConfigurationError(
             "--json prints the counts to stdout, where the samples would be printed. Add --output FILE."
         )
-    if rank_by not in ("utility", "erag"):
-        raise ConfigurationError(f"--rank-by must be utility or erag, got {rank_by!r}")
-    judge, reader = models.models_or_none()
+    settings = settings_of(context)
+    judge, reader = Models(settings).judge_and_reader()
     with progress_bar("ranking") as progress:
         ranked = rank_udcg(
             str(file),
             top_k=top_k,
-            rank_by="erag" if rank_by == "erag" else "utility",
+            rank_by="erag" if erag else "utility",
             keep_order=keep_order,
             reader=reader,
             judge=judge,
-            concurrency=concurrency,
+            concurrency=settings.limits.concurrency,
             progress=progress,
         )
     _print_errors(ranked.errors)

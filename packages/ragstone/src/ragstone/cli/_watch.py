@@ -16,10 +16,11 @@ from ragstone._util.table import text_table
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
-from ragstone.cli._watch_options import watch_options
+from ragstone.cli._settings import settings_of, uses
 from ragstone.errors import ConfigurationError, DataError, StoreError, StoreOwnedError
 from ragstone.experiments import card_of
 from ragstone.schema import AlarmDelivery
+from ragstone.settings import Watch
 from ragstone.sinks import alarm_sink_from
 from ragstone.store import WatchTables, describe_store, open_store, quote_store
 from ragstone.watch import (
@@ -43,6 +44,7 @@ _EXAMINED = 20_000
 """Units of a stream that are read to find out how many more it needs, if these are enough."""
 
 
+@uses("watch")
 def watch_command(
     store: Annotated[str, typer.Argument(help="The store, as passed to Monitor(store=...).")],
     alarm: Annotated[int | None, typer.Option("--alarm", metavar="N", help="Show this alarm, open or not.")] = None,
@@ -64,13 +66,16 @@ def watch_command(
         bool, typer.Option("--test-notify", help="Send a test message to the destinations of \\[watch] in --config.")
     ] = False,
     json_output: JsonOption = False,
+    *,
+    context: typer.Context,
 ) -> None:
     """Show the watched metrics, what each can find, and alarms.
 
     Alarms can be accepted or muted.
     """
+    options = settings_of(context).watch
     if test_notify:
-        asyncio.run(_test_notify(watch_options().notify))
+        asyncio.run(_test_notify(options.notify))
         return
     if accept is not None:
         _change(store, AlarmRequest(action="accept", number=accept))
@@ -84,7 +89,7 @@ def watch_command(
         if alarm is not None:
             _print_alarm(read_alarm(tables, alarm), store, json_output=json_output)
             return
-        shown = _Shown.read(tables)
+        shown = _Shown.read(tables, options)
     now = time.time()
     if json_output:
         print_json(shown.to_dict(now))
@@ -114,10 +119,10 @@ def _alarm_lines(alarms: Sequence[Alarm], store: str) -> list[str]:
     return [render_alarm(alarm, title=_title(alarm.key.metric), store=quote_store(store)) for alarm in alarms]
 
 
-def watch_lines(tables: WatchTables, store: str) -> list[str]:
+def watch_lines(tables: WatchTables, store: str, options: Watch) -> list[str]:
     """Return the number of watched streams and the open alarms, one line each."""
     streams, alarms = read_streams(tables), open_alarms(tables)
-    needed = max((_units_needed(tables, stream) or 0 for stream in streams), default=0)
+    needed = max((_units_needed(tables, stream, options) or 0 for stream in streams), default=0)
     phases = Counter(stream.phase for stream in streams)
     more = {"learning": f" (up to {needed:,} more sessions)"} if needed else {}
     counts = ", ".join(f"{n} {phase}{more.get(phase, '')}" for phase, n in phases.items())
@@ -126,11 +131,11 @@ def watch_lines(tables: WatchTables, store: str) -> list[str]:
     ]
 
 
-def _units_needed(tables: WatchTables, stream: Stream) -> int | None:
+def _units_needed(tables: WatchTables, stream: Stream, options: Watch) -> int | None:
     """Return how many more units a stream needs before its baseline is known, or None if it does not learn."""
     if stream.phase != "learning":
         return None
-    options, span = watch_options(), (stream.key, stream.learns_from, stream.last_at)
+    span = (stream.key, stream.learns_from, stream.last_at)
     # A part of many units is nearly always enough, and then more of them are.
     first = tables.unit_amounts(*span, limit=_EXAMINED)
     needed = stream.units_needed(first, options)
@@ -150,14 +155,16 @@ class _ShownStream:
     """Units that it needs before its baseline is known, or None if it does not learn."""
 
     @classmethod
-    def read(cls, tables: WatchTables, stream: Stream, *, per_quarter: float, n_active: int) -> _ShownStream:
+    def read(
+        cls, tables: WatchTables, stream: Stream, options: Watch, *, per_quarter: float, n_active: int
+    ) -> _ShownStream:
         units = tables.units(stream.key, since=stream.last_at - _BASIS_S, until=stream.last_at)
         units = [unit for unit in units if stream.watches(unit)]
         return cls(
             stream=stream,
             mean=stream.mean_of([u for u in units if u.closed_at > stream.last_at - _RECENT_S]),
             delays=describe_delay(stream, units, per_quarter=per_quarter, n_active=n_active),
-            units_needed=_units_needed(tables, stream),
+            units_needed=_units_needed(tables, stream, options),
         )
 
 
@@ -174,7 +181,7 @@ class _Shown:
     """Streams of earlier versions and judges, without units in the last seven days."""
 
     @classmethod
-    def read(cls, tables: WatchTables) -> _Shown:
+    def read(cls, tables: WatchTables, options: Watch) -> _Shown:
         streams = read_streams(tables)
         end = max((s.last_at for s in streams), default=0.0)
         newest: dict[tuple[str, str, str], float] = {}
@@ -188,7 +195,9 @@ class _Shown:
         per_quarter = 1.0 if budget is None else float(budget["per_quarter"])
         n_active = max(sum(s.is_active(end) for s in streams), 1)
         return cls(
-            streams=[_ShownStream.read(tables, s, per_quarter=per_quarter, n_active=n_active) for s in current],
+            streams=[
+                _ShownStream.read(tables, s, options, per_quarter=per_quarter, n_active=n_active) for s in current
+            ],
             alarms=open_alarms(tables),
             per_quarter=per_quarter,
             canaries=tables.canary_status() if tables.canaries() else None,

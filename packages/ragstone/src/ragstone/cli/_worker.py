@@ -14,28 +14,14 @@ from ragstone._util.signals import stopped_by_signals
 from ragstone._util.systemd import notify
 from ragstone.brokers import make_trace_source
 from ragstone.cli._criterion import CriterionOption
-from ragstone.cli._daily_budget import daily_budget
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._failed_share import MAX_FAILED_SHARE, FailedShareOption, describe_excess
+from ragstone.cli._failed_share import describe_excess
 from ragstone.cli._health import HealthPage, ListenOption, watchdog
 from ragstone.cli._logs import announce
-from ragstone.cli._models import ScoringModelOptions, takes_models
-from ragstone.cli._options import (
-    ConcurrencyOption,
-    DeadlineOption,
-    FromOption,
-    MaxOutageOption,
-    PlanOption,
-    ProcessesOption,
-    ReplanOption,
-    SinkOption,
-    StoreMetricsOption,
-    parse_address,
-)
+from ragstone.cli._models import models_for_store, worker_options
+from ragstone.cli._options import FromOption, PlanOption, ReplanOption, parse_address
 from ragstone.cli._output import print_text
-from ragstone.cli._reasons import ReasonsOption
-from ragstone.cli._retention import retention_ages
-from ragstone.cli._watch_options import watch_options
+from ragstone.cli._settings import SCORING, WORKER, uses
 from ragstone.errors import StoreNotFoundError
 from ragstone.schema import Failure, NotApplicable, Score, Trace
 from ragstone.scoring import JudgedCounts
@@ -43,27 +29,19 @@ from ragstone.store import describe_store, is_database_url, resolve_store
 from ragstone.worker import ScoringSetup, StorePlan, Worker, open_setup
 
 
-@takes_models
+@uses(*SCORING, *WORKER)
 def worker_command(
     store: Annotated[str, typer.Argument(help="The store of the application's monitors: a file or postgresql://...")],
-    metrics: StoreMetricsOption = None,
     criterion: CriterionOption = None,
-    sink: SinkOption = None,
     from_url: FromOption = None,
-    concurrency: ConcurrencyOption = 16,
-    processes: ProcessesOption = 1,
-    deadline_s: DeadlineOption = None,
-    max_outage_s: MaxOutageOption = 3600.0,
-    reasons: ReasonsOption = 0,
     plan_id: PlanOption = None,
     replan: ReplanOption = False,
     until_idle: Annotated[
         bool, typer.Option("--until-idle", help="Stop when no trace or delivery is pending.")
     ] = False,
     listen: ListenOption = None,
-    max_failed_share: FailedShareOption = MAX_FAILED_SHARE,
     *,
-    models: ScoringModelOptions,
+    context: typer.Context,
 ) -> None:
     """Score the captured requests of a store, and deliver scores.
 
@@ -76,26 +54,24 @@ def worker_command(
         )
     health = None if listen is None else HealthPage(*parse_address(listen, "--listen"))
     plan = StorePlan.read(store, plan_id=plan_id, replan=replan)
-    names, models = models.for_store(plan, metrics, criterion)
+    names, models = models_for_store(context, plan, criterion)
+    settings, limits = models.settings, models.settings.limits
     setup = open_setup(
         names,
         **models.specs(),
-        sinks=sink or (),
-        concurrency=concurrency,
-        deadline_s=deadline_s,
-        reasons=reasons,
+        sinks=settings.scoring.sinks,
+        concurrency=limits.concurrency,
+        deadline_s=limits.deadline_s,
+        reasons=settings.scoring.reasons,
         closes_models=True,
-        processes=processes,
+        processes=limits.processes,
     )
     plan.check(setup)
     worker = Worker(
         resolved,
         setup,
         intakes=() if from_url is None else [make_trace_source(from_url)],
-        max_outage_s=max_outage_s,
-        watch=watch_options(),
-        retention=retention_ages(),
-        daily_budget=daily_budget(),
+        **worker_options(settings),
         replan=replan,
     )
     counts = JudgedCounts()
@@ -119,7 +95,7 @@ def worker_command(
     if reason is not None:
         reason += ". The other traces stay pending. Fix the cause, and run the same command to resume."
     elif until_idle:
-        reason = describe_excess(counts, max_failed_share)
+        reason = describe_excess(counts, limits.max_failed_share)
     if reason is not None:
         print_text(f"exit code 3: {reason}", err=True)
         raise typer.Exit(ExitCode.INFRASTRUCTURE)

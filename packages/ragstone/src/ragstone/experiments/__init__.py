@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ragstone.experiments._labels import add_labels as add_labels
     from ragstone.experiments._labels import draw_to_label as draw_to_label
     from ragstone.experiments._labels import drawn_rows as drawn_rows
-    from ragstone.experiments._levels import CONFIDENCE_LEVEL as CONFIDENCE_LEVEL
     from ragstone.experiments._levels import check_level as check_level
     from ragstone.experiments._outcomes import OutcomeSource as OutcomeSource
     from ragstone.experiments._outcomes import SystemOutcomes as SystemOutcomes
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from ragstone.experiments._report import find_worst as find_worst
     from ragstone.experiments._report import write_report as write_report
     from ragstone.experiments._score_gate import ScoreCheck as ScoreCheck
-    from ragstone.experiments._score_gate import Undecided as Undecided
     from ragstone.experiments._score_gate import check_thresholds as check_thresholds
     from ragstone.experiments._summary import MetricSummary as MetricSummary
     from ragstone.experiments._summary import format_table as format_table
@@ -92,10 +90,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
                 "draw_to_label",
                 "drawn_rows",
             ),
-            "_levels": (
-                "CONFIDENCE_LEVEL",
-                "check_level",
-            ),
+            "_levels": ("check_level",),
             "_outcomes": (
                 "OutcomeSource",
                 "SystemOutcomes",
@@ -112,7 +107,6 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             ),
             "_score_gate": (
                 "ScoreCheck",
-                "Undecided",
                 "check_thresholds",
             ),
             "_summary": (

@@ -203,13 +203,13 @@ def choose_clusters(
         raise ConfigurationError(
             f"cluster {cluster!r}: no sample has this key. Keys of these samples: {_listed(others)}. A key is a column of "
             "the rows, session_id or user_id. A file of outcomes has session_id, user_id, document_id and the key that "
-            "`evaluate --cluster KEY` named when it was written. Other columns are read from the evaluated file: --data ROWS. "
-            "Without clusters, set cluster='none' (--cluster none)."
+            "`evaluate --set analysis.cluster=KEY` named when it was written. Other columns are read from the evaluated file: --data ROWS. "
+            "Without clusters, set cluster='none' (--set analysis.cluster=none)."
         )
     if len(own) == len(sample_ids) > 1 and len(set(own)) == 1:
         raise DataError(
             f"cluster {cluster!r}: all {len(own)} samples are in one cluster ({own[0]!r}), so their error cannot be "
-            "estimated. At least two clusters are needed. Use another key, or cluster='none' (--cluster none)."
+            "estimated. At least two clusters are needed. Use another key, or cluster='none' (--set analysis.cluster=none)."
         )
     return Clusters(key=cluster, by_sample=labels[cluster], is_automatic=False)
 
@@ -250,7 +250,7 @@ def cluster_notes(
     if cluster != AUTO_CLUSTER:
         return []
     return [
-        f"{_described(key, effect)}. Intervals and tests treat the rows as independent: --cluster {key} (cluster={key!r}) does not"
+        f"{_described(key, effect)}. Intervals and tests treat the rows as independent: --set analysis.cluster={key} (cluster={key!r}) does not"
         for key in CLUSTER_KEYS
         if _is_shared(labels.get(key, {}), sample_ids)
         and (effect := _largest_effect(labels[key], scores)) is not None
@@ -264,7 +264,7 @@ def _notes_in_use(
     notes = []
     effect = _largest_effect(clusters.by_sample, scores)
     if effect is not None:
-        off = " (--cluster none for independent rows)" if clusters.is_automatic else ""
+        off = " (--set analysis.cluster=none for independent rows)" if clusters.is_automatic else ""
         notes.append(
             f"{_described(clusters.key, effect)}. Intervals and tests treat whole {_plural(clusters.key)} as independent{off}"
         )

@@ -324,7 +324,7 @@ class _Report:
             raise JudgeError(
                 f"the run was stopped after {self._n_done} of {count(self._total, 'sample')}. "
                 f"{self._counts.describe_systematic()}. Fix the cause, or run all samples with stop_early=False "
-                "(--no-stop-early)",
+                "(--set limits.stop_early=false)",
                 kind=failure.kind,
             )
 

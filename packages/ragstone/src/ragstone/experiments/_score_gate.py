@@ -123,7 +123,7 @@ class ScoreCheck:
         rule = (
             f'"at least" and "at most" are one-sided {level} confidence limits. A metric passes if its limit excludes all worse '
             f"means, fails if it excludes all better ones, and otherwise {'passes' if self.undecided == 'pass' else 'fails'} as "
-            f"undecided (--undecided {self.undecided})."
+            f"undecided (--set analysis.undecided={self.undecided})."
         )
         notes = [
             f"{gate.metric}: the limits contain any scores of {gate.n_failed:,} failed samples."

@@ -43,7 +43,7 @@ class Access:
         if self._token is None and not is_loopback(host):
             raise ConfigurationError(
                 f"other machines can reach {option} {host}, so `ragstone ingest` needs a token: set RAGSTONE_INGEST_TOKEN or "
-                "--token. Add --no-token if a proxy or the network decides who may send."
+                "--token. Write --token none if a proxy or the network decides who may send."
             )
 
     def refusal(self, listens_on: str, host: str, authorization: str) -> str | None:

@@ -25,7 +25,7 @@ class BusyError(Exception):
 def too_large(max_bytes: int) -> OversizedMessageError:
     """Return the error of a message that has too many bytes."""
     return OversizedMessageError(
-        f"the message has more than {max_bytes} bytes. Send smaller batches, or set --max-message."
+        f"the message has more than {max_bytes} bytes. Send smaller batches, or set receiver.max_message_mib."
     )
 
 

@@ -377,7 +377,7 @@ def usable_text(completion: Completion, max_tokens: int) -> str:
         raise JudgeReplyError(
             (
                 f"the reply was cut at {max_tokens} tokens. A model that reasons before it answers may need more "
-                "(max_tokens=8192, --judge-max-tokens 8192)"
+                "(max_tokens=8192, --set judge.max_tokens=8192)"
             ),
             kind="truncated",
             raw=completion.text,

@@ -78,7 +78,9 @@ def serve(
     async def run() -> None:
         stopping = asyncio.Event()
         board = Board(report, title=f"{title}, live", command=f"ragstone view {shown}")
-        desk = LabelDesk(store.store, report, title=title, author=_user(), draw=f"ragstone labels draw {shown} --n 100")
+        desk = LabelDesk(
+            store.store, report, title=title, author=_user(), draw=f"ragstone labels draw {shown} --limit 100"
+        )
         app: ASGIApp = make_app(board, desk, stopping=stopping)
         guard = Guard(app, hosts=allowed_hosts(host, hosts), any_address=not is_loopback(host), token=token)
         config = uvicorn.Config(

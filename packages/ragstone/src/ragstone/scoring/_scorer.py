@@ -318,7 +318,7 @@ class Scorer:
                 elif spent := meter.total.calls:
                     # The endpoint is slow, or the metrics need more calls than it can process before the deadline.
                     reason += (
-                        f" ({spent} call{'s' if spent > 1 else ''} sent). Set a longer deadline (--deadline, "
+                        f" ({spent} call{'s' if spent > 1 else ''} sent). Set a longer deadline (limits.deadline_s, "
                         "deadline_s) or a lower concurrency (--concurrency)"
                     )
                 return _failure(metric, sample, kind="timeout", reason=reason)

@@ -1,5 +1,8 @@
 """Settings: each key declared once, and read from arguments, options, the environment, a file and the plan of a store."""
 
+from ragstone.settings._analysis import Analysis as Analysis
+from ragstone.settings._analysis import Receiver as Receiver
+from ragstone.settings._analysis import Research as Research
 from ragstone.settings._arguments import RUN_KEYS as RUN_KEYS
 from ragstone.settings._arguments import complete as complete
 from ragstone.settings._arguments import takes_settings as takes_settings

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from ragstone.errors import ConfigurationError
 from ragstone.settings import _tables as tables
+from ragstone.settings._analysis import Analysis, Receiver, Research
 from ragstone.settings._base import Settings, extra_of, find_secrets, kind_of, may_hold_secret, parse, rule_of, show
 from ragstone.settings._tables import TABLES
 
@@ -97,6 +98,9 @@ class Configuration:
     app: tables.App
     capture: tables.Capture
     lengths: tables.Lengths
+    analysis: Analysis
+    receiver: Receiver
+    research: Research
     sources: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The source of each key that is not a default: `option`, `environment`, `file` or `plan`."""
 

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, SecretStr, StringConstrain
 from ragstone._util.age import parse_age
 from ragstone.errors import ConfigurationError
 from ragstone.schema import TraceStatus
+from ragstone.settings._analysis import Analysis, Receiver, Research
 from ragstone.settings._base import Settings, Text, Texts, key, raise_rule
 
 _VARIABLE_RULE: Final = "the name of an environment variable, such as OPENAI_API_KEY, not the key itself"
@@ -147,6 +148,9 @@ class Judge(Endpoint):
 class Reader(Endpoint):
     """The reader: the application's own generator, for metrics that need it (udcg)."""
 
+    url: Urls | None = key(
+        None, "The application's generator, for udcg, in the forms of the judge. Default: the judge's model."
+    )
     prompt: Annotated[Path, BeforeValidator(_path)] | None = key(
         None,
         "File with the application's prompt, which contains {context} and {question}: text, or *.json with a list of "
@@ -164,6 +168,9 @@ class Reader(Endpoint):
 class Embedder(Endpoint):
     """The embedding model, for metrics that need it (cosine)."""
 
+    url: Urls | None = key(
+        None, "The embedding model, for cosine: http://HOST:PORT/v1, openai:MODEL, local:MODEL or lexical."
+    )
     batch_size: int = key(64, "Maximum number of texts in one request.", ge=1)
     device: Text | None = key(
         None, "Device of a local model, such as cpu or cuda. Default: sentence-transformers chooses."
@@ -175,7 +182,7 @@ class Cache(Settings):
 
     main: ClassVar[str | None] = "directory"
 
-    directory: str | None = key(None, "Directory of the cache. An empty text disables it. Default: no cache.")
+    directory: str | None = key(None, "Directory of the cache. Empty: no cache, the default.")
 
 
 class Limits(Settings):
@@ -195,6 +202,15 @@ class Limits(Settings):
         ge=0,
     )
     max_failed_share: float = key(0.5, "Largest share of failed scores with which a run is a success.", ge=0, le=1)
+    stop_early: bool = key(
+        default=True,
+        description="Whether a run ends if the judge fails systematically (no score, and 20 failures over 10 samples: rejected or "
+        "truncated), or the application fails on each of the first 10 questions.",
+    )
+    call_latency_s: float = key(1.0, "Seconds for one model call, in estimates.", ge=0)
+    app_concurrency: int = key(8, "Number of concurrent calls of an evaluated application.", ge=1)
+    app_timeout_s: float = key(120.0, "Seconds after which a call of an evaluated application fails.", ge=0.1)
+    max_page_mb: float = key(1.5, "Maximum size of the page of a report, in MB.", ge=0.1)
 
 
 class Budget(Settings):
@@ -214,9 +230,9 @@ class Scoring(Settings):
 
     main: ClassVar[str | None] = "mode"
 
-    metrics: Texts = key(("ccrs",), "Names or groups of metrics.")
+    metrics: Texts = key(("ccrs",), "Metrics or groups, comma-separated.")
     sinks: Texts = key((), "Destinations of outcomes in addition to the store: jsonl:PATH, otlp, ...", secret=True)
-    reasons: int = key(0, "Number of requests of 24 hours for which the judge explains the lowest score.", ge=0)
+    reasons: int = key(0, "Number of the worst answers, of a run or of 24 hours, that the judge explains.", ge=0)
     mode: Literal["thread", "process", "none"] = key(
         "thread", "Where a monitor scores: in a thread of the application, in a process, or not at all (a worker does)."
     )
@@ -394,6 +410,9 @@ TABLES: Final[Mapping[str, type[Settings]]] = MappingProxyType(
         "app": App,
         "capture": Capture,
         "lengths": Lengths,
+        "analysis": Analysis,
+        "receiver": Receiver,
+        "research": Research,
     }
 )
 """The settings of each table."""

@@ -73,7 +73,7 @@ class BackfillRequest:
             raise ConfigurationError("the start of a backfill must be before its end")
         if self.usd is not None and self.prices is None:
             raise ConfigurationError(
-                "a budget in US dollars needs the prices of the model: --usd-per-million-tokens INPUT,OUTPUT"
+                "a budget in US dollars needs the prices of the model: --set judge.usd_per_million_tokens=INPUT,OUTPUT"
             )
 
     def limit_reached(self, usage: Usage) -> str | None:

@@ -139,7 +139,7 @@ class AppRunner:
                     raise ApplicationError(
                         f"the application failed on each of the first {_STOPS_AFTER} of {len(self._samples)} samples, so "
                         f"the run was stopped. First failure: {next(iter(failed.values()))}. Fix the application, or run "
-                        "all samples with stop_early=False (--no-stop-early)"
+                        "all samples with stop_early=False (--set limits.stop_early=false)"
                     )
             yield run
 
@@ -181,7 +181,7 @@ class AppRunner:
             if isinstance(error, TimeoutError) and limit.expired():
                 failure = (
                     f"the application did not answer within {self._timeout_s:g} s. Allow more time with app_timeout_s "
-                    "(--app-timeout)"
+                    "(limits.app_timeout_s)"
                 )
             else:
                 failure = f"the application raised {type(error).__name__}: {error}"

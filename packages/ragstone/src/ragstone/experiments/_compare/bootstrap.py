@@ -47,7 +47,7 @@ def bootstrap_pairs(
     if n_resamples < least:
         raise ConfigurationError(
             f"{n_resamples:,} resamples are too few for a bootstrap test of {n_tests} differences: each end of an interval "
-            f"needs {_TAIL}. Ask for at least {math.ceil(least):,} (n_permutations, --permutations), or compare fewer "
+            f"needs {_TAIL}. Ask for at least {math.ceil(least):,} (n_permutations, analysis.n_permutations), or compare fewer "
             "metrics or systems"
         )
     tests = [

@@ -435,7 +435,9 @@ def compare(
     if test not in get_args(Test):
         raise ConfigurationError(f'test must be "permutation" or "bootstrap", got {test!r}')
     if test == "bootstrap" and hypotheses:
-        raise ConfigurationError("hypotheses are tested by permutation. Give them without the bootstrap (--test)")
+        raise ConfigurationError(
+            "hypotheses are tested by permutation. Give them without the bootstrap (analysis.test)"
+        )
     primary = None if primary is None else full_name(primary)
     scores = align(
         systems,

@@ -45,7 +45,7 @@ def judge_notes(metric: str, scales: Mapping[str, Collection[ScoreProvenance]], 
     if not allowed:
         raise ConfigurationError(
             f"{note}. Score all systems with the same judge and version, or use `compare` with allow_different_judges "
-            "(`ragstone compare --allow-different-judges`) or without the metric (--metrics), and interpret the "
+            "(`ragstone compare --set analysis.allow_different_judges=true`) or without the metric (--metrics), and interpret the "
             "differences with care."
         )
     return [f"WARNING {note}: differences may come from the judges instead of the systems"]

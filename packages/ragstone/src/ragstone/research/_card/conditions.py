@@ -52,7 +52,7 @@ def judge_of(judge: Judge, run: Run) -> Judge:
         if not isinstance(judge, ModelJudge):
             raise ConfigurationError(
                 f"the condition 'reasoned' needs a judge with a model, and {judge.identity.name!r} does not have one. Omit the "
-                "condition (--conditions wording,order,repeats)"
+                "condition (--set research.conditions=wording,order,repeats)"
             )
         if judge.score_mode == "reasoned":
             raise ConfigurationError(

@@ -96,7 +96,7 @@ class CardPlan:
                 f"{n} labeled of {count(len(self.samples), 'sample')}, {count(len(self.metrics), 'metric')}, {judges}, {len(self.runs)} runs each: "
                 f"{', '.join(dict.fromkeys(run.name for run in self.runs))}; repeats: {self.repeats}"
             ),
-            f"conditions are measured on {len(self.crossed)} labeled samples (--max-crossed)",
+            f"conditions are measured on {len(self.crossed)} labeled samples (research.max_crossed)",
             _describe_width(n),
             *self.notes,
         ]
@@ -301,7 +301,7 @@ def _choose_conditions(
             )
         selected.remove("repeats")
     if omitted := [name for name in CONDITIONS if name not in selected]:
-        notes.append(f"not measured: {', '.join(omitted)} (--conditions)")
+        notes.append(f"not measured: {', '.join(omitted)} (research.conditions)")
     return tuple(selected), notes
 
 

@@ -219,7 +219,7 @@ class _Runs:
             )
         if done.judge_unavailable:
             raise JudgeError(
-                f"the judge {done.judge.name} did not answer for longer than max_outage_s={self._max_outage_s:g} (--max-outage). "
+                f"the judge {done.judge.name} did not answer for longer than max_outage_s={self._max_outage_s:g} (limits.max_outage_s). "
                 "When it is available, run the same command again. With a reply cache (--cache) it does not repeat calls",
                 kind="unavailable",
             )

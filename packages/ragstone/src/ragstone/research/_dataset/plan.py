@@ -56,7 +56,7 @@ class DatasetPlan:
         return 2 * len(self.items) + len(self.spans) + sum(len(item.pool) for item in self.items)
 
     def __str__(self) -> str:
-        beyond = f" ({self.n_beyond} more with a larger --max-items)" if self.n_beyond else ""
+        beyond = f" ({self.n_beyond} more with a larger research.max_items)" if self.n_beyond else ""
         return (
             f"{len(self.documents)} documents, {len(self.items)} items{beyond}, {len(self.spans)} passages: "
             f"at most {self.calls} judge calls"
@@ -166,7 +166,7 @@ def _from_reports(
         if len(own) > max_passages:
             left_out.append(
                 f"the documents of {report.name!r} have {len(own)} passages, of which {len(own) - max_passages} are not in its "
-                "pool. To include all, increase --max-passages."
+                "pool. To include all, increase research.max_passages."
             )
         anchor = _anchor(report, 0, len(report.text))
         items.append(PlannedItem(id=report.name, text=report.text, anchor=anchor, pool=own, reference=report.text))

@@ -161,7 +161,7 @@ def fit_udcg(
     """
     need_sklearn()
     if not svm_c or not all(math.isfinite(c) and c > 0 for c in svm_c):
-        raise ConfigurationError(f"svm_c (--svm-c) must contain only positive numbers, got {svm_c!r}")
+        raise ConfigurationError(f"svm_c (research.svm_c) must contain only positive numbers, got {svm_c!r}")
     rated = run_async(
         complete(
             data,

@@ -134,7 +134,7 @@ def _cells(
     if generic is None:
         raise DataError(
             f"row {position} does not have a label: neither a column named like a metric ({', '.join(metrics)}) nor one of "
-            f"{', '.join(_GENERIC)}. Set --label-column NAME."
+            f"{', '.join(_GENERIC)}. Set research.label_column=NAME."
         )
     return [(row.get("metric") or None, row[generic])]
 

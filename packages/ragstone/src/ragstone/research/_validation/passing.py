@@ -64,7 +64,7 @@ def pass_rates(
             low, high = system.range_of(metric)
             if threshold is None and not math.isfinite(high - low):
                 raise ConfigurationError(
-                    f"{metric} does not have a bounded range. Set threshold (--threshold) for pass@k"
+                    f"{metric} does not have a bounded range. Set threshold (research.threshold) for pass@k"
                 )
             limit = (low + high) / 2 if threshold is None else threshold
             card = system.cards.get(metric)

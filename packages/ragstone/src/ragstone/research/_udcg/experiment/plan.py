@@ -98,7 +98,7 @@ class ExperimentPlan:
         lines += [f"  {each.what}: {each.calls}" for each in self.calls if each.calls]
         if any(each.what == "p(abstain)" for each in self.calls):
             lines.append(
-                "p(abstain) needs 1 or 2 requests, and up to 20 replies (--reader-max-draws) without token probabilities"
+                "p(abstain) needs 1 or 2 requests, and up to 20 replies (reader.max_draws) without token probabilities"
             )
         if self.n_recorded:
             lines.append(f"{self.n_recorded} replies of an earlier run are recorded and are not requested again")
@@ -120,7 +120,7 @@ def check_parts(questions: Sequence[Question], settings: ExperimentSettings) -> 
                 found = ", ".join(f"{obstacles.count(reason)} have {reason}" for reason in dict.fromkeys(obstacles))
                 raise DataError(
                     f"part {part}: none of {len(questions)} questions can take part with k = {k} ({found}, of the first "
-                    f"{settings.top_n}). Lower k (--k, --k-values), raise top_n (--top-n), or omit the part"
+                    f"{settings.top_n}). Lower k (research.k, research.k_values), raise top_n (research.top_n), or omit the part"
                 )
         counts[part] = max(obstacles.count(None) for obstacles in reasons.values())
     return counts

@@ -147,7 +147,7 @@ def check_relevance(questions: Sequence[Question]) -> None:
         n = sum(len(question.candidates) for question in questions)
         raise DataError(
             f"none of {n} candidate passages of {len(questions)} questions is relevant, so no answer can be correct. Check "
-            "`relevance` of the passages, raise top_n (--top-n), or set a lower threshold"
+            "`relevance` of the passages, raise top_n (research.top_n), or set a lower threshold"
         )
 
 
@@ -160,7 +160,7 @@ def _check_grades(samples: Sequence[Sample], settings: ExperimentSettings) -> No
         shown = ", ".join(f"{grade:g}" for grade in others[:5])
         raise DataError(
             f"the relevance of passages is {shown}, but the experiment needs labels 0 and 1. Set the smallest grade that "
-            "means relevant (threshold=1, --threshold 1)"
+            "means relevant (threshold=1, --set research.threshold=1)"
         )
 
 

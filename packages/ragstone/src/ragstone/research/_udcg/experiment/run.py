@@ -310,7 +310,7 @@ def _check_judges(
         if "judges" in settings.parts and not all(question.is_labeled for question in questions):
             raise ConfigurationError(
                 "part judges compares two sources of labels, and the data does not have labels. Set second_judge= "
-                "(--second-judge), or omit the part"
+                "(research.second_judge), or omit the part"
             )
         return []
     if "judges" not in settings.parts:

@@ -1,0 +1,112 @@
+"""Settings of analyses, of the receiver of spans, and of research."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator
+
+from ragstone.settings._base import Settings, Text, Texts, key
+
+
+def _numbers(kind: type[int | float]) -> Callable[[object], object]:
+    def convert(value: object) -> object:
+        try:
+            return tuple(map(kind, value)) if isinstance(value, list | tuple) else value
+        except TypeError:
+            raise ValueError(value) from None
+
+    return convert
+
+
+Floats = Annotated[tuple[float, ...], BeforeValidator(_numbers(float))]
+Integers = Annotated[tuple[int, ...], BeforeValidator(_numbers(int))]
+
+
+class Analysis(Settings):
+    """How means are estimated and compared."""
+
+    confidence_level: float = key(0.95, "Confidence level of intervals, tests and gates, above 0 and below 1.")
+    cluster: Text = key(
+        "auto",
+        "Key whose equal values make a cluster, such as session_id: intervals and tests treat whole clusters as "
+        "independent. auto: session_id if at least 5% of the rows share one. none: rows are independent.",
+    )
+    undecided: Literal["fail", "pass"] = key(
+        "fail", "Whether --fail-under fails or passes a metric whose samples do not decide."
+    )
+    seed: int | None = key(None, "Seed of all random numbers. Default: 0, and a random one for a draw of labels.", ge=0)
+    n_resamples: int | None = key(
+        None, "Number of bootstrap resamples. Default: 2,000, and 10,000 for topicality.", ge=1
+    )
+    n_permutations: int = key(10_000, "Number of permutations, or of bootstrap resamples of a test.", ge=1)
+    test: Literal["permutation", "bootstrap"] = key(
+        "permutation", "Permutation test, or paired bootstrap of at least 30 samples or clusters."
+    )
+    min_effect: float | None = key(
+        None, "Smallest difference of interest, such as 0.01. Default: 1% of the metric's range."
+    )
+    across_metrics: bool = key(
+        default=True, description="Whether p-values are corrected for all metrics together, or for each separately."
+    )
+    allow_different_judges: bool = key(
+        default=False, description="Whether scores of different judges are compared, with a warning."
+    )
+
+
+class Receiver(Settings):
+    """How spans are received."""
+
+    idle_timeout_s: float = key(
+        10.0, "Seconds without a new span after which a trace with a root span is complete.", ge=0
+    )
+    rootless_timeout_s: float = key(
+        300.0, "Seconds without a new span after which a trace without a root span is complete.", ge=0
+    )
+    max_message_mib: int = key(8, "Largest message in MiB, uncompressed. Larger ones are refused.", ge=1, le=256)
+
+
+class Research(Settings):
+    """How datasets are built, and how judges and metrics are validated."""
+
+    max_items: int = key(20, "Maximum number of items of a dataset.", ge=1)
+    max_passages: int | None = key(
+        None,
+        "Maximum passages of an item, or passages that are checked for an answer to an unrelated query. Default: 12 "
+        "and 3.",
+        ge=1,
+    )
+    queries: int = key(100, "Number of unrelated queries.", ge=1)
+    questions: int = key(10, "Maximum number of sub-questions of an item.", ge=1, le=30)
+    rating_threshold: float = key(3.0, "Rating from which a passage counts as answering.", ge=0.1, le=5)
+    conditions: Texts = key(
+        ("wording", "order", "repeats", "fused"),
+        "What a judge card measures, out of wording, order, repeats, fused and reasoned. none: only agreement with "
+        "people.",
+    )
+    max_crossed: int = key(50, "Maximum number of labeled samples that are scored under the conditions.", ge=2)
+    flip_threshold: float = key(
+        0.1, "Two scores of a sample are a flip if they differ by more than this share of the range.", ge=0
+    )
+    label_column: Text | None = key(None, "Name of the label column. Default: detected.")
+    label_range: Annotated[tuple[float, float], BeforeValidator(_numbers(float))] | None = key(
+        None, "Lowest and highest possible label.", rule="two numbers LOW,HIGH, such as 1,5"
+    )
+    convergence: bool = key(
+        default=False, description="Whether standard errors are shown for increasing numbers of resamples."
+    )
+    threshold: float | None = key(
+        None, "Score from which a sample is positive, for yes/no labels, or smallest grade that means relevant."
+    )
+    svm_c: Floats = key((), "Candidates for the cost C of the SVM. Default: a grid.", rule="numbers, such as 0.1,1")
+    k: int = key(5, "Number of passages in a context.")
+    top_n: int = key(25, "Number of candidates of a question, from the first.")
+    max_questions: int = key(100, "Maximum number of questions.")
+    n_contexts: int = key(10, "Number of sampled contexts of a question. Half have a relevant passage.")
+    k_values: Integers = key((1, 2, 3, 5), "Passages in a context, for the part k.", rule="integers, such as 1,3,5")
+    n_distractors: int | None = key(None, "Number of distractors in a context. Default: k - 1.")
+    second_judge: Text | None = key(None, "Another judge, for the part judges, in the forms of the judge.")
+    second_judge_model: Text | None = key(None, "Name of the model at the URL of the second judge.")
+    weak_below: float = key(0.2, "Distracting effect that limits weak distractors.")
+    hard_above: float = key(0.8, "Distracting effect that limits hard distractors.")
