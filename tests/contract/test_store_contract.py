@@ -834,31 +834,6 @@ class TestReading:
         assert dict(zip(ids, values, strict=True)) == dict(zip(by_trace.trace_ids, by_trace.values, strict=True))
         assert ids == by_trace.trace_ids
 
-    def test_the_worst_answers_come_first(self, store: Store):
-        """Worst by the metric's direction; failures are no scores; ties in order of arrival."""
-        ingest(store, "a", "b", "c", "d")
-        for trace_id, value in {"a": 0.4, "b": 0.1, "c": 0.4}.items():
-            store.complete(trace_id, both(trace_id, value=value))
-        store.complete("d", [failure("d"), not_applicable("d")])
-
-        assert [("b", 0.1), ("a", 0.4)] == [
-            (w.trace.trace_id, w.score.value) for w in store.worst_scores("grounded", 2)
-        ]
-        assert ["a", "c", "b"] == [w.trace.trace_id for w in store.worst_scores("grounded", 9, direction="lower")]
-        assert [] == store.worst_scores("recall", 3)
-
-    def test_the_worst_answers_are_of_the_planned_version(self, store: Store):
-        """Scores of another definition are no neighbors; without a plan all there is counts."""
-        ingest(store, "old", "new")
-        store.complete("old", both("old", value=0.1))
-        newer = PlannedMetric(name="grounded", version="2", judge_hash="j1")
-        store.set_plan([newer], [])
-        store.complete("new", [score("new", newer)])
-
-        assert ["new"] == [w.trace.trace_id for w in store.worst_scores("grounded", 9)]
-        store.set_plan([], [])
-        assert ["old", "new"] == [w.trace.trace_id for w in store.worst_scores("grounded", 9)]
-
 
 class TestRetention:
     """`remove_texts` removes texts and nothing that is counted."""
@@ -967,7 +942,7 @@ class TestRetention:
         assert self.verbose("new") == next(o for o in found if o.sample_id == "new")
 
     def test_what_is_read_says_so(self, store: Store, clock: Clock):
-        """One trace, the worst scores and the explanation."""
+        """One trace and the explanation."""
         self.filled(store)
         clock.now = 1_800_000_000.0
         store.remove_texts(before=999_500.0)
@@ -976,9 +951,6 @@ class TestRetention:
         assert (None, None) == (store.trace("old"), report.trace)
         assert "Its text was removed by retention on 2027-01-15." == report.reasons[0]
         assert (1_800_000_000.0, None) == (report.text_removed_at, store.explain("new").text_removed_at)
-        assert {"undelivered", "labeled", "drawn", "new"} == {
-            w.trace.trace_id for w in store.worst_scores("grounded", 9)
-        }
         assert [("old", 999_000.0, {"status": "ok"}), ("older", 998_000.0, {"status": "ok"})] == list(
             store.removed_texts()
         )

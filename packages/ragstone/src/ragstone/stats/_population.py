@@ -43,16 +43,6 @@ class Description:
     ties: float | None
     """Probability that two different items have the same value. None for a single value."""
 
-    @property
-    def midhinge(self) -> float:
-        """Mean of the first and third quartile."""
-        return (self.q1 + self.q3) / 2
-
-    @property
-    def iqr(self) -> float:
-        """Interquartile range."""
-        return self.q3 - self.q1
-
 
 def describe(
     values: Sequence[float], *, low: float | None = None, high: float | None = None, confidence_level: float = 0.95

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from typing_extensions import override
 
@@ -26,7 +26,6 @@ from ragstone.store._records import (
     Completion,
     MetricCounts,
     PlannedMetric,
-    ScoredTrace,
     StoredAnswer,
     StorePosition,
     TraceReport,
@@ -121,33 +120,6 @@ class SqlOutcomes(SqlStore):
             if by_trace:
                 return _count_by_trace(db, plan, sampled=bool(sampled))
             return [_count_by_value(db, metric, sampled=bool(sampled)) for metric in plan]
-
-    @override
-    def worst_scores(
-        self, metric: str, n: int, *, direction: Literal["higher", "lower"] = "higher"
-    ) -> list[ScoredTrace]:
-        with self._database.read() as db:
-            rows = db.execute(
-                """
-                SELECT t.trace_id, tb.body, o.outcome_id, o.value, ob.body
-                FROM outcomes AS o
-                JOIN outcome_bodies AS ob ON ob.seq = o.seq
-                JOIN traces AS t ON t.trace_id = o.sample_id
-                JOIN trace_bodies AS tb ON tb.seq = t.seq
-                WHERE o.metric = ?1 AND o.kind = 'score' AND (
-                    NOT EXISTS (SELECT 1 FROM plan WHERE name = ?1)
-                    OR (o.metric_version, o.judge_hash) = (SELECT version, judge_hash FROM plan WHERE name = ?1)
-                )
-                ORDER BY o.value * ?2, o.seq LIMIT ?3
-                """,
-                (metric, 1 if direction == "higher" else -1, max(n, 0)),
-            )
-            worst = []
-            for trace_id, trace, outcome_id, value, outcome in rows:
-                score = to_outcome(outcome, outcome_id, value)
-                assert isinstance(score, Score)  # noqa: S101 - the query selects scores only
-                worst.append(ScoredTrace(trace=to_trace(trace, trace_id), score=score))
-            return worst
 
     @override
     def ledger(self) -> Ledger:

@@ -44,7 +44,6 @@ from ragstone.store._records import (
     RemovedText,
     RequestLabel,
     RetentionCounts,
-    ScoredTrace,
     StoredAnswer,
     StoredLabel,
     StorePosition,
@@ -318,18 +317,6 @@ class Store(Protocol):
         until: float | None = None,
     ) -> dict[str, str]:
         """Return the value of a label of requests that have one, by trace id. `since` and `until` select as in `outcomes`."""
-        ...
-
-    def worst_scores(
-        self, metric: str, n: int, *, direction: Literal["higher", "lower"] = "higher"
-    ) -> list[ScoredTrace]:
-        """Return the `n` worst scores of the planned version of a metric, worst first. Their traces have a text.
-
-        Args:
-            metric: Name of the metric. If it is not planned, scores of all its versions count.
-            n: Maximum number of scores.
-            direction: Which values are better.
-        """
         ...
 
     def labels(self) -> list[StoredLabel]:

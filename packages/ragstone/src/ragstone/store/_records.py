@@ -305,14 +305,6 @@ class StoredAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredTrace:
-    """A trace together with one score of it."""
-
-    trace: Trace
-    score: Score
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MetricCounts:
     """The outcomes of a planned metric, counted."""
 
