@@ -48,7 +48,7 @@ def open_page(browser: Browser, url: str, scheme: str, *, width: int = 1280, hei
 @contextmanager
 def serve_live_page(directory: Path) -> Iterator[str]:
     """Run `ragstone view` of the demo's store on a free port of the loopback interface."""
-    command = [RAGSTONE, "view", "ragstone-demo/demo.db", "--port", "0"]
+    command = [RAGSTONE, "view", "ragstone-demo/demo.db", "--listen", "127.0.0.1:0"]
     server = subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         lines = iter(server.stdout.readline, "")  # type: ignore[union-attr]

@@ -79,7 +79,7 @@ def main() -> None:
 
 def measure(path: Path, writer: Writer, seconds: float) -> None:
     """Serve the page, and print the share of a core that the server takes."""
-    command = [Path(sys.executable).with_name("ragstone"), "view", path, "--port", "0"]
+    command = [Path(sys.executable).with_name("ragstone"), "view", path, "--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         assert server.stdout is not None
         address = next(word for word in server.stdout.readline().split() if word.startswith("http"))

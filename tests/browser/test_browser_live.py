@@ -28,7 +28,7 @@ class Served:
 
     def __init__(self, path: Path, port: int = 0, *, changes: str = "") -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", changes + MAIN, "view", str(path), "--port", str(port)],
+            [sys.executable, "-c", changes + MAIN, "view", str(path), "--listen", f"127.0.0.1:{port}"],
             stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )  # fmt: skip
         assert self.process.stdout is not None

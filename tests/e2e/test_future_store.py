@@ -16,7 +16,7 @@ COMMANDS = {
     "status": ("status", "STORE"),
     "traces": ("traces", "STORE"),
     "report": ("report", "STORE", "-o", "report.html"),
-    "view": ("view", "STORE", "--port", 0),
+    "view": ("view", "STORE", "--listen", "127.0.0.1:0"),
     "compare": ("compare", "STORE", "STORE"),
     "watch": ("watch", "STORE"),
     "store deliveries": ("store", "deliveries", "STORE"),

@@ -111,5 +111,5 @@ def test_signals_end_a_page(tmp_path: Path) -> None:
     before = outcomes_of(store)
     moments = random.Random()
     for _ in range(MANY_KILLS):
-        interrupt(["view", store, "--port", 0], moments, 6.0)
+        interrupt(["view", store, "--listen", "127.0.0.1:0"], moments, 6.0)
     assert outcomes_of(store) == before

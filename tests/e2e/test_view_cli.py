@@ -27,7 +27,7 @@ def served() -> Iterator[Callable[..., tuple[subprocess.Popen[str], str]]]:
 
     def start(*arguments: object) -> tuple[subprocess.Popen[str], str]:
         process = subprocess.Popen(
-            [sys.executable, "-c", MAIN, "view", *map(str, arguments), "--port", "0"],
+            [sys.executable, "-c", MAIN, "view", *map(str, arguments), "--listen", "127.0.0.1:0"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )  # fmt: skip
         processes.append(process)
@@ -98,7 +98,7 @@ def test_wrong_input(tmp_path: Path):
         ((file,), 2, "ragstone report FILE -o report.html"),
         ((tmp_path / "none.db",), 2, "none.db"),
         ((newer,), 3, "has format version 99"),
-        ((make_store(tmp_path / "s.db", 1), "--host", "0.0.0.0"), 2, "--token auto"),  # noqa: S104
+        ((make_store(tmp_path / "s.db", 1), "--listen", "0.0.0.0:0"), 2, "--token auto"),
         ((tmp_path / "s.db", "--target", "udcg=0.5"), 2, "udcg"),
     ):
         done = run_command("view", *arguments)

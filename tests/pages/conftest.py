@@ -32,8 +32,8 @@ command = next((word for word in words if word in {_SERVERS!r}), None)
 forked = [os.path.join(directory, "ragstone-forked"), *words]
 if command is None or {{"--until-idle", "--help"}} & set(words):
     os.execv(forked[0], forked)
-if command == "view" and "--port" not in words:
-    forked += ["--port", "0"]
+if command == "view" and "--listen" not in words:
+    forked += ["--listen", "127.0.0.1:0"]
 if command == "ingest" and "--listen" not in words:
     forked += ["--listen", os.environ["PAGE_INGEST"]]
 # One terminal: the command that ran there before is stopped first.
@@ -52,7 +52,7 @@ with open(log + ".log", "w") as output:
     pid = os.posix_spawn(forked[0], forked, os.environ, file_actions=streams, setpgroup=0)
 with open(log + ".pid", "w") as file:
     file.write(str(pid))
-port = int(forked[forked.index("--listen") + 1].rpartition(":")[2]) if "--listen" in forked else None
+port = int(forked[forked.index("--listen") + 1].rpartition(":")[2]) or None if "--listen" in forked else None
 for _ in range(600):
     time.sleep(0.1)
     ended, status = os.waitpid(pid, os.WNOHANG)

@@ -145,6 +145,18 @@ def test_the_error_for_a_wrong_name_suggests_the_nearest_command(words, suggesti
     assert f"Did you mean `{suggestion}`?" in " ".join(re.sub("[│\n]", " ", done.stderr).split())
 
 
+@pytest.mark.parametrize("command", ["worker", "ingest", "view"])
+@pytest.mark.parametrize("address", ["nowhere", "8484", ":8484", "localhost:", "localhost:65536", "localhost:\u0661"])
+def test_each_server_refuses_a_wrong_address_with_the_same_error(command, address, tmp_path):
+    """HOST:PORT is read in one place, before a store is opened or created."""
+    done = run_command(command, tmp_path / "s.db", "--listen", address)
+    assert 2 == done.returncode
+    assert (
+        f"--listen must be HOST:PORT, such as 127.0.0.1:4318, got {address!r}. Port 0 takes a free one." in done.stderr
+    )
+    assert [] == list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("words", ["store merge", "xyzzy", "lab 7"])
 def test_a_name_without_a_near_command_gets_the_list(words):
     """A suggestion is not a guess: `merge` does not become `erase`."""

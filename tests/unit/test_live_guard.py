@@ -168,7 +168,9 @@ def test_a_port_in_use(tmp_path: Path):
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        with pytest.raises(ConfigurationError, match=rf"port {port} of 127\.0\.0\.1 is in use.*--port 0"):
+        with pytest.raises(
+            ConfigurationError, match=rf"cannot listen on 127\.0\.0\.1:{port}: .*--listen HOST:PORT. Port 0 "
+        ):
             serve(store, port=port, on_ready=never)
 
 

@@ -266,7 +266,9 @@ class TestKill:
             assert set(acknowledged) <= set(outcomes)
 
 
-@pytest.mark.parametrize("command", [("traces", "t0"), ("compare", "OTHER"), ("status",), ("view", "--port", "0")])
+@pytest.mark.parametrize(
+    "command", [("traces", "t0"), ("compare", "OTHER"), ("status",), ("view", "--listen", "127.0.0.1:0")]
+)
 def test_a_command_names_the_store_that_another_program_has_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:

@@ -8,6 +8,8 @@ import socket
 from collections.abc import Collection
 from typing import Final
 
+from ragstone.errors import ConfigurationError
+
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -19,6 +21,13 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def listen_error(host: str, port: int, reason: object, *, option: str = "--listen") -> ConfigurationError:
+    """Return the error for an address that a server cannot listen on."""
+    return ConfigurationError(
+        f"cannot listen on {host}:{port}: {reason}. Set another {option} HOST:PORT. Port 0 takes a free one."
+    )
 
 
 def is_ip_address(name: str) -> bool:

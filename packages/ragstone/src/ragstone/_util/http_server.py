@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from ragstone._util.addresses import listen_error
 from ragstone._util.limited_log import LimitedLog
-from ragstone.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -106,9 +106,7 @@ class HttpServer:
             )
         except OSError as error:
             await self.aclose()
-            raise ConfigurationError(
-                f"cannot listen on {self._host}:{self._port}: {error.strerror or error}. Set another --listen HOST:PORT."
-            ) from None
+            raise listen_error(self._host, self._port, error.strerror or error) from None
         self._port = self._listener.sockets[0].getsockname()[1]
         for listening in self._listener.sockets:
             with listening.dup() as same:

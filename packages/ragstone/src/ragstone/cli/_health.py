@@ -5,25 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from ragstone._util.systemd import notify, watchdog_interval_s
-from ragstone.cli._panels import OUTPUT
 from ragstone.schema import Delivery, Failure, Ledger, NotApplicable, Score, Trace
 from ragstone.sinks import PrometheusSink, StreamStatus
 from ragstone.worker import HealthRoutes, HealthServer, WorkerState
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
-
-ListenOption = Annotated[
-    str | None,
-    typer.Option(
-        "--listen", metavar="HOST:PORT", rich_help_panel=OUTPUT, help="Serve /healthz, /readyz and /metrics there."
-    ),
-]
 
 
 class HealthPage:

@@ -20,6 +20,7 @@ from ragstone.cli._health import HealthPage, watchdog
 from ragstone.cli._logs import announce
 from ragstone.cli._models import models_for_store, worker_options
 from ragstone.cli._options import (
+    ListenOption,
     NoRetrieverToolOption,
     ReplanOption,
     RetrieverToolOption,
@@ -45,9 +46,12 @@ _OPEN = "none"
 @uses(*SCORING, *WORKER, "redaction", "receiver")
 def ingest_command(
     store: Annotated[str, typer.Argument(help="The store for requests and scores: a file or postgresql://...")],
-    listen: Annotated[str, typer.Option("--listen", help="HOST:PORT for OTLP over HTTP.")] = "127.0.0.1:4318",
+    listen: ListenOption = "127.0.0.1:4318",
     listen_grpc: Annotated[
-        str | None, typer.Option("--listen-grpc", help="HOST:PORT for OTLP over gRPC too, such as 127.0.0.1:4317.")
+        str | None,
+        typer.Option(
+            "--listen-grpc", metavar="HOST:PORT", help="Receive OTLP over gRPC too, such as at 127.0.0.1:4317."
+        ),
     ] = None,
     criterion: CriterionOption = None,
     replan: ReplanOption = False,
@@ -77,7 +81,7 @@ def ingest_command(
     # Imported here, because no other command needs the server.
     from ragstone.ingest import Access, FeedbackRoute, OtlpGrpcReceiver, OtlpReceiver, OtlpTraceSource, SharedSpanBuffer
 
-    host, port = parse_address(listen, "--listen")
+    host, port = parse_address(listen)
     grpc_address = None if listen_grpc is None else parse_address(listen_grpc, "--listen-grpc")
     is_open = token == _OPEN
     access = Access(None if is_open else token, allow_host or ())

@@ -122,15 +122,24 @@ def _time_in(text: str) -> float | None:
     return parse_time(text) if text else None
 
 
-def parse_address(text: str, option: str) -> tuple[str, int]:
+_LISTEN = typer.Option(
+    "--listen", metavar="HOST:PORT", rich_help_panel=OUTPUT, help="Address of the server. Port 0 takes a free one."
+)
+ListenOption = Annotated[str, _LISTEN]
+OptionalListenOption = Annotated[str | None, _LISTEN]
+
+
+def parse_address(text: str, option: str = "--listen") -> tuple[str, int]:
     """Split HOST:PORT.
 
     Raises:
         ConfigurationError: If the text does not have this form.
     """
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
-        raise ConfigurationError(f"{option} must be HOST:PORT, such as 127.0.0.1:4318, got {text!r}")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ConfigurationError(
+            f"{option} must be HOST:PORT, such as 127.0.0.1:4318, got {text!r}. Port 0 takes a free one."
+        )
     return host.strip("[]"), int(port)
 
 

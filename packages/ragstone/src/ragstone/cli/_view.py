@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ragstone.cli._options import parse_time_range
+from ragstone.cli._options import ListenOption, parse_address, parse_time_range
 from ragstone.cli._report import ByOption, TargetOption, parse_targets
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import TimeRange, store_of
@@ -17,16 +17,13 @@ def view_command(
     store: Annotated[
         str, typer.Argument(help="The store (a file or postgresql://...), or a period of it, such as STORE@-7d..")
     ],
-    host: Annotated[
-        str, typer.Option("--host", help="Address to listen on. Only this machine can reach the default.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port. 0 takes a free one.")] = 8484,
+    listen: ListenOption = "127.0.0.1:8484",
     token: Annotated[
         str | None,
         typer.Option(
             "--token",
             envvar="RAGSTONE_VIEW_TOKEN",
-            help="Text that a browser must present once, at least 16 characters. auto makes one. Needed for another --host.",
+            help="Text that a browser must present once, at least 16 characters. auto makes one. Needed for a --listen that other machines can reach.",
         ),
     ] = None,
     allow_host: Annotated[
@@ -42,6 +39,7 @@ def view_command(
 
     SIGTERM or Ctrl-C stops it.
     """
+    host, port = parse_address(listen)
     opened = parse_time_range(store)
     period = opened if isinstance(opened, TimeRange) else TimeRange(opened)
     if not isinstance(opened, TimeRange) and store_of(opened) is None:

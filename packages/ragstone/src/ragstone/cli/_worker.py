@@ -16,10 +16,10 @@ from ragstone.brokers import make_trace_source
 from ragstone.cli._criterion import CriterionOption
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._failed_share import describe_excess
-from ragstone.cli._health import HealthPage, ListenOption, watchdog
+from ragstone.cli._health import HealthPage, watchdog
 from ragstone.cli._logs import announce
 from ragstone.cli._models import models_for_store, worker_options
-from ragstone.cli._options import FromOption, PlanOption, ReplanOption, parse_address
+from ragstone.cli._options import FromOption, OptionalListenOption, PlanOption, ReplanOption, parse_address
 from ragstone.cli._output import print_text
 from ragstone.cli._settings import SCORING, WORKER, uses
 from ragstone.errors import StoreNotFoundError
@@ -39,20 +39,21 @@ def worker_command(
     until_idle: Annotated[
         bool, typer.Option("--until-idle", help="Stop when no trace or delivery is pending.")
     ] = False,
-    listen: ListenOption = None,
+    listen: OptionalListenOption = None,
     *,
     context: typer.Context,
 ) -> None:
     """Score the captured requests of a store, and deliver scores.
 
     The worker owns the store until it is stopped. SIGTERM or Ctrl-C stops it cleanly.
+    With `--listen`, it serves /healthz, /readyz and /metrics.
     """
     resolved = resolve_store(store)
     if not is_database_url(store) and not Path(store).absolute().parent.is_dir():
         raise StoreNotFoundError(
             f"the directory of the store {store!r} does not exist. Create it, or give another path."
         )
-    health = None if listen is None else HealthPage(*parse_address(listen, "--listen"))
+    health = None if listen is None else HealthPage(*parse_address(listen))
     plan = StorePlan.read(store, plan_id=plan_id, replan=replan)
     names, models = models_for_store(context, plan, criterion)
     settings, limits = models.settings, models.settings.limits

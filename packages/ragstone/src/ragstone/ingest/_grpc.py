@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
+from ragstone._util.addresses import listen_error
 from ragstone.capture import Redactor, redact_secrets
-from ragstone.errors import ConfigurationError, DataError, MissingExtraError, StoreError
+from ragstone.errors import DataError, MissingExtraError, StoreError
 from ragstone.ingest._access import Access
 from ragstone.ingest._body import BusyError, decompress
 from ragstone.ingest._intake import DEFAULT_MAX_BYTES, SpanIntake
@@ -86,9 +87,7 @@ class OtlpGrpcReceiver:
             self._port = self._server.add_insecure_port(self.url.removeprefix("http://"))
         except RuntimeError as error:
             self._server = None
-            raise ConfigurationError(
-                f"cannot listen on {self._host}:{self._port}: {error}. Set another --listen-grpc HOST:PORT."
-            ) from None
+            raise listen_error(self._host, self._port, error, option="--listen-grpc") from None
         await self._server.start()
 
     async def aclose(self) -> None:

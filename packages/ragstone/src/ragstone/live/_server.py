@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import getpass
 import secrets
 import socket
@@ -12,7 +11,7 @@ from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from ragstone._util.addresses import allowed_hosts, is_loopback
+from ragstone._util.addresses import allowed_hosts, is_loopback, listen_error
 from ragstone._util.signals import stopped_by_signals
 from ragstone.errors import ConfigurationError, MissingExtraError, StoreNotReadyError
 from ragstone.experiments import FollowedReport, TimeRange
@@ -119,7 +118,7 @@ def _check_token(token: str | None, host: str, *, is_local: bool) -> None:
     if token is None and not is_local:
         raise ConfigurationError(
             f"other machines can reach {host!r}, so the page needs a token: add --token auto. The page shows the texts of "
-            "requests. Without --host, only this machine can reach it."
+            "requests. Without --listen, only this machine can reach it."
         )
     if token is not None and len(token) < _MIN_TOKEN_CHARS:
         raise ConfigurationError(
@@ -133,21 +132,14 @@ def _listen(host: str, port: int) -> socket.socket:
         (family, kind, protocol, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         listener = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise ConfigurationError(
-            f"cannot listen on {host!r}: {error.strerror}. --host must be an address of this machine."
-        ) from None
+        raise listen_error(host, port, error.strerror or error) from None
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(128)
     except OSError as error:
         listener.close()
-        if error.errno == errno.EADDRINUSE:
-            raise ConfigurationError(
-                f"port {port} of {host} is in use, perhaps by another `ragstone view`. Choose another with --port, or take a "
-                "free one with --port 0."
-            ) from None
-        raise ConfigurationError(f"cannot listen on {host}:{port}: {error.strerror}. Choose another --port.") from None
+        raise listen_error(host, port, error.strerror or error) from None
     return listener
 
 
