@@ -780,3 +780,24 @@ def test_a_worker_without_a_judge_does_not_change_a_database(database):
                 store.ingest("a", 1, [Captured(trace=Trace(trace_id="t", started_at=1.0, query="?", response="!"))])
     with open_store(database, mode="read") as store:
         assert (1, (), []) == ((found := store.ledger()).total.pending, found.plans, store.planned_metrics())
+
+
+def test_a_monitor_without_a_judge_leaves_requests_to_a_worker_of_another_host(database, spool, monkeypatch, tmp_path):
+    """A monitor without a judge moves its requests into the database, where a worker with one scores them meanwhile."""
+    monkeypatch.delenv("RAGSTONE_JUDGE", raising=False)
+
+    def pending():
+        try:
+            with open_store(database, mode="read") as store:
+                return store.ledger().total.pending
+        except StoreNotReadyError:
+            return 0
+
+    with Monitor(store=database, metrics=["ccrs.qr"]) as monitor:
+        for number in range(N_REQUESTS):
+            assert monitor.record(TraceDraft(query=f"Why {number}?", response="Because."))
+        eventually(lambda: N_REQUESTS == pending())
+        options = ("--judge", "lexical", "--until-idle")
+        done = run_command("worker", database, *options, RAGSTONE_SPOOL=str(tmp_path / "other"))
+        assert 0 == done.returncode, done.stderr
+        assert 0 == pending()

@@ -344,7 +344,7 @@ class Worker:
         return woken
 
     async def _run_without_models(self, committer: Committer, intake_calls: StoreCalls, woken: asyncio.Event) -> None:
-        """Leave all requests to a worker with the models: until stopped in a shared store, and else at once."""
+        """Leave all requests to a worker with the models. A store file exists now, and is released at once for that worker."""
         if committer.store.is_shared:
             await self._drain(committer, intake_calls, woken, until=lambda: False)
 
