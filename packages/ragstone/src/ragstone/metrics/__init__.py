@@ -87,17 +87,8 @@ if not TYPE_CHECKING:  # a type checker would accept any name
         __name__,
         {
             "_arguments": ("base_name", "Argument", "quote", "split_metrics"),
-            "_base": (
-                "MetricBase",
-                "check_sample",
-            ),
-            "_card": (
-                "EmbedderMetric",
-                "Metric",
-                "MetricCard",
-                "WorkedExample",
-                "ReaderMetric",
-            ),
+            "_base": ("MetricBase", "check_sample"),
+            "_card": ("EmbedderMetric", "Metric", "MetricCard", "WorkedExample", "ReaderMetric"),
             "_history": ("question_fields",),
             "_registry": (
                 "all_metrics",
@@ -109,42 +100,19 @@ if not TYPE_CHECKING:  # a type checker would accept any name
                 "selects",
                 "with_absolute_paths",
             ),
-            "_relevance": (
-                "LabelMode",
-                "label_of",
-            ),
-            "_shared": (
-                "compute_once",
-                "share_work",
-            ),
-            "_utility": (
-                "PassageUtility",
-                "passage_utilities",
-            ),
-            "ccrs": (
-                "CCRS",
-                "AnswerCorrectness",
-            ),
+            "_relevance": ("LabelMode", "label_of"),
+            "_shared": ("compute_once", "share_work"),
+            "_utility": ("PassageUtility", "passage_utilities"),
+            "ccrs": ("CCRS", "AnswerCorrectness"),
             "ccrs_composite": ("CcrsComposite",),
             "citation": ("CITATION",),
-            "cosine": (
-                "COSINE",
-                "RagasAnswerRelevancyCosine",
-                "VeraAnswerRelevanceCosine",
-            ),
-            "criterion": (
-                "Criterion",
-                "read_criteria",
-            ),
+            "cosine": ("COSINE", "RagasAnswerRelevancyCosine", "VeraAnswerRelevanceCosine"),
+            "criterion": ("Criterion", "read_criteria"),
             "crux": ("CRUX",),
             "ragas": ("RAGAS",),
             "ragchecker": ("RAGCHECKER",),
             "ranking": ("RANKING",),
-            "semantic": (
-                "SEMANTIC",
-                "BertScore",
-                "EmbeddingSimilarity",
-            ),
+            "semantic": ("SEMANTIC", "BertScore", "EmbeddingSimilarity"),
             "text": (
                 "TEXT",
                 "Bleu",
@@ -157,13 +125,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
                 "corpus_chrf",
                 "rouge_l",
             ),
-            "udcg": (
-                "Udcg",
-                "UdcgTheta",
-            ),
-            "vera": (
-                "VERA",
-                "VeraComposite",
-            ),
+            "udcg": ("Udcg", "UdcgTheta"),
+            "vera": ("VERA", "VeraComposite"),
         },
     )

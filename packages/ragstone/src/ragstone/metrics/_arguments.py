@@ -53,13 +53,13 @@ class Argument:
 
     name: str
     rule: str
-    """Allowed values, in words: "a number of at least 0 and at most 1"."""
+    """Allowed values, in words."""
     default: Any
     """Default, or `Argument` if the argument is required."""
     is_positional: bool
-    """Whether the constructor also takes the argument by position. A name then states the first one without its key."""
+    """Whether a name states the argument without its key, if it is the first one."""
     choices: Mapping[str, Any]
-    """Allowed values by text, empty if a rule describes them."""
+    """Allowed values by text, if the rule lists them."""
     adapter: TypeAdapter[Any]
     kind: str
     allows_none: bool
@@ -79,19 +79,11 @@ class Argument:
         return f"{self.name} ({self.rule}, {default})"
 
     def check(self, value: Any) -> Any:
-        """Check a value of Python.
-
-        Raises:
-            ValueError: If the value does not follow the rule.
-        """
+        """Check a value of Python."""
         return self.adapter.validate_python(value, strict=self.kind != "string")
 
     def parse(self, text: str) -> Any:
-        """Parse a value in text, which may be quoted.
-
-        Raises:
-            ValueError: If the value does not follow the rule.
-        """
+        """Parse a value in text, which may be quoted."""
         if text.startswith('"'):
             text = json.loads(text)
         elif self.allows_none and text.casefold() == "none":
@@ -192,12 +184,7 @@ def read_values(make: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
 
 
 def parse_values(spec: str, text: str, arguments: Sequence[Argument]) -> dict[str, Any]:
-    """Parse the text after the @ of a metric.
-
-    Args:
-        spec: The metric or group, for messages.
-        text: `VALUE`, `key=value,key=value` or `VALUE,key=value`. A value without a key is that of the first argument.
-        arguments: Arguments of the metric.
+    """Parse the text after the @ of a metric. A value without a key is that of the first argument.
 
     Raises:
         ConfigurationError: If the text has another form, an argument is unknown or repeated, or a value is invalid.
@@ -239,11 +226,6 @@ def suffix_of(values: Mapping[str, Any], make: type, *, without: Collection[str]
     """Return the canonical form of arguments: "@" and the arguments, or "" for none.
 
     The first argument stands first and without its key, if the constructor takes it by position. The others are sorted.
-
-    Args:
-        values: Values from `read_values`.
-        make: The class.
-        without: Arguments that the suffix does not state.
     """
     stated = _stated(values, make, without)
     parts = [f"{argument.name}={written}" for argument, written, _ in stated]

@@ -119,13 +119,7 @@ class Family:
         return tuple(argument for argument in arguments_of(self.make) if argument.name not in self.fixed)
 
     def build(self, values: Mapping[str, Any]) -> tuple[Metric, ...]:
-        """Make the metric or metrics with these arguments.
-
-        Raises:
-            ConfigurationError: If a required argument is missing, a value is invalid, or the name of the metric does not
-                depend on its arguments.
-            DataError: If the content of a file is invalid.
-        """
+        """Make the metric or metrics with these arguments."""
         for argument in self.arguments:
             if argument.is_required and argument.name not in values:
                 raise ConfigurationError(
@@ -172,11 +166,7 @@ def full_name(spec: str) -> str:
 
 
 def with_absolute_paths(specs: str) -> str:
-    """Return the same metrics for a process with another working directory: paths are absolute.
-
-    Raises:
-        ConfigurationError: If the text is invalid.
-    """
+    """Return the same metrics for a process with another working directory: paths are absolute."""
     written: list[str] = []
     for spec in split_metrics(specs):
         name, _, text = spec.partition("@")
@@ -192,11 +182,6 @@ def selects(name: str, metric: str, card: MetricCard | None) -> bool:
     """Return whether a name, a group or the beginning of a name before a dot selects a metric.
 
     A name without arguments does not select the variants of its metric, and a name with arguments only one of them.
-
-    Args:
-        name: Text of the user.
-        metric: Full name of the metric.
-        card: Card of the metric, None if it is unknown.
     """
     if name == metric or ("@" in name and full_name(name) == metric):
         return True
@@ -311,17 +296,12 @@ def _base_name(metric: Metric) -> str:
 
 
 def bind_reader(metrics: Sequence[Metric], reader: Callable[[], Reader]) -> tuple[tuple[Metric, ...], Reader | None]:
-    """Bind the reader to the metrics that need one and do not have one yet.
-
-    Args:
-        metrics: Metrics from `resolve_metrics`.
-        reader: Function that makes the reader, called only if a metric needs it.
+    """Bind the reader to the metrics that need one and do not have one yet. It is made only if a metric needs it.
 
     Returns:
         The metrics in their order, and the reader if one was made, else None.
     """
-    unbound = [metric for metric in metrics if isinstance(metric, ReaderMetric) and metric.reader is None]
-    if not unbound:
+    if not any(isinstance(metric, ReaderMetric) and metric.reader is None for metric in metrics):
         return tuple(metrics), None
     bound = reader()
     return tuple(
@@ -333,15 +313,7 @@ def bind_reader(metrics: Sequence[Metric], reader: Callable[[], Reader]) -> tupl
 def bind_embedder(
     metrics: Sequence[Metric], embedder: Callable[[], Embedder]
 ) -> tuple[tuple[Metric, ...], Embedder | None]:
-    """Bind the embedder to the metrics that need one and do not have one yet.
-
-    Args:
-        metrics: Metrics from `resolve_metrics`.
-        embedder: Function that makes the embedder, called only if a metric needs it.
-
-    Returns:
-        The metrics in their order, and the embedder if one was made, else None.
-    """
+    """Bind the embedder to the metrics that need one and do not have one yet. See `bind_reader`."""
     if not any(isinstance(metric, EmbedderMetric) and metric.embedder is None for metric in metrics):
         return tuple(metrics), None
     bound = embedder()

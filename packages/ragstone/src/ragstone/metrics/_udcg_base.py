@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge, Reader
@@ -47,6 +48,12 @@ class UdcgBase(MetricBase):
     def reader(self) -> Reader | None:
         """The reader, or None before it is bound."""
         return self._reader
+
+    def with_reader(self, reader: Reader) -> Self:
+        """Return the same metric with this reader."""
+        bound = copy.copy(self)
+        bound._reader = reader  # noqa: SLF001  a copy of this metric
+        return bound
 
     async def score(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
         """Score `sample`.

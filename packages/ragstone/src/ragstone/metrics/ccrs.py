@@ -2,26 +2,10 @@
 
 Source: "CCRS: A Zero-Shot LLM-as-a-Judge Framework for Comprehensive RAG Evaluation", section 2.3.
 
-With response r, question q, contexts C, reference g and a judge on a scale of 0-100:
+`docs/reference/metrics.md` states the cases that the source does not define.
 
-| metric | value | needs |
-|---|---|---|
-| `ccrs.cc` contextual coherence | judge(r, C) / 100 | contexts, response |
-| `ccrs.qr` question relevance | judge(r, q) / 100 | query, response |
-| `ccrs.id` information density | judge(r, q, C) / 100 | query, response |
-| `ccrs.ac` answer correctness | λ·EM(r, g) + (1 - λ)·judge(r, g, C) / 100, λ = 0.7 | response, reference |
-| `ccrs.ir` information recall | judge(r, g, C) / 100 | response, reference |
-
-The source does not define the following cases. Ragstone's decisions:
-
-- A blank response scores 0 on all five metrics, without a judge call.
-- EM is 1 only if r and g are identical after leading and trailing whitespace is removed. Case and punctuation count.
-- With several references, any one is enough. EM is 1 if one is identical. The judge sees all of them and uses the
-  closest.
-- If a field is missing, the outcome is `NotApplicable`. A blank query or reference counts as missing. If retrieval
-  returned no passages, contextual coherence is not applicable, and the other metrics are unaffected.
-- All five prompts start with query, contexts and response, so that servers can cache this prefix. The reference
-  follows, only in the prompts of the metrics that need it.
+All five prompts start with query, contexts and response, so that servers can cache this prefix. The reference
+follows, only in the prompts of the metrics that need it.
 """
 
 from __future__ import annotations

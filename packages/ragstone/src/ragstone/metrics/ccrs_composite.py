@@ -13,10 +13,7 @@ ir = 1
 
 `ragstone lab validate-metrics --labels LABELS --fit-weights FILE.json` learns them. Its file also contains the covariance of the weights.
 
-- Weights are divided by their sum. A metric without a weight does not count, and its fields are not needed.
-- If one of the metrics is not applicable or fails, so is the composite: a mean of other metrics would not be comparable.
-- The interval combines the intervals of the ratings (score modes "expected" and "sampled") and, for learned weights, their error.
-  Errors of different ratings are treated as independent.
+`docs/reference/metrics.md` states the details.
 """
 
 from __future__ import annotations
@@ -92,9 +89,6 @@ class CcrsComposite(MetricBase):
         )
         self.version = f"1({hashlib.sha256(stated.encode()).hexdigest()[:12]})"
         self.example = _example(self.weights)
-
-    def __repr__(self) -> str:
-        return f"CcrsComposite({self.weights!r})"
 
     @classmethod
     def load(cls, path: str | Path) -> CcrsComposite:

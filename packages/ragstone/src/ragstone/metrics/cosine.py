@@ -5,25 +5,14 @@ to the query. Here an embedding model compares them. Both kinds share the judge 
 
     value = mean over the questions of cos(e(query), e(question))
 
-| metric | questions | source |
-|---|---|---|
-| `vera.answer_relevance_cosine` | the one question that the whole response answers | VERA, section 3.1 |
-| `ragas.answer_relevancy_cosine` | 3, or `@N` | RAGAS, section 3 |
-
-The sources do not define the following cases. Ragstone's decisions:
-
-- The range is that of a cosine, from -1 to 1. (Some sources print 0 to 1.) The value of unrelated texts depends on the model, and
-  is often far above 0. Compare systems with one model only. The embedder is part of the judge's identity, so that scores of
-  two embedders are not compared by accident.
-- A blank response, and one that answers no question, scores 0 without a call to the embedder.
-- With several questions, the score has an interval for their mean. The judge writes them in one reply, so they vary less
-  than questions from independent calls. The interval of the mean over samples contains this variation.
+`docs/reference/metrics.md` states the cases that the sources do not define.
 """
 
 from __future__ import annotations
 
+import copy
 from functools import cached_property
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
 from pydantic import Field
 
@@ -56,6 +45,12 @@ class _QuestionCosine(MetricBase):
     def embedder(self) -> Embedder | None:
         """The embedder, or None before it is bound."""
         return self._embedder
+
+    def with_embedder(self, embedder: Embedder) -> Self:
+        """Return the same metric with this embedder."""
+        bound = copy.copy(self)
+        bound._embedder = embedder  # noqa: SLF001  a copy of this metric
+        return bound
 
     @cached_property
     def prompt_hash(self) -> str | None:
@@ -123,10 +118,6 @@ class VeraAnswerRelevanceCosine(_QuestionCosine):
         steps="The response answers a question that asks for more than the query. Their embeddings have the cosine 0.8.",
     )
 
-    def with_embedder(self, embedder: Embedder) -> VeraAnswerRelevanceCosine:
-        """Return the same metric with this embedder."""
-        return VeraAnswerRelevanceCosine(embedder)
-
 
 class RagasAnswerRelevancyCosine(_QuestionCosine):
     """Mean cosine of the query and several questions that the response answers.
@@ -176,10 +167,6 @@ class RagasAnswerRelevancyCosine(_QuestionCosine):
         self.n_questions = n_questions
         self.task = write_questions(n_questions)
         self.formula = type(self).formula.replace("3 questions", f"{n_questions} questions")
-
-    def with_embedder(self, embedder: Embedder) -> RagasAnswerRelevancyCosine:
-        """Return the same metric with this embedder."""
-        return RagasAnswerRelevancyCosine(self.n_questions, embedder=embedder)
 
 
 COSINE: Final[tuple[Metric, ...]] = (VeraAnswerRelevanceCosine(), RagasAnswerRelevancyCosine())

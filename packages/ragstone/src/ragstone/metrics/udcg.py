@@ -4,21 +4,7 @@ Source: G. Trappolini, F. Cuconasu, S. Filice, Y. Maarek, F. Silvestri, "Redefin
 LLMs", sections 4 and 5.
 
 With u(q, p) = R * (1 - p(abstain | q, p)), R = +1 for a relevant and -1 for an irrelevant passage, u+ = max(u, 0),
-u- = min(u, 0), and k passages:
-
-| metric | value | range |
-|---|---|---|
-| `udcg` | sigma(mean(u+) + gamma * mean(u-)), gamma = 1/3 | [sigma(-gamma), sigma(1)] = [0.417, 0.731] |
-| `udcg_theta` | sigma(sum of alpha_i * u+_i + beta_i * u-_i), weights learned for one k | [0, 1] |
-
-The source does not define the following cases. Ragstone's decisions:
-
-- u- is at most 0. (The usual "negative part" is at least 0 and would reward distraction.)
-- Without passages, or if they are unknown, UDCG is not applicable. (The authors' code returns 0.0, which is below the
-  metric's minimum.)
-- A text that occurs twice counts twice, and the reader is asked once. A blank passage is treated like any other.
-- If the utility of a passage cannot be estimated, the outcome is a `Failure` with the bounds of UDCG.
-- The interval covers the uncertainty of the reader's probabilities only. Relevance labels count as certain.
+u- = min(u, 0). `docs/reference/metrics.md` states the cases that the source does not define.
 """
 
 from __future__ import annotations
@@ -107,13 +93,6 @@ class Udcg(UdcgBase):
         step = f"({helps:g} + {gamma:.4g} * {distracts:g}) / 2 = {inner:.4f}, and its sigmoid is the value"
         self.example = _worked_example(2, sigmoid(inner), step)
 
-    def __repr__(self) -> str:
-        return f"Udcg(gamma={self.gamma!r}, labels={self.labels!r}, threshold={self.threshold!r})"
-
-    def with_reader(self, reader: Reader) -> Udcg:
-        """Return the same metric with this reader."""
-        return Udcg(reader, gamma=self.gamma, labels=self.labels, threshold=self.threshold)
-
     def _weights(self, k: int) -> tuple[Sequence[float], Sequence[float]]:
         return [1 / k] * k, [self.gamma / k] * k
 
@@ -176,9 +155,6 @@ class UdcgTheta(UdcgBase):
         step = f"Their sum weighted by position is {inner:.4f}, and its sigmoid is the value"
         self.example = _worked_example(self.k, sigmoid(inner), step)
 
-    def __repr__(self) -> str:
-        return f"UdcgTheta(alpha={self.alpha!r}, beta={self.beta!r})"
-
     @property
     def k(self) -> int:
         """Number of passages that a sample must have."""
@@ -228,12 +204,6 @@ class UdcgTheta(UdcgBase):
             "fit": self.fit,
         }
         write_output(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-
-    def with_reader(self, reader: Reader) -> UdcgTheta:
-        """Return the same metric with this reader."""
-        return UdcgTheta(
-            self.alpha, self.beta, fit=self.fit, reader=reader, labels=self.labels, threshold=self.threshold
-        )
 
     def linear(self, utilities: Sequence[float]) -> float:
         """Compute the weighted sum before the sigmoid. It ranks contexts like the metric but does not saturate.

@@ -5,10 +5,6 @@ Source: T. Gao et al., "Enabling Large Language Models to Generate Text with Cit
 A sentence is *supported* if the passages that it cites, together, support it. A citation is *needed* if its passage alone
 supports the sentence, or if the other cited passages do not.
 
-| metric | value |
-|---|---|
-| precision | citations that are needed, of supported sentences / citations |
-| recall | supported sentences / sentences of the response |
 """
 
 from __future__ import annotations

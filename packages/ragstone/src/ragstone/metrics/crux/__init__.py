@@ -1,5 +1,7 @@
 """CRUX: coverage, density and redundancy of contexts and response, by sub-questions."""
 
+from typing import Final
+
 from ragstone.metrics.crux._asking import (
     MOST_QUESTIONS,
     RATING_TASK,
@@ -7,9 +9,9 @@ from ragstone.metrics.crux._asking import (
     rate_answerability,
     rating_prompt,
 )
+from ragstone.metrics.crux._base import CruxMetric
 from ragstone.metrics.crux._coverage import Coverage, RankedCoverage, ResponseCoverage
 from ragstone.metrics.crux._density import Density, ResponseDensity
-from ragstone.metrics.crux._family import CRUX
 from ragstone.metrics.crux._free import FreeCoverage, FreeNovelty, FreeRedundancy, FreeResponseCoverage
 from ragstone.metrics.crux._matrix import ETA, answerable, relative_density, required_subset
 from ragstone.metrics.crux._redundancy import Novelty, Redundancy
@@ -37,3 +39,18 @@ __all__ = [
     "relative_density",
     "required_subset",
 ]
+
+CRUX: Final[tuple[CruxMetric, ...]] = (
+    Coverage(),
+    ResponseCoverage(),
+    RankedCoverage(),
+    Density(),
+    ResponseDensity(),
+    Redundancy(),
+    Novelty(),
+    FreeCoverage(),
+    FreeResponseCoverage(),
+    FreeRedundancy(),
+    FreeNovelty(),
+)
+"""The groups `crux` and `crux_reference_free`. The latter does not need a reference."""

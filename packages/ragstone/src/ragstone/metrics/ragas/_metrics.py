@@ -3,12 +3,6 @@
 Sources: S. Es et al., "RAGAS: Automated Evaluation of Retrieval Augmented Generation", EACL 2024. For the later metrics
 (context precision by rank, context recall): the definitions in the documentation of the RAGAS library.
 
-| metric | value | needs |
-|---|---|---|
-| faithfulness | claims of the response that the passages support / claims of the response | contexts, response |
-| answer_relevancy | mean equivalence of the query and questions written from the response | query, response |
-| context_precision | sum of P@k over the useful passages / number of useful passages | query, contexts |
-| context_recall | claims of the reference that the passages support / claims of the reference | contexts, reference |
 """
 
 from __future__ import annotations

@@ -6,20 +6,6 @@ Source: D. Ru et al., "RAGChecker: A Fine-grained Framework for Diagnosing Retri
 A claim of the response is *right* if a reference supports it, and *wrong* otherwise. A claim is *found* if a single
 passage supports it. A passage is *relevant* if it supports any claim of a reference.
 
-| metric | value |
-|---|---|
-| precision | right / claims of the response |
-| recall | claims of the reference that the response supports / claims of the reference |
-| f1 | harmonic mean of precision and recall |
-| claim_recall | claims of the reference that are found / claims of the reference |
-| context_precision | relevant passages / passages |
-| context_utilization | found claims of the reference that the response supports / found claims of the reference |
-| noise_sensitivity_relevant | wrong and found in a relevant passage / claims of the response |
-| noise_sensitivity_irrelevant | wrong and found only in irrelevant passages / claims of the response |
-| hallucination | wrong and not found / claims of the response |
-| self_knowledge | right and not found / claims of the response |
-| faithfulness | found / claims of the response |
-
 The sum of precision, both noise sensitivities and hallucination is 1, because each claim of the response is either right
 or in one of three classes of wrong claims.
 """

@@ -1,12 +1,15 @@
 """Ranking metrics: whether relevant passages are retrieved and ranked first."""
 
+from typing import Final
+
+from ragstone.metrics._card import Metric
 from ragstone.metrics.ranking._alpha_ndcg import alpha_ndcg
 from ragstone.metrics.ranking._binary import average_precision, f1, hit_rate, precision, recall, reciprocal_rank
 from ragstone.metrics.ranking._bulk import Qrels as Qrels
 from ragstone.metrics.ranking._bulk import Run as Run
 from ragstone.metrics.ranking._bulk import ranking_measures
-from ragstone.metrics.ranking._family import RANKING as RANKING
-from ragstone.metrics.ranking._judged import JudgedRankingMetric
+from ragstone.metrics.ranking._judged import JUDGED_KINDS, JudgedRankingMetric
+from ragstone.metrics.ranking._measures import KINDS
 from ragstone.metrics.ranking._metric import AlphaNdcg, RankingMetric
 from ragstone.metrics.ranking._ndcg import ndcg
 
@@ -24,3 +27,11 @@ __all__ = [
     "recall",
     "reciprocal_rank",
 ]
+
+RANKING: Final[tuple[Metric, ...]] = (
+    # The group contains one nDCG. The variant with linear gain can be requested by name.
+    *(RankingMetric(kind.name, kind.k) for kind in KINDS.values() if kind.gain != "linear"),
+    AlphaNdcg(10),
+    *(JudgedRankingMetric(kind.name, kind.k) for kind in JUDGED_KINDS),
+)
+"""The groups `ranking` and `judged`."""

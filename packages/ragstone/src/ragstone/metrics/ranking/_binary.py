@@ -1,25 +1,6 @@
 """Ranking metrics with binary relevance.
 
-Set-based metrics, with h relevant passages in the top k and R relevant passages in total:
-
-| function | value |
-|---|---|
-| `precision` | h / k |
-| `recall` | h / R |
-| `f1` | 2h / (k + R), the harmonic mean of precision and recall |
-| `hit_rate` | 1 if h > 0, else 0 |
-
-The denominator stays k if fewer than k passages were retrieved: an empty rank counts as not relevant.
-
-Rank-based metrics:
-
-| function | value |
-|---|---|
-| `reciprocal_rank` | 1 / the rank of the first relevant passage |
-| `average_precision` | the sum of the precision at the rank of each relevant passage, divided by R |
-
-`average_precision` is a step sum that approximates the area under the precision-recall curve. All metrics are undefined
-(None) if no passage is relevant.
+All metrics are undefined (None) if no passage is relevant.
 
 Sources:
     C. Manning, P. Raghavan, H. Schuetze, "Introduction to Information Retrieval", section 8.3 and 8.4.

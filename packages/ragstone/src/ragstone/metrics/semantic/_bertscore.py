@@ -7,14 +7,8 @@ With tokens x of the response, y of a reference and cosines of their vectors in 
 Source: T. Zhang, V. Kishore, F. Wu, K. Weinberger, Y. Artzi, "BERTScore: Evaluating Text Generation with BERT", ICLR 2020,
 section 3.
 
-The source does not define the following cases. Ragstone's decisions:
-
-- Values are cosines in [-1, 1]. They are not rescaled with a baseline and not weighted by inverse document frequency.
-  Unrelated texts score 0.6 to 0.8 with most models. Compare systems, and do not read a value as a percentage.
-- Special tokens that the tokenizer adds have weight 0 in the means, but may be the most similar token of another token,
-  as in the authors' library.
-- If P and R differ in sign, the harmonic mean is not meaningful and F1 is 0. If both are negative, F1 is negative.
-- With several references, the one with the highest F1 counts.
+Special tokens that the tokenizer adds have weight 0 in the means, but may be the most similar token of another token,
+as in the authors' library.
 """
 
 from __future__ import annotations

@@ -1,10 +1,5 @@
 """Metrics for short answers, as in question-answering benchmarks: exact match and token F1.
 
-| metric | value |
-|---|---|
-| `exact_match` | 1 if the response equals a reference after normalization, else 0 |
-| `token_f1` | 2PR / (P + R) of the shared tokens after normalization, counted with repetitions, for the best reference |
-
 Source: P. Rajpurkar, J. Zhang, K. Lopyrev, P. Liang, "SQuAD: 100,000+ Questions for Machine Comprehension of Text",
 section 6.1.
 

@@ -1,24 +1,9 @@
 """ROUGE: overlap of response and reference in words, word bigrams or word order, for any script.
 
-| metric | shared parts | value |
-|---|---|---|
-| `rouge_1` | words | F1 |
-| `rouge_2` | pairs of adjacent words | F1 |
-| `rouge_l` | words of the longest common subsequence | F1 |
-
 Source: C.-Y. Lin, "ROUGE: A Package for Automatic Evaluation of Summaries", 2004, sections 2 and 3.
 
 The source defines ROUGE as a recall, but papers and libraries now report F1. The value is F1, and `details` contains
-precision, recall and F1. The source does not define the following cases. Ragstone's decisions:
-
-- Words are compared without case and punctuation. In scripts without spaces, each character counts as a word. (The usual
-  implementation keeps only a-z and 0-9. It shortens "über" to "ber" and scores Japanese text 0.)
-- Words are not stemmed by default. With `stem`, the Porter stemmer is applied to English words of more than three
-  letters, as in most published results on English summaries.
-- With several references, the one with the highest F1 counts.
-- An empty response scores 0. References that are too short to contain a part are skipped. If all are too short, the
-  metric is not applicable.
-- The whole text is one sequence. Line breaks do not separate sentences (they do in "rougeLsum").
+precision, recall and F1. `docs/reference/metrics.md` states the cases that the source does not define.
 """
 
 from __future__ import annotations

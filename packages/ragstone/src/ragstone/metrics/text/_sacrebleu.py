@@ -1,10 +1,5 @@
 """BLEU and chrF of one response, computed by sacrebleu. Its signature records the options.
 
-| metric | value |
-|---|---|
-| `bleu` | BP * exp(mean of log p_n, n = 1..4), with p_n the n-gram precision and BP the brevity penalty |
-| `chrf` | F2 of the mean precision and the mean recall of character n-grams, n = 1..6 |
-
 Sources: K. Papineni et al., "BLEU: a Method for Automatic Evaluation of Machine Translation", 2002, section 2; M. Popovic,
 "chrF: character n-gram F-score for automatic MT evaluation", 2015; M. Post, "A Call for Clarity in Reporting BLEU Scores",
 2018, for the signature.

@@ -8,18 +8,7 @@ The sentences are our own.
 Source: T. Ding et al., "VERA: Validation and Evaluation of Retrieval-Augmented Systems", KDD 2024 workshop on evaluation of
 generative AI, section 3.2 and appendix.
 
-The source does not define the following points, or Ragstone differs from it:
-
-- By default the metrics are those of section 3.1 that do not need a reference: faithfulness, groundedness ("retrieval
-  recall" in the source), retrieval precision and answer relevance. Other metrics can be passed.
-- The model reads 512 tokens. In the source's own example, response and passages use most of these, and most sentences are
-  cut off. Here the passages come last. If the text is too long, the passages are cut first, then the response, but never
-  the sentences. `details` reports the cut texts.
-- The value is an unbounded logit. It ranks responses to one query, or the means of two systems, with the same model. It
-  is neither a share nor a probability. `details` also contains its logistic, which is between 0 and 1.
-- **Cross-encoders are trained to rank passages, not to interpret scores in text.** The effect of a value such as 0.2 on
-  the logit depends on the model. Measure it on your data (`ragstone lab validate-metrics`) before you use it for decisions.
-- If one of the metrics is not applicable or fails, the composite is not applicable or fails as well.
+`docs/reference/metrics.md` states the cases that the source does not define.
 """
 
 from __future__ import annotations
