@@ -8,12 +8,14 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import Sample
 from ragstone.stats import DesignEffect, design_effect
-from ragstone.store import Store
+
+if TYPE_CHECKING:
+    from ragstone.store import Store
 
 AUTO_CLUSTER: Final = "auto"
 NO_CLUSTER: Final = "none"

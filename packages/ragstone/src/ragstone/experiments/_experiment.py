@@ -19,21 +19,20 @@ from ragstone.experiments._app.summary import summarize_app
 from ragstone.experiments._clusters import AUTO_CLUSTER, cluster_keys, cluster_notes, read_fields
 from ragstone.experiments._evaluated import Evaluated
 from ragstone.experiments._levels import CONFIDENCE_LEVEL
-from ragstone.experiments._outcomes import OutcomeSource
-from ragstone.experiments._report import compare_with_baseline
-from ragstone.experiments._score_gate import ScoreCheck, Undecided, check_scores
 from ragstone.experiments._spill import OutcomesOnDisk, QueriesById, SamplesById, SamplesOnDisk
 from ragstone.experiments._summary import MetricSummary, format_table, summarize
-from ragstone.experiments._views.build import build_report, find_worst
 from ragstone.experiments._views.source import Dependence, Rows
-from ragstone.experiments._views.write import check_output, write_report
 from ragstone.judges import BatchReport, JudgeIdentity, is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, Usage
-from ragstone.views import Answers, Chart, ReportView, notebook_report
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    # Methods import what makes reports and gates: a run without them is faster to import.
+    from ragstone.experiments._outcomes import OutcomeSource
+    from ragstone.experiments._score_gate import ScoreCheck, Undecided
+    from ragstone.views import Answers, Chart, ReportView
 
 _NAMED: Final = 6
 """Number of metrics that `repr` names."""
@@ -174,6 +173,9 @@ class Experiment(Evaluated):
         Raises:
             ConfigurationError: If the cause does not exist, the metric was not scored, or `where` is invalid.
         """
+        from ragstone.experiments._views.build import find_worst
+        from ragstone.views import Answers
+
         return Answers(find_worst(self.report_source(), n=n, cause=cause, metric=metric, where=where))
 
     def report(
@@ -205,10 +207,15 @@ class Experiment(Evaluated):
             DataError: If the baseline does not have common samples.
             StoreError: If the store of the baseline cannot be read.
         """
+        from ragstone.experiments._views.build import build_report
+        from ragstone.experiments._views.write import check_output, write_report
+
         source, compared = self.report_source(), None
         if path is not None:
             check_output(path)
         if baseline is not None:
+            from ragstone.experiments._report import compare_with_baseline
+
             compared = compare_with_baseline(self, source.name, baseline)
         wanted = dict(targets or {})
         if path is None:
@@ -247,6 +254,8 @@ class Experiment(Evaluated):
             >>> ragstone.evaluate(rows, ["ccrs.cc"], judge="lexical").check({"ccrs.cc": 0.8}).ok
             True
         """
+        from ragstone.experiments._score_gate import check_scores
+
         level = self.confidence_level if confidence_level is None else confidence_level
         return check_scores(self.report_source(), thresholds, undecided=undecided, confidence_level=level)
 
@@ -256,12 +265,16 @@ class Experiment(Evaluated):
         Raises:
             ConfigurationError: If the metric was not scored.
         """
+        from ragstone.views import Chart
+
         rows = {row.name: row for row in self.report().metrics}
         if metric not in rows:
             raise ConfigurationError(f"{metric!r} was not scored. Scored metrics: {', '.join(sorted(rows))}")
         return Chart(rows[metric])
 
     def _repr_html_(self) -> str:
+        from ragstone.views import notebook_report
+
         return notebook_report(self.report())
 
     @override

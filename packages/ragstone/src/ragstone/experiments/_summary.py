@@ -8,7 +8,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ragstone._util.plural import count
 from ragstone._util.table import text_table
@@ -26,7 +26,9 @@ from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.stats import Estimate, estimate_mean, failure_bounds
-from ragstone.store import MetricCounts, Store
+
+if TYPE_CHECKING:
+    from ragstone.store import MetricCounts, Store
 
 _SAME: Final = 1e-9
 """Tolerance for bounds that exceed the metric's range by rounding."""

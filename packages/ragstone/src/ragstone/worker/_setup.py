@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ragstone.errors import ConfigurationError, RagstoneError
 from ragstone.judges import (
@@ -38,8 +38,10 @@ from ragstone.metrics import (
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import Scorer, WorstAnswers, explain_lowest
 from ragstone.sinks import Sink, sink_from
-from ragstone.store import PlannedMetric
 from ragstone.worker._processes import ProcessScorer, ScoringProcesses
+
+if TYPE_CHECKING:
+    from ragstone.store import PlannedMetric
 
 
 class ScoringSetup:
@@ -131,6 +133,8 @@ class ScoringSetup:
 
     def planned_metrics(self) -> list[PlannedMetric]:
         """Return the metrics with the identity of their judge, which is final after the scorer's `prepare`."""
+        from ragstone.store import PlannedMetric
+
         planned: list[PlannedMetric] = []
         for metric in self.metrics:
             identity = self.scorer.judged_by(metric)

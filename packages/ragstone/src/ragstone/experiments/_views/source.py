@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ragstone.experiments._views.labeled import HumanLabels
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, TraceOutline
+
+if TYPE_CHECKING:
+    from ragstone.experiments._views.labeled import HumanLabels
 
 AnyOutcome = Score | NotApplicable | Failure
 
@@ -151,6 +153,8 @@ class Rows:
 
     def human_labels(self) -> HumanLabels:
         """Return no labels: only a store keeps them."""
+        from ragstone.experiments._views.labeled import HumanLabels
+
         return HumanLabels()
 
     def notes(self) -> list[str]:
