@@ -122,9 +122,7 @@ def _time_in(text: str) -> float | None:
     return parse_time(text) if text else None
 
 
-_LISTEN = typer.Option(
-    "--listen", metavar="HOST:PORT", rich_help_panel=OUTPUT, help="Address of the server. Port 0 takes a free one."
-)
+_LISTEN = typer.Option("--listen", metavar="HOST:PORT", help="Address of the server. Port 0 takes a free one.")
 ListenOption = Annotated[str, _LISTEN]
 OptionalListenOption = Annotated[str | None, _LISTEN]
 
