@@ -53,6 +53,7 @@ DOORS: dict[str, Callable[[], Any]] = {
     "replay_traces": lambda: replay_traces(["rows.jsonl"], ["ccrs"], store="r.db"),
     "ScoringSetup": lambda: ScoringSetup("ccrs"),
     "ScorerSpec": lambda: ScorerSpec("ccrs"),
+    "ScorerSpec with limits": lambda: ScorerSpec("ccrs", judge={"max_concurrent_requests": 4}),
     "Scorer": lambda: asyncio.run(Scorer(resolve_metrics("ccrs"), judge_from(None)).prepare()),
     "reasons": lambda: ragstone.evaluate([ROW], ["rouge_l"], reasons=1),
     "judge_card": card,

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from ragstone.judges._endpoint_options import JudgeSpec as JudgeSpec
     from ragstone.judges._endpoint_options import ReaderSpec as ReaderSpec
     from ragstone.judges._endpoint_options import read_endpoint as read_endpoint
+    from ragstone.judges._factory import MissingModel as MissingModel
     from ragstone.judges._factory import OpenAICompatibleJudge
+    from ragstone.judges._factory import describe_missing as describe_missing
     from ragstone.judges._factory import embedder_from as embedder_from
     from ragstone.judges._factory import judge_from as judge_from
     from ragstone.judges._factory import reader_from as reader_from
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
     from ragstone.judges._limits.gate import report_outage as report_outage
     from ragstone.judges._limits.gate import wait_for_outages as wait_for_outages
     from ragstone.judges._limits.spend import Budget
-    from ragstone.judges._missing import MissingModel as MissingModel
-    from ragstone.judges._missing import describe_missing as describe_missing
     from ragstone.judges._model import (
         Capabilities,
         ChatModel,
@@ -145,7 +145,14 @@ if not TYPE_CHECKING:  # a type checker would accept any name
                 "ReaderSpec",
                 "read_endpoint",
             ),
-            "_factory": ("OpenAICompatibleJudge", "embedder_from", "judge_from", "reader_from"),
+            "_factory": (
+                "MissingModel",
+                "OpenAICompatibleJudge",
+                "describe_missing",
+                "embedder_from",
+                "judge_from",
+                "reader_from",
+            ),
             "_limits.gate": (
                 "OutageTimer",
                 "find_outage",
@@ -155,7 +162,6 @@ if not TYPE_CHECKING:  # a type checker would accept any name
                 "wait_for_outages",
             ),
             "_limits.spend": ("Budget",),
-            "_missing": ("MissingModel", "describe_missing"),
             "_model": (
                 "Capabilities",
                 "ChatModel",

@@ -6,15 +6,15 @@ import difflib
 import json
 import os
 import re
-from typing import Any, Final, TypedDict, Unpack
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn, TypedDict, Unpack
 from urllib.parse import parse_qsl
 
 from ragstone._util.local_model import MODELS, check_installed
 from ragstone.errors import ConfigurationError
-from ragstone.judges._missing import MissingModel
 from ragstone.judges._model_judge import ModelJudge, ScoreMode
-from ragstone.judges._option_names import OptionNames
-from ragstone.judges._protocol import Embedder, Judge, Reader
+from ragstone.judges._option_names import OptionNames, Role
+from ragstone.judges._protocol import Embedder, Judge, JudgeIdentity, Reader
 from ragstone.judges.embedder import EndpointEmbedder, LocalEmbedder
 from ragstone.judges.lexical import LexicalEmbedder, LexicalJudge, LexicalReader
 from ragstone.judges.openai_model import ConnectionOptions, OpenAICompatibleModel
@@ -32,6 +32,52 @@ _EMBEDDER_FORMS: Final = (
     "another endpoint), 'local:MODEL' (a sentence-transformers model: a directory, or a name on the hub), 'lexical' (the "
     "baseline without a model)"
 )
+_SHOWN_METRICS: Final = 5
+"""Maximum number of metrics in the sentence about a model that is not named."""
+
+
+def describe_missing(role: Role, metrics: Sequence[str] = ()) -> str:
+    """Return the sentence for scores that cannot be computed because no model is named, with the ways out.
+
+    Args:
+        role: The role of the model.
+        metrics: Names of the metrics that need it.
+    """
+    shown = ", ".join(metrics[:_SHOWN_METRICS]) + (
+        f" and {len(metrics) - _SHOWN_METRICS} more" if len(metrics) > _SHOWN_METRICS else ""
+    )
+    a_model = f"an {role}" if role == "embedder" else f"a {role}"
+    needs = f"{shown} {'needs' if len(metrics) == 1 else 'need'} {a_model}, and none" if metrics else f"no {role}"
+    forms = "http://HOST:PORT/v1, openai:MODEL" + (", local:MODEL" if role == "embedder" else "")
+    return f"{needs} is named. Set {role} (--{role}) or RAGSTONE_{role.upper()} to {forms}, or lexical to try the setup"
+
+
+class MissingModel:
+    """A judge, reader or embedder that is not named. Every call raises an error that says how to name one.
+
+    Args:
+        role: The role of the model.
+    """
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """Identity for results without a score of a model."""
+        return JudgeIdentity(name="not named", hash="none")
+
+    async def _refuse(self, *_arguments: object, **_options: object) -> NoReturn:
+        raise ConfigurationError(describe_missing(self.role))
+
+    prepare = ask_text = ask_number = ask_json = estimate_abstention = answer = embed = _refuse
+
+    def is_abstention(self, reply: str) -> bool:  # noqa: ARG002
+        """Refuse to be used."""
+        raise ConfigurationError(describe_missing(self.role))
+
+    async def aclose(self) -> None:
+        """Do nothing."""
 
 
 class _ScoringOptions(TypedDict, total=False):

@@ -67,7 +67,11 @@ class ScorerSpec:
                 to_pickled(value)
             except Exception as error:
                 raise ConfigurationError(_describe_unpicklable(name, value, error)) from error
-        named = {role for role in ROLES if getattr(self, role) is not None}
+        specs = {role: self._endpoint(role) for role in ROLES}
+        without = {
+            role for role, spec in specs.items() if spec is None or (isinstance(spec, EndpointOptions) and not spec.url)
+        }
+        named = specs.keys() - without
         if (missing := describe_unnamed(resolve_metrics(self.metrics), named)) is not None:
             raise ConfigurationError(missing)
 
