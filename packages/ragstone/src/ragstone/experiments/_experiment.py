@@ -225,11 +225,7 @@ class Experiment(Evaluated):
         )
 
     def check(
-        self,
-        thresholds: Mapping[str, float],
-        *,
-        undecided: Undecided = "fail",
-        confidence_level: float | None = None,
+        self, thresholds: Mapping[str, float], *, undecided: Undecided = "fail", confidence_level: float | None = None
     ) -> ScoreCheck:
         """Check if the mean of each metric reaches a threshold: `check = result.check(...)`, then `assert check.ok, check`.
 

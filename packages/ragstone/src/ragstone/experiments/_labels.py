@@ -14,15 +14,7 @@ from ragstone._util.plural import count
 from ragstone.data import SampleSource, iter_rows
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._outcomes import TimeRange, read_outcomes
-from ragstone.store import (
-    DrawnRequest,
-    Store,
-    StoredLabel,
-    describe_store,
-    open_for_labels,
-    open_store,
-    settle_labels,
-)
+from ragstone.store import DrawnRequest, Store, StoredLabel, describe_store, open_for_labels, open_store, settle_labels
 
 LABEL_VALUES: Final[Mapping[str, float]] = {"correct": 1.0, "partly": 0.5, "wrong": 0.0}
 """The labels by name."""
@@ -191,11 +183,7 @@ def drawn_rows(store: str | os.PathLike[str]) -> list[dict[str, str]]:
 
 
 def add_labels(
-    store: str | os.PathLike[str],
-    source: SampleSource,
-    *,
-    author: str,
-    label_range: tuple[float, float] = (0.0, 1.0),
+    store: str | os.PathLike[str], source: SampleSource, *, author: str, label_range: tuple[float, float] = (0.0, 1.0)
 ) -> AddedLabels:
     """Save the labels of a file, and return their number.
 

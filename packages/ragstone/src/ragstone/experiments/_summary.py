@@ -293,10 +293,7 @@ class OutcomeTally:
     """Counts and values of one metric's outcomes, without the outcomes themselves, which may be too many for memory."""
 
     def __init__(
-        self,
-        card: MetricCard,
-        clusters: Clusters | None = None,
-        probabilities: Mapping[str, float] | None = None,
+        self, card: MetricCard, clusters: Clusters | None = None, probabilities: Mapping[str, float] | None = None
     ) -> None:
         self._clusters = clusters
         self._by_sample = probabilities or {}

@@ -107,12 +107,7 @@ class Board:
         store = self._command.removeprefix("ragstone view ")
         alarms = [alarm_lines(alarm, title=_title(alarm.key.metric), store=store, zone=UTC) for alarm in report.alarms]
         parts: Mapping[str, str] = live_parts(
-            report.view,
-            report.ledger,
-            alarms=alarms,
-            latest=report.latest,
-            command=self._command,
-            notes=report.notes,
+            report.view, report.ledger, alarms=alarms, latest=report.latest, command=self._command, notes=report.notes
         )
         # Rows change with the scores that are listed with them.
         return {**parts, _ROWS: str(self._n_updates + 1)}

@@ -9,21 +9,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ragstone.replay._json import inner_json
-from ragstone.replay._values import (
-    count_in,
-    messages_in,
-    passages_in,
-    query_in,
-    reply_message,
-    text_of,
-    values_in,
-)
+from ragstone.replay._values import count_in, messages_in, passages_in, query_in, reply_message, text_of, values_in
 from ragstone.requests import Step
 
-_TOKEN_KEYS: Final = (
-    ("input_tokens", "prompt_tokens", "input"),
-    ("output_tokens", "completion_tokens", "output"),
-)
+_TOKEN_KEYS: Final = (("input_tokens", "prompt_tokens", "input"), ("output_tokens", "completion_tokens", "output"))
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NAME: Final = re.compile(rb'"([A-Za-z0-9_.]{1,80})"\s*:')
 _PARQUET: Final = b"PAR1"

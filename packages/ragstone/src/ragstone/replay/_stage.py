@@ -151,13 +151,7 @@ class SpanBuffer:
             UPDATE traces SET n_spans = n_spans + ?, n_bytes = n_bytes + ?, has_root = max(has_root, ?), touched_at = ?
             WHERE seq = ?
             """,
-            (
-                new if fits else self._max_spans + 1 - n_spans,
-                len(span.body) * new,
-                span.is_root,
-                now,
-                seq,
-            ),
+            (new if fits else self._max_spans + 1 - n_spans, len(span.body) * new, span.is_root, now, seq),
         )
         return new
 
@@ -300,10 +294,7 @@ def traces_of(
                 continue
             values = [json.loads(body) for body in trace.spans]
             yield from requests_in(
-                steps(trace.trace_id, values),
-                source=source,
-                trace_id=trace.trace_id,
-                retriever_tools=retriever_tools,
+                steps(trace.trace_id, values), source=source, trace_id=trace.trace_id, retriever_tools=retriever_tools
             )
         if damage is not None:
             raise damage

@@ -48,26 +48,10 @@ if not TYPE_CHECKING:  # a type checker would accept any name
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "_alarms": (
-                "AlarmSink",
-                "alarm_sink_from",
-            ),
-            "_export_file": (
-                "check_export_path",
-                "export_row",
-                "write_export",
-            ),
-            "_outcome_record": (
-                "RECORD_COLUMNS",
-                "record_row",
-            ),
-            "_protocol": (
-                "Sink",
-                "StatusSink",
-                "StreamSink",
-                "StreamStatus",
-                "sink_from",
-            ),
+            "_alarms": ("AlarmSink", "alarm_sink_from"),
+            "_export_file": ("check_export_path", "export_row", "write_export"),
+            "_outcome_record": ("RECORD_COLUMNS", "record_row"),
+            "_protocol": ("Sink", "StatusSink", "StreamSink", "StreamStatus", "sink_from"),
             "jsonl": ("JsonlSink",),
             "langfuse": ("LangfuseSink",),
             "langsmith": ("LangsmithSink",),

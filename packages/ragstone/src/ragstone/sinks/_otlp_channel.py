@@ -119,11 +119,7 @@ class OtlpChannel:
 
     def _on_response(self, response: requests.Response, *_: Any, **__: Any) -> None:
         self._answers.append(
-            _Answer(
-                status=response.status_code,
-                retry_after=response.headers.get("retry-after"),
-                body=response.content,
-            )
+            _Answer(status=response.status_code, retry_after=response.headers.get("retry-after"), body=response.content)
         )
         # Some versions of the exporter follow a redirect with a GET. Removing the header prevents that.
         response.headers.pop("location", None)

@@ -7,13 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from ragstone.errors import (
-    ConfigurationError,
-    SinkError,
-    SinkNoTargetError,
-    SinkRejectedError,
-    SinkUnavailableError,
-)
+from ragstone.errors import ConfigurationError, SinkError, SinkNoTargetError, SinkRejectedError, SinkUnavailableError
 from ragstone.schema import Delivery, Score
 from ragstone.sinks._http import HttpClient, base_url, host_and_port, json_bytes, parse_error_response, printable
 from ragstone.sinks._row import (
@@ -222,9 +216,7 @@ def _bodies(
         yield {name: value for name, value in (why | shared).items() if value is not None}
 
 
-def _chunks(
-    rows: Sequence[tuple[Delivery, dict[str, Any]]],
-) -> Iterator[list[tuple[Delivery, dict[str, Any]]]]:
+def _chunks(rows: Sequence[tuple[Delivery, dict[str, Any]]]) -> Iterator[list[tuple[Delivery, dict[str, Any]]]]:
     """Yield chunks of rows within Langfuse's limits. A single row may exceed them."""
     chunk: list[tuple[Delivery, dict[str, Any]]] = []
     size = 2

@@ -133,9 +133,7 @@ class LangsmithSink:
 
     async def _read_project_id(self, project: str) -> str:
         response = await self._http.request(
-            "GET",
-            f"{self._url.geturl()}/sessions",
-            params={"name": project, "limit": "1", "include_stats": "false"},
+            "GET", f"{self._url.geturl()}/sessions", params={"name": project, "limit": "1", "include_stats": "false"}
         )
         error = parse_error_response(response, wrong_address=_WRONG_ADDRESS)
         if error is not None:

@@ -99,11 +99,7 @@ def bootstrap_interval(
 
 
 def resampled_means(
-    x: NDArray[np.float64],
-    n_resamples: int,
-    rng: np.random.Generator,
-    *,
-    weights: NDArray[np.float64] | None = None,
+    x: NDArray[np.float64], n_resamples: int, rng: np.random.Generator, *, weights: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
     """Compute the means of bootstrap resamples of the values.
 

@@ -169,12 +169,7 @@ def fisher_mean(
             half = _quantile(confidence_level) * math.fsum(e for e in errors if e is not None) / len(errors)
             low, high = math.tanh(z - half), math.tanh(z + half)
     return CorrelationMean(
-        value=value,
-        low=low,
-        high=high,
-        n=len(known),
-        n_undefined=len(correlations) - len(known),
-        n_perfect=n_perfect,
+        value=value, low=low, high=high, n=len(known), n_undefined=len(correlations) - len(known), n_perfect=n_perfect
     )
 
 

@@ -354,11 +354,7 @@ def _own(group: _Moments, ends: tuple[float, float], confidence_level: float) ->
 
 
 def _permute_maxima(
-    units: _Units,
-    tested: Sequence[Sequence[tuple[int, int]]],
-    compared: Sequence[int],
-    n_resamples: int,
-    seed: int,
+    units: _Units, tested: Sequence[Sequence[tuple[int, int]]], compared: Sequence[int], n_resamples: int, seed: int
 ) -> NDArray[np.float64]:
     """Compute the largest standardized difference of each metric for permutations of whole units, which keep their weights."""
     import numpy as np

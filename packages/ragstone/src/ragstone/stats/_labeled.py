@@ -183,9 +183,7 @@ def drawn_kappa(
     return Agreement(coefficient=coefficient, observed=observed, expected=expected, n=a.size, n_left_out=0)
 
 
-def _kappas(
-    cells: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def _kappas(cells: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Compute kappa (NaN if undefined), observed and expected agreement of tables (yes-yes, yes-no, no-yes, no-no)."""
     import numpy as np
 

@@ -198,11 +198,5 @@ def estimate_mean(
             value=mean, low=low, high=high, confidence_level=confidence_level, method="range", n=int(x.size)
         )
     return hajek_mean(
-        x,
-        p,
-        clusters=clusters if grouped else None,
-        low=low,
-        high=high,
-        confidence_level=confidence_level,
-        side=side,
+        x, p, clusters=clusters if grouped else None, low=low, high=high, confidence_level=confidence_level, side=side
     )

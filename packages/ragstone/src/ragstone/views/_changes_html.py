@@ -105,13 +105,7 @@ def _counts(row: Difference) -> str:
 
 
 def _answers(
-    changes: ChangesView,
-    kind: str,
-    rows: tuple[ChangedAnswer, ...],
-    total: int,
-    *,
-    has_texts: bool,
-    is_linked: bool,
+    changes: ChangesView, kind: str, rows: tuple[ChangedAnswer, ...], total: int, *, has_texts: bool, is_linked: bool
 ) -> Markup | None:
     if not rows:
         return None

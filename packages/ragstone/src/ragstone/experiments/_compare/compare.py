@@ -256,10 +256,7 @@ class Comparison:
     def _open(self, system: str, samples: Mapping[str, Iterable[Sample]]) -> ReportSource:
         """Open a system for views, whose intervals have the level of this comparison."""
         return open_source(
-            self.sources[system],
-            name=system,
-            samples=samples.get(system, ()),
-            confidence_level=self.confidence_level,
+            self.sources[system], name=system, samples=samples.get(system, ()), confidence_level=self.confidence_level
         )
 
     def compared(self, system: str, baseline: str, before: ReportSource) -> Compared:

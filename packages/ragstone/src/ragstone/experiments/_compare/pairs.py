@@ -302,12 +302,7 @@ def system_mean(metric: AlignedMetric, column: int, scores: AlignedScores, *, co
 
 
 def _pair(
-    metric: AlignedMetric,
-    scores: AlignedScores,
-    tukey: TukeyPair,
-    *,
-    confidence_level: float,
-    min_effect: float | None,
+    metric: AlignedMetric, scores: AlignedScores, tukey: TukeyPair, *, confidence_level: float, min_effect: float | None
 ) -> PairDifference:
     first, second = metric.values[:, tukey.first], metric.values[:, tukey.second]
     n_failed, bounds = worst_case(metric, tukey.first, tukey.second, scores.inclusion_probabilities)
@@ -418,9 +413,7 @@ def _paired_effect_interval(
 
 
 def effect_interval(
-    g: float,
-    groups: Sequence[tuple[NDArray[np.float64], Sequence[str | None] | None]],
-    confidence_level: float,
+    g: float, groups: Sequence[tuple[NDArray[np.float64], Sequence[str | None] | None]], confidence_level: float
 ) -> tuple[float, float] | None:
     """Compute the interval of an effect size with the delta method, which does not assume normal scores.
 

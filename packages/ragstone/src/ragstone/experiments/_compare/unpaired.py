@@ -106,12 +106,7 @@ def _ends(metric: AlignedMetric) -> tuple[float, float]:
 
 
 def _pair(
-    metric: AlignedMetric,
-    scores: AlignedScores,
-    tukey: TukeyPair,
-    *,
-    confidence_level: float,
-    min_effect: float | None,
+    metric: AlignedMetric, scores: AlignedScores, tukey: TukeyPair, *, confidence_level: float, min_effect: float | None
 ) -> PairDifference:
     import numpy as np
 

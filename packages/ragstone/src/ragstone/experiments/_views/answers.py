@@ -172,11 +172,7 @@ def _score(outcome: AnyOutcome, card: MetricCard | None) -> ScoreView:
         reason_source="judge" if "explanation_source" in outcome.details else "evidence" if evidence else None,
         is_low=card is not None
         and is_low(
-            outcome.value,
-            low=card.low,
-            high=card.high,
-            neutral=card.neutral,
-            lower_is_better=card.direction == "lower",
+            outcome.value, low=card.low, high=card.high, neutral=card.neutral, lower_is_better=card.direction == "lower"
         ),
     )
 

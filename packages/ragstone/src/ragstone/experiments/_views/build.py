@@ -14,12 +14,7 @@ from ragstone.experiments._views.slices import SliceLabels
 from ragstone.experiments._views.source import ReportSource
 from ragstone.experiments._views.where import parse_where
 from ragstone.metrics import full_name
-from ragstone.scoring import (
-    CAUSES,
-    Signals,
-    note_outcome,
-    note_sample,
-)
+from ragstone.scoring import CAUSES, Signals, note_outcome, note_sample
 from ragstone.views import AnswerView, CauseRow, ReportView
 
 

@@ -62,10 +62,7 @@ class AnswerSource(Protocol):
 
 
 def build_changes(
-    compared: Compared,
-    before: Mapping[str, str | None],
-    after: Mapping[str, str | None],
-    source: AnswerSource,
+    compared: Compared, before: Mapping[str, str | None], after: Mapping[str, str | None], source: AnswerSource
 ) -> ChangesView:
     """Build the view of what changed.
 

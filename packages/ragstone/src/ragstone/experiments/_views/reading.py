@@ -26,13 +26,7 @@ from ragstone.experiments._views.reasons import ReasonsOf
 from ragstone.experiments._views.slices import SliceLabels
 from ragstone.experiments._views.source import AnswerRecord, ReportSource
 from ragstone.experiments._views.trend import Timeline
-from ragstone.experiments._views.verdict import (
-    Population,
-    WrongRule,
-    describe_next,
-    describe_notices,
-    describe_verdict,
-)
+from ragstone.experiments._views.verdict import Population, WrongRule, describe_next, describe_notices, describe_verdict
 from ragstone.experiments._views.where import Condition, check_keys
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard

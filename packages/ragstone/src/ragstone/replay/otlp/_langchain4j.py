@@ -24,10 +24,5 @@ def _read(span: OtelSpan) -> Step:
 
 
 LANGCHAIN4J: Final = Convention(
-    name="langchain4j",
-    title="LangChain4j",
-    markers=(_SERVICE,),
-    claims=_matches,
-    read=_read,
-    covers=is_genai,
+    name="langchain4j", title="LangChain4j", markers=(_SERVICE,), claims=_matches, read=_read, covers=is_genai
 )

@@ -54,9 +54,5 @@ def _value(value: Any) -> Any:
 
 
 MLFLOW: Final = Convention(
-    name="mlflow",
-    title="MLflow",
-    markers=("mlflow.spanType", "mlflow.spanInputs"),
-    claims=_matches,
-    read=_read,
+    name="mlflow", title="MLflow", markers=("mlflow.spanType", "mlflow.spanInputs"), claims=_matches, read=_read
 )

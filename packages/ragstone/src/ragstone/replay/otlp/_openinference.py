@@ -165,9 +165,5 @@ def _documents(attributes: Mapping[str, Any], prefix: str) -> tuple[PassageDraft
 
 
 OPENINFERENCE: Final = Convention(
-    name="openinference",
-    title="OpenInference",
-    markers=(_KIND,),
-    claims=is_openinference,
-    read=read_openinference,
+    name="openinference", title="OpenInference", markers=(_KIND,), claims=is_openinference, read=read_openinference
 )

@@ -33,10 +33,5 @@ def _read(span: OtelSpan) -> Step:
 
 
 PYDANTIC_AI: Final = Convention(
-    name="pydantic_ai",
-    title="Pydantic AI",
-    markers=_MESSAGES,
-    claims=_is_run,
-    read=_read,
-    covers=is_genai,
+    name="pydantic_ai", title="Pydantic AI", markers=_MESSAGES, claims=_is_run, read=_read, covers=is_genai
 )

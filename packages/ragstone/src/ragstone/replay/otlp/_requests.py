@@ -131,10 +131,7 @@ class _Reading:
 
 
 def _read(
-    spans: Sequence[OtelSpan],
-    conventions: Sequence[Convention],
-    trace_id: str,
-    retriever_tools: RetrieverTools,
+    spans: Sequence[OtelSpan], conventions: Sequence[Convention], trace_id: str, retriever_tools: RetrieverTools
 ) -> _Reading:
     steps = [_step(span, conventions) for span in spans]
     is_asked = any(step.query or step.inputs for step in steps if step.kind in ("chain", "agent"))

@@ -50,10 +50,5 @@ def _final_answer(span: OtelSpan) -> str | None:
 
 
 SMOLAGENTS: Final = Convention(
-    name="smolagents",
-    title="smolagents",
-    markers=(_PREFIX,),
-    claims=_matches,
-    read=_read,
-    covers=is_openinference,
+    name="smolagents", title="smolagents", markers=(_PREFIX,), claims=_matches, read=_read, covers=is_openinference
 )

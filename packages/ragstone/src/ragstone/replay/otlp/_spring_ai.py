@@ -49,10 +49,5 @@ def _read(span: OtelSpan) -> Step:
 
 
 SPRING_AI: Final = Convention(
-    name="spring_ai",
-    title="Spring AI",
-    markers=(_KIND,),
-    claims=_matches,
-    read=_read,
-    covers=is_genai,
+    name="spring_ai", title="Spring AI", markers=(_KIND,), claims=_matches, read=_read, covers=is_genai
 )

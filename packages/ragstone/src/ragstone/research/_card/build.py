@@ -17,13 +17,7 @@ from ragstone.research._card.wordings import WORDINGS_HASH
 from ragstone.research._validation.agreement import LabelAgreement, LabelOptions, agreements, estimate_difference
 from ragstone.research._validation.labels import Label
 from ragstone.schema import Failure, Usage
-from ragstone.stats import (
-    VarianceSplit,
-    bootstrap_spearman,
-    flip_rate,
-    mean_interval,
-    split_variance,
-)
+from ragstone.stats import VarianceSplit, bootstrap_spearman, flip_rate, mean_interval, split_variance
 
 Scored = Sequence[tuple[Judge, Mapping[Run, Experiment]]]
 
@@ -66,12 +60,7 @@ class _Table:
     """The scores of one judge in all runs."""
 
     def __init__(
-        self,
-        judge: Judge,
-        runs: Mapping[Run, Experiment],
-        plan: CardPlan,
-        options: LabelOptions,
-        flip_threshold: float,
+        self, judge: Judge, runs: Mapping[Run, Experiment], plan: CardPlan, options: LabelOptions, flip_threshold: float
     ) -> None:
         self.plan = plan
         self.runs = runs

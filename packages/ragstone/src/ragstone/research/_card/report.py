@@ -186,14 +186,6 @@ def _costs(judge: JudgeReport) -> str:
         name = "base, same as fused" if cost.condition == "separate" else cost.condition
         usd = "" if u.cost_usd is None else f"{u.cost_usd:.4f}"
         rows.append(
-            (
-                name,
-                str(cost.n_samples),
-                str(u.calls),
-                str(u.cached),
-                str(u.input_tokens),
-                str(u.output_tokens),
-                usd,
-            )
+            (name, str(cost.n_samples), str(u.calls), str(u.cached), str(u.input_tokens), str(u.output_tokens), usd)
         )
     return text_table(rows, align="lrrrrrr")

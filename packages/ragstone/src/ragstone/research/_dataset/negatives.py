@@ -340,8 +340,4 @@ class _Writer:
 def _row(query: str, best: tuple[int, str] | None) -> dict[str, Any]:
     digest = hashlib.sha256(query.encode(errors="replace")).hexdigest()[:12]
     rating, passage = best if best is not None else (None, None)
-    return {
-        "id": f"negative-{digest}",
-        "query": query,
-        "metadata": {"best_rating": rating, "closest_passage": passage},
-    }
+    return {"id": f"negative-{digest}", "query": query, "metadata": {"best_rating": rating, "closest_passage": passage}}

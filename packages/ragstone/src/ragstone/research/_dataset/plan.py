@@ -122,10 +122,7 @@ def plan_dataset(documents: Paths, *, reports: Paths = (), max_items: int = 20, 
         for anchor in anchors[:max_items]
     )
     return DatasetPlan(
-        documents=library.documents,
-        items=items,
-        left_out=tuple(left_out),
-        n_beyond=max(0, len(anchors) - max_items),
+        documents=library.documents, items=items, left_out=tuple(left_out), n_beyond=max(0, len(anchors) - max_items)
     )
 
 

@@ -213,11 +213,7 @@ def fit_udcg(
         "beta_intervals": [[one.low, one.high] for one in estimated[k:]],
     }
     theta = UdcgTheta(
-        [float(w) for w in weights[:k]],
-        [float(w) for w in weights[k:]],
-        fit=fit,
-        labels=labels,
-        threshold=threshold,
+        [float(w) for w in weights[:k]], [float(w) for w in weights[k:]], fit=fit, labels=labels, threshold=threshold
     )
     return UdcgFit(
         theta=theta,

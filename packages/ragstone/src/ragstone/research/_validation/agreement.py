@@ -293,11 +293,7 @@ def _bias(
 
 
 def estimate_difference(
-    differences: Sequence[float],
-    *,
-    bound: float,
-    clusters: Sequence[str | None] | None = None,
-    confidence_level: float,
+    differences: Sequence[float], *, bound: float, clusters: Sequence[str | None] | None = None, confidence_level: float
 ) -> Estimate:
     """Estimate the mean of paired differences in [-bound, bound].
 

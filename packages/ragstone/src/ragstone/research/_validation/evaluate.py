@@ -180,10 +180,7 @@ def validate_metrics(
                 seed=seed,
             )
         ),
-        notes=(
-            *_notes(read, chosen),
-            *cluster_notes(cluster, clusters, merged, ids, scores),
-        ),
+        notes=(*_notes(read, chosen), *cluster_notes(cluster, clusters, merged, ids, scores)),
         confidence_level=confidence_level,
         seed=seed,
     )

@@ -30,8 +30,7 @@ class MetricRepeatability:
 
 
 def read_repeats(
-    systems: Sequence[SystemOutcomes],
-    repeats: Sequence[OutcomeSource] | Mapping[str, Sequence[OutcomeSource]],
+    systems: Sequence[SystemOutcomes], repeats: Sequence[OutcomeSource] | Mapping[str, Sequence[OutcomeSource]]
 ) -> dict[str, Repeats]:
     """Collect all outcomes of each sample, by system.
 
@@ -117,11 +116,7 @@ def flips(
             if rate is not None:
                 results.append(
                     MetricRepeatability(
-                        metric=metric,
-                        system=system.name,
-                        rate=rate,
-                        n_unscored=n_unscored,
-                        n_other_judge=n_other,
+                        metric=metric, system=system.name, rate=rate, n_unscored=n_unscored, n_other_judge=n_other
                     )
                 )
     return results

@@ -59,12 +59,7 @@ class ProportionSequence:
 
     def state(self) -> State:
         """Return the state as plain data for a store."""
-        return {
-            "kind": _KIND,
-            "confidence_level": self.confidence_level,
-            "n": self.n,
-            "successes": self.successes,
-        }
+        return {"kind": _KIND, "confidence_level": self.confidence_level, "n": self.n, "successes": self.successes}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:

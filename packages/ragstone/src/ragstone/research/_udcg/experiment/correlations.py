@@ -271,10 +271,7 @@ def _gamma_table(runner: Runner, collected: ContextSet, values: Mapping[str, NDA
             Column(name="gain", title="minus gamma = 1/3 [95% CI]"),
         ),
         rows=tuple(rows),
-        notes=(
-            "tuned: each question with the gamma that is best for the other questions.",
-            *warn_small_sample(n),
-        ),
+        notes=("tuned: each question with the gamma that is best for the other questions.", *warn_small_sample(n)),
     )
 
 
