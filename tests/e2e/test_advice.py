@@ -8,7 +8,7 @@ import pytest
 
 from command_line import run_in_new_process
 from fake_servers import FakeJudgeServer
-from pending_requests import N_REQUESTS, capture, follow
+from pending_requests import N_REQUESTS, capture, check_outage, follow
 from ragstone.store import open_store
 from ragstone.worker import read_ledger
 
@@ -75,3 +75,8 @@ def test_a_judge_that_nobody_named_is_not_on_record(server: FakeJudgeServer, sco
     assert {"scoring.metrics": ["ccrs.qr"], "judge.url": None} == read_ledger(STORE).plans[-1].settings
     done = run_in_new_process("worker", STORE, "--until-idle")
     assert (2, True) == (done.returncode, "needs a judge" in done.stderr)
+
+
+def test_no_hint_lets_another_judge_score_the_requests_of_an_application(server: FakeJudgeServer) -> None:
+    """If the judge of an application is down, each printed command, followed literally, leaves all scores to this judge."""
+    check_outage(STORE, server)

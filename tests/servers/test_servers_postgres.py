@@ -16,7 +16,7 @@ import pytest
 
 from command_line import run_command
 from fake_servers import FakeJudgeServer
-from pending_requests import N_REQUESTS, capture, follow
+from pending_requests import N_REQUESTS, capture, check_outage, follow
 from ragstone.errors import (
     ConfigurationError,
     StoreCorruptError,
@@ -766,6 +766,14 @@ def test_each_printed_command_scores_with_the_judge_of_the_application(database,
         ledger, outcomes = store.ledger(), list(store.outcomes())
     assert (N_REQUESTS, 0) == (ledger.total.scored, ledger.total.pending)
     assert {"fake-judge"} == {str(outcome.judge).partition(" ")[0] for outcome in outcomes}
+
+
+def test_no_hint_lets_another_judge_score_the_requests_of_a_database(database):
+    """If the judge of an application is down, each printed command, followed literally, leaves all scores to this judge."""
+    with FakeJudgeServer() as server:
+        pass
+    url = urlsplit(database)
+    check_outage(database, server, PGUSER=url.username, PGPASSWORD=url.password)
 
 
 def test_a_worker_without_a_judge_does_not_change_a_database(database):

@@ -14,7 +14,7 @@ from unittest import mock
 from ragstone.cli import main
 from ragstone.cli._app import app
 
-__all__ = ["MAIN", "STARTED", "Done", "app", "run_command", "run_in_new_process"]
+__all__ = ["MAIN", "STARTED", "Done", "app", "environment", "run_command", "run_in_new_process"]
 
 MAIN = "from ragstone.cli import program; program()"
 """Code for `python -c` that runs the command line with the arguments that follow."""
@@ -41,7 +41,7 @@ class Done:
     stderr: str
 
 
-def run_command(*arguments: object, stdin: bytes | None = b"", **environment: str) -> Done:
+def run_command(*arguments: object, stdin: bytes | None = b"", **variables: str) -> Done:
     """Run `ragstone ARGUMENTS` in this process; of our environment variables it sees only those given here.
 
     `stdin` is what standard input holds; None is a terminal.
@@ -53,7 +53,7 @@ def run_command(*arguments: object, stdin: bytes | None = b"", **environment: st
     code: object = 0
     given.isatty = lambda: stdin is None  # type: ignore[method-assign]
     with (
-        mock.patch.dict(os.environ, _environment(environment), clear=True),
+        mock.patch.dict(os.environ, environment(variables), clear=True),
         mock.patch.object(sys, "argv", ["ragstone", *map(str, arguments)]),
         mock.patch.object(sys, "stdin", given),
         # Without pytest's handlers, the command logs to stderr as it does for a user.
@@ -70,14 +70,15 @@ def run_command(*arguments: object, stdin: bytes | None = b"", **environment: st
     return Done(code, *(stream.buffer.getvalue().decode() for stream in (stdout, stderr)))
 
 
-def run_in_new_process(*arguments: object, **environment: str) -> Done:
+def run_in_new_process(*arguments: object, **variables: str) -> Done:
     """Run `ragstone ARGUMENTS` as a shell does, in a new interpreter."""
     done = subprocess.run(
         [sys.executable, "-c", MAIN, *map(str, arguments)],
-        capture_output=True, text=True, timeout=100, check=False, env=_environment(environment),
+        capture_output=True, text=True, timeout=100, check=False, env=environment(variables),
     )  # fmt: skip
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-def _environment(added: dict[str, str]) -> dict[str, str]:
+def environment(added: dict[str, str]) -> dict[str, str]:
+    """Return the environment of this process with other variables of Ragstone."""
     return {name: value for name, value in os.environ.items() if not name.startswith(_OURS)} | added

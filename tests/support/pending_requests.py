@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
 import subprocess
 import sys
 
-from command_line import Done, run_in_new_process
+from command_line import MAIN, Done, environment, run_in_new_process
+from fake_servers import FakeJudgeServer
+from ragstone.store import open_store
+from ragstone.worker import read_ledger
 
-__all__ = ["N_REQUESTS", "capture", "follow"]
+__all__ = ["N_REQUESTS", "capture", "check_outage", "follow", "read_commands"]
 
 N_REQUESTS = 3
 
@@ -47,7 +51,57 @@ def capture(store: str, *, judge: str, metrics: str = "ccrs.qr,ccrs.id", scoring
     return done.stderr
 
 
-def follow(text: str, **environment: str) -> Done:
+def read_commands(text: str) -> list[list[str]]:
+    """Return the arguments of the different commands of workers in a text, exactly as they are printed."""
+    found = dict.fromkeys(re.findall(r"ragstone worker [^\n`]*", text))
+    return [shlex.split(command)[1:] for command in found]
+
+
+def follow(text: str, **variables: str) -> Done:
     """Run the only command of a worker in a text, exactly as it is printed."""
-    (command,) = set(re.findall(r"ragstone worker [^\n`]*", text))
-    return run_in_new_process(*shlex.split(command)[1:], **environment)
+    (command,) = read_commands(text)
+    return run_in_new_process(*command, **variables)
+
+
+def check_outage(store: str, server: FakeJudgeServer, **variables: str) -> None:
+    """Follow each hint while the judge is down and afterwards, with wrong commands between them.
+
+    In the end the judge of the application has scored everything, and no outcome is hidden.
+
+    Args:
+        store: A store that does not exist so far.
+        server: The judge, which is down.
+        variables: Variables of the environment with the credentials of a database.
+    """
+    texts = [capture(store, judge=server.url)]
+    for name in ("report", "status", "traces"):
+        done = run_in_new_process(name, store, **variables)
+        texts.append(done.stdout + done.stderr)
+    commands = [read_commands(text) for text in texts]
+    assert [[["--until-idle"]]] * 4 == [[command[2:] for command in found] for found in commands]
+
+    arguments = [sys.executable, "-c", MAIN, *commands[0][0]]
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=environment(variables)) as waiting:
+        assert waiting.stderr is not None
+        assert "owning" in waiting.stderr.readline()
+        waiting.send_signal(signal.SIGTERM)
+        waiting.communicate(timeout=60)
+    assert N_REQUESTS == read_ledger(store).total.pending
+
+    for wrong in ({"RAGSTONE_JUDGE": "lexical"}, {}):
+        options = [] if wrong else ["--judge", "lexical"]
+        done = run_in_new_process("worker", store, "--until-idle", *options, **variables, **wrong)
+        text = " ".join(done.stderr.split())
+        assert (2, True) == (done.returncode, f"judge.url: plan {server.url}, here lexical" in text), text
+    with server:
+        done = follow(run_in_new_process("status", store, **variables).stdout, **variables)
+    assert 0 == done.returncode, done.stderr
+
+    with open_store(store, mode="read") as opened:
+        ledger, judges = opened.ledger(), [str(outcome.judge).partition(" ")[0] for outcome in opened.outcomes()]
+    assert ["fake-judge"] * 2 * N_REQUESTS == judges
+    assert (N_REQUESTS, 0, {}) == (ledger.total.scored, ledger.total.pending, ledger.other_outcomes)
+    assert {N_REQUESTS} == {row.scored for row in ledger.metrics.values()}
+    for name in ("report", "status", "traces"):
+        done = run_in_new_process(name, store, **variables)
+        assert (0, []) == (done.returncode, read_commands(done.stdout + done.stderr))

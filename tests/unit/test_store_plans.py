@@ -39,7 +39,8 @@ def capture(n: int = 1, **arguments: Any) -> None:
 
 def commands(text: str) -> list[list[str]]:
     """Return the arguments of the commands of workers in a text."""
-    return [shlex.split(command)[1:] for command in re.findall(r"ragstone worker [^\n`]*", text)]
+    found = re.findall(r"ragstone worker (?:'[^']*'|\S+)(?: --\S+| '--[^']*')*", text)
+    return [shlex.split(command)[1:] for command in found]
 
 
 def judges() -> dict[str, int]:
@@ -241,3 +242,48 @@ def test_the_rows_of_the_ledger_add_up_to_all_requests() -> None:
         ["ccrs.id", "3", "0", "0", "0", "0", "0", "0", "3"],
     ] == rows
     assert "3 stored outcomes are not shown" in text
+
+
+def test_a_worker_logs_requests_of_other_plans_once() -> None:
+    """A worker that leaves requests of another plan alone says how many they are, and with which command they are scored."""
+    capture(2, metrics="ccrs.qr")
+    other = read_ledger(STORE).plans[0].id
+    capture(metrics="ccrs.id")
+    done = run_command("worker", STORE, "--until-idle")
+    assert 0 == done.returncode
+    assert 1 == done.stderr.count(f"2 requests are pending with plan {other}")
+    assert f"--plan={other}" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["status", "report", "traces"])
+def test_every_command_names_the_requests_of_each_plan(command: str) -> None:
+    """`status`, `report` and `traces` print the same command for the pending requests of another plan."""
+    capture(metrics="ccrs.id")
+    assert 0 == run_command("worker", STORE, "--until-idle").returncode
+    current = read_ledger(STORE).plans[-1].id
+    capture(metrics="ccrs.qr")
+    with Monitor(store=STORE, metrics="ccrs.id", judge="lexical") as monitor:
+        monitor.record(TraceDraft(query="Why?", response="Because."))
+        assert monitor.drain()
+    earlier = next(plan.id for plan in read_ledger(STORE).plans if plan.id != current)
+    assert [["worker", STORE, "--until-idle", f"--plan={earlier}"]] == commands(words(run_command(command, STORE)))
+
+
+def test_metrics_that_a_capturing_monitor_does_not_name_are_left_to_the_worker() -> None:
+    """The default metrics of a monitor that does not score are not in its plan, so any metrics of a worker apply."""
+    with Monitor(store=STORE, judge="lexical", scoring="none") as monitor:
+        monitor.record(TraceDraft(query="Why?", response="Because."))
+    assert None is read_ledger(STORE).plans[-1].settings["scoring.metrics"]
+    assert 0 == run_command("worker", STORE, "--until-idle", "--metrics", "ccrs.qr").returncode
+    assert {"ccrs.qr"} == read_ledger(STORE).metrics.keys()
+    assert 0 == read_ledger(STORE).total.pending
+
+
+def test_reasons_of_a_report_come_from_the_judge_of_the_plan() -> None:
+    """`report --reasons` uses the plan's judge if nothing else names one, and an option comes first."""
+    capture()
+    assert 0 == run_command("worker", STORE, "--until-idle").returncode
+    done = run_command("report", STORE, "--reasons", "1")
+    assert (2, True) == (done.returncode, "lexical baseline" in words(done)), words(done)
+    named = run_command("report", STORE, "--reasons", "1", "--judge", "http://127.0.0.1:9/v1")
+    assert "lexical baseline, which" not in words(named)

@@ -90,7 +90,10 @@ def ingest_command(
         if grpc_address is not None:
             access.check_address(grpc_address[0], "--listen-grpc")
     health = HealthPage()
-    plan = StorePlan.read(store, replan=replan)
+    try:
+        plan = StorePlan.read(store, replan=replan)
+    except StoreUnavailableError:
+        plan = StorePlan(store=store, plan=None, replan=replan)  # spans are received while the database is down
     names, models = models_for_store(context, plan, criterion)
     settings, receiver = models.settings, models.settings.receiver
     max_bytes = receiver.max_message_mib * 2**20

@@ -29,11 +29,12 @@ from ragstone.cli._panels import OUTPUT
 from ragstone.cli._settings import RUN, settings_of, uses
 from ragstone.data import read_samples
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import OutcomeSource, ScoreCheck, build_report, check_source, write_report
+from ragstone.experiments import OutcomeSource, ScoreCheck, build_report, check_source, store_of, write_report
 from ragstone.schema import Sample
 from ragstone.settings import Analysis
 from ragstone.store import describe_store, is_database_url
 from ragstone.views import ReportText, ReportView
+from ragstone.worker import StorePlan
 
 SourceArgument = Annotated[
     str,
@@ -113,6 +114,8 @@ def report_command(
     settings = settings_of(context)
     analysis = settings.analysis
     systems = _read_systems(sources, baseline)
+    if settings.scoring.reasons and (store := store_of(systems.reported)) is not None and not settings.judge.url:
+        settings = settings_of(context, plan=StorePlan.read(store).complete_model("judge"))
     files = _data_of(systems, data or [])
     samples = read_texts(files.get(systems.name))
     options: dict[str, Any] = {

@@ -26,6 +26,7 @@ from ragstone.experiments import OutcomeSource, TimeRange, explain_answer, find_
 from ragstone.metrics import full_name
 from ragstone.store import TraceReport, describe_store, is_database_url, open_store
 from ragstone.views import AnswersText, AnswerText, AnswerView
+from ragstone.worker import advise, read_ledger
 
 
 def traces_command(
@@ -77,6 +78,14 @@ def traces_command(
     print_text(
         f"\none answer: ragstone traces {'STORE' if is_database_url(source) else shlex.quote(source)} {answers[0].id}"
     )
+    _print_advice(opened)
+
+
+def _print_advice(source: OutcomeSource) -> None:
+    """Print what is pending in a store, and which outcomes are not shown."""
+    if (store := store_of(source)) is not None:
+        for sentence in advise(store, read_ledger(store)):
+            print_text(sentence)
 
 
 def _behind_alarm(source: OutcomeSource, number: int, *, n: int) -> Sequence[AnswerView]:
@@ -105,6 +114,7 @@ def _print_one(source: OutcomeSource, trace_id: str, data: str | None, *, json_o
     print_lines(AnswerText(answer, **terminal_options()).lines())
     if report is not None:
         print_text("\n" + "\n".join(trace_lines(report)))
+    _print_advice(source)
 
 
 def _explain(source: OutcomeSource, trace_id: str) -> TraceReport | None:

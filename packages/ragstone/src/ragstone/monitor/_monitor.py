@@ -87,6 +87,7 @@ _KEYS: Final = {
     "scoring": "scoring.mode",
 }
 """Keys and tables of the settings, by argument of `Monitor`. Those of models are read with the models."""
+_METRICS: Final = ("ccrs",)
 _live: weakref.WeakSet[Monitor] = weakref.WeakSet()
 
 
@@ -161,7 +162,7 @@ class Monitor(RequestBlocks):
         judge: judges.JudgeSpec = None,
         reader: judges.ReaderSpec = None,
         embedder: judges.EmbedderSpec = None,
-        metrics: Sequence[str | metrics.Metric] | str = ("ccrs",),
+        metrics: Sequence[str | metrics.Metric] | str = _METRICS,
         store: str | os.PathLike[str] = "ragstone.db",
         sinks: Sequence[str | sinks.Sink] = (),
         app: str | None = None,
@@ -194,7 +195,8 @@ class Monitor(RequestBlocks):
             raise ConfigurationError(
                 f"the directory of store={str(store)!r} does not exist. Create it, or give another path."
             )
-        self._scoring = scoring
+        self._scores = relay is None and scoring != "none"
+        """Whether requests are scored here, if no other process owns the store. Otherwise, default metrics are not in the plan."""
         self._setup = workers.ScoringSetup(
             metrics,
             judge=judge,
@@ -252,7 +254,7 @@ class Monitor(RequestBlocks):
             clock=clock,
             guard=self._guard,
             hash_id=id_hasher(self._store, ids),
-            plan=self._setup.plan,
+            plan=self._setup.plan | ({} if metrics is not _METRICS or self._scores else {"scoring.metrics": None}),
             application=Application.from_settings(app=app, release=release, environment=environment, tags=tags or ()),
         )
         self._reset()
@@ -347,7 +349,7 @@ class Monitor(RequestBlocks):
 
     def start(self) -> None:
         """Start scoring before the first request, to score requests that an earlier process left pending."""
-        if self._relay is None and self._scoring == "none":
+        if self._relay is None and not self._scores:
             return
         work, name = (
             (self._own_and_work, "ragstone-worker") if self._relay is None else (self._publish, "ragstone-relay")

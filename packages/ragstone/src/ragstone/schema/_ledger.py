@@ -101,7 +101,7 @@ class ScoringPlan(Model):
     """Hash of the settings."""
     settings: dict[str, Any]
     """Values by key of the configuration, such as `{"scoring.metrics": ["ccrs"], "judge.url": "http://host/v1"}`. A text that
-    begins with `object:` or `secret:` stands for a value that is not stored. None: a model that is needed and not named."""
+    begins with `object:` or `secret:` stands for a value that is not stored. None: a model that is needed, or metrics, and not named."""
     since: float
     """Unix seconds of the first request or worker with these settings, since another plan applied."""
     replaced_by: str | None = None

@@ -105,11 +105,13 @@ def plans_of_worker(db: Sql, plan: str) -> list[str]:
 
 
 def plan_differences(planned: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return the values in a plan and in other settings that differ, by key. A model that a plan does not name does not."""
+    """Return the values in a plan and in other settings that differ, by key. What a plan does not name does not differ."""
     unnamed = {key.partition(".")[0] for key, value in planned.items() if key.endswith(".url") and value is None}
     if "judge" in unnamed:
         unnamed.add("reader")  # without a reader, the judge's model reads
     keys = sorted(key for key in {*planned, *settings} if key.partition(".")[0] not in unnamed)
+    if planned.get("scoring.metrics", "") is None:
+        keys.remove("scoring.metrics")
     values = {key: (planned.get(key), settings.get(key)) for key in keys}
     return {key: pair for key, pair in values.items() if pair[0] != pair[1]}
 

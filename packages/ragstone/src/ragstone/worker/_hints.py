@@ -25,10 +25,10 @@ def advise(store: str | os.PathLike[str], ledger: Ledger, *, delivery: Mapping[s
         delivery: Options of a worker of this process, which scores no more. None: those of the last worker, and no command if
             a process owns the store and scores the requests.
     """
-    return [*_pending(store, ledger, delivery), *other_outcomes(store, ledger)]
+    return [*describe_pending(store, ledger, delivery).values(), *_other_outcomes(store, ledger)]
 
 
-def other_outcomes(store: str | os.PathLike[str], ledger: Ledger) -> list[str]:
+def _other_outcomes(store: str | os.PathLike[str], ledger: Ledger) -> list[str]:
     """Return a sentence about outcomes of other judges, metrics and versions, with the command that shows them."""
     n = sum(ledger.other_outcomes.values())
     if not n:
@@ -42,9 +42,12 @@ def other_outcomes(store: str | os.PathLike[str], ledger: Ledger) -> list[str]:
     return [sentence]
 
 
-def _pending(store: str | os.PathLike[str], ledger: Ledger, delivery: Mapping[str, Any] | None) -> list[str]:
+def describe_pending(
+    store: str | os.PathLike[str], ledger: Ledger, delivery: Mapping[str, Any] | None = None
+) -> dict[str, str]:
+    """Return a sentence about the pending requests of each plan, by its id. The arguments are those of `advise`."""
     if not ledger.total.pending:
-        return []
+        return {}
     # Without a plan, the metrics of the last worker are known. The judge is not.
     known = {METRICS: list(ledger.metrics) or ["ccrs"], "judge.url": None}
     plans = ledger.plans or (ScoringPlan(id="", settings=known, since=0.0, pending=ledger.total.pending),)
@@ -57,20 +60,20 @@ def _pending(store: str | os.PathLike[str], ledger: Ledger, delivery: Mapping[st
         scored_with = plan if plan_differences(plan.settings, plans[-1].settings) else plans[-1]
         pending[scored_with.id] = pending.get(scored_with.id, 0) + plan.pending
     waiting = [plan for plan in plans if pending.get(plan.id)]
-    sentences = []
+    sentences: dict[str, str] = {}
     for plan in waiting:
         about = f"{count(pending[plan.id], 'request is', 'requests are')} pending"
         is_only = len(waiting) == 1 and plan is plans[-1]
         about += "" if is_only else f" with plan {plan.id} ({_describe_plan(plan.settings)})"
         if owned and (last is None or not plan_differences(plan.settings, last.settings)):
-            sentences.append(f"{about}. The process that owns the store scores them.")
+            sentences[plan.id] = f"{about}. The process that owns the store scores them."
             continue
         flags = ["--until-idle", *metrics, *([] if is_only else [f"--plan={plan.id}"])]
         wait = " The process that owns the store scores another plan. When it has ended:" if owned else ""
         options = {key: value for key, value in ledger.last_worker.items() if key != "plan"}
         command = worker_command(store, plan.settings, options if delivery is None else delivery, *flags)
         replace = "".join(f" Replace {name}{form}." for name, form in _placeholders(plan.settings, delivery or options))
-        sentences.append(f"{about}.{replace}{wait} Score with: {command}")
+        sentences[plan.id] = f"{about}.{replace}{wait} Score with: {command}"
     return sentences
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from ragstone.errors import ConfigurationError, RagstoneError, StoreNotFoundError, StoreNotReadyError
+from ragstone.judges import Role
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import ScoringPlan
 from ragstone.store import describe_store, plan_differences
@@ -61,7 +62,7 @@ class StorePlan:
     @property
     def names_metrics(self) -> bool:
         """Whether the plan names metrics."""
-        return self.plan is not None and METRICS in self.plan.settings
+        return self.plan is not None and self.plan.settings.get(METRICS) is not None
 
     def complete(
         self, named: Collection[str], metrics: Sequence[str] | None, criteria: Sequence[str] = ()
@@ -92,22 +93,29 @@ class StorePlan:
                 f"{self._about}: {show_setting(METRICS, names)}, which this installation cannot make: {error}. Install the "
                 "package of the metric, or name other metrics with --metrics and --replan"
             ) from error
-        settings = {METRICS: names}
+        settings: dict[str, Any] = {METRICS: names}
         for role, is_needed in find_needs(resolved, "reader.url" in planned or "reader" in named).items():
-            own = {key: value for key, value in planned.items() if key.startswith(f"{role}.") and value is not None}
-            url = str(own.get(f"{role}.url", ""))
-            if role in named or not is_needed or not own:
-                continue
-            if url.startswith(("object:", "secret:")):
-                is_object = url.startswith("object:")
-                raise ConfigurationError(
-                    f"{self._about}: {show_setting(f'{role}.url', url)}, which "
-                    f"{'only the application can make' if is_object else 'a store does not keep'}. Name it with --{role}, "
-                    f"RAGSTONE_{role.upper()} or the table [{role}] of --config{', and add --replan' if is_object else ''}"
-                )
-            settings |= own
+            settings |= self.complete_model(role) if is_needed and role not in named else {}
         if missing := describe_unnamed(resolved, {*named, *(key.partition(".")[0] for key in settings)}):
             raise ConfigurationError(missing)
+        return settings
+
+    def complete_model(self, role: Role) -> dict[str, Any]:
+        """Return the settings of the plan for a model without a name, which are empty if the plan does not name it.
+
+        Raises:
+            ConfigurationError: If the model is an object, or has secrets.
+        """
+        planned = {} if self.plan is None else self.plan.settings
+        settings = {key: value for key, value in planned.items() if key.startswith(f"{role}.") and value is not None}
+        url = str(settings.get(f"{role}.url", ""))
+        if url.startswith(("object:", "secret:")):
+            is_object = url.startswith("object:")
+            raise ConfigurationError(
+                f"{self._about}: {show_setting(f'{role}.url', url)}, which "
+                f"{'only the application can make' if is_object else 'a store does not keep'}. Name it with --{role}, "
+                f"RAGSTONE_{role.upper()} or the table [{role}] of --config{', and add --replan' if is_object else ''}"
+            )
         return settings
 
     def check(self, setup: ScoringSetup) -> None:

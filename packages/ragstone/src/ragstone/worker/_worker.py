@@ -22,12 +22,13 @@ from ragstone.errors import JudgeError, StoreError
 from ragstone.schema import Failure, Ledger, NotApplicable, Score, Trace, sample_from_trace
 from ragstone.settings import Retention, Watch
 from ragstone.sinks import StatusSink, StreamSink, StreamStatus
-from ragstone.store import Completion, Store, open_store
+from ragstone.store import Completion, Store, open_store, plan_differences
 from ragstone.worker._backfill import BackfillQueue
 from ragstone.worker._commit import Committer
 from ragstone.worker._daily_budget import DailyBudget
 from ragstone.worker._delivery import AlarmDispatcher, SinkDispatcher
 from ragstone.worker._health import WorkerState
+from ragstone.worker._hints import describe_pending
 from ragstone.worker._intake import (
     BrokerSource,
     SpoolTraceSource,
@@ -52,6 +53,7 @@ _PREPARE_MAX_S = 30.0
 """Longest wait between two attempts to reach the judge before the first trace is scored, in seconds."""
 _WATCH_S = 5.0
 _STREAMS_S = 60.0
+_PLANS_S = 10.0
 _STOP_S = 20.0
 """Time in which a stopped worker stores its results, in seconds. Service managers kill after 30 s."""
 _MAX_CLAIM_FACTOR = 4
@@ -162,6 +164,9 @@ class Worker:
         )
         self._parts: MetricGroups | None = None
         self._watch_next = 0.0
+        self._plans_next = 0.0
+        self._other_plans: set[str] = set()
+        """Plans whose pending requests are in the log."""
         self._streams_next = 0.0
         self._in_work: set[str] = set()
         self._renew_next = 0.0
@@ -535,7 +540,25 @@ class Worker:
         turn.pruning = self._retention.update(store, is_idle=not turn.moved)
         turn.due = [(each, items) for each in dispatchers if (items := each.due())]
         self._read_ledger(store, turn)
+        self._warn_of_other_plans(store)
         return turn
+
+    def _warn_of_other_plans(self, store: Store) -> None:
+        """Log once for each other plan that requests of it are pending, which this worker leaves alone."""
+        if time.monotonic() < self._plans_next:
+            return
+        self._plans_next = time.monotonic() + _PLANS_S
+        ledger = self._errors.run_step("read the ledger", store.ledger, None)
+        others = {
+            plan.id
+            for plan in (() if ledger is None else ledger.plans)
+            if plan.id not in self._other_plans and plan_differences(plan.settings, self._setup.plan)
+        }
+        if ledger is not None and others:
+            sentences = describe_pending(self._store, ledger)
+            for plan in sorted(others & sentences.keys()):
+                self._other_plans.add(plan)
+                logger.warning("ragstone worker: %s", sentences[plan])
 
     def _end_early(self, reason: str) -> None:
         self.stopped_early = reason
