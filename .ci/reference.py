@@ -329,8 +329,8 @@ def setting(name: str, field: Any, variable: str) -> tuple[str, ...]:
 
 def settings_of(table_name: str, kind: Any) -> str:
     """Return the section of a table of settings, with the keys of tables within it."""
-    from ragstone.settings import Settings, variable_of
-    from ragstone.settings._base import kind_of
+    from ragstone.settings import variable_of
+    from ragstone.settings._base import Settings, kind_of
 
     header = ("key and variable", "value", "default", "meaning")
     keys = {name: f"{table_name}.{name}" for name in kind.model_fields}

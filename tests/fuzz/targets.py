@@ -274,8 +274,10 @@ def qrels(content: bytes, folder: Path) -> str:
 
 CONFIG = b"""
 judge = "http://127.0.0.1:1/v1"
+[scoring]
 metrics = ["ccrs", "udcg"]
 sinks = ["jsonl:out.jsonl"]
+[sampling]
 sample_rate = 0.5
 [reader]
 url = "http://127.0.0.1:1/v1"

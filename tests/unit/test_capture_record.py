@@ -562,13 +562,13 @@ def test_drafts_and_recorder_are_let_go(spool):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sample_rate": 1.5}, "sample_rate must be a share"),
-        ({"sample_rate": float("nan")}, "sample_rate must be a share"),
+        ({"sample_rate": 1.5}, "sample_rate must be a number from 0 to 1"),
+        ({"sample_rate": float("nan")}, "sample_rate must be a number from 0 to 1"),
         ({"durability": "eventual"}, "durability must be"),
-        ({"queue_size": 0}, "queue_size must be at least 1"),
+        ({"queue_size": 0}, "queue_size must be an integer of at least 1"),
         ({"batch_size": 0}, "batch_size must be at least 1"),
-        ({"flush_interval_s": -1.0}, "flush_interval_s must be 0 or more"),
-        ({"sync_timeout_s": float("nan")}, "sync_timeout_s must be 0 or more"),
+        ({"flush_interval_s": -1.0}, "flush_interval_s must be a number of at least 0"),
+        ({"sync_timeout_s": float("nan")}, "sync_timeout_s 0 or more, got"),
     ],
 )
 def test_options_are_checked(spool, options, message):

@@ -54,7 +54,7 @@ def built(monkeypatch):
     calls = {}
     for role in ("judge", "reader", "embedder"):
         monkeypatch.setattr(
-            f"ragstone.judges._endpoint_options.{role}_from",
+            f"ragstone.judges._factory.{role}_from",
             lambda spec, role=role, **options: calls.setdefault(role, (spec, options)) and role if options else spec,
         )
     return calls

@@ -424,8 +424,6 @@ def test_a_late_reply_ends_a_row_of_timeouts():
         {"requests_per_minute": 0},
         {"tokens_per_minute": -1},
         {"max_outage_s": -1},
-        {"affinity_header": "x session"},
-        {"affinity_header": ""},
     ],
 )
 def test_impossible_options(options):
@@ -443,7 +441,6 @@ def test_options_of_transport_change_no_identity():
         requests_per_minute=5,
         tokens_per_minute=5,
         max_outage_s=1,
-        affinity_header="x-session-id",
         usd_per_million_tokens=(1, 2),
     )
     assert plain.identity == tuned.identity

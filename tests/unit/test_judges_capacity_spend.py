@@ -146,19 +146,3 @@ def heads(questions, **options):
 
     asyncio.run(session())
     return seen
-
-
-def test_affinity_header_is_sent_where_wanted():
-    """The same for the same beginning, another for another; without the option none."""
-    long = "x" * 2000
-    one, two = (Prompt(construct="c", task=task, fields={"query": long}) for task in ("First.", "Second."))
-    other = Prompt(construct="c", task="First.", fields={"query": "y" + long})
-    names = [
-        line.partition(": ")[2]
-        for head in heads([one, two, other], affinity_header="X-Session-Id")
-        for line in head.split("\r\n")
-        if line.startswith("x-session-id")
-    ]
-    assert 3 == len(names)
-    assert names[0] == names[1] != names[2]
-    assert "x-session-id" not in "".join(heads([one]))

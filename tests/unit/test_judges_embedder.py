@@ -12,7 +12,6 @@ import pytest
 
 from fake_servers import FakeEmbeddingServer
 from fake_servers.embedding_server import fake_vector
-from ragstone import settings
 from ragstone.errors import (
     ConfigurationError,
     JudgeError,
@@ -33,7 +32,7 @@ from ragstone.judges import (
     metered,
 )
 from ragstone.judges.lexical import LexicalEmbedder
-from ragstone.settings import read_table
+from ragstone.settings import TABLES, read_table
 from ragstone.testing import FakeEmbedder
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -278,7 +277,7 @@ def test_a_local_model(monkeypatch):
     with pytest.raises(MissingExtraError, match=r"embedder 'local:/models/tiny' needs .*ragstone\[models\]"):
         embedder_from("local:/models/tiny")
     for make in (LocalEmbedder, EndpointEmbedder):
-        with pytest.raises(ConfigurationError, match="batch_size must be at least 1, got 0"):
+        with pytest.raises(ConfigurationError, match="batch_size must be an integer of at least 1, got 0"):
             make("http://h", batch_size=0)
 
 
@@ -299,7 +298,7 @@ NAMES = OptionNames("embedder", "command line")
 
 def options(url=None, **table):
     """The options of a table, merged with `--embedder`."""
-    read = EndpointOptions.from_settings(read_table(settings.Embedder, table, source="r.toml"), NAMES)
+    read = EndpointOptions.from_settings(read_table(TABLES["embedder"], table, source="r.toml"), NAMES)
     return read.override(url=url, model=None, api_key_env=None, limits={})
 
 

@@ -96,7 +96,7 @@ def test_the_identity_is_its_own():
 @pytest.mark.parametrize("mode", ["thinking", None])
 def test_unknown_modes(mode):
     """The message lists the modes."""
-    with pytest.raises(ConfigurationError, match="single, expected, sampled, reasoned"):
+    with pytest.raises(ConfigurationError, match="'single', 'expected', 'sampled', 'reasoned'"):
         ModelJudge(ScriptedModel({"7": 1.0}), score_mode=mode)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import pickle
@@ -9,9 +10,35 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+from ragstone import Monitor
+from ragstone.capture import Capture, redact_secrets
+from ragstone.cli._app import app
 from ragstone.errors import ConfigurationError
-from ragstone.settings import TABLES, read_table, resolve, resolve_arguments, variable_of
+from ragstone.experiments import aevaluate, evaluate
+from ragstone.judges import (
+    ChatReader,
+    ConnectionOptions,
+    EndpointEmbedder,
+    ModelJudge,
+    OpenAICompatibleModel,
+    embedder_from,
+    judge_from,
+    read_endpoint,
+    reader_from,
+)
+from ragstone.replay import areplay_traces, replay_traces
+from ragstone.settings import (
+    RUN_KEYS,
+    TABLES,
+    read_table,
+    resolve,
+    resolve_arguments,
+    takes_settings,
+    variable_of,
+)
+from ragstone.settings._resolve import COMMANDS
 
 SECRET = "hunter2-very-secret"
 
@@ -132,6 +159,82 @@ CASES: dict[str, tuple[str, str, str]] = {
     "research.hard_above": ("0.9", "0.9", '"low"'),
 }
 """By key: a valid value as TOML, the same value as a text of the environment or of an option, and an invalid value as TOML."""
+DEFAULTS: dict[str, Any] = {
+    "judge.timeout_s": 60.0,
+    "judge.max_retries": 4,
+    "judge.max_wait_s": 600.0,
+    "judge.backoff_s": 0.5,
+    "judge.score_mode": "single",
+    "judge.draws": 5,
+    "judge.max_tokens": 64,
+    "reader.timeout_s": 60.0,
+    "reader.max_retries": 4,
+    "reader.max_wait_s": 600.0,
+    "reader.backoff_s": 0.5,
+    "reader.abstention": ("NO-RESPONSE",),
+    "reader.estimator": "auto",
+    "reader.max_draws": 20,
+    "reader.max_tokens": 512,
+    "embedder.timeout_s": 60.0,
+    "embedder.max_retries": 4,
+    "embedder.max_wait_s": 600.0,
+    "embedder.backoff_s": 0.5,
+    "embedder.batch_size": 64,
+    "limits.concurrency": 16,
+    "limits.processes": 1,
+    "limits.max_failed_share": 0.5,
+    "limits.stop_early": True,
+    "limits.call_latency_s": 1.0,
+    "limits.app_concurrency": 8,
+    "limits.app_timeout_s": 120.0,
+    "limits.max_page_mb": 1.5,
+    "scoring.metrics": ("ccrs",),
+    "scoring.reasons": 0,
+    "scoring.mode": "thread",
+    "watch.false_alarms_per_quarter": 1.0,
+    "watch.min_drop": 0.05,
+    "watch.session_gap_s": 1800.0,
+    "watch.slices": ("release", "environment", "operation", "retriever", "language", "tag:topic"),
+    "watch.canaries": 0,
+    "retention.sampled_out_older_than": "1d",
+    "sampling.sample_rate": 1.0,
+    "redaction.redact": True,
+    "redaction.ids": "keep",
+    "capture.store": "ragstone.db",
+    "capture.durability": "batched",
+    "capture.flush_interval_s": 0.1,
+    "capture.queue_size": 10000,
+    "lengths.max_chars": 50000,
+    "lengths.max_passages": 200,
+    "lengths.max_items": 200,
+    "lengths.max_metadata_bytes": 16384,
+    "analysis.confidence_level": 0.95,
+    "analysis.cluster": "auto",
+    "analysis.undecided": "fail",
+    "analysis.n_permutations": 10000,
+    "analysis.test": "permutation",
+    "analysis.across_metrics": True,
+    "analysis.allow_different_judges": False,
+    "receiver.idle_timeout_s": 10.0,
+    "receiver.rootless_timeout_s": 300.0,
+    "receiver.max_message_mib": 8,
+    "research.max_items": 20,
+    "research.queries": 100,
+    "research.questions": 10,
+    "research.rating_threshold": 3.0,
+    "research.conditions": ("wording", "order", "repeats", "fused"),
+    "research.max_crossed": 50,
+    "research.flip_threshold": 0.1,
+    "research.convergence": False,
+    "research.k": 5,
+    "research.top_n": 25,
+    "research.max_questions": 100,
+    "research.n_contexts": 10,
+    "research.k_values": (1, 2, 3, 5),
+    "research.weak_below": 0.2,
+    "research.hard_above": 0.8,
+}
+"""Defaults of the keys that have one."""
 KEYS = [f"{table}.{name}" for table, kind in TABLES.items() for name in kind.model_fields]
 
 
@@ -157,6 +260,23 @@ def _python(value: str) -> Any:
 def test_each_key_has_a_case():
     """A key that is added to a table needs a row here."""
     assert sorted(KEYS) == sorted(CASES)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_each_key_has_its_default(key: str):
+    """Also in the rows, with the source `default`."""
+    configuration = resolve(environment={})
+    value = _value(configuration, key)
+    assert DEFAULTS[key] == value if key in DEFAULTS else value in (None, (), {})
+    row = next(row for row in configuration.rows() if row.key == key)
+    assert ("default", row.default) == (row.source, row.value)
+
+
+def test_tables_of_commands_are_not_settings():
+    """A monitor ignores the tables of the commands that exist, and no others."""
+    commands = set(typer.main.get_command(app).commands) - set(TABLES)
+    assert commands <= COMMANDS
+    assert COMMANDS - set(TABLES) <= commands
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -241,13 +361,16 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: object):
 
 @pytest.mark.parametrize("key", [key for key in KEYS if SECRET in CASES[key][0]])
 def test_a_secret_is_never_printed(key: str, tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    """Not in rows, representations, the plan or the warning, which names the key."""
+    """Not in rows, representations, what a store records or the warning, which names the key."""
     file = _toml(tmp_path, key, CASES[key][0])
     with caplog.at_level(logging.WARNING, "ragstone"):
         configuration = resolve(file=file, environment={})
-    shown = [*configuration.rows(), configuration, _value(configuration, "judge.url"), configuration.without_secrets()]
+    recorded = [
+        read_endpoint(role, getattr(configuration, role).stated, source="x").plan_settings()
+        for role in ("judge", "reader", "embedder")
+    ]
+    shown = [*configuration.rows(), configuration, recorded]
     assert SECRET not in f"{shown} {configuration!s} {caplog.text}"
-    assert key not in configuration.without_secrets()
     assert (key in caplog.text) == key.endswith(("api_key", "headers", "extra_body"))
 
 
@@ -261,7 +384,8 @@ def test_a_password_in_a_url_is_warned_about_and_not_stored(tmp_path: Path, capl
     with caplog.at_level(logging.WARNING, "ragstone"):
         configuration = resolve(file=file, environment={})
     assert [f"{key} contains a secret" in caplog.text for key in ("judge.url", "capture.store")] == [True, True]
-    assert {"judge.model": "m"} == configuration.without_secrets()
+    plan = read_endpoint("judge", configuration.judge.stated, source="x").plan_settings()
+    assert {"judge.url": "secret:http://host/v1 (url)", "judge.model": "m"} == plan
     shown = {row.key: row.value for row in configuration.rows()}
     assert ("http://host/v1", "postgresql://db/x") == (shown["judge.url"], shown["capture.store"])
     assert SECRET not in f"{shown} {configuration!r} {caplog.text}"
@@ -406,3 +530,137 @@ def test_settings_travel_to_another_process():
     """Workers are started with them."""
     configuration = resolve({"judge.url": "http://a/v1", "judge.api_key": SECRET}, environment={})
     assert configuration.judge == pickle.loads(pickle.dumps(configuration.judge))  # noqa: S301  written here
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS if CASES[key][1].replace(".", "").isdigit()])
+def test_the_text_of_a_number_is_not_a_number_in_a_file_or_in_python(key: str, tmp_path: Path):
+    """Only the environment and options have texts for everything."""
+    text = CASES[key][1]
+    with pytest.raises(ConfigurationError, match=rf": {key} must be .*, got '{text}'"):
+        resolve(file=_toml(tmp_path, key, f'"{text}"'), environment={})
+    with pytest.raises(ConfigurationError, match=rf"^x: {key} must be .*, got '{text}'"):
+        resolve_arguments({key: text}, {key: "x"})
+
+
+def test_a_secret_in_a_file_is_an_error_of_other_values_without_the_secret(tmp_path: Path):
+    """A message about one key does not show another."""
+    file = tmp_path / "ragstone.toml"
+    file.write_text(f'[judge]\napi_key = "{SECRET}"\nmax_retries = -1\n', encoding="utf-8")
+    with pytest.raises(ConfigurationError) as caught:
+        resolve(file=file, environment={})
+    assert SECRET not in f"{caught.value} {caught.value.__cause__} {caught.value.__context__}"
+
+
+_FUNCTIONS = {
+    "Monitor": (Monitor.__init__, Monitor.__init__.keys),
+    "evaluate": (evaluate, RUN_KEYS),
+    "aevaluate": (aevaluate, RUN_KEYS),
+    "replay_traces": (replay_traces, replay_traces.keys),
+    "areplay_traces": (areplay_traces, areplay_traces.keys),
+    "Capture": (
+        Capture.__init__,
+        {name: f"capture.{name}" for name in ("durability", "flush_interval_s", "queue_size")},
+    ),
+    "OpenAICompatibleModel": (
+        OpenAICompatibleModel.__init__,
+        {name: f"judge.{name}" for name in ConnectionOptions.__annotations__ if f"judge.{name}" in KEYS},
+    ),
+    "ModelJudge": (ModelJudge.__init__, {name: f"judge.{name}" for name in ("score_mode", "draws", "max_tokens")}),
+    "ChatReader": (
+        ChatReader.__init__,
+        {name: f"reader.{name}" for name in ("abstention", "estimator", "max_draws", "max_tokens")},
+    ),
+    "EndpointEmbedder": (EndpointEmbedder.__init__, {"batch_size": "embedder.batch_size"}),
+}
+_OTHER_DEFAULTS = {"max_outage_s": {300.0, 3600.0, None}, "redact": {redact_secrets}, "cluster": {"auto"}}
+"""Defaults that depend on the function, and one whose key is a switch."""
+
+
+@pytest.mark.parametrize("name", _FUNCTIONS)
+def test_defaults_of_signatures_are_those_of_the_settings(name: str):
+    """An editor shows the same default as the reference."""
+    function, keys = _FUNCTIONS[name]
+    parameters = inspect.signature(function).parameters
+    defaults = resolve(environment={})
+    for argument, key in keys.items():
+        default = parameters[argument].default
+        if argument in _OTHER_DEFAULTS:
+            assert default in _OTHER_DEFAULTS[argument]
+            continue
+        expected = _value(defaults, key) if "." in key else None
+        if default is inspect.Parameter.empty or default is None:
+            assert argument == "store" or expected in (None, {}, ())
+        else:
+            assert expected == ((default,) if argument == "abstention" else default)
+
+
+class TestArguments:
+    """Keyword arguments of `Monitor`, `evaluate` and `replay_traces`."""
+
+    def test_a_variable_sets_what_a_call_omits(self, monkeypatch: pytest.MonkeyPatch):
+        """An argument that equals the default is still stated."""
+        monkeypatch.setenv("RAGSTONE_LIMITS_CONCURRENCY", "3")
+        monkeypatch.setenv("RAGSTONE_WATCH_MIN_DROP", "0.2")
+        monkeypatch.setenv("RAGSTONE_REDACTION_REDACT", "false")
+
+        @takes_settings(
+            concurrency="limits.concurrency", watch="watch", redact="redaction.redact", sinks="scoring.sinks"
+        )
+        def call(
+            *, concurrency: int = 16, watch: Any = None, redact: Any = print, sinks: Any = (), other: int = 1
+        ) -> Any:
+            return concurrency, watch, redact, sinks, other
+
+        assert (3, {"min_drop": 0.2}, False, (), 1) == call()
+        given = object()
+        assert (16, {"min_drop": 0.1}, repr, [given], 2) == call(
+            concurrency=16, watch={"min_drop": 0.1}, redact=repr, sinks=[given], other=2
+        )
+        assert (3, {"min_drop": 0.2, "canaries": 5}, None, ("jsonl:a",), 1) == call(
+            watch={"canaries": 5}, redact=None, sinks=["jsonl:a"]
+        )
+        with pytest.raises(
+            ConfigurationError, match=r"call\(concurrency=\.\.\.\): limits.concurrency must be an integer"
+        ):
+            call(concurrency=True)
+        with pytest.raises(
+            ConfigurationError, match=r"call\(watch=\.\.\.\) must be a table with the keys of \[watch\], got 5"
+        ):
+            call(watch=5)
+
+    def test_variables_reach_a_monitor_and_a_file_does_not_replace_them(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ):
+        """Argument, then environment, then file."""
+        monkeypatch.setenv("RAGSTONE_LIMITS_CONCURRENCY", "3")
+        monkeypatch.setenv("RAGSTONE_LIMITS_DEADLINE_S", "30")
+        file = tmp_path / "ragstone.toml"
+        file.write_text(
+            "[limits]\nconcurrency = 5\ndeadline_s = 50\nmax_outage_s = 7\n[retention]\nbodies_older_than = '2d'"
+        )
+        with Monitor.from_config(file, store=tmp_path / "a.db", metrics="rouge_l", concurrency=2) as monitor:
+            read = monitor._setup.concurrency, monitor._setup.deadline_s, monitor._outage_patience_s
+            assert (2, 30.0, 7.0) == read
+            assert "2d" == monitor._retention.bodies_older_than
+        with Monitor(store=tmp_path / "b.db", metrics="rouge_l") as monitor:
+            read = monitor._setup.concurrency, monitor._setup.deadline_s, monitor._outage_patience_s
+            assert (3, 30.0, 3600.0) == read
+
+    def test_variables_complete_a_judge_that_is_named_by_its_url(self, monkeypatch: pytest.MonkeyPatch):
+        """Not one of another URL, and not one that is built in Python."""
+        monkeypatch.setenv("RAGSTONE_JUDGE", "http://a/v1")
+        monkeypatch.setenv("RAGSTONE_JUDGE_MODEL", "m")
+        monkeypatch.setenv("RAGSTONE_JUDGE_API_KEY", SECRET)
+        monkeypatch.setenv("RAGSTONE_JUDGE_MAX_TOKENS", "99")
+        for spec in (None, "http://a/v1"):
+            judge = judge_from(spec)
+            assert (SECRET, 99) == (judge.model._endpoint._api_key, judge._number_max_tokens)
+            assert "m" == judge.model.settings["model"]
+        other = judge_from("http://b/v1")
+        assert (None, 64) == (other.model._endpoint._api_key, other._number_max_tokens)
+        monkeypatch.setenv("RAGSTONE_READER_MODEL", "r")
+        reader = reader_from(None, judge=judge_from(None))
+        assert ("r", SECRET) == (reader.model.settings["model"], reader.model._endpoint._api_key)
+        monkeypatch.setenv("RAGSTONE_EMBEDDER", "http://e/v1")
+        monkeypatch.setenv("RAGSTONE_EMBEDDER_BATCH_SIZE", "7")
+        assert 7 == embedder_from(None)._batch_size

@@ -25,7 +25,7 @@ from ragstone.capture._redaction import redact_secrets
 from ragstone.capture._writer import CaptureWriter
 from ragstone.errors import ConfigurationError
 from ragstone.requests import Request, TraceDraft
-from ragstone.settings import Lengths, SamplingRule
+from ragstone.settings import Lengths, SamplingRule, check
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,20 +120,19 @@ class Capture:
         hash_id: IdHasher | None = None,
         plan: dict[str, Any] | None = None,
     ) -> None:
-        if not 0 <= sample_rate <= 1:
+        check("sampling", "Capture", sample_rate=sample_rate)
+        check(
+            "capture",
+            "Capture",
+            durability=durability,
+            queue_size=queue_size,
+            flush_interval_s=flush_interval_s,
+        )
+        if batch_size < 1 or not sync_timeout_s >= 0:
             raise ConfigurationError(
-                f"sample_rate must be a share from 0 (keep none) to 1 (keep all), got {sample_rate!r}"
+                "batch_size must be at least 1 and sync_timeout_s 0 or more, got "
+                f"batch_size={batch_size!r}, sync_timeout_s={sync_timeout_s!r}"
             )
-        if durability not in ("batched", "sync"):
-            raise ConfigurationError(f'durability must be "batched" or "sync", got {durability!r}')
-        for name, value in (("queue_size", queue_size), ("batch_size", batch_size)):
-            if value < 1:
-                raise ConfigurationError(f"{name} must be at least 1, got {value!r}; leave it out for the default")
-        for name, seconds in (("flush_interval_s", flush_interval_s), ("sync_timeout_s", sync_timeout_s)):
-            if not seconds >= 0:
-                raise ConfigurationError(
-                    f"{name} must be 0 or more seconds, got {seconds!r}; leave it out for the default"
-                )
         converter = Converter(
             sample_rate=sample_rate,
             redact=redact,

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from ragstone.judges._endpoint_options import EndpointOptions as EndpointOptions
     from ragstone.judges._endpoint_options import JudgeSpec as JudgeSpec
     from ragstone.judges._endpoint_options import ReaderSpec as ReaderSpec
+    from ragstone.judges._endpoint_options import embedder_from as embedder_from
+    from ragstone.judges._endpoint_options import judge_from as judge_from
     from ragstone.judges._endpoint_options import read_endpoint as read_endpoint
+    from ragstone.judges._endpoint_options import reader_from as reader_from
     from ragstone.judges._factory import MissingModel as MissingModel
     from ragstone.judges._factory import OpenAICompatibleJudge
     from ragstone.judges._factory import describe_missing as describe_missing
-    from ragstone.judges._factory import embedder_from as embedder_from
-    from ragstone.judges._factory import judge_from as judge_from
-    from ragstone.judges._factory import reader_from as reader_from
     from ragstone.judges._limits.gate import OutageTimer as OutageTimer
     from ragstone.judges._limits.gate import find_outage as find_outage
     from ragstone.judges._limits.gate import forget_outage as forget_outage
@@ -143,16 +143,12 @@ if not TYPE_CHECKING:  # a type checker would accept any name
                 "EndpointOptions",
                 "JudgeSpec",
                 "ReaderSpec",
-                "read_endpoint",
-            ),
-            "_factory": (
-                "MissingModel",
-                "OpenAICompatibleJudge",
-                "describe_missing",
                 "embedder_from",
                 "judge_from",
+                "read_endpoint",
                 "reader_from",
             ),
+            "_factory": ("MissingModel", "OpenAICompatibleJudge", "describe_missing"),
             "_limits.gate": (
                 "OutageTimer",
                 "find_outage",

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self, cast, get_args
 
+from typing_extensions import TypeIs
+
 from ragstone import settings
 from ragstone.errors import ConfigurationError
-from ragstone.judges._factory import embedder_from, judge_from, reader_from
+from ragstone.judges import _factory
 from ragstone.judges._limits.gate import DEFAULT_CONCURRENT_REQUESTS
 from ragstone.judges._limits.spend import Budget
 from ragstone.judges._option_names import OptionNames, Role
@@ -119,7 +121,7 @@ class EndpointOptions:
         Raises:
             ConfigurationError: If a value is invalid, or the variable of the key is not set.
         """
-        return judge_from(self.url, connection=self.resolve(), **self.own)
+        return _factory.judge_from(self.url, connection=self.resolve(), **self.own)
 
     def build_reader(self, judge: Judge | None, of_judge: EndpointOptions) -> Reader | None:
         """Create the reader.
@@ -150,7 +152,7 @@ class EndpointOptions:
         own = dict(self.own)
         if isinstance(prompt := own.get("prompt"), Path):
             own["prompt"] = _read_prompt(prompt, self.names)
-        return reader_from(options.url, judge=judge_from(judge), connection=options.resolve(), **own)
+        return _factory.reader_from(options.url, judge=_factory.judge_from(judge), connection=options.resolve(), **own)
 
     def build_embedder(self) -> Embedder | None:
         """Create the embedder.
@@ -168,7 +170,7 @@ class EndpointOptions:
                     f"{self.names.option('url')}"
                 )
             return None
-        return embedder_from(self.url, connection=self.resolve(), **self.own)
+        return _factory.embedder_from(self.url, connection=self.resolve(), **self.own)
 
     def _given_key(self) -> str | None:
         """Return an option of the embedder that is given, or None. Limits apply to all models, so they do not count."""
@@ -286,7 +288,57 @@ def read_endpoint(
     values = spec if isinstance(spec, Mapping) else {} if spec is None else {"url": spec}
     stated = {f"{role}.{key}": value for key, value in values.items()}
     read = settings.resolve_arguments(stated, dict.fromkeys(stated, source))
-    return EndpointOptions.from_settings(getattr(read, role), OptionNames(role, "file" if is_table else "python"))
+    options = EndpointOptions.from_settings(getattr(read, role), OptionNames(role, "file" if is_table else "python"))
+    # A builder reads the variable again, and names it in messages.
+    return replace(options, url=None) if read.sources.get(f"{role}.url") == "environment" else options
+
+
+def judge_from(spec: JudgeSpec = None, **options: Any) -> Judge:
+    """Create a judge from its name, a table, options or an object. The environment completes a name and a table.
+
+    Args:
+        spec: The judge. None uses the environment.
+        options: Arguments of `_factory.judge_from`, for a name without the environment.
+
+    Raises:
+        ConfigurationError: If a value is invalid.
+    """
+    if not options and _is_described(spec):
+        return read_endpoint("judge", spec, source="judge=...").build_judge()
+    return _factory.judge_from(cast("str | Judge | None", spec), **options)
+
+
+def reader_from(spec: ReaderSpec, *, judge: Judge, of_judge: JudgeSpec = None, **options: Any) -> Reader:
+    """Create a reader, as `judge_from` creates a judge.
+
+    Args:
+        spec: The reader. None uses the environment, or else the model of the judge.
+        judge: The judge.
+        of_judge: What describes the judge, whose endpoint is that of a reader without a URL.
+        options: Arguments of `ChatReader`, or `connection`, for a name without the environment.
+
+    Raises:
+        ConfigurationError: If a value is invalid.
+    """
+    if not options and _is_described(spec):
+        endpoint = read_endpoint("judge", of_judge if _is_described(of_judge) else None, source="judge=...")
+        spec = read_endpoint("reader", spec, source="reader=...").build_reader(judge, endpoint)
+    return _factory.reader_from(cast("str | Reader | None", spec), judge=judge, **options)
+
+
+def embedder_from(spec: EmbedderSpec = None, **options: Any) -> Embedder:
+    """Create an embedder, as `judge_from` creates a judge.
+
+    Raises:
+        ConfigurationError: If a value is invalid.
+    """
+    if not options and _is_described(spec):
+        spec = read_endpoint("embedder", spec, source="embedder=...").build_embedder()
+    return _factory.embedder_from(cast("str | Embedder | None", spec), **options)
+
+
+def _is_described(spec: object) -> TypeIs[str | Mapping[str, Any] | EndpointOptions | None]:
+    return spec is None or isinstance(spec, str | Mapping | EndpointOptions)
 
 
 def _read_prompt(file: Path, names: OptionNames) -> Any:

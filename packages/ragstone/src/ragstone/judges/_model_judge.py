@@ -6,11 +6,12 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, TypeVar, get_args
+from typing import Any, Final, Literal, TypeVar
 
 from pydantic import TypeAdapter
 
-from ragstone.errors import ConfigurationError, JudgeReplyError
+from ragstone import settings
+from ragstone.errors import JudgeReplyError
 from ragstone.judges._expected import NumberDistributionReader
 from ragstone.judges._model import (
     TEMPERATURE_ONE,
@@ -81,12 +82,7 @@ class ModelJudge:
         score_mode: ScoreMode = "single",
         draws: int = 5,
     ) -> None:
-        if max_tokens < 1:
-            raise ConfigurationError(f"max_tokens must be at least 1, got {max_tokens!r}")
-        if score_mode not in get_args(ScoreMode):
-            raise ConfigurationError(f"score_mode must be one of {', '.join(get_args(ScoreMode))}, got {score_mode!r}")
-        if draws < 2:
-            raise ConfigurationError(f"draws must be at least 2, got {draws!r}")
+        settings.check("judge", "ModelJudge", max_tokens=max_tokens, score_mode=score_mode, draws=draws)
         self.model = model
         self._constrained = model if isinstance(model, ConstrainedModel) else None
         self._adaptive = model if isinstance(model, AdaptiveModel) else None

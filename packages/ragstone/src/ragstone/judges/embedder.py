@@ -7,8 +7,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
+from ragstone import settings
 from ragstone._util.local_model import LocalModel
-from ragstone.errors import ConfigurationError, JudgeRejectedError, JudgeReplyError
+from ragstone.errors import JudgeRejectedError, JudgeReplyError
 from ragstone.judges._model import AsyncOnce
 from ragstone.judges._protocol import JudgeIdentity
 from ragstone.judges.openai_model import ConnectionOptions, OpenAICompatibleModel
@@ -48,8 +49,7 @@ class EndpointEmbedder:
     def __init__(
         self, base_url: str | None = None, *, batch_size: int = 64, **connection: Unpack[ConnectionOptions]
     ) -> None:
-        if batch_size < 1:
-            raise ConfigurationError(f"batch_size must be at least 1, got {batch_size!r}")
+        settings.check("embedder", "EndpointEmbedder", batch_size=batch_size)
         self._model = OpenAICompatibleModel(base_url, **connection)
         self._extra: Mapping[str, Any] = connection.get("extra_body") or {}
         self._batch_size = batch_size
@@ -141,8 +141,7 @@ class LocalEmbedder:
     """
 
     def __init__(self, model: str, *, device: str | None = None, batch_size: int = 64) -> None:
-        if batch_size < 1:
-            raise ConfigurationError(f"batch_size must be at least 1, got {batch_size!r}")
+        settings.check("embedder", "LocalEmbedder", batch_size=batch_size)
         self._name = model
         self._device = device
         self._batch_size = batch_size

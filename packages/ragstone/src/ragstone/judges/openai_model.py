@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 from urllib.parse import urlencode
 
+from ragstone import settings
 from ragstone.errors import ConfigurationError
 from ragstone.judges._cache.replies import cached_replies
 from ragstone.judges._http.constraints import ConstrainedReplies
@@ -50,7 +51,6 @@ class ConnectionOptions(TypedDict, total=False):
     tokens_per_minute: float | None
     budget: Budget | None
     max_outage_s: float | None
-    affinity_header: str | None
     option_names: OptionNames | None
 
 
@@ -92,8 +92,6 @@ class OpenAICompatibleModel(LogprobReader):
         max_outage_s: Seconds for which requests wait for an unavailable endpoint. After this time they fail immediately.
             None uses 30, or less if the pauses between retries are short: at most four times their sum. `evaluate` has its
             own `max_outage_s`, which replaces this one.
-        affinity_header: Name of a header ("x-session-id") whose value is the same for requests with the same beginning,
-            so that a router can send them to one replica and its prefix cache.
         option_names: Names of these arguments in messages. None uses the names here. The commands pass those of their
             options.
 
@@ -128,7 +126,6 @@ class OpenAICompatibleModel(LogprobReader):
         tokens_per_minute: float | None = None,
         budget: Budget | None = None,
         max_outage_s: float | None = None,
-        affinity_header: str | None = None,
         option_names: OptionNames | None = None,
     ) -> None:
         names = option_names or OptionNames()
@@ -136,11 +133,19 @@ class OpenAICompatibleModel(LogprobReader):
             raise ConfigurationError("give either a base_url ('http://host:8000/v1') or client=AsyncOpenAI(...)")
         if client is not None:
             base_url, api_key = _described(client, api_key)
-        if max_retries < 0 or max_wait_s < 0 or backoff_s < 0:
-            raise ConfigurationError(
-                "max_retries, max_wait_s and backoff_s must not be below 0, got "
-                f"max_retries={max_retries!r}, max_wait_s={max_wait_s!r}, backoff_s={backoff_s!r}"
-            )
+        settings.check(
+            names.role,
+            "OpenAICompatibleModel",
+            usd_per_million_tokens=usd_per_million_tokens,
+            timeout_s=timeout_s,
+            max_retries=max_retries,
+            max_wait_s=max_wait_s,
+            backoff_s=backoff_s,
+            max_concurrent_requests=max_concurrent_requests,
+            requests_per_minute=requests_per_minute,
+            tokens_per_minute=tokens_per_minute,
+        )
+        settings.check("limits", "OpenAICompatibleModel", max_outage_s=max_outage_s)
         if isinstance(api_key, str) and not api_key.isprintable():
             raise ConfigurationError(
                 f"the API key ({names.option('api_key')}) contains a line break or another control character. Remove it: a key that "
@@ -151,10 +156,6 @@ class OpenAICompatibleModel(LogprobReader):
                 raise ConfigurationError(
                     f"{names.value('headers', name)}: a header has a name ('x-team') and a text of one line as its value"
                 )
-        if affinity_header is not None and not _HEADER_NAME.fullmatch(affinity_header):
-            raise ConfigurationError(
-                f"affinity_header must be the name of an HTTP header ('x-session-id'), got {affinity_header!r}"
-            )
         if budget is not None and budget.needs_prices and usd_per_million_tokens is None:
             prices = names.option("usd_per_million_tokens")
             raise ConfigurationError(
@@ -179,7 +180,6 @@ class OpenAICompatibleModel(LogprobReader):
             ),
             prices=usd_per_million_tokens,
             budget=budget,
-            affinity_header=affinity_header,
             headers=headers,
             option_names=names,
             max_retries=max_retries,

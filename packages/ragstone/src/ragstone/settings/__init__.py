@@ -1,15 +1,12 @@
 """Settings: each key declared once, and read from arguments, options, the environment, a file and the plan of a store."""
 
 from ragstone.settings._analysis import Analysis as Analysis
-from ragstone.settings._analysis import Receiver as Receiver
-from ragstone.settings._analysis import Research as Research
 from ragstone.settings._arguments import RUN_KEYS as RUN_KEYS
+from ragstone.settings._arguments import check as check
 from ragstone.settings._arguments import complete as complete
 from ragstone.settings._arguments import takes_settings as takes_settings
-from ragstone.settings._base import Settings as Settings
 from ragstone.settings._base import public_name as public_name
 from ragstone.settings._resolve import Configuration as Configuration
-from ragstone.settings._resolve import Row as Row
 from ragstone.settings._resolve import load_toml as load_toml
 from ragstone.settings._resolve import read_file as read_file
 from ragstone.settings._resolve import read_table as read_table
@@ -17,22 +14,12 @@ from ragstone.settings._resolve import resolve as resolve
 from ragstone.settings._resolve import resolve_arguments as resolve_arguments
 from ragstone.settings._resolve import variable_of as variable_of
 from ragstone.settings._tables import TABLES as TABLES
-from ragstone.settings._tables import App as App
-from ragstone.settings._tables import Budget as Budget
-from ragstone.settings._tables import Cache as Cache
-from ragstone.settings._tables import Capture as Capture
 from ragstone.settings._tables import DailyBudget as DailyBudget
-from ragstone.settings._tables import Embedder as Embedder
 from ragstone.settings._tables import Endpoint as Endpoint
-from ragstone.settings._tables import Judge as Judge
 from ragstone.settings._tables import Lengths as Lengths
-from ragstone.settings._tables import Limits as Limits
-from ragstone.settings._tables import Reader as Reader
-from ragstone.settings._tables import Redaction as Redaction
 from ragstone.settings._tables import Retention as Retention
 from ragstone.settings._tables import Sampling as Sampling
 from ragstone.settings._tables import SamplingRule as SamplingRule
-from ragstone.settings._tables import Scoring as Scoring
 from ragstone.settings._tables import Watch as Watch
 
 __all__: list[str] = []

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, ParamSpec, TypeVar
 
 from ragstone.errors import ConfigurationError
-from ragstone.settings._resolve import resolve_arguments
+from ragstone.settings._resolve import read_table, resolve_arguments
 from ragstone.settings._tables import TABLES
 
 _P = ParamSpec("_P")
@@ -50,6 +50,16 @@ def takes_settings(**keys: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]
         return call
 
     return decorate
+
+
+def check(table: str, call: str, /, **values: Any) -> None:
+    """Check arguments of a call that are keys of a table.
+
+    Raises:
+        ConfigurationError: If a value is invalid.
+    """
+    for name, value in values.items():
+        read_table(TABLES[table], {name: value}, source=f"{call}({name}=...)")
 
 
 def complete(

@@ -26,26 +26,10 @@ _MAX_BYTES: Final = 2**20
 """Largest file. A device does not have an end."""
 _PLAN: Final = "the plan of the store"
 _PREFIX: Final = "RAGSTONE_"
-COMMANDS: Final = frozenset(
-    [
-        "evaluate",
-        "compare",
-        "report",
-        "metrics",
-        "worker",
-        "ingest",
-        "view",
-        "watch",
-        "status",
-        "traces",
-        "replay",
-        "labels",
-        "doctor",
-        "lab",
-        "store",
-        "demo",
-    ]
+_COMMANDS: Final = (
+    "evaluate compare report metrics worker ingest view watch status traces replay labels doctor lab store demo"
 )
+COMMANDS: Final = frozenset(_COMMANDS.split())
 """Commands, whose tables in a file are not settings."""
 _OF_KUBERNETES: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
 """Variables that Kubernetes sets for a service with the name "ragstone-judge"."""
@@ -119,17 +103,6 @@ class Configuration:
                     rule=rule_of(info),
                     default=show(info, info.get_default()) if not extra_of(info).get("secret") else "none",
                 )
-
-    def without_secrets(self) -> dict[str, Any]:
-        """Return what sources state, by dotted key, without keys that hold a secret: what a store may record."""
-        stated: dict[str, Any] = {}
-        for key in self.sources:
-            table, _, name = key.partition(".")
-            settings: Settings = getattr(self, table)
-            values = settings.model_dump(mode="json")
-            if not extra_of(type(settings).model_fields[name]).get("secret") and not _holds_secret(values[name]):
-                stated[key] = values[name]
-        return stated
 
 
 def _holds_secret(value: object) -> bool:

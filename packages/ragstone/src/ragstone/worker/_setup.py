@@ -94,9 +94,9 @@ class ScoringSetup:
         resolved = resolve_metrics(metrics)
         self._arguments = metrics, models, resolved, sinks
         self.sinks = tuple(sink_from(sink) for sink in sinks)
-        self.judge = _build_judge(judge)
-        bound, self.reader = bind_reader(resolved, lambda: _build_reader(reader, self.judge, judge))
-        self.metrics, self.embedder = bind_embedder(bound, lambda: _build_embedder(embedder))
+        self.judge = judge_from(judge)
+        bound, self.reader = bind_reader(resolved, lambda: reader_from(reader, judge=self.judge, of_judge=judge))
+        self.metrics, self.embedder = bind_embedder(bound, lambda: embedder_from(embedder))
         made = {"judge": self.judge, "reader": self.reader, "embedder": self.embedder}
         named = {role for role, model in made.items() if not isinstance(model, MissingModel | None)}
         self.missing = describe_unnamed(resolved, named)
@@ -220,32 +220,6 @@ class ScoringSetup:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.aclose()
-
-
-def _build_judge(spec: JudgeSpec) -> Judge:
-    if isinstance(spec, Mapping | EndpointOptions):
-        return read_endpoint("judge", spec, source="judge=...").build_judge()
-    return judge_from(spec)
-
-
-def _build_reader(
-    spec: ReaderSpec,
-    judge: Judge,
-    of_judge: JudgeSpec,
-) -> Reader:
-    if not isinstance(spec, Mapping | EndpointOptions):
-        return reader_from(spec, judge=judge)
-    named = of_judge if isinstance(of_judge, str | Mapping | EndpointOptions) else None
-    endpoint = read_endpoint("judge", named, source="judge=...")
-    reader = read_endpoint("reader", spec, source="reader=...").build_reader(judge, endpoint)
-    return reader_from(None, judge=judge) if reader is None else reader
-
-
-def _build_embedder(spec: EmbedderSpec) -> Embedder:
-    if not isinstance(spec, Mapping | EndpointOptions):
-        return embedder_from(spec)
-    embedder = read_endpoint("embedder", spec, source="embedder=...").build_embedder()
-    return embedder_from(None) if embedder is None else embedder
 
 
 def _sink_option(spec: str | Sink) -> str:

@@ -23,7 +23,7 @@ from ragstone.errors import (
     JudgeUnavailableError,
 )
 from ragstone.judges._batch import BatchedRequests, PostponedError, batched_requests, is_sent_at_once
-from ragstone.judges._http.bodies import EMBEDDINGS, estimated_tokens, hash_prefix, reply_length, reply_limit
+from ragstone.judges._http.bodies import EMBEDDINGS, estimated_tokens, reply_length, reply_limit
 from ragstone.judges._http.errors import (
     ErrorBody,
     RequestRefusedError,
@@ -166,7 +166,6 @@ class Endpoint:
         connect: Callable[[], Transport] | None = None,
         prices: tuple[float, float] | None = None,
         budget: Budget | None = None,
-        affinity_header: str | None = None,
         headers: Mapping[str, str] | None = None,
         option_names: OptionNames | None = None,
     ) -> None:
@@ -196,7 +195,6 @@ class Endpoint:
         self._backoff_s = backoff_s
         self._prices = prices
         self._budget = budget
-        self._affinity_header = affinity_header
         self._prompts = WholePrompts(partial(self._send, "POST", _CHAT), name=self.public_url)
         self._connections: dict[asyncio.AbstractEventLoop, _Connection] = {}
         self._after_fork()
@@ -302,8 +300,6 @@ class Endpoint:
             sending.kind = reply_length(body)
             if capacity.counts_tokens:
                 sending.n_tokens = estimated_tokens(body)
-            if self._affinity_header is not None:
-                sending.headers = {self._affinity_header: hash_prefix(body)}
         loop = asyncio.get_running_loop()
         n_in_outage = n_refusals = 0
         is_compared = False

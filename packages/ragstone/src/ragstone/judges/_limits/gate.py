@@ -20,7 +20,7 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from ragstone._util.fork import after_fork_in_child
-from ragstone.errors import ConfigurationError, JudgeUnavailableError
+from ragstone.errors import JudgeUnavailableError
 from ragstone.judges._limits.flow_control import CircuitBreaker, ConcurrencyWindow, Replies, TokenBucket
 
 DEFAULT_CONCURRENT_REQUESTS: Final = 16
@@ -43,19 +43,6 @@ class ClientLimits:
     max_outage_s: float = 30.0
     probe_s: float = 1.0
     """Seconds between two probes during an outage."""
-
-    def __post_init__(self) -> None:
-        if self.concurrency is not None and self.concurrency < 1:
-            raise ConfigurationError(f"concurrency must be at least 1, got {self.concurrency!r}")
-        for name in ("requests_per_minute", "tokens_per_minute"):
-            limit = getattr(self, name)
-            if limit is not None and not limit > 0:
-                raise ConfigurationError(f"{name} must be above 0, or None for no limit, got {limit!r}")
-        if not self.timeout_s > 0 or not self.max_outage_s >= 0:
-            raise ConfigurationError(
-                "timeout_s must be above 0, max_outage_s not below 0, got "
-                f"timeout_s={self.timeout_s!r}, max_outage_s={self.max_outage_s!r}"
-            )
 
 
 class _Patience:
