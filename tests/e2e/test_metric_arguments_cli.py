@@ -110,9 +110,7 @@ def test_a_store_keeps_variants_apart(tmp_path: Path) -> None:
             outcome.metric for outcome in opened.outcomes()
         )
     assert expected - {"precision@2,threshold=1"} <= {row["metric"] for row in lines(sink)}
-    done = run_command(
-        "store", "backfill", store, "--metrics", "ccrs.ac@.25,rouge_l@stem", "--judge", "lexical", "--last", "10d"
-    )
+    done = run_command("store", "backfill", store, "--metrics", "ccrs.ac@.25,rouge_l@stem", "--since", "-10d")
     assert (0, True) == (done.returncode, "ccrs.ac@em_weight=0.25, rouge_l@stem" in done.stdout), done.stderr
     done = run_command("report", store, "--target", "ccrs.ac@.25=0.2")
     assert (0, True) == (done.returncode, "Answer correctness, em_weight 0.25" in done.stdout), done.stderr

@@ -21,13 +21,9 @@ from pydantic import Field, PydanticSchemaGenerationError, PydanticUserError, Ty
 from ragstone.errors import ConfigurationError
 
 Cutoff = Annotated[int, Field(ge=1, le=10**9)]
-"""Number of ranks that count."""
 Share = Annotated[float, Field(ge=0, le=1)]
-"""Weight or share."""
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-"""Finite number above 0. With a threshold of 0, every labeled passage would be relevant."""
 RatingThreshold = Annotated[float, Field(gt=0, le=5)]
-"""Smallest rating that means that a text answers a sub-question."""
 
 _KEY: Final = re.compile(r"[^\W\d]\w*+\s*+=")
 _SECRET: Final = re.compile(r"(?i)key|token(?!iz)|secret|password|credential")

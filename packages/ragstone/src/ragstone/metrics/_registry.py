@@ -15,7 +15,7 @@ from ragstone.errors import ConfigurationError, RagstoneError
 from ragstone.judges import Embedder, Reader
 from ragstone.metrics._arguments import Argument, arguments_of, parse_values, quote, split_metrics
 from ragstone.metrics._base import MetricBase
-from ragstone.metrics._card import EmbedderMetric, Metric, MetricCard, ReaderMetric
+from ragstone.metrics._card import Metric, MetricCard
 from ragstone.metrics.ccrs import CCRS
 from ragstone.metrics.ccrs_composite import CcrsComposite
 from ragstone.metrics.ccrs_fused import CCRS_FUSED
@@ -301,23 +301,17 @@ def bind_reader(metrics: Sequence[Metric], reader: Callable[[], Reader]) -> tupl
     Returns:
         The metrics in their order, and the reader if one was made, else None.
     """
-    if not any(isinstance(metric, ReaderMetric) and metric.reader is None for metric in metrics):
-        return tuple(metrics), None
-    bound = reader()
-    return tuple(
-        metric.with_reader(bound) if isinstance(metric, ReaderMetric) and metric.reader is None else metric
-        for metric in metrics
-    ), bound
+    return _bind(metrics, "reader", reader)
 
 
 def bind_embedder(
     metrics: Sequence[Metric], embedder: Callable[[], Embedder]
 ) -> tuple[tuple[Metric, ...], Embedder | None]:
     """Bind the embedder to the metrics that need one and do not have one yet. See `bind_reader`."""
-    if not any(isinstance(metric, EmbedderMetric) and metric.embedder is None for metric in metrics):
-        return tuple(metrics), None
-    bound = embedder()
-    return tuple(
-        metric.with_embedder(bound) if isinstance(metric, EmbedderMetric) and metric.embedder is None else metric
-        for metric in metrics
-    ), bound
+    return _bind(metrics, "embedder", embedder)
+
+
+def _bind(metrics: Sequence[Metric], role: str, make: Callable[[], Any]) -> tuple[tuple[Metric, ...], Any]:
+    unbound = {id(metric) for metric in metrics if getattr(metric, role, metric) is None}
+    model = make() if unbound else None
+    return tuple(getattr(m, f"with_{role}")(model) if id(m) in unbound else m for m in metrics), model

@@ -2,15 +2,7 @@
 
     value = sum of w_i * score_i, with weights that add up to 1
 
-The source names a composite as future work and does not give weights. A file states them:
-
-```toml
-[weights]
-cc = 2
-qr = 1
-ir = 1
-```
-
+The source names a composite as future work and does not give weights. A file states them, or
 `ragstone lab validate-metrics --labels LABELS --fit-weights FILE.json` learns them. Its file also contains the covariance of the weights.
 
 `docs/reference/metrics.md` states the details.

@@ -59,11 +59,6 @@ class Udcg(UdcgBase):
 
     Raises:
         ConfigurationError: If an option is out of range.
-
-    Examples:
-        ```python
-        ragstone.evaluate(rows, ["ccrs", Udcg(gamma=0.5)], judge="http://localhost:8000/v1")
-        ```
     """
 
     name = "udcg"
@@ -113,11 +108,6 @@ class UdcgTheta(UdcgBase):
 
     Raises:
         ConfigurationError: If `alpha` is empty, the lengths differ, or a weight is not finite.
-
-    Examples:
-        ```python
-        ragstone.evaluate(rows, [UdcgTheta.load("theta.json")], judge="http://localhost:8000/v1")
-        ```
     """
 
     name = "udcg_theta"

@@ -236,7 +236,7 @@ def _read(opened: OutcomeStream, rows: dict[str, int], selected: Sequence[str] |
         metric = outcome.metric
         if metric not in is_selected:
             is_selected[metric] = selected is None or any(
-                _matches(name, metric, opened.cards.get(metric)) for name in selected
+                selects(name, metric, opened.cards.get(metric) or card_of(metric)) for name in selected
             )
         if not is_selected[metric]:
             system.others.add(metric)
@@ -259,11 +259,6 @@ def _read(opened: OutcomeStream, rows: dict[str, int], selected: Sequence[str] |
     return system
 
 
-def _matches(name: str, metric: str, card: MetricCard | None) -> bool:
-    """Return whether a metric name or group of the caller selects this metric."""
-    return selects(name, metric, card or card_of(metric))
-
-
 def _ends(failure: Failure) -> tuple[float, float] | None:
     match failure.details.get("bounds"):
         case [int() | float() as low, int() | float() as high] if low <= high:
@@ -276,7 +271,7 @@ def _metric_names(systems: Sequence[_System], selected: Sequence[str] | None) ->
     known = sorted({*names, *(metric for system in systems for metric in system.others)})
     cards = {name: card for system in systems for name, card in system.cards.items()}
     for name in selected or ():
-        if not any(_matches(name, metric, cards.get(metric)) for metric in names):
+        if not any(selects(name, metric, cards.get(metric) or card_of(metric)) for metric in names):
             raise ConfigurationError(f"no system has outcomes of {name!r}. Available: {', '.join(known) or 'none'}.")
     return names
 

@@ -35,11 +35,6 @@ class JudgedRankingMetric(MetricBase):
 
     Raises:
         ConfigurationError: If the measure is unknown, or needs labels of the whole collection.
-
-    Examples:
-        ```python
-        ragstone.evaluate(rows, [JudgedRankingMetric("precision", 3)], judge="http://localhost:8000/v1")
-        ```
     """
 
     group = "judged"

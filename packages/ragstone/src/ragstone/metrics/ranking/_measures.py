@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
 from ragstone.errors import ConfigurationError
@@ -159,28 +159,20 @@ _KINDS: Final = (
         gain="exp",
         k=10,
     ),
-    Kind(
-        name="ndcg_linear",
-        title="nDCG with linear gain",
-        advice=(
-            "Low means that highly relevant passages rank below weaker ones, or are missing. "
-            "Next: Rerank, then check recall."
-        ),
-        judged_advice=(
-            "Low means that relevant passages rank below irrelevant ones; missing ones are not seen. "
-            "Next: Rerank; use qrels to see what is missing."
-        ),
-        description="Do the passages of the highest grades come first, each worth its grade?",
-        formula="DCG@k / DCG@k of the best order, DCG = sum of grade / log2(rank + 1)",
-        source="Jarvelin and Kekalainen 2002, section 3.2. UDCG, appendix A",
-        function=_graded("linear"),
-        labels="all",
-        gain="linear",
-        k=10,
-    ),
 )
 
-KINDS: Final[Mapping[str, Kind]] = {kind.name: kind for kind in _KINDS}
+_LINEAR: Final = replace(
+    _KINDS[-1],
+    name="ndcg_linear",
+    title="nDCG with linear gain",
+    judged_advice="",
+    description="Do the passages of the highest grades come first, each worth its grade?",
+    formula="DCG@k / DCG@k of the best order, DCG = sum of grade / log2(rank + 1)",
+    source="Jarvelin and Kekalainen 2002, section 3.2. UDCG, appendix A",
+    function=_graded("linear"),
+    gain="linear",
+)
+KINDS: Final[Mapping[str, Kind]] = {kind.name: kind for kind in (*_KINDS, _LINEAR)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

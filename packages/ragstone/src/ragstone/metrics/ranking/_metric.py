@@ -30,14 +30,6 @@ class RankingMetric(MetricBase):
         measure: "precision", "recall", "reciprocal_rank", "average_precision", "ndcg", "ndcg_linear", ...
         k: Number of ranks that count, in the name as `precision@3`. None: all.
         threshold: Smallest grade that means relevant. nDCG uses the grades directly.
-
-    Raises:
-        ConfigurationError: If the measure is unknown, or `k` or `threshold` is out of range.
-
-    Examples:
-        ```python
-        ragstone.evaluate(rows, [RankingMetric("precision", 3, threshold=2)])
-        ```
     """
 
     reads_passages = False
@@ -147,14 +139,6 @@ class AlphaNdcg(MetricBase):
         k: Number of ranks that count, in the ranking and in the ideal order.
         alpha: Share of a sub-question's gain that one passage uses up.
         rating_threshold: Smallest rating that means that a passage answers the sub-question.
-
-    Raises:
-        ConfigurationError: If an option is out of range.
-
-    Examples:
-        ```python
-        ragstone.evaluate(rows, [AlphaNdcg(20)])
-        ```
     """
 
     name = "alpha_ndcg"

@@ -3,15 +3,7 @@
 Source: T. Ding et al., "VERA: Validation and Evaluation of Retrieval-Augmented Systems", KDD 2024 workshop on evaluation
 of generative AI, section 3.1.
 
-The source uses two of its names for two definitions each. Ragstone uses a separate name for each definition:
-
-| metric | value | in the source |
-|---|---|---|
-| faithfulness | 1 if the passages support the whole response, else 0 | faithfulness, one label for each answer |
-| groundedness | sentences of the response that the passages support / sentences of the response | "retrieval recall" |
-| retrieval_recall | sentences of the reference that the passages support / sentences of the reference | recall, in the composite |
-| retrieval_precision | sentences of the passages that are relevant to the query / sentences of the passages | the same |
-| answer_relevance | equivalence of the query and the one question that the whole response answers | the same |
+The source uses two of its names for two definitions each. Ragstone uses a separate name for each definition.
 """
 
 from __future__ import annotations

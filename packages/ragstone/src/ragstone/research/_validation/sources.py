@@ -66,16 +66,11 @@ def metrics_of(systems: Iterable[SystemOutcomes], selected: Sequence[str] | None
         return tuple(present)
     chosen: dict[str, None] = {}
     for name in selected:
-        matches = [metric for metric in present if _matches(metric, name, systems)]
+        matches = [m for m in present if any(selects(name, m, system.cards.get(m)) for system in systems)]
         if not matches:
             raise DataError(f"no outcomes of a metric or group {name!r}. Available: {', '.join(present) or 'none'}.")
         chosen |= dict.fromkeys(matches)
     return tuple(chosen)
-
-
-def _matches(metric: str, name: str, systems: Iterable[SystemOutcomes]) -> bool:
-    """Return whether `name` is the metric's name or its group."""
-    return any(selects(name, metric, system.cards.get(metric)) for system in systems)
 
 
 def scores_of(system: SystemOutcomes, metric: str) -> dict[str, float]:
