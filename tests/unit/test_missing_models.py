@@ -18,7 +18,7 @@ from ragstone.metrics import resolve_metrics
 from ragstone.monitor import Monitor
 from ragstone.replay import replay_traces
 from ragstone.requests import TraceDraft
-from ragstone.research import build_dataset, judge_card
+from ragstone.research import build_dataset, judge_card, rank_udcg, run_udcg_experiment
 from ragstone.schema import Failure, Score
 from ragstone.scoring import Scorer
 from ragstone.store import SqliteStore, is_owned
@@ -58,13 +58,15 @@ DOORS: dict[str, Callable[[], Any]] = {
     "reasons": lambda: ragstone.evaluate([ROW], ["rouge_l"], reasons=1),
     "judge_card": card,
     "build_dataset": dataset,
+    "run_udcg_experiment": lambda: run_udcg_experiment([ROW], "experiment"),
+    "rank_udcg": lambda: rank_udcg([ROW]),
 }
 
 
 @pytest.mark.parametrize("door", DOORS)
 def test_a_judged_metric_is_refused_without_a_judge(door: str) -> None:
     """Each way to score raises an error that names the way out, and leaves no file, if nobody has named a judge."""
-    with pytest.raises(ConfigurationError, match=r"[Ss]et judge") as caught:
+    with pytest.raises(ConfigurationError, match=r"[Ss]et (judge|reader)") as caught:
         DOORS[door]()
     assert "baseline" not in str(caught.value)
     assert [] == [path.name for path in Path().iterdir() if path.suffix in (".db", ".jsonl")]

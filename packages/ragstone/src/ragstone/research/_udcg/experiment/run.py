@@ -12,7 +12,7 @@ from ragstone._util.files import open_output, write_output
 from ragstone._util.run_async import run_async
 from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError
-from ragstone.judges import Judge, Preparable, Reader, judge_from
+from ragstone.judges import Judge, Preparable, Reader, describe_missing, judge_from
 from ragstone.research._journal import PASSING, Journal, JournaledCalls
 from ragstone.research._udcg.ask import CachedModels, is_model_configured, open_models
 from ragstone.research._udcg.experiment.answers import Runner, run_distractors, run_orders, run_position
@@ -227,7 +227,7 @@ def run_udcg_experiment(
         gamma=gamma, erag=erag, threshold=threshold, seed=seed, n_resamples=n_resamples,
     )  # fmt: skip
     if not is_model_configured(reader, judge):
-        raise ConfigurationError("the experiment needs a reader. Set reader= and judge= (--reader, --judge)")
+        raise ConfigurationError(describe_missing("reader", ["the experiment"]))
     folder = Path(output_dir)
     try:
         folder.mkdir(parents=True, exist_ok=True)
