@@ -83,7 +83,15 @@ def test_card_of_two_models_of_one_server():
 def test_text_names_the_baseline():
     """The lexical baseline is not a judge, and tables fit 80 columns."""
     done = card(
-        "--set", "research.conditions=order", "--repeats", "1", "--set", "analysis.n_resamples=100", COLUMNS="80"
+        "--judge",
+        "lexical",
+        "--set",
+        "research.conditions=order",
+        "--repeats",
+        "1",
+        "--set",
+        "analysis.n_resamples=100",
+        COLUMNS="80",
     )
     assert 0 == done.returncode, done.stderr
     assert "lexical baseline: scored by a baseline" in done.stdout
@@ -104,7 +112,10 @@ def test_text_names_the_baseline():
             ["--set=research.conditions=wording,length"],
             "unknown condition 'length'. Conditions: wording, order, repeats, fused, reasoned",
         ),
-        (["--set=research.conditions=reasoned"], "the condition 'reasoned' needs a judge with a model"),
+        (
+            ["--judge=lexical", "--set=research.conditions=reasoned"],
+            "the condition 'reasoned' needs a judge with a model",
+        ),
         (["--set=research.label_column=grade"], "row 1 does not have a column 'grade'"),
         (["--set=research.label_range=1"], "research.label_range must be two numbers LOW,HIGH"),
         (["--metrics=rouge_l"], "a judge card describes only the judge"),

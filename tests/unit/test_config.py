@@ -99,7 +99,7 @@ def test_the_name_of_the_application_is_no_option_of_a_command(tmp_path, capsys)
 
 
 def test_commands_take_what_they_share_and_their_own(tmp_path, capsys):
-    """Top-level keys for all, a table for one; the command line counts before both."""
+    """Settings count for all commands and a command's table for one. The command line counts before both."""
     rows = write(tmp_path / "rows.jsonl", json.dumps({"query": "How tall?", "response": "31 m tall.", "contexts": []}))
     config = write(
         tmp_path / "r.toml",
@@ -109,6 +109,8 @@ def test_commands_take_what_they_share_and_their_own(tmp_path, capsys):
         metrics = ["ccrs.qr", "ccrs.cc"]
         sinks = ["jsonl:{tmp_path}/scores.jsonl"]
         [evaluate]
+        set = ["limits.deadline_s=30", "judge.draws=3"]
+        budget-usd = 3
         output = "{tmp_path}/outcomes.jsonl"
         """,
     )
@@ -136,6 +138,7 @@ def test_the_table_of_a_command_counts_before_the_top_level(tmp_path, capsys):
     [
         ("[evaluat]", "'evaluat' is not a table of settings. Did you mean 'evaluate'?"),
         ("[evaluate]\nformat = 'x'", "sets 'format', but the command `evaluate` does not have this option"),
+        ("[evaluate]\ndeadline_s = 5", "does not have this option. Did you mean [limits] deadline_s?"),
         ("[lab.udcg.fit]\nnonsense = 1", "sets 'nonsense', but the command `lab udcg fit` does not have this option"),
     ],
 )
@@ -152,6 +155,7 @@ def test_a_table_of_no_command_and_an_option_of_none(tmp_path, capsys, text, wor
         ("[evaluate]\nconcurrency = true", "sets concurrency of `evaluate` to True, which must be a number or a text"),
         ("[evaluate]\nsink = false", "sets sink of `evaluate` to False, which must be a number or a text"),
         ("[evaluate]\ndry-run = 'yes'", "sets dry-run of `evaluate` to 'yes', which must be true or false"),
+        ("[lab.udcg.fit]\nreader = true", "sets reader of `lab udcg fit` to True, which must be a number or a text"),
     ],
 )
 def test_only_a_flag_is_true_or_false(tmp_path, capsys, text, words):

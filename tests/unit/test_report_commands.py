@@ -8,16 +8,19 @@ from typing import Any
 import pytest
 
 from ragstone.cli._report import _command, _next_steps
+from ragstone.settings import Analysis
 
 
 def test_the_command_of_a_page_has_its_options() -> None:
     """Those that differ from the defaults, so that the command gives the same numbers."""
-    plain = _command(["a.jsonl"], None, [], [], 5, "auto", 0.95)
+    plain = _command(["a.jsonl"], None, [], [], 5, Analysis())
     assert plain == "ragstone report a.jsonl --worst 5"
-    command = _command(["new=a.jsonl"], "b.jsonl", ["rows.csv"], ["ccrs.ac=0.5"], 9, "user_id", 0.9)
+    command = _command(
+        ["new=a.jsonl"], "b.jsonl", ["rows.csv"], ["ccrs.ac=0.5"], 9, Analysis(cluster="user_id", confidence_level=0.9)
+    )
     assert command == (
-        "ragstone report new=a.jsonl --baseline b.jsonl --data rows.csv --target ccrs.ac=0.5 --set analysis.cluster=user_id "
-        "--set analysis.confidence_level=0.9 --worst 9"
+        "ragstone report new=a.jsonl --baseline b.jsonl --data rows.csv --target ccrs.ac=0.5 --set "
+        "analysis.confidence_level=0.9 --set analysis.cluster=user_id --worst 9"
     )
 
 

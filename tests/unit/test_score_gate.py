@@ -278,7 +278,7 @@ def test_an_invalid_threshold_is_refused_before_any_call(command: str) -> None:
 @pytest.mark.usefixtures("rows")
 def test_the_output_has_the_table_and_json_the_numbers() -> None:
     """On stdout, below the means."""
-    options = ["--metrics", "ccrs.cc", "--fail-under", "ccrs.cc=0.8"]
+    options = ["--judge=lexical", "--metrics=ccrs.cc", "--fail-under", "ccrs.cc=0.8"]
     assert "\nall thresholds reached\n" in run_command("evaluate", "rows.jsonl", *options).stdout
     for command in (["evaluate", "rows.jsonl", *options], ["report", "good.jsonl", *options[2:]]):
         gate = json.loads(run_command(*command, "--json").stdout)["gate"]

@@ -352,13 +352,13 @@ def test_a_dry_run_states_the_cost_and_calls_nothing(data, tmp_path):
 
 def test_the_command_runs_and_resumes(data, tmp_path):
     """Tables on stdout, the plan on stderr. The second run reads the journal."""
-    done = run_command(*EXPERIMENT, "--parts", "position,correlation", "-k", 3)
+    done = run_command(*EXPERIMENT, "--parts", "position,correlation", "--set", "research.k=3")
     assert 0 == done.returncode, done.stderr
     assert "Answers by the position of the only relevant passage among 3 (figure 1)" in done.stdout
     assert 80 >= max(map(len, done.stdout.splitlines()))
     assert "at most" in done.stderr
     assert "saved in udcg-experiment" in done.stderr
-    again = run_command(*EXPERIMENT, "--parts", "position,correlation", "-k", 3, "--json")
+    again = run_command(*EXPERIMENT, "--parts", "position,correlation", "--set", "research.k=3", "--json")
     saved = json.loads(again.stdout)
     assert (0, "lexical baseline") == (saved["n_asked"], saved["judge"])
     assert "replies of an earlier run are recorded" in again.stderr
@@ -384,7 +384,7 @@ def test_the_command_takes_a_retriever(data, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--set", "research.k_values=1,two"), "research.k_values must be integers separated by commas, got '1,two'"),
+        (("--set", "research.k_values=1,two"), "research.k_values must be integers, such as 1,3,5"),
         (("--parts", "speed"), "'speed' is not a part"),
         (("--retriever", "index.py"), "--retriever must be MODULE:NAME, got 'index.py'"),
         (("--parts", "judges", "--set", "research.threshold=-1"), "must be above 0, got -1"),

@@ -63,8 +63,15 @@ def _defaults(name: str, command: Any, section: Mapping[str, Any], path: Path) -
     flags = {parameter.name for parameter in command.params if getattr(parameter, "is_flag", False)}
     defaults: dict[str, Any] = {}
     for key, value in section.items():
+        if isinstance(value, Mapping):
+            raise ConfigurationError(
+                f"{str(path)!r} has a table [{name}.{key}]. Settings have one table for all commands, such as [judge]. Set "
+                f"those of one command in [{name}]: set = ['judge.draws=3']."
+            )
         if (option := names.get(_key(key))) is None:
-            raise ConfigurationError(f"{str(path)!r} sets {key!r}, but the command `{name}` does not have this option.")
+            raise ConfigurationError(
+                f"{str(path)!r} sets {key!r}, but the command `{name}` does not have this option.{_hint(key)}"
+            )
         # Typer reads true as the number 1 or the text "True", and "yes" as true.
         if isinstance(value, bool) != (option in flags):
             form = "true or false" if option in flags else "a number or a text"
@@ -72,6 +79,14 @@ def _defaults(name: str, command: Any, section: Mapping[str, Any], path: Path) -
         # click reads the letters of a text as the values of a repeatable option.
         defaults[option] = [value] if option in repeatable and isinstance(value, str) else _plain(key, value)
     return defaults
+
+
+def _hint(key: str) -> str:
+    """Return the table of settings with this key, as a sentence."""
+    from ragstone.settings import TABLES
+
+    tables = [table for table, kind in TABLES.items() if key.replace("-", "_") in kind.model_fields]
+    return f" Did you mean [{tables[0]}] {key}?" if tables else ""
 
 
 def _key(name: str) -> str:

@@ -1,0 +1,105 @@
+"""Settings on the command line: `--set`, options that are keys, their sources, and `doctor --settings`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+
+from command_line import app, run_command
+from ragstone.settings import TABLES
+
+SECRET = "hunter2-very-secret"
+
+
+def settings(*arguments: object, **environment: str) -> dict[str, tuple[str, str]]:
+    """Return the value and the source of each setting."""
+    done = run_command(*arguments, "doctor", "--settings", "--json", **environment)
+    assert 0 == done.returncode, done.stderr
+    return {row["key"]: (row["value"], row["source"]) for row in json.loads(done.stdout)}
+
+
+def shown(*options: str, **environment: str) -> tuple[str, str]:
+    """Return `limits.concurrency` of a command line with these options."""
+    done = run_command("doctor", "--settings", "--json", *options, **environment)
+    assert 0 == done.returncode, done.stderr
+    (row,) = [row for row in json.loads(done.stdout) if row["key"] == "limits.concurrency"]
+    return row["value"], row["source"]
+
+
+def test_each_source_comes_before_the_next(tmp_path: Path) -> None:
+    """An option comes before the environment, the environment before the file, and the file before the default."""
+    file = tmp_path / "r.toml"
+    file.write_text("[limits]\nconcurrency = 3\n")
+    assert ("16", "default") == settings()["limits.concurrency"]
+    assert ("3", "file") == settings("--config", file)["limits.concurrency"]
+    assert ("4", "environment") == settings("--config", file, RAGSTONE_LIMITS_CONCURRENCY="4")["limits.concurrency"]
+    assert ("5", "option") == shown("--set", "limits.concurrency=5", RAGSTONE_LIMITS_CONCURRENCY="4")
+    assert ("6", "option") == shown("--set", "limits.concurrency=5", "--set", "limits.concurrency=6")
+
+
+def test_all_settings_are_listed_without_secrets() -> None:
+    """`doctor --settings` lists each key, calls no endpoint, and prints neither keys nor passwords."""
+    environment = {"RAGSTONE_JUDGE": f"http://u:{SECRET}@127.0.0.1:9/v1", "RAGSTONE_JUDGE_API_KEY": SECRET}
+    found = settings(**environment)
+    assert {f"{table}.{name}" for table, kind in TABLES.items() for name in kind.model_fields} == found.keys()
+    assert ("(hidden)", "environment") == found["judge.api_key"]
+    assert ("http://127.0.0.1:9/v1", "environment") == found["judge.url"]
+    for width in ("80", "120", "200"):
+        done = run_command("doctor", "--settings", COLUMNS=width, **environment)
+        assert 0 == done.returncode
+        assert SECRET not in done.stdout + done.stderr
+        assert max(map(len, done.stdout.splitlines())) <= int(width)
+        assert ("meaning" in done.stdout) == (width != "80")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("judge.max_retrys=8", "--set: 'judge.max_retrys' is not a setting. Did you mean 'max_retries'? Keys of [judge]:"),
+        ("jugde.max_retries=8", "--set: 'jugde' is not a table of settings. Did you mean 'judge'?"),
+        ("judge.max_retries=many", "--set: judge.max_retries must be an integer of at least 0, got 'many'."),
+        ("judge.max_retries", "--set must be TABLE.KEY=VALUE, got 'judge.max_retries'. Example: --set judge.max_"),
+        ("watch.min_drop=0.1", "--set watch.min_drop: `evaluate` does not use the table [watch]. It uses: judge, "),
+    ],
+)  # fmt: skip
+def test_an_invalid_setting_names_key_rule_and_way_out(text: str, message: str) -> None:
+    """A setting that cannot be used is a usage error before anything is read."""
+    done = run_command("evaluate", "none.jsonl", "--set", text)
+    assert 2 == done.returncode
+    assert f"ragstone: {message}" in done.stderr
+
+
+def test_an_option_is_checked_by_the_rule_of_its_key() -> None:
+    """The message of an option that is a key names the option, the key, the rule and the value."""
+    done = run_command("evaluate", "none.jsonl", "--concurrency", "0")
+    assert (2, "ragstone: --concurrency: limits.concurrency must be an integer of at least 1, got 0.\n") == (
+        done.returncode,
+        done.stderr,
+    )
+
+
+def test_keys_are_completed() -> None:
+    """The shell offers the keys that begin with the written text."""
+    command = typer.main.get_command(app).commands["evaluate"]  # type: ignore[attr-defined]
+    (option,) = [option for option in command.params if option.name == "set"]
+    context = typer.Context(command)
+    offered = [item.value for item in option.shell_complete(context, "judge.max_r")]
+    assert ["judge.max_retries="] == offered
+
+
+def test_the_plan_of_a_store_is_a_source(tmp_path: Path) -> None:
+    """The settings of a store's plan are shown with this source, and options come before them."""
+    store, rows = tmp_path / "r.db", tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps({"query": "a b", "contexts": ["a b c"], "response": "b"}) + "\n")
+    scored = run_command("replay", rows, "--store", store, "--judge", "lexical", "--metrics", "ccrs.qr")
+    assert 0 == scored.returncode, scored.stderr
+    done = run_command("doctor", "--settings", "--store", store, "--json")
+    sources = {row["key"]: (row["value"], row["source"]) for row in json.loads(done.stdout)}
+    assert ("ccrs.qr", "plan") == sources["scoring.metrics"]
+    assert ("lexical", "plan") == sources["judge.url"]
+    done = run_command("doctor", "--settings", "--store", store, "--json", "--judge", "http://127.0.0.1:9/v1")
+    sources = {row["key"]: (row["value"], row["source"]) for row in json.loads(done.stdout)}
+    assert ("http://127.0.0.1:9/v1", "option") == sources["judge.url"]
