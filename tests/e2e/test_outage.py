@@ -169,7 +169,7 @@ def test_another_judge_finishes_what_waits(rows, monkeypatch):
     first = {outcome.sample_id: outcome.judge_hash for outcome in stored("r.db")}
     assert 0 < len(first) < N
     forget_outages(monkeypatch)
-    done = run_command("worker", "r.db", "--until-idle", "--judge=lexical", "--metrics=ccrs.qr")
+    done = run_command("worker", "r.db", "--until-idle", "--judge=lexical", "--metrics=ccrs.qr", "--replan")
     assert 0 == done.returncode, done.stderr
     total = read_ledger("r.db").total
     assert (N, 0, 0) == (total.scored, total.failed, total.pending)

@@ -27,7 +27,7 @@ from ragstone.cli._options import (
     parse_address,
     parse_retriever_tools,
 )
-from ragstone.cli._settings import SCORING, WORKER, uses
+from ragstone.cli._settings import SCORING, WORKER, settings_of, uses
 from ragstone.errors import JudgeError, StoreNotFoundError, StoreOwnedError, StoreUnavailableError
 from ragstone.spool import SpoolWriter
 from ragstone.store import is_database_url, resolve_store
@@ -90,6 +90,11 @@ def ingest_command(
         if grpc_address is not None:
             access.check_address(grpc_address[0], "--listen-grpc")
     health = HealthPage()
+    # What can be refused comes before the first file is created, and before the store is read.
+    retriever_tools = parse_retriever_tools(retriever_tool, no_retriever_tool)
+    buffer_path = _buffer_path(store)
+    hash_id = id_hasher(store, settings_of(context).redaction.ids)
+    spool = claim_spool(store)  # that of the store, which the worker below reads
     try:
         plan = StorePlan.read(store, replan=replan)
     except StoreUnavailableError:
@@ -107,11 +112,6 @@ def ingest_command(
         closes_models=True,
     )
     plan.check(setup)
-    # What can be refused comes before the first file is created.
-    retriever_tools = parse_retriever_tools(retriever_tool, no_retriever_tool)
-    buffer_path = _buffer_path(store)
-    hash_id = id_hasher(store, settings.redaction.ids)
-    spool = claim_spool(store)  # that of the store, which the worker below reads
     buffer = SharedSpanBuffer(buffer_path)
     redact = redact_secrets if settings.redaction.redact else None
     source = OtlpTraceSource(
