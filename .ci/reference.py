@@ -321,9 +321,9 @@ def setting(name: str, field: Any, variable: str) -> tuple[str, ...]:
     named = f"`{name}`" + (f"<br>`{variable}`" if variable else "")
     return (
         named,
+        prose(field.description),
         prose(rule_of(field)),
         default if default in ("none", "required") else f"`{default}`",
-        prose(field.description),
     )
 
 
@@ -332,7 +332,7 @@ def settings_of(table_name: str, kind: Any) -> str:
     from ragstone.settings import variable_of
     from ragstone.settings._base import Settings, kind_of
 
-    header = ("key and variable", "value", "default", "meaning")
+    header = ("key and variable", "meaning", "value", "default")
     keys = {name: f"{table_name}.{name}" for name in kind.model_fields}
     text = [
         f"### {table_name}",
