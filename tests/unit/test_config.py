@@ -139,6 +139,10 @@ def test_the_table_of_a_command_counts_before_the_top_level(tmp_path, capsys):
         ("[evaluat]", "'evaluat' is not a table of settings. Did you mean 'evaluate'?"),
         ("[evaluate]\nformat = 'x'", "sets 'format', but the command `evaluate` does not have this option"),
         ("[evaluate]\ndeadline_s = 5", "does not have this option. Did you mean [limits] deadline_s?"),
+        ("[judge-card]", "has 'judge-card', which is not the table of a command. Did you mean [lab.judge-card]?"),
+        ("[lab.judgecard]", "has 'lab.judgecard', which is not the table of a command. Did you mean [lab.judge-card]?"),
+        ("[store.backfil]", "has 'store.backfil', which is not the table of a command. Did you mean [store.backfill]?"),
+        ("[store]\nverify = 1", "has 'store.verify', which is not the table of a command."),
         ("[lab.udcg.fit]\nnonsense = 1", "sets 'nonsense', but the command `lab udcg fit` does not have this option"),
     ],
 )

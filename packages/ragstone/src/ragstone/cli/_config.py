@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from ragstone.cli._commands import nearest
 from ragstone.errors import ConfigurationError
 
 ConfigOption = Annotated[
@@ -35,12 +36,19 @@ def apply_config(context: typer.Context, path: Path | None) -> None:
     from ragstone.settings import TABLES, load_toml, read_file
 
     commands = _inner(context.command)
+    tables = {name: table for name, table in load_toml(path).items() if name not in TABLES}
+    for name in tables.keys() - commands.keys():
+        # A command of a group, without its group. Otherwise the settings name the nearest of their tables.
+        if (known := nearest(name)) is not None and known.rpartition(" ")[2] == name:
+            raise _unknown_table(path, name)
     read_file(path, [*commands])
-    context.default_map = {
-        name: _defaults(name, commands[name], table, path)
-        for name, table in load_toml(path).items()
-        if name not in TABLES
-    }
+    context.default_map = {name: _defaults(name, commands[name], table, path) for name, table in tables.items()}
+
+
+def _unknown_table(path: Path, name: str) -> ConfigurationError:
+    known = nearest(name.rpartition(".")[2])
+    hint = "`ragstone --help` lists all." if known is None else f"Did you mean [{known.replace(' ', '.')}]?"
+    return ConfigurationError(f"{str(path)!r} has {name!r}, which is not the table of a command. {hint}")
 
 
 def _inner(command: Any) -> Mapping[str, Any]:
@@ -50,14 +58,12 @@ def _inner(command: Any) -> Mapping[str, Any]:
 
 
 def _defaults(name: str, command: Any, section: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Build click's default map of a command, or of the commands of a group, whose other keys apply to each of them."""
+    """Build click's default map of a command, or of the commands of a group."""
     if commands := _inner(command):
-        shared = {key: value for key, value in section.items() if key not in commands}
-        return {
-            inner: _defaults(f"{name} {inner}", commands[inner], {**shared, **section.get(inner, {})}, path)
-            for inner in commands
-            if inner in section or shared
-        }
+        for inner, table in section.items():
+            if inner not in commands or not isinstance(table, Mapping):
+                raise _unknown_table(path, f"{name}.{inner}")
+        return {inner: _defaults(f"{name} {inner}", commands[inner], table, path) for inner, table in section.items()}
     names = _option_names(command)
     repeatable = {parameter.name for parameter in command.params if getattr(parameter, "multiple", False)}
     flags = {parameter.name for parameter in command.params if getattr(parameter, "is_flag", False)}
