@@ -365,13 +365,14 @@ def test_a_secret_is_never_printed(key: str, tmp_path: Path, caplog: pytest.LogC
     file = _toml(tmp_path, key, CASES[key][0])
     with caplog.at_level(logging.WARNING, "ragstone"):
         configuration = resolve(file=file, environment={})
+        resolve(file=file, environment={})
     recorded = [
         read_endpoint(role, getattr(configuration, role).stated, source="x").plan_settings()
         for role in ("judge", "reader", "embedder")
     ]
     shown = [*configuration.rows(), configuration, recorded]
     assert SECRET not in f"{shown} {configuration!s} {caplog.text}"
-    assert (key in caplog.text) == key.endswith(("api_key", "headers", "extra_body"))
+    assert int(key.endswith(("api_key", "headers", "extra_body"))) == caplog.text.count(f"{key}")
 
 
 def test_a_password_in_a_url_is_warned_about_and_not_stored(tmp_path: Path, caplog: pytest.LogCaptureFixture):

@@ -1,4 +1,4 @@
-"""Settings: each key declared once, and read from arguments, options, the environment, a file and the plan of a store."""
+"""Settings: each key declared once, and read from arguments, options, the environment, a file and a plan."""
 
 from ragstone.settings._analysis import Analysis as Analysis
 from ragstone.settings._arguments import RUN_KEYS as RUN_KEYS

@@ -1,4 +1,4 @@
-"""The base of all settings: what a key is, the sentence for its rule, and how its text and its value are read and shown."""
+"""The base of all settings: keys, the sentences for their rules, and how texts and values are read and shown."""
 
 from __future__ import annotations
 

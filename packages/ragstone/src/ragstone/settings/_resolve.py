@@ -33,6 +33,8 @@ COMMANDS: Final = frozenset(_COMMANDS.split())
 """Commands, whose tables in a file are not settings."""
 _OF_KUBERNETES: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
 """Variables that Kubernetes sets for a service with the name "ragstone-judge"."""
+_warned: Final[set[tuple[str, str]]] = set()
+"""Secrets in files that the log has named. A command reads its file twice."""
 _T = TypeVar("_T", bound=Settings)
 
 
@@ -140,8 +142,7 @@ def resolve(
         other_tables: Tables of the file that are not settings.
 
     Raises:
-        ConfigurationError: If a key is unknown or a value is invalid. The message names the source, the key, the value and
-            the rule.
+        ConfigurationError: If a key is unknown or a value is invalid. The message names source, key, value and rule.
     """
     written = names or {}
     content = {} if file is None else read_file(file, other_tables)
@@ -233,7 +234,8 @@ def _by_table(layer: _Layer) -> dict[str, dict[str, Any]]:
                 else [f"{each}.{kind_key}" for each, kind in TABLES.items() for kind_key in kind.model_fields]
             )
             raise ConfigurationError(
-                f"{layer.place(key)}: {table!r} is not a table of settings.{_neighbor(table, known)} Tables: {', '.join(TABLES)}."
+                f"{layer.place(key)}: {table!r} is not a table of settings.{_neighbor(table, known)} "
+                f"Tables: {', '.join(TABLES)}."
             )
         kind = TABLES[table]
         name = name.replace("-", "_") or kind.main or ""
@@ -348,6 +350,9 @@ def read_file(path: str | os.PathLike[str], other_tables: Collection[str] = COMM
         _validate(table, TABLES[table], stated, lambda _: source)
     for key, value in values.items():
         for secret in find_secrets(key, value):
+            if (source, secret) in _warned:
+                continue
+            _warned.add((source, secret))
             logger.warning(
                 "ragstone: %s: %s contains a secret. Name an environment variable that holds it instead: api_key_env = "
                 "'VARIABLE', or { env = 'VARIABLE' } for a header",

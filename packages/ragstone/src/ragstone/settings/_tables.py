@@ -136,8 +136,9 @@ class Judge(Endpoint):
 
     score_mode: Literal["single", "expected", "sampled", "reasoned"] = key(
         "single",
-        "How a rating is obtained. single: one reply. expected: the expected value over all numbers of the scale, if the "
-        "endpoint returns log-probabilities. sampled: the mean of several replies. reasoned: reasons first, then the number.",
+        "How a rating is obtained. single: one reply. expected: the expected value over all numbers of the scale, if "
+        "the endpoint returns log-probabilities. sampled: the mean of several replies. reasoned: reasons first, then "
+        "the number.",
     )
     draws: int = key(5, "Number of replies for the score mode sampled.", ge=2)
     max_tokens: int = key(
@@ -197,15 +198,15 @@ class Limits(Settings):
     )
     max_outage_s: float | None = key(
         None,
-        "Seconds that an outage of a model may last. Then a run ends, and a worker logs an error. Default: 300 for a run, "
-        "3600 for a worker.",
+        "Seconds that an outage of a model may last. Then a run ends, and a worker logs an error. Default: 300 for a "
+        "run, 3600 for a worker.",
         ge=0,
     )
     max_failed_share: float = key(0.5, "Largest share of failed scores with which a run is a success.", ge=0, le=1)
     stop_early: bool = key(
         default=True,
-        description="Whether a run ends if the judge fails systematically (no score, and 20 failures over 10 samples: rejected or "
-        "truncated), or the application fails on each of the first 10 questions.",
+        description="Whether a run ends if the judge fails systematically (no score, and 20 failures over 10 "
+        "samples: rejected or truncated), or the application fails on each of the first 10 questions.",
     )
     call_latency_s: float = key(1.0, "Seconds for one model call, in estimates.", ge=0)
     app_concurrency: int = key(8, "Number of concurrent calls of an evaluated application.", ge=1)
