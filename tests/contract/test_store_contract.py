@@ -218,6 +218,52 @@ class TestIntake:
             assert [score("t1")] == list(store.outcomes())
 
 
+PLAN_A = {"scoring.metrics": ["a"], "judge.url": "http://a"}
+PLAN_B = {"scoring.metrics": ["a"], "judge.url": "http://b"}
+PLAN_WITHOUT_JUDGE = {"scoring.metrics": ["a"], "judge.url": None}
+
+
+class TestPlans:
+    """A request keeps the plan of the application that captured it, until a worker replaces it."""
+
+    def add(self, store: Store, segment: str, plans: dict[str, dict | None]) -> None:
+        """Ingest a request for each plan."""
+        store.ingest(segment, 1, [captured(name).model_copy(update={"plan": plan}) for name, plan in plans.items()])
+
+    def claimed(self, store: Store, plan: str | None) -> list[str]:
+        """Return the ids of all requests that a worker with this plan gets."""
+        return [trace.trace_id for trace in store.claim("me", 9, lease_s=60, plan=plan)]
+
+    def test_a_worker_gets_the_requests_of_its_plan(self, store: Store):
+        """A worker leases requests of its plan, of plans that lack only a model, and those without a plan."""
+        self.add(store, "s", {"t1": PLAN_A, "t2": PLAN_B, "t3": PLAN_WITHOUT_JUDGE, "t4": None})
+        first = store.use_plan(PLAN_A, {})
+        self.add(store, "r", {"t5": None})
+        assert {"t1", "t3", "t5"} <= {*self.claimed(store, first)}
+        assert "t2" in self.claimed(store, store.use_plan(PLAN_B, {}))
+
+    def test_replan_replaces_the_plan_of_pending_and_later_requests(self, store: Store):
+        """After a worker has replaced the plans, it gets all requests, and another plan only if a worker uses it again."""
+        self.add(store, "s", {"t1": PLAN_A})
+        new = store.use_plan(PLAN_B, {"reasons": 1}, replan=True)
+        self.add(store, "r", {"t2": PLAN_A})
+        ledger = store.ledger()
+        assert [(PLAN_A, new, 0), (PLAN_B, None, 2)] == [(p.settings, p.replaced_by, p.pending) for p in ledger.plans]
+        assert {"plan": new, "reasons": 1} == ledger.last_worker
+        assert ["t1", "t2"] == self.claimed(store, new)
+        store.use_plan(PLAN_A, {})
+        self.add(store, "q", {"t3": PLAN_A})
+        assert [] == self.claimed(store, new)
+
+    def test_the_last_plan_applies_and_an_incomplete_one_does_not(self, store: Store):
+        """A later request with another plan makes it apply, but not one whose plan only lacks the judge."""
+        store.use_plan(PLAN_A, {})
+        for number, (plan, current) in enumerate([(PLAN_WITHOUT_JUDGE, PLAN_A), (PLAN_B, PLAN_B), (PLAN_A, PLAN_A)]):
+            later = captured(f"t{number}", started_at=4e9 + number).model_copy(update={"plan": plan})
+            store.ingest("s", number, [later])
+            assert current == store.ledger().plans[-1].settings
+
+
 class TestLeases:
     """A trace is with one scorer at a time, and never lost with one."""
 
