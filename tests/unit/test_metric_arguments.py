@@ -329,7 +329,15 @@ def test_a_name_selects_one_variant() -> None:
     assert selects("ccrs.ac@.5", card.name, card)
     assert not selects("ccrs.ac@em_weight=0", card.name, card)
     assert not selects("ccrs.ac", card.name, card)
-    assert "acme" == Brevity(plain=0.5).card.group
+
+
+def test_the_group_of_a_variant_is_that_of_its_metric() -> None:
+    """A dot in an argument does not end the group that a metric takes from its name."""
+
+    class Undotted(Brevity):
+        name = "brevity"
+
+    assert ("brevity@plain=0.5", "brevity") == (Undotted(plain=0.5).card.name, Undotted(plain=0.5).card.group)
 
 
 @pytest.mark.parametrize("metric", ["ccrs.ac", "ccrs.ac@em_weight=0"])
