@@ -287,3 +287,17 @@ def test_reasons_of_a_report_come_from_the_judge_of_the_plan() -> None:
     assert (2, True) == (done.returncode, "lexical baseline" in words(done)), words(done)
     named = run_command("report", STORE, "--reasons", "1", "--judge", "http://127.0.0.1:9/v1")
     assert "lexical baseline, which" not in words(named)
+
+
+def test_requests_with_plans_arrive_and_are_claimed_without_reading_those_that_are_pending() -> None:
+    """A request with the plan of a store, or with another one, costs the same if many requests are pending."""
+    plans = [{"judge.url": url, "scoring.metrics": None} for url in ("http://a/v1", "http://b/v1")]
+    with SqliteStore.open(STORE, mode="own") as store:
+        store.ingest("app", 1, [Captured(trace=make_trace(f"t{i}"), plan=plans[i % 2]) for i in range(3000)])
+        steps: list[int] = []
+        with store._database.write() as db:
+            db.set_progress_handler(lambda: steps.append(1), 100)
+        for i, plan in enumerate(plans):
+            store.ingest("app", 2 + i, [Captured(trace=make_trace(f"new{i}"), plan=plan)])
+        assert len(steps) < 100
+        assert [1501, 1501] == [plan.pending for plan in store.ledger().plans]

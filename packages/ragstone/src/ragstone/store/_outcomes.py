@@ -20,7 +20,7 @@ from ragstone.store._counts import OutcomeTotals, count_outcome_kinds, count_unp
 from ragstone.store._deliveries import count_deliveries, deliveries
 from ragstone.store._erase import ERASED, ERASED_DELIVERIES
 from ragstone.store._feedback import count_feedback, feedback_of
-from ragstone.store._plans import read_plans
+from ragstone.store._plans import count_pending
 from ragstone.store._ranges import set_sinks
 from ragstone.store._records import (
     Completion,
@@ -156,7 +156,7 @@ class SqlOutcomes(SqlStore):
                 feedback=count_feedback(db, now=now),
                 spent_today=read_spend(db, now=now),
                 daily_budget=read_record(db, "daily_budget"),
-                plans=tuple(read_plans(db)),
+                plans=tuple(count_pending(db)),
                 last_worker=read_record(db, "last_worker"),
                 other_outcomes=_count_others_by_judge(db),
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from typing_extensions import override
@@ -13,6 +14,8 @@ from ragstone.store._sql import Sql, SqlStore
 
 _STEP_S: Final = 1e-6
 """Difference between the times of two plans, if a clock was put back."""
+_parse: Final = lru_cache(maxsize=256)(json.loads)
+"""Each batch and each claim reads the same texts."""
 
 
 class SqlPlans(SqlStore):
@@ -36,24 +39,28 @@ class SqlPlans(SqlStore):
 
 
 def read_plans(db: Sql) -> list[ScoringPlan]:
-    """Return all plans with the number of pending requests of each. The one that applies is the last."""
+    """Return all plans, without their pending requests. The one that applies is the last."""
     rows = db.execute(
         """
         SELECT id, settings, since, replaced_by FROM scoring_plans
         ORDER BY CASE WHEN replaced_by IS NULL THEN 1 ELSE 0 END, since, id
         """
     ).fetchall()
-    pending: dict[str | None, int] = {}
-    if rows:
-        pending = dict(db.execute("SELECT plan, count(*) FROM traces WHERE state = 'pending' GROUP BY plan").fetchall())
-        current = rows[-1][0]
-        pending[current] = pending.get(current, 0) + pending.pop(None, 0)
     return [
-        ScoringPlan(
-            id=key, settings=json.loads(settings), since=since, replaced_by=replaced_by, pending=pending.get(key, 0)
-        )
+        ScoringPlan(id=key, settings=_parse(settings), since=since, replaced_by=replaced_by)
         for key, settings, since, replaced_by in rows
     ]
+
+
+def count_pending(db: Sql) -> list[ScoringPlan]:
+    """Return all plans as `read_plans` does, with the number of pending requests of each."""
+    plans = read_plans(db)
+    if not plans:
+        return plans
+    pending = dict(db.execute("SELECT plan, count(*) FROM traces WHERE state = 'pending' GROUP BY plan").fetchall())
+    current = plans[-1].id
+    pending[current] = pending.get(current, 0) + pending.pop(None, 0)
+    return [plan.model_copy(update={"pending": pending.get(plan.id, 0)}) for plan in plans]
 
 
 def plans_of_entries(db: Sql, entries: Iterable[Captured | SampledOut]) -> dict[str, str]:
@@ -100,7 +107,7 @@ def applies_since(plans: Collection[ScoringPlan], plan: ScoringPlan) -> float:
 
 def plans_of_worker(db: Sql, plan: str) -> list[str]:
     """Return the ids of the plans that a worker with this plan scores: its own, and those that lack only its models."""
-    plans = {key: json.loads(text) for key, text in db.execute("SELECT id, settings FROM scoring_plans")}
+    plans = {key: _parse(text) for key, text in db.execute("SELECT id, settings FROM scoring_plans")}
     return [key for key, settings in plans.items() if not plan_differences(settings, plans[plan])]
 
 

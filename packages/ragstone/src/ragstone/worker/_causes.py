@@ -25,6 +25,8 @@ def add_causes(deliveries: Sequence[Delivery], store: Store) -> list[Delivery]:
     Raises:
         StoreError: If the store cannot be read.
     """
+    if not deliveries:
+        return []
     planned = {metric.name: (metric.version, metric.judge_hash) for metric in store.planned_metrics()}
     answers = _read(list({delivery.trace_id for delivery in deliveries}), store)
     found = {trace_id: _last_with_cause(answer, planned) for trace_id, answer in answers.items()}
