@@ -255,6 +255,15 @@ class TestPlans:
         self.add(store, "q", {"t3": PLAN_A})
         assert [] == self.claimed(store, new)
 
+    def test_a_worker_of_an_earlier_plan_does_not_make_it_apply_again(self, store: Store):
+        """If a worker scores what is pending of an earlier plan, later commands still use the last one."""
+        self.add(store, "s", {"t1": PLAN_A})
+        store.use_plan(PLAN_B, {})
+        earlier = store.use_plan(PLAN_A, {})
+        assert (PLAN_B, ["t1"]) == (store.ledger().plans[-1].settings, self.claimed(store, earlier))
+        store.use_plan(PLAN_A, {}, replan=True)
+        assert PLAN_A == store.ledger().plans[-1].settings
+
     def test_the_last_plan_applies_and_an_incomplete_one_does_not(self, store: Store):
         """A later request with another plan makes it apply, but not one whose plan only lacks the judge."""
         store.use_plan(PLAN_A, {})

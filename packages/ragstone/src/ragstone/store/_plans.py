@@ -24,9 +24,12 @@ class SqlPlans(SqlStore):
     @override
     def use_plan(self, settings: Mapping[str, Any], delivery: Mapping[str, Any], *, replan: bool = False) -> str:
         with self._database.write() as db:
-            latest = max((plan.since for plan in read_plans(db)), default=0.0)
+            plans = {plan.id: plan for plan in read_plans(db)}
+            latest = max((plan.since for plan in plans.values()), default=0.0)
             plan = ScoringPlan.of_settings(settings, since=max(self._clock(), latest + _STEP_S))
-            _apply(db, plan)
+            # A worker that only completes the requests of an earlier plan does not make it apply again.
+            if replan or plan.id not in plans or plans[plan.id].replaced_by is not None:
+                _apply(db, plan)
             db.execute("UPDATE scoring_plans SET replaced_by = NULL WHERE id = ?", (plan.id,))
             if replan:
                 db.execute("UPDATE scoring_plans SET replaced_by = ? WHERE id <> ?", (plan.id, plan.id))

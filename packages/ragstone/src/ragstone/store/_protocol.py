@@ -458,7 +458,7 @@ class Store(Protocol):
         ...
 
     def use_plan(self, settings: Mapping[str, Any], delivery: Mapping[str, Any], *, replan: bool = False) -> str:
-        """Make a plan apply from now on, and return its id.
+        """Store the plan of a worker, and return its id. A new or replaced one applies from now on.
 
         Requests of other plans that are pending keep their plan, and so do those that other applications capture.
 
