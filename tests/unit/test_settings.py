@@ -420,6 +420,14 @@ def test_a_header_from_the_environment_is_not_warned_about(tmp_path: Path, caplo
             "the environment variable RAGSTONE_JUDGE_MAX_RETRYS is not a setting. Did you mean RAGSTONE_JUDGE_MAX_RETRIES?",
         ),
         (
+            lambda file: resolve(environment={"RAGSTONE_JUDGE_URL": "x"}),
+            "the environment variable RAGSTONE_JUDGE_URL is not a setting. Did you mean RAGSTONE_JUDGE?",
+        ),
+        (
+            lambda file: resolve(environment={"RAGSTONE_SCORING_MODE": "none"}),
+            "the environment variable RAGSTONE_SCORING_MODE is not a setting. Did you mean RAGSTONE_SCORING?",
+        ),
+        (
             lambda file: resolve(file=file("[jugde]\nurl = 'x'")),
             "FILE: 'jugde' is not a table of settings. Did you mean 'judge'?",
         ),

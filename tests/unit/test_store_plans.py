@@ -241,7 +241,7 @@ def test_the_rows_of_the_ledger_add_up_to_all_requests() -> None:
         ["traces", "3", "3", "0", "0", "0", "0", "0", "0"],
         ["ccrs.id", "3", "0", "0", "0", "0", "0", "0", "3"],
     ] == rows
-    assert "3 stored outcomes are not shown" in text
+    assert "3 stored outcomes are of metrics, versions or judges that do not score the store now" in text
 
 
 def test_a_worker_logs_requests_of_other_plans_once() -> None:

@@ -82,7 +82,7 @@ def traces_command(
 
 
 def _print_advice(source: OutcomeSource) -> None:
-    """Print what is pending in a store, and which outcomes are not shown."""
+    """Print what is pending in a store, and which outcomes are of other plans."""
     if (store := store_of(source)) is not None:
         for sentence in advise(store, read_ledger(store)):
             print_text(sentence)

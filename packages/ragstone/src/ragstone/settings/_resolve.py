@@ -300,6 +300,7 @@ def _from_environment(environment: Mapping[str, str]) -> _Layer:
         for table, kind in TABLES.items()
         for name in kind.model_fields
     }
+    mains = {f"{_PREFIX}{table}_{kind.main}".upper(): f"{_PREFIX}{table}".upper() for table, kind in TABLES.items()}
     values: dict[str, Any] = {}
     for variable, text in environment.items():
         if variable in keys:
@@ -308,9 +309,9 @@ def _from_environment(environment: Mapping[str, str]) -> _Layer:
         elif (
             variable.startswith(_PREFIX)
             and not _OF_KUBERNETES.fullmatch(variable)
-            and (close := difflib.get_close_matches(variable, keys, n=1, cutoff=0.9))
+            and (close := mains.get(variable) or next(iter(difflib.get_close_matches(variable, keys, 1, 0.9)), None))
         ):
-            raise ConfigurationError(f"the environment variable {variable} is not a setting. Did you mean {close[0]}?")
+            raise ConfigurationError(f"the environment variable {variable} is not a setting. Did you mean {close}?")
     return _Layer("environment", values, variable_of, parses_text=True)
 
 

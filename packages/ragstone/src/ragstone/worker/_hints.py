@@ -1,4 +1,4 @@
-"""What to do about pending requests, and about outcomes that tables do not show. All advice about a store is from here."""
+"""What to do about pending requests, and about outcomes that tables can omit. All advice about a store is from here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORMS: Final = " (http://HOST:PORT/v1, openai:MODEL, or lexical to try the setup
 
 
 def advise(store: str | os.PathLike[str], ledger: Ledger, *, delivery: Mapping[str, Any] | None = None) -> list[str]:
-    """Return sentences about pending requests, with commands that score them, and about outcomes that are not shown.
+    """Return sentences about pending requests, with commands that score them, and about outcomes of other plans.
 
     Args:
         store: Path of a store file, or URL of a database.
@@ -35,8 +35,8 @@ def _other_outcomes(store: str | os.PathLike[str], ledger: Ledger) -> list[str]:
         return []
     judges = ", ".join(f"{judge!r}: {number:,}" for judge, number in ledger.other_outcomes.items())
     sentence = (
-        f"{n:,} stored {'outcome is' if n == 1 else 'outcomes are'} not shown, because the store is scored with other "
-        f"metrics, versions or judges now (by judge: {judges}). To see them: ragstone store export {quote_store(store)} "
+        f"{n:,} stored {'outcome is' if n == 1 else 'outcomes are'} of metrics, versions or judges that do not score the "
+        f"store now (by judge: {judges}). Tables can omit them. To see all: ragstone store export {quote_store(store)} "
         "outcomes.jsonl"
     )
     return [sentence]
@@ -69,7 +69,7 @@ def describe_pending(
             sentences[plan.id] = f"{about}. The process that owns the store scores them."
             continue
         flags = ["--until-idle", *metrics, *([] if is_only else [f"--plan={plan.id}"])]
-        wait = " The process that owns the store scores another plan. When it has ended:" if owned else ""
+        wait = " The process that owns the store scores another plan, and must end first." if owned else ""
         options = {key: value for key, value in ledger.last_worker.items() if key != "plan"}
         command = worker_command(store, plan.settings, options if delivery is None else delivery, *flags)
         replace = "".join(f" Replace {name}{form}." for name, form in _placeholders(plan.settings, delivery or options))
