@@ -61,8 +61,8 @@ def test_all_settings_are_listed_without_secrets() -> None:
         ("judge.max_retrys=8", "--set: 'judge.max_retrys' is not a setting. Did you mean 'max_retries'? Keys of [judge]:"),
         ("jugde.max_retries=8", "--set: 'jugde' is not a table of settings. Did you mean 'judge'?"),
         ("judge.max_retries=many", "--set: judge.max_retries must be an integer of at least 0, got 'many'."),
-        ("judge.max_retries", "--set must be TABLE.KEY=VALUE, got 'judge.max_retries'. Example: --set judge.max_"),
-        ("watch.min_drop=0.1", "--set watch.min_drop: `evaluate` does not use the table [watch]. It uses: judge, "),
+        ("judge.max_retries", "--set: 'judge.max_retries' must be TABLE.KEY=VALUE. Example: --set judge.max_retries=8"),
+        ("watch.min_drop=0.1", "--set: watch.min_drop: `evaluate` does not use the table [watch]. It uses: judge, "),
     ],
 )  # fmt: skip
 def test_an_invalid_setting_names_key_rule_and_way_out(text: str, message: str) -> None:
@@ -70,6 +70,52 @@ def test_an_invalid_setting_names_key_rule_and_way_out(text: str, message: str) 
     done = run_command("evaluate", "none.jsonl", "--set", text)
     assert 2 == done.returncode
     assert f"ragstone: {message}" in done.stderr
+
+
+@pytest.mark.parametrize("written", ["judge.url=http://c/v1", "judge=http://c/v1"])
+def test_an_option_comes_before_the_table_of_its_command(written: str, tmp_path: Path) -> None:
+    """Also if it is written as `--set`: a key of the command line is not sent to the endpoint of the file."""
+    file = tmp_path / "r.toml"
+    file.write_text(
+        "[doctor]\njudge = 'http://b/v1'\nset = ['judge.draws=7']\n[judge]\nurl = 'http://a/v1'\ndraws = 9\n"
+    )
+    found = settings("--config", file)
+    assert (("http://b/v1", "file"), ("7", "file")) == (found["judge.url"], found["judge.draws"])
+    found = settings("--config", file, RAGSTONE_JUDGE_DRAWS="6")
+    assert ("6", "environment") == found["judge.draws"]
+    done = run_command("--config", file, "doctor", "--settings", "--json", "--set", written, "--set", "judge.api_key=k")
+    rows = {row["key"]: (row["value"], row["source"]) for row in json.loads(done.stdout)}
+    assert (("http://c/v1", "option"), ("(hidden)", "option")) == (rows["judge.url"], rows["judge.api_key"])
+
+
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        (("--judge-model", "m", "--set", "judge.model="), "--set"),
+        (("--set", "judge.model=", "--judge-model", ""), "--judge-model"),
+        (("--set", "judge.draws=2", "--set", "judge.model="), "--set"),
+    ],
+)
+def test_the_last_option_of_a_key_counts(options: tuple[str, ...], place: str) -> None:
+    """Its error names how it was written."""
+    done = run_command("doctor", "--settings", *options)
+    assert (2, f"ragstone: {place}: judge.model must be a text, got ''.\n") == (done.returncode, done.stderr)
+
+
+def test_a_setting_in_the_table_of_a_command_is_an_error_of_its_file(tmp_path: Path) -> None:
+    """The file is named, because `--set` is not on the command line."""
+    file = tmp_path / "r.toml"
+    file.write_text("[doctor]\nset = ['limits.concurrency=0']\n")
+    done = run_command("--config", file, "doctor", "--settings")
+    message = f"ragstone: {str(file)!r}: limits.concurrency must be an integer of at least 1, got 0.\n"
+    assert (2, message) == (done.returncode, done.stderr)
+
+
+def test_the_settings_of_a_store_that_does_not_exist_are_an_error(tmp_path: Path) -> None:
+    """A misspelled path does not look like a store without a plan."""
+    done = run_command("doctor", "--settings", "--store", tmp_path / "none.db")
+    assert 2 == done.returncode
+    assert "store not found" in done.stderr
 
 
 def test_an_option_is_checked_by_the_rule_of_its_key() -> None:
@@ -88,6 +134,7 @@ def test_keys_are_completed() -> None:
     context = typer.Context(command)
     offered = [item.value for item in option.shell_complete(context, "judge.max_r")]
     assert ["judge.max_retries="] == offered
+    assert [] == option.shell_complete(context, "research.")
 
 
 def test_the_plan_of_a_store_is_a_source(tmp_path: Path) -> None:
@@ -103,3 +150,16 @@ def test_the_plan_of_a_store_is_a_source(tmp_path: Path) -> None:
     done = run_command("doctor", "--settings", "--store", store, "--json", "--judge", "http://127.0.0.1:9/v1")
     sources = {row["key"]: (row["value"], row["source"]) for row in json.loads(done.stdout)}
     assert ("http://127.0.0.1:9/v1", "option") == sources["judge.url"]
+
+
+def test_the_hint_to_keep_outcomes_follows_the_errors_of_settings(tmp_path: Path) -> None:
+    """It is printed when scoring starts, and not before a message about a run that does not start."""
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps({"query": "a b", "contexts": ["a b c"], "response": "b"}) + "\n")
+    for options in (("--metrics", "none"), ("--judge", "lexical", "--sink", "none:x"), ()):
+        done = run_command("evaluate", rows, *options)
+        assert 2 == done.returncode
+        assert "Only the means" not in done.stderr
+    done = run_command("evaluate", rows, "--judge", "lexical", "--metrics", "ccrs.qr")
+    assert 0 == done.returncode
+    assert 1 == done.stderr.count("Only the means will be printed.")

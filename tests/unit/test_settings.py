@@ -6,6 +6,7 @@ import inspect
 import json
 import logging
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -521,6 +522,68 @@ def test_settings_of_another_endpoint_are_ignored(tmp_path: Path):
     assert {"url": "http://a/v1", "api_key_env": "KEY_OF_A", "max_retries": 1} == same.stated
     nearer = resolve(environment={"RAGSTONE_JUDGE": "http://c/v1"}, file=file).judge
     assert {"url": "http://c/v1"} == nearer.stated
+
+
+A, B, C = "http://a/v1", "http://b/v1", "http://c/v1"
+READER_AT_A = "[judge]\nurl = 'http://a/v1'\n[reader]\nmodel = 'r'\napi_key_env = 'KEY_OF_A'"
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "file", "key"),
+    [
+        # The key of the environment is for the URL of the file.
+        ({"judge.url": B}, {"RAGSTONE_JUDGE_API_KEY_ENV": "KEY_OF_A"}, "judge = 'http://a/v1'", ("judge", None)),
+        ({"judge.url": A}, {"RAGSTONE_JUDGE_API_KEY_ENV": "KEY_OF_A"}, "judge = 'http://a/v1'", ("judge", "KEY_OF_A")),
+        ({}, {"RAGSTONE_JUDGE_API_KEY_ENV": "KEY_OF_A"}, "judge = 'http://a/v1'", ("judge", "KEY_OF_A")),
+        # A source whose URL no other source names states the key of any endpoint.
+        ({"judge.url": B}, {"RAGSTONE_JUDGE_API_KEY_ENV": "KEY"}, "", ("judge", "KEY")),
+        # A reader without a URL is at the endpoint of the judge of its source.
+        ({"judge.url": B}, {}, READER_AT_A, ("reader", None)),
+        ({"judge.url": A}, {}, READER_AT_A, ("reader", "KEY_OF_A")),
+        ({}, {}, READER_AT_A, ("reader", "KEY_OF_A")),
+        ({"reader.url": C}, {}, READER_AT_A, ("reader", None)),
+        ({"reader.url": A}, {}, READER_AT_A, ("reader", "KEY_OF_A")),
+        (
+            {"judge.url": A, "reader.model": "r", "reader.api_key_env": "KEY_OF_A"},
+            {"RAGSTONE_READER": C},
+            "",
+            ("reader", None),
+        ),
+    ],
+)
+def test_the_key_of_a_source_without_a_url_is_not_sent_to_another_endpoint(
+    options: Any, environment: Any, file: str, key: tuple[str, str | None], tmp_path: Path
+):
+    """It is for the URL of the next source, or for that of the judge."""
+    path = tmp_path / "ragstone.toml"
+    path.write_text(file, encoding="utf-8")
+    role, variable = key
+    assert variable == getattr(resolve(options, environment=environment, file=path), role).api_key_env
+
+
+def test_a_plan_does_not_decide_which_endpoint_a_key_is_for():
+    """A worker with another judge has the key of this judge."""
+    configuration = resolve(
+        {"judge.url": B}, environment={"RAGSTONE_JUDGE_API_KEY_ENV": "KEY_OF_B"}, plan={"judge.url": A}
+    )
+    assert "KEY_OF_B" == configuration.judge.api_key_env
+
+
+def test_the_table_of_a_command_comes_between_the_environment_and_other_tables(tmp_path: Path):
+    """Its texts are parsed as those of options, and its errors name the file."""
+    file = _toml(tmp_path, "limits.concurrency", "3")
+    table = {"limits.concurrency": "4"}
+    variable = {"RAGSTONE_LIMITS_CONCURRENCY": "5"}
+    found = [
+        resolve({"limits.concurrency": "6"}, environment=variable, file=file, table=table),
+        resolve(environment=variable, file=file, table=table),
+        resolve(environment={}, file=file, table=table),
+    ]
+    assert [(6, "option"), (5, "environment"), (4, "file")] == [
+        (configuration.limits.concurrency, configuration.sources["limits.concurrency"]) for configuration in found
+    ]
+    with pytest.raises(ConfigurationError, match=re.escape(f"{str(file)!r}: limits.concurrency must be an integer")):
+        resolve(environment=variable, file=file, table={"limits.concurrency": "none"})
 
 
 def test_a_main_key_is_the_value_of_its_table(tmp_path: Path):

@@ -125,13 +125,13 @@ def doctor_command(
 
     Explains how Ragstone uses them.
     """
+    ledger = None if store is None else read_ledger(store)
     if settings:
         plan = None if store is None else StorePlan.read(store).plan
         recorded = {} if plan is None else plan.settings
         _print_settings(settings_of(context, plan=recorded), json_output=json_output)
         return
     judge, reader, embedder = Models(settings_of(context)).build()
-    ledger = None if store is None else read_ledger(store)
     tools = {} if ledger is None else _text_tools(ledger, no_retriever_tool or ())
     declared = {} if ledger is None else {name: tool.called for name, tool in ledger.declared_tools.items()}
     findings = asyncio.run(_probe_all(judge, reader, embedder))

@@ -5,9 +5,7 @@ A command that uses settings is decorated with `@uses`, and calls `settings_of(c
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import Annotated, Any, Final, TypeVar
 
 import typer
@@ -16,7 +14,7 @@ from ragstone.cli._options import options_of
 from ragstone.cli._panels import LIMITS, MODELS, OUTPUT
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import split_metrics
-from ragstone.settings import TABLES, Configuration, resolve, variable_of
+from ragstone.settings import TABLES, Configuration, resolve
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
@@ -82,39 +80,36 @@ def settings_of(
     """
     tables, _ = getattr(context.command.callback, "uses", ((), ()))
     options: dict[str, Any] = {}
+    table: dict[str, Any] = {}
     names: dict[str, str] = {}
-    from_file: set[str] = set()
     path = context.find_root().params.get("config")
     for parameter, (value, is_from_file) in context.meta.get(_GIVEN, {}).items():
+        place = repr(str(path)) if is_from_file else f"--{parameter.replace('_', '-')}"
         if parameter == _SET:
-            options |= _parse_set(value, tables, str(context.info_name))
-            continue
-        key = _KEYS[parameter]
-        if is_from_file and os.environ.get(variable_of(key)):
-            continue
-        options[key] = split_metrics(value) if parameter == "metrics" else value
-        names[key] = repr(str(path)) if is_from_file else f"--{parameter.replace('_', '-')}"
-        if is_from_file:
-            from_file.add(key)
+            values: Mapping[str, Any] = _parse_set(value, tables, str(context.info_name), place)
+        else:
+            values = {_KEYS[parameter]: split_metrics(value) if parameter == "metrics" else value}
+        (table if is_from_file else options).update(values)
+        if not is_from_file:
+            names |= dict.fromkeys(values, place)
     known = getattr(context.find_root().command, "commands", {})
-    configuration = resolve(options, file=path, plan=plan, names=names, other_tables=[*known])
-    sources = {**configuration.sources, **dict.fromkeys(from_file, "file")}
-    return replace(configuration, sources=sources)
+    return resolve(options, file=path, table=table, plan=plan, names=names, other_tables=[*known])
 
 
-def _parse_set(texts: Iterable[str], tables: Collection[str], command: str) -> dict[str, str]:
-    """Return the values of `--set` by dotted key."""
+def _parse_set(texts: Iterable[str], tables: Collection[str], command: str, place: str) -> dict[str, str]:
+    """Return the values of `--set` by dotted key. The last value of a key counts."""
     values: dict[str, str] = {}
     for text in texts:
         key, separator, value = text.partition("=")
         if not separator:
-            raise ConfigurationError(f"--set must be TABLE.KEY=VALUE, got {text!r}. Example: --set judge.max_retries=8")
-        table = key.strip().partition(".")[0]
+            raise ConfigurationError(f"{place}: {text!r} must be TABLE.KEY=VALUE. Example: --set judge.max_retries=8")
+        table, _, name = key.strip().replace("-", "_").partition(".")
         if table in TABLES and table not in tables:
             raise ConfigurationError(
-                f"--set {key}: `{command}` does not use the table [{table}]. It uses: {', '.join(tables)}."
+                f"{place}: {key}: `{command}` does not use the table [{table}]. It uses: {', '.join(tables)}."
             )
-        values[key.strip()] = value
+        main = TABLES[table].main if table in TABLES else None
+        values[f"{table}.{name or main or ''}"] = value
     return values
 
 
@@ -127,9 +122,10 @@ def _collect(context: typer.Context, parameter: typer.CallbackParam, value: Any)
     return value
 
 
-def _complete_key(incomplete: str) -> list[str]:
-    """Return the keys that begin with a text, for completion."""
-    keys = (f"{table}.{name}=" for table, kind in TABLES.items() for name in kind.model_fields)
+def _complete_key(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the keys of the command that begin with a text, for completion."""
+    tables, _ = context.command.callback.uses  # type: ignore[union-attr]
+    keys = (f"{table}.{name}=" for table in tables for name in TABLES[table].model_fields)
     return [key for key in keys if key.startswith(incomplete)]
 
 

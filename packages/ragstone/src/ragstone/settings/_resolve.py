@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
@@ -26,6 +26,8 @@ _MAX_BYTES: Final = 2**20
 """Largest file. A device does not have an end."""
 _PLAN: Final = "the plan of the store"
 _PREFIX: Final = "RAGSTONE_"
+_SENT: Final = frozenset({"api_key", "api_key_env", "headers", "extra_body"})
+"""Keys that are sent to an endpoint and may contain secrets."""
 _COMMANDS: Final = (
     "evaluate compare report metrics worker ingest view watch status traces replay labels doctor lab store demo"
 )
@@ -123,6 +125,7 @@ def resolve(
     options: Mapping[str, Any] | None = None,
     *,
     file: str | os.PathLike[str] | None = None,
+    table: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
     plan: Mapping[str, Any] | None = None,
     names: Mapping[str, str] | None = None,
@@ -131,11 +134,13 @@ def resolve(
     """Return the settings of all sources: an option comes before the environment, the file, the plan and the default.
 
     If two sources name different URLs of a model, the source with the lower precedence describes another endpoint, so
-    that its table is ignored: a key is never sent to another endpoint.
+    that its table is ignored. A source without a URL describes the endpoint of the next source with one: a key is never
+    sent to another endpoint.
 
     Args:
         options: Values of options by dotted key. Texts are parsed by the type of the key.
         file: A TOML file.
+        table: Values by dotted key of its table for one command, which come before its other tables.
         environment: The environment. None uses that of the process.
         plan: Values of the plan of a store by dotted key.
         names: How the user wrote an option, by dotted key, for messages. Default: `--set`.
@@ -146,11 +151,13 @@ def resolve(
     """
     written = names or {}
     content = {} if file is None else read_file(file, other_tables)
+    name = repr(os.fspath(file or ""))
     return _merge(
         [
             _Layer("option", options or {}, lambda key: written.get(key, "--set"), parses_text=True),
             _from_environment(os.environ if environment is None else environment),
-            _Layer("file", content, lambda _: repr(os.fspath(file or ""))),
+            _Layer("file", table or {}, lambda _: name, parses_text=True),
+            _Layer("file", content, lambda _: name),
             _Layer("plan", plan or {}, lambda _: _PLAN),
         ]
     )
@@ -207,7 +214,11 @@ def _merge(layers: list[_Layer]) -> Configuration:
     sources: dict[str, str] = {}
     for table, kind in TABLES.items():
         values: dict[str, Any] = {}
-        for layer, by_table in read:
+        # A plan does not contain secrets, so those of another source are not for its endpoint.
+        urls = _urls(table, [by_table if layer.source != "plan" else {} for layer, by_table in read])
+        stated_urls = (by_table.get(table, {}).get("url") for _, by_table in read)
+        called = next(filter(None, [*stated_urls, *urls]), None)
+        for number, (layer, by_table) in enumerate(read):
             stated = by_table.get(table)
             if not stated:
                 continue
@@ -215,12 +226,27 @@ def _merge(layers: list[_Layer]) -> Configuration:
             _validate(table, kind, stated, layer.place)
             if "url" in values and stated.get("url", values["url"]) != values["url"]:
                 continue
+            described = next(filter(None, urls[number:]), None)
             for name, value in stated.items():
+                if name in _SENT and described not in (None, called):
+                    continue
                 if name not in values:
                     values[name] = value
                     sources[f"{table}.{name}"] = layer.source
         merged[table] = _validate(table, kind, values, lambda _: "settings")
     return Configuration(**merged, sources=sources)  # type: ignore[arg-type]
+
+
+def _urls(table: str, layers: Sequence[Mapping[str, Mapping[str, Any]]]) -> list[Any]:
+    """Return the URL that each source names for the table of a model. A reader without a URL is at that of the judge."""
+    urls = [layer.get(table, {}).get("url") for layer in layers]
+    if table != "reader":
+        return urls
+    everywhere = not any(urls)
+    return [
+        url or (layer.get("judge", {}).get("url") if everywhere or "model" in layer.get(table, {}) else None)
+        for url, layer in zip(urls, layers, strict=True)
+    ]
 
 
 def _by_table(layer: _Layer) -> dict[str, dict[str, Any]]:

@@ -102,7 +102,11 @@ class Endpoint(Settings):
         shown=False,
     )
     api_key: SecretStr | None = key(
-        None, "The API key itself. A file names its variable in `api_key_env` instead.", rule="a text", secret=True
+        None,
+        "The API key itself. A file names its variable in `api_key_env` instead.",
+        rule="a text",
+        secret=True,
+        min_length=1,
     )
     headers: dict[str, str | dict[Literal["env"], Variable]] = key(
         {},
