@@ -133,6 +133,9 @@ def make_files(directory: Path) -> None:
         ("cache", "ragstone store cache"),
         ("samples", "ragstone demo --samples"),
         ("evalute rows.jsonl", "ragstone evaluate"),
+        ("eval rows.jsonl", "ragstone evaluate"),
+        ("card", "ragstone lab judge-card"),
+        ("worst", "ragstone traces --worst"),
         ("store judgecard", "ragstone lab judge-card"),
         ("lab udcg fitt", "ragstone lab udcg fit"),
         ("store-backfill", "ragstone store backfill"),
@@ -157,7 +160,7 @@ def test_each_server_refuses_a_wrong_address_with_the_same_error(command, addres
     assert [] == list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("words", ["store merge", "xyzzy", "lab 7"])
+@pytest.mark.parametrize("words", ["store merge", "xyzzy", "lab 7", "e"])
 def test_a_name_without_a_near_command_gets_the_list(words):
     """A suggestion is not a guess: `merge` does not become `erase`."""
     done = run_command(*words.split(), COLUMNS="120", TERMINAL_WIDTH="120")

@@ -142,6 +142,7 @@ def test_the_table_of_a_command_counts_before_the_top_level(tmp_path, capsys):
         ("[judge-card]", "has 'judge-card', which is not the table of a command. Did you mean [lab.judge-card]?"),
         ("[lab.judgecard]", "has 'lab.judgecard', which is not the table of a command. Did you mean [lab.judge-card]?"),
         ("[store.backfil]", "has 'store.backfil', which is not the table of a command. Did you mean [store.backfill]?"),
+        ("[lab]\njudge = 'x'", "has 'lab.judge', which is not the table of a command. `ragstone --help` lists all."),
         ("[store]\nverify = 1", "has 'store.verify', which is not the table of a command."),
         ("[lab.udcg.fit]\nnonsense = 1", "sets 'nonsense', but the command `lab udcg fit` does not have this option"),
     ],

@@ -252,11 +252,16 @@ def nearest(name: str) -> str | None:
             options = (word for word in command.example.split() if word.startswith("--"))
             yield from ((option.removeprefix("--"), f"{path} {option}") for option in options)
 
-    share, path = max(
-        ((SequenceMatcher(None, name, known).ratio(), path) for known, path in candidates()), key=lambda pair: pair[0]
-    )
+    def similarity(known: str) -> float:
+        share = SequenceMatcher(None, name, known).ratio()
+        is_part = len(name) >= _MIN_PART and any(word.startswith(name) for word in known.split("-"))
+        return max(share, _SIMILAR) if is_part else share
+
+    share, path = max(((similarity(known), path) for known, path in candidates()), key=lambda pair: pair[0])
     return path if share >= _SIMILAR else None
 
 
+_MIN_PART: Final = 3
+"""Length from which the beginning of a word of a name, such as `eval` and `card`, suggests the name."""
 _SIMILAR: Final = 0.7
 """Share of equal characters from which a name is suggested. `merge` and `erase` have 0.6 in common."""

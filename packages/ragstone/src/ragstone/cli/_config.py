@@ -47,7 +47,8 @@ def apply_config(context: typer.Context, path: Path | None) -> None:
 
 def _unknown_table(path: Path, name: str) -> ConfigurationError:
     known = nearest(name.rpartition(".")[2])
-    hint = "`ragstone --help` lists all." if known is None else f"Did you mean [{known.replace(' ', '.')}]?"
+    is_command = known is not None and "--" not in known
+    hint = f"Did you mean [{known.replace(' ', '.')}]?" if known and is_command else "`ragstone --help` lists all."
     return ConfigurationError(f"{str(path)!r} has {name!r}, which is not the table of a command. {hint}")
 
 
