@@ -75,6 +75,11 @@ def test_requests_in_a_spool_are_shown_without_a_store(tmp_path: Path) -> None:
         entry = Captured(trace=Trace(trace_id="t", started_at=1.0, query="Why?"))
         spool.append([entry.model_dump_json().encode()])
     assert "1 request is pending" in status(str(tmp_path / "a.db"))
+    for command in ("report", "traces", "compare"):
+        done = run_command(command, *[tmp_path / "a.db"] * (1 + (command == "compare")))
+        assert 3 == done.returncode
+        assert "does not exist yet: its captured requests wait in a spool. `ragstone status" in done.stderr
+    assert [tmp_path / "a.db.spool"] == list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("json_output", [[], ["--json"]], ids=["text", "json"])

@@ -19,7 +19,7 @@ from ragstone.experiments._outcome_file import OutcomeLines
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score
-from ragstone.store import StorePosition, describe_store, is_database_url, open_store
+from ragstone.store import StorePosition, describe_store, has_spool, is_database_url, open_store
 
 AnyOutcome = Score | NotApplicable | Failure
 
@@ -218,6 +218,8 @@ def store_of(source: OutcomeSource) -> str | os.PathLike[str] | None:
         return source
     path = Path(source)
     if not path.is_file():
+        if has_spool(path):
+            return path
         problem = "is not a file" if path.exists() else "was not found"
         raise ConfigurationError(
             f"{str(path)!r} {problem}. Give a store, or a file of outcomes: `ragstone evaluate FILE --output OUTCOMES` "

@@ -10,6 +10,7 @@ from ragstone.store._factory import open_store as open_store
 from ragstone.store._factory import quote_store as quote_store
 from ragstone.store._factory import resolve_store as resolve_store
 from ragstone.store._factory import settle_labels as settle_labels
+from ragstone.store._path import has_spool as has_spool
 from ragstone.store._plans import applies_since as applies_since
 from ragstone.store._plans import plan_differences as plan_differences
 from ragstone.store._protocol import Store as Store

@@ -113,6 +113,6 @@ def settle_labels(store: str | os.PathLike[str]) -> None:
     Raises:
         StoreError: If the store cannot be opened.
     """
-    if not is_database_url(store):
+    if not is_database_url(store) and Path(store).exists():
         with suppress(StoreOwnedError):
             open_store(store, mode="own").close()

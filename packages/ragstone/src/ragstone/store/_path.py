@@ -17,6 +17,11 @@ def real_path(store: str | os.PathLike[str]) -> Path:
     return given if given.absolute() == real else real
 
 
+def has_spool(store: str | os.PathLike[str]) -> bool:
+    """Whether applications captured requests for a store file, which does not have to exist."""
+    return Path(f"{real_path(store)}.spool").is_dir()
+
+
 def check_single_name(path: Path) -> None:
     """Check that a store file does not have hard links.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import shlex
 import sqlite3
 import threading
 import time
@@ -47,7 +48,7 @@ from ragstone.store._labels import (
 )
 from ragstone.store._merge import SqlMerge
 from ragstone.store._outcomes import SqlOutcomes
-from ragstone.store._path import check_single_name, real_path
+from ragstone.store._path import check_single_name, has_spool, real_path
 from ragstone.store._plans import SqlPlans
 from ragstone.store._records import DrawnRequest, StoredLabel
 from ragstone.store._retention import SqlRetention
@@ -327,6 +328,11 @@ def _open_for_owner(path: Path) -> Database:
 def _open_for_reader(path: Path) -> Database:
     """Open `path` for reading, whether its owner is running or not."""
     if not path.is_file():
+        if has_spool(path):
+            raise StoreNotReadyError(
+                f"the store {str(path)!r} does not exist yet: its captured requests wait in a spool. `ragstone status "
+                f"{shlex.quote(str(path))}` says how to score them."
+            )
         raise StoreNotFoundError(
             f"store not found: {str(path)!r}. Check the path. A Monitor or `ragstone worker` creates the store when it "
             "first opens it."
