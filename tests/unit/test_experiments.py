@@ -342,11 +342,11 @@ def test_outcomes_reach_the_sinks_and_the_data_frame(tmp_path: Path) -> None:
 
 
 def test_progress_is_told() -> None:
-    """Once a sample, ending with all of them."""
+    """At the start, and once a sample, ending with all of them."""
     seen: list[tuple[int, int]] = []
     ragstone.evaluate(ROWS, judge="lexical", progress=lambda done, total: seen.append((done, total)))
 
-    assert [(1, 3), (2, 3), (3, 3)] == seen
+    assert [(0, 3), (1, 3), (2, 3), (3, 3)] == seen
 
 
 def test_a_csv_row_with_too_many_cells_is_rejected(tmp_path: Path) -> None:

@@ -134,17 +134,21 @@ def evaluate_command(
             )
             return
         specs = models.specs()
-        if output is None and not json_output:
-            # Before the first call is paid for, because the outcomes cannot be kept afterwards.
-            typer.echo(
-                "Only the means will be printed. To see which answers are wrong, and why: add --output outcomes.jsonl",
-                err=True,
-            )
         with (
             show_progress("scoring", find_outage=find_outage) as progress,
             _resumable(traces if app else None, output, progress),
             _batch_described(json_output=json_output),
         ):
+
+            def show(n_done: int, total: int) -> None:
+                if n_done == 0 and output is None and not json_output:
+                    # Before the first call is paid for, because the outcomes cannot be kept afterwards.
+                    typer.echo(
+                        "Only the means will be printed. To see which answers are wrong, and why: add --output outcomes.jsonl",
+                        err=True,
+                    )
+                progress.update(n_done, total)
+
             result = evaluate(
                 data,
                 names,
@@ -170,7 +174,7 @@ def evaluate_command(
                 cluster=analysis.cluster,
                 confidence_level=analysis.confidence_level,
                 output=output,
-                progress=progress.update,
+                progress=show,
                 on_outcomes=progress.count,
             )
     _print_rejected([row.reason for row in result.rejected])

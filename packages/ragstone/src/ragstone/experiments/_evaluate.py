@@ -123,7 +123,7 @@ async def aevaluate(
         confidence_level: Confidence level of the intervals in the experiment's summary and report, and of its gates, in (0, 1).
         output: JSONL file for the outcomes, as `Experiment.to_jsonl` writes it. Until the run ends, complete samples are in
             `OUTPUT.partial`. If the run is interrupted, the same call scores only the others.
-        progress: Called with (finished samples, all samples) after each sample. Each repeat counts.
+        progress: Called with (finished samples, all samples) when scoring starts, and after each sample. Each repeat counts.
         on_outcomes: Called with the outcomes of each sample when they are complete, before `progress`.
 
     Raises:
@@ -208,6 +208,7 @@ async def aevaluate(
             if output is not None:
                 app_name = "" if runner is None else runner.app_name
                 kept.open(_identity(setup.scorer, samples, app_name, repeats))
+            report.show()
             with wait_for_outages(max_outage_s), _batched(batch) as requests:
                 if runner is None:
                     scored = await _score_rows(setup.scorer, samples, kept, report)
@@ -330,6 +331,10 @@ class _Report:
 
     def _count(self) -> None:
         self._n_done += 1
+        self.show()
+
+    def show(self) -> None:
+        """Call the user's function."""
         if self._progress is not None:
             self._progress(self._n_done, self._total)
 
