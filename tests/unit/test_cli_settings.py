@@ -163,3 +163,35 @@ def test_the_hint_to_keep_outcomes_follows_the_errors_of_settings(tmp_path: Path
     done = run_command("evaluate", rows, "--judge", "lexical", "--metrics", "ccrs.qr")
     assert 0 == done.returncode
     assert 1 == done.stderr.count("Only the means will be printed.")
+
+
+def test_a_model_that_does_not_exist_is_an_error_of_its_source(tmp_path: Path) -> None:
+    """The message names the variable, the table of the file or the option that the user wrote."""
+    file, rows = tmp_path / "r.toml", tmp_path / "rows.jsonl"
+    file.write_text("[judge]\nurl = 'nobody'\n")
+    rows.write_text(json.dumps({"query": "a b", "contexts": ["a b c"], "response": "b"}) + "\n")
+    found = [
+        run_command("evaluate", rows, RAGSTONE_JUDGE="nobody"),
+        run_command("evaluate", rows, "--judge", "lexical", RAGSTONE_READER="nobody"),
+        run_command("--config", file, "evaluate", rows),
+        run_command("--config", file, "evaluate", rows, "--judge", "nobody"),
+    ]
+    assert [2] * 4 == [done.returncode for done in found]
+    assert [
+        "RAGSTONE_JUDGE='nobody'",
+        "RAGSTONE_READER='nobody'",
+        "url = 'nobody' in the table [judge]",
+        "--judge 'nobody'",
+    ] == [done.stderr.partition(" is unknown")[0].removeprefix("ragstone: ") for done in found]
+
+
+def test_a_key_is_not_sent_to_several_judges(tmp_path: Path) -> None:
+    """A judge card of several endpoints has the key of each."""
+    labels = tmp_path / "labels.jsonl"
+    row = {"query": "Why?", "contexts": ["Because."], "response": "Because.", "metric": "ccrs.qr"}
+    labels.write_text("".join(json.dumps({**row, "id": str(n), "label": n % 2}) + "\n" for n in range(20)))
+    judges = ("--judge", "http://127.0.0.1:9/v1", "--judge", "http://127.0.0.1:10/v1")
+    done = run_command("lab", "judge-card", "--labels", labels, *judges, RAGSTONE_JUDGE_API_KEY=SECRET)
+    assert 2 == done.returncode
+    assert "judge.api_key is for one endpoint, and --judge names several." in done.stderr
+    assert SECRET not in done.stdout + done.stderr

@@ -65,7 +65,7 @@ class Models:
             os.environ["RAGSTONE_CACHE"] = settings.cache.directory
 
     def _endpoint(self, role: Role) -> EndpointOptions:
-        names = OptionNames(role, "command line")
+        names = OptionNames(role, "command line", self.settings.sources)
         return EndpointOptions.from_settings(getattr(self.settings, role), names, self._budget)
 
     def specs(self) -> ModelSpecs:

@@ -62,9 +62,9 @@ class EndpointOptions:
         return cls(names=names, url=url, api_key_env=api_key_env, connection=connection, own=values)
 
     def override(
-        self, *, url: str | None, model: str | None, api_key_env: str | None, limits: ConnectionOptions, **own: Any
+        self, *, url: str | None, model: str | None, api_key_env: str | None, limits: ConnectionOptions
     ) -> Self:
-        """Return these options with those of the command line, of which None and an empty list are not given.
+        """Return these options with those of the command line, of which None is not given.
 
         If `url` differs from the table's, the table describes another endpoint: its key must not be sent to this one, and
         the whole table is ignored.
@@ -80,7 +80,6 @@ class EndpointOptions:
             url=url or base.url,
             api_key_env=api_key_env or base.api_key_env,
             connection=connection,
-            own={**base.own, **{key: value for key, value in own.items() if value not in (None, [])}},
         )
 
     def split(self, n: int) -> tuple[Self, ...]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from ragstone.settings import public_name
+from ragstone.settings import public_name, variable_of
 
 Role = Literal["judge", "reader", "embedder"]
 
@@ -19,6 +20,8 @@ class OptionNames:
 
     role: Role = "judge"
     interface: Literal["python", "command line", "file"] = "python"
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """The source of each dotted key, for the command line."""
 
     @property
     def table(self) -> str:
@@ -41,7 +44,10 @@ class OptionNames:
         """Return an option with its value, as the user wrote it. A URL is shown without credentials and query."""
         if key == "url":
             value = public_name(str(value))
-        if self.interface == "command line":
+        source = self.sources.get(f"{self.role}.{key}")
+        if source == "environment":
+            return f"{variable_of(f'{self.role}.{key}')}={value!r}"
+        if self.interface == "command line" and source != "file":
             return f"{self._flag(key)} {value!r}" if key in _FLAGS[self.role] else f"{self.role}.{key}={value!r}"
         if self.interface == "python":
             return f"{self.role if key == 'url' else key}={value!r}"
