@@ -92,6 +92,11 @@ def judge_card_command(
     named = _one_each("--judge-model", judge_model, urls)
     keys = _one_each("--judge-api-key-env", judge_api_key_env, urls)
     _check_repeated(list(zip(urls, named, strict=True)))
+    sent = settings.judge.stated.keys() & {"api_key", "api_key_env", "headers"}
+    if sent and settings.judge.url is None and len({*urls}) > 1:
+        raise ConfigurationError(
+            f"judge.{min(sent)} is for one endpoint, and --judge names several. Name the key of each with --judge-api-key-env"
+        )
     chosen: dict[str, Any] = {
         "metrics": None if metrics is None and criterion is None else parse_metrics(metrics or "", criterion),
         "conditions": () if research.conditions == ("none",) else research.conditions,
