@@ -9,6 +9,9 @@ import pytest
 from command_line import run_in_new_process
 from fake_servers import FakeJudgeServer
 from pending_requests import N_REQUESTS, capture, check_outage, follow
+from ragstone.monitor import Monitor
+from ragstone.requests import TraceDraft
+from ragstone.schema import Score
 from ragstone.store import open_store
 from ragstone.worker import read_ledger
 
@@ -51,6 +54,26 @@ def test_each_printed_command_scores_with_the_judge_of_the_application(
     assert 2 * N_REQUESTS == len(outcomes)
     assert (N_REQUESTS, 0) == ((total := read_ledger(STORE).total).scored, total.pending)
     assert 0 == run_in_new_process("report", STORE).returncode
+
+
+def test_a_printed_command_has_the_settings_of_a_judge_with_secrets(server: FakeJudgeServer) -> None:
+    """A user who replaces JUDGE and sets what is named as not stored scores with the model and score mode of the plan."""
+    url = server.url.replace("//", "//user:s3cret@")
+    judge = {"url": url, "model": "fake-judge", "score_mode": "sampled", "headers": {"x-team": "s3cret"}}
+    with Monitor(store=STORE, judge=judge, metrics="ccrs.qr", scoring="none") as monitor:
+        monitor.record(TraceDraft(query="Why?", response="Because."))
+    text = run_in_new_process("status", STORE).stdout
+    assert (
+        f"which is {server.url} without its secret parts, and set judge.headers, which the store does not keep" in text
+    )
+    assert "s3cret" not in text
+
+    with server:
+        done = follow(text.replace("--judge=JUDGE", f"--judge={url}"), RAGSTONE_JUDGE_HEADERS='{"x-team": "s3cret"}')
+
+    assert 0 == done.returncode, done.stderr
+    with open_store(STORE, mode="read") as store:
+        assert ["sampled"] == [outcome.method for outcome in store.outcomes() if isinstance(outcome, Score)]
 
 
 def test_a_worker_without_options_uses_the_judge_and_metrics_on_record(server: FakeJudgeServer) -> None:

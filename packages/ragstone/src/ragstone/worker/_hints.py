@@ -90,7 +90,13 @@ def worker_command(
     """
     parts = ["ragstone", "worker", describe_store(store), *flags]
     missing = _missing(settings)
-    parts += [f"--{name.lower()}={name}" for name in missing]
+    for name, value in missing.items():
+        role = name.lower()
+        parts.append(f"--{role}={name}")
+        if _is_secret(value):
+            # A model that an option names does not take settings of the plan: it can be at another endpoint.
+            own = {key: each for key, each in settings.items() if key.startswith(f"{role}.") and key != f"{role}.url"}
+            parts += [f"--set={key}={show_value(each)}" for key, each in own.items()]
     if any(_is_object(value) for value in missing.values()):
         parts.append("--replan")
     for key, value in delivery.items():
@@ -105,7 +111,7 @@ def _missing(settings: Mapping[str, Any]) -> dict[str, Any]:
         missing["METRICS"] = settings[METRICS]
     for key, value in settings.items():
         role, _, name = key.partition(".")
-        if name == "url" and (value is None or _is_object(value) or value.startswith("secret:")):
+        if name == "url" and (value is None or _is_object(value) or _is_secret(value)):
             missing[role.upper()] = value
     return missing
 
@@ -115,12 +121,20 @@ def _placeholders(settings: Mapping[str, Any], delivery: Mapping[str, Any]) -> l
     found = []
     for name, value in _missing(settings).items():
         form = "" if name == "METRICS" else FORMS
-        if value is not None:
-            shown = ",".join(value) if isinstance(value, list) else value.removeprefix("secret:")
-            form += f", which is {shown}" if _is_object(value) else f", which is {shown} without its secret parts"
+        if _is_secret(value):
+            url, _, keys = value.removeprefix("secret:").rstrip(")").partition(" (")
+            form += f", which is {url}" + (" without its secret parts" if "url" in keys.split(", ") else "")
+            if others := [f"{name.lower()}.{key}" for key in keys.split(", ") if key != "url"]:
+                form += f", and set {' and '.join(others)}, which the store does not keep"
+        elif value is not None:
+            form += f", which is {show_value(value)}"
         found.append((name, form))
     sinks = [sink for sink in delivery.get("sink", ()) if sink == "SINK" or sink.endswith(":URL")]
     return found + [(sink, ", which is not stored") for sink in sinks]
+
+
+def _is_secret(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith("secret:")
 
 
 def _is_object(value: Any) -> bool:
