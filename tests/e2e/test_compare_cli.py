@@ -101,7 +101,10 @@ def test_json_holds_everything(files: dict[str, Path]) -> None:
         (["old", "same", "--metrics", "bleu"], "no system has outcomes of 'bleu'. Available: ccrs.cc, ccrs.qr"),
         (["old", "same", "--baseline", "x"], "unknown baseline 'x'"),
         (["old", "same", "--hypothesis", "old >> same"], "is not a hypothesis about these systems"),
-        (["old", "same", "--set", "analysis.confidence_level=2"], "confidence_level must be between 0 and 1"),
+        (
+            ["old", "same", "--set", "analysis.confidence_level=2"],
+            "analysis.confidence_level must be a number above 0 and below 1",
+        ),
         (["old", "same", "--margin", "-1"], "margin must be a finite number above 0"),
     ],
 )

@@ -96,7 +96,7 @@ def test_an_impossible_level_is_a_usage_error(files, command, level):
     """With the value, the rule and how 95% is written."""
     arguments = [a.format(**files) for a in COMMANDS[command][0]]
     done = run(*arguments, "--set", f"analysis.confidence_level={level}", code=2)
-    wanted = f"confidence_level must be between 0 and 1, got {float(level)}. For 95% write 0.95"
+    wanted = f"--set: analysis.confidence_level must be a number above 0 and below 1, such as 0.95, got {float(level)}."
     assert wanted in " ".join(done.stderr.split())
 
 

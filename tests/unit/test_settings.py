@@ -122,7 +122,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     "lengths.max_passages": ("50", "50", "0"),
     "lengths.max_items": ("50", "50", "0"),
     "lengths.max_metadata_bytes": ("50", "50", "0"),
-    "analysis.confidence_level": ("0.9", "0.9", '"high"'),
+    "analysis.confidence_level": ("0.9", "0.9", "1"),
     "analysis.cluster": _TEXT,
     "analysis.undecided": ('"pass"', "pass", '"maybe"'),
     "analysis.seed": ("7", "7", "-1"),

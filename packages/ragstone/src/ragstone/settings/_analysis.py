@@ -27,7 +27,13 @@ Integers = Annotated[tuple[int, ...], BeforeValidator(_numbers(int))]
 class Analysis(Settings):
     """How means are estimated and compared."""
 
-    confidence_level: float = key(0.95, "Confidence level of intervals, tests and gates, above 0 and below 1.")
+    confidence_level: float = key(
+        0.95,
+        "Confidence level of intervals, tests and gates.",
+        rule="a number above 0 and below 1, such as 0.95",
+        gt=0,
+        lt=1,
+    )
     cluster: Text = key(
         "auto",
         "Key whose equal values make a cluster, such as session_id: intervals and tests treat whole clusters as "
