@@ -195,3 +195,22 @@ def test_a_key_is_not_sent_to_several_judges(tmp_path: Path) -> None:
     assert 2 == done.returncode
     assert "judge.api_key is for one endpoint, and --judge names several." in done.stderr
     assert SECRET not in done.stdout + done.stderr
+
+
+def test_a_secret_in_the_table_of_a_command_is_warned_about(tmp_path: Path) -> None:
+    """As one in the table of a model, by its name."""
+    file = tmp_path / "r.toml"
+    file.write_text(f"[doctor]\nset = ['judge.api_key={SECRET}']\n")
+    done = run_command("--config", file, "doctor", "--settings")
+    assert 0 == done.returncode
+    assert f"{str(file)!r}: judge.api_key contains a secret" in done.stderr
+    assert SECRET not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("port", ["99999", "x"])
+def test_a_judge_at_an_impossible_port_is_not_waited_for(port: str, tmp_path: Path) -> None:
+    """It is an error of the URL, which does not show its password."""
+    done = run_command("evaluate", tmp_path / "rows.jsonl", "--judge", f"http://u:{SECRET}@h:{port}/v1")
+    assert 2 == done.returncode
+    assert "is not a URL: Port" in done.stderr
+    assert SECRET not in done.stderr

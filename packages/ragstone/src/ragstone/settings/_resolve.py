@@ -152,6 +152,7 @@ def resolve(
     written = names or {}
     content = {} if file is None else read_file(file, other_tables)
     name = repr(os.fspath(file or ""))
+    _warn_about_secrets(table or {}, name)
     return _merge(
         [
             _Layer("option", options or {}, lambda key: written.get(key, "--set"), parses_text=True),
@@ -268,8 +269,10 @@ def _by_table(layer: _Layer) -> dict[str, dict[str, Any]]:
         field_of_key = kind.model_fields.get(name)
         if field_of_key is None:
             raise _unknown_key(layer.place(key), table, name)
+        if name in by_table.setdefault(table, {}):
+            raise ConfigurationError(f"{layer.place(key)}: {table}.{name} is set twice. Remove one of them.")
         is_text = layer.parses_text and isinstance(value, str)
-        by_table.setdefault(table, {})[name] = parse(field_of_key, value) if is_text else value
+        by_table[table][name] = parse(field_of_key, value) if is_text else value
     return by_table
 
 
@@ -361,6 +364,8 @@ def read_file(path: str | os.PathLike[str], other_tables: Collection[str] = COMM
             hint = (
                 f" Did you mean [{keys[0].partition('.')[0]}] {table}?"
                 if keys
+                else f" {table} must be a table [{table}]."
+                if table in other_tables
                 else _neighbor(table, [*TABLES, *other_tables])
             )
             raise ConfigurationError(
@@ -375,6 +380,11 @@ def read_file(path: str | os.PathLike[str], other_tables: Collection[str] = COMM
     # Also those that a command does not use, because the same file is for others that do.
     for table, stated in _by_table(_Layer("file", values, lambda _: source)).items():
         _validate(table, TABLES[table], stated, lambda _: source)
+    _warn_about_secrets(values, source)
+    return values
+
+
+def _warn_about_secrets(values: Mapping[str, Any], source: str) -> None:
     for key, value in values.items():
         for secret in find_secrets(key, value):
             if (source, secret) in _warned:
@@ -386,7 +396,6 @@ def read_file(path: str | os.PathLike[str], other_tables: Collection[str] = COMM
                 source,
                 secret,
             )
-    return values
 
 
 def load_toml(path: str | os.PathLike[str]) -> dict[str, Any]:

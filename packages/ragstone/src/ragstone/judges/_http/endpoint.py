@@ -75,6 +75,7 @@ def normalize_url(base_url: str) -> str:
     """
     try:
         parts = urlsplit(base_url.strip())
+        _ = parts.port  # raises if it is out of range
     except ValueError as error:
         raise ConfigurationError(
             f"a judge's base_url looks like 'http://host:8000/v1', and the given text is not a URL: {error}"
