@@ -18,7 +18,7 @@ from ragstone.errors import (
     SinkUnavailableError,
     StoreError,
 )
-from ragstone.judges import OpenAICompatibleJudge, Prompt
+from ragstone.judges import Prompt
 from ragstone.monitor import Monitor
 from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.schema import DeliveryCounts, Failure, NotApplicable, Score
@@ -265,16 +265,18 @@ def test_a_request_the_judge_cannot_take_does_not_stop_the_others(tmp_path: Path
 def test_an_outage_beyond_the_limit_keeps_requests_pending(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Nothing fails because of an outage, however short `max_outage_s` is: the log reports it, and the next owner scores."""
     store = tmp_path / "r.db"
-    with FakeJudgeServer(error_rate=1.0) as server:
-        judge = OpenAICompatibleJudge(server.url, backoff_s=0.01)
+    server = FakeJudgeServer(error_rate=1.0)
+    with server:
+        judge = {"url": server.url, "backoff_s": 0.01}
         with Monitor(judge=judge, metrics="ccrs.qr", store=store, max_outage_s=0) as monitor:
             monitor.record(draft("t"))
             wait_until(lambda: "all requests stay pending" in caplog.text)
             assert not monitor.drain(1)
+    server.recover()
     total = read_ledger(store).total
     assert (1, 0, 0) == (total.pending, total.failed, total.scored)
 
-    with FakeJudgeServer() as server, Monitor(judge=server.url, metrics="ccrs.qr", store=store) as monitor:
+    with server, Monitor(judge=server.url, metrics="ccrs.qr", store=store) as monitor:
         monitor.start()
         assert monitor.drain(60)
     assert 1 == read_ledger(store).total.scored

@@ -180,5 +180,5 @@ def test_objects_that_cannot_be_sent_are_refused(tmp_path: Path) -> None:
     sink.unpicklable = lambda: None  # type: ignore[attr-defined]
     with pytest.raises(ConfigurationError, match=r"sinks: .* cannot be sent .*scoring='thread'"):
         Monitor(judge="lexical", store=tmp_path / "r.db", sinks=[sink], scoring="process")
-    with pytest.raises(ConfigurationError, match="scoring must be 'thread', 'process' or 'none', got 'auto'"):
+    with pytest.raises(ConfigurationError, match="must be one of 'thread', 'process', 'none', got 'auto'"):
         Monitor(judge="lexical", store=tmp_path / "r.db", scoring="auto")  # type: ignore[arg-type]

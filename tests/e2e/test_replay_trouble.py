@@ -36,8 +36,13 @@ def rows(path: Path, n: int) -> Path:
 
 def replay(*arguments: object) -> int:
     """Run the command here; its exit code."""
+    return run("replay", *arguments, "--metrics", "ccrs.qr,ccrs.id")
+
+
+def run(*arguments: object) -> int:
+    """Run a command of Ragstone here; its exit code."""
     with pytest.raises(SystemExit) as ended:
-        main(["replay", *map(str, arguments), "--metrics", "ccrs.qr,ccrs.id"])
+        main([*map(str, arguments)])
     return int(ended.value.code or 0)
 
 
@@ -87,18 +92,48 @@ def test_a_store_that_is_owned_is_left_alone(tmp_path, capsys):
     assert "is owned by this process already" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("virtual_time")
 def test_a_judge_that_is_not_there_fails_nothing(tmp_path):
-    """Exit code 3 at once; when it is there, the same command does the work."""
+    """Exit code 3 at once; when it is there, the same command does the work in another process."""
+    file, store = rows(tmp_path / "rows.jsonl", 3), tmp_path / "r.db"
+    judge = FakeJudgeServer()
+    with judge:
+        pass  # it has a port now
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from ragstone.cli import main; main(sys.argv[1:])",
+        "replay",
+        file,
+        "--store",
+        store,
+        "--metrics",
+        "ccrs.qr",
+    ]
+    command += ["--judge", judge.url, "--set", "judge.max_retries=0"]
+    assert 3 == subprocess.run(command, check=False, capture_output=True).returncode
+    with judge:
+        assert 0 == subprocess.run(command, check=False, capture_output=True).returncode
+
+    total = read_ledger(store).total
+    assert (3, 0) == (total.scored, total.failed)
+
+
+@pytest.mark.usefixtures("virtual_time")
+def test_another_judge_does_not_end_with_success_while_requests_wait_for_the_first(tmp_path, capsys):
+    """Exit code 3 names their plan; the printed command with the new judge scores them."""
     file, store = rows(tmp_path / "rows.jsonl", 3), tmp_path / "r.db"
     with FakeJudgeServer() as server:
         gone = server.url
     assert 3 == replay(file, "--store", store, "--judge", gone)
     with FakeJudgeServer() as server:
-        assert 0 == replay(file, "--store", store, "--judge", server.url)
+        assert 3 == replay(file, "--store", store, "--judge", server.url)
+        printed = capsys.readouterr().err
+        assert f"3 requests are pending with plan {read_ledger(store).plans[0].id} (judge.url = {gone}" in printed
+        assert f"ragstone worker {store} --until-idle --replan, with the same metrics and models" in printed
+        options = ("--metrics", "ccrs.qr,ccrs.id", "--judge", server.url)
+        assert 0 == run("worker", store, "--until-idle", "--replan", *options)
 
-    total = read_ledger(store).total
-    assert (3, 0) == (total.scored, total.failed)
+    assert 3 == read_ledger(store).total.scored
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of Unix")

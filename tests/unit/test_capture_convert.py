@@ -356,6 +356,7 @@ def test_left_out_trace_keeps_its_id_and_weight_only():
         "inclusion_probability": 0.0,
         "trace": None,
         "after_feedback": None,
+        "plan": None,
     } == left_out.model_dump()
 
 

@@ -190,7 +190,6 @@ def test_an_id_is_found_by_its_digest():
     "arguments",
     [
         {"spec": "ccrs"},
-        {"spec": ScorerSpec("ccrs.unknown", judge="lexical")},
         {"spec": ScorerSpec("ccrs.qr", judge="lexical", budget=Budget(calls=1))},
         {"actors": 0}, {"actors": True}, {"actors": 1.5}, {"rows_per_block": 0}, {"cpus_per_actor": 0}, {"gpus_per_actor": -1},
     ],

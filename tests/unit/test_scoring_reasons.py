@@ -191,9 +191,9 @@ def test_the_budget_counts_reasons_and_keeps_scores():
     ("options", "words"),
     [
         ({"judge": "lexical"}, "needs a model as judge"),
-        ({"reasons": -1}, "0 or more, got -1"),
-        ({"reasons": True}, "0 or more, got True"),
-        ({"reasons": 2.5}, "0 or more, got 2.5"),
+        ({"reasons": -1}, "an integer of at least 0, got -1"),
+        ({"reasons": True}, "an integer of at least 0, got True"),
+        ({"reasons": 2.5}, "an integer of at least 0, got 2.5"),
         ({"repeats": 3, "app": lambda question: "x"}, "with repeats=3"),
     ],
 )

@@ -143,11 +143,15 @@ def test_a_metric_that_does_not_apply_is_not_an_error():
 
 
 def test_names_fit_into_the_tables():
-    """MLflow keeps 250 characters of the names of metrics and judges; not every database cuts them itself."""
+    """MLflow keeps 250 characters of the names of metrics and judges. Names that are cut stay different."""
     mlflow = Mlflow(*_TRACES)
     assert {} == _send(mlflow, _delivery(_score(metric="m" * 251, judge="j" * 251)))
     (got,) = mlflow.kept.values()
-    assert ("m" * 250, "j" * 250) == (got["assessment_name"], got["source"]["source_id"])
+    names = got["assessment_name"], got["source"]["source_id"]
+    assert [250, 250] == [len(name) for name in names]
+    assert [True, True] == [name.startswith(letter * 241) for name, letter in zip(names, "mj", strict=True)]
+    _send(mlflow, _delivery(_score(metric="m" * 252, judge="j" * 251)))
+    assert 2 == len({row["assessment_name"] for row in mlflow.kept.values()})
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,9 @@ class TestLabels:
 
         for families in (text_string_to_metric_families(text), parse_text(plain)):
             found = {s.labels["app"] for f in families for s in f.samples if s.name == "ragstone_score_count"}
-            assert {'"} 1 evil_total 1', "a\\", "   [31m", "x" * 100, "ő "} == found
+            (cut,) = (name for name in found if name.startswith("x" * 91))
+            assert {'"} 1 evil_total 1', "a\\", "   [31m", cut, "ő "} == found
+            assert 100 == len(cut)
 
 
 class TestExemplars:

@@ -121,6 +121,10 @@ class LoopbackServer(ABC):
         """Requests for the model that have arrived."""
         return self.stats.calls
 
+    def recover(self) -> None:
+        """Answer from now on without faults."""
+        self._rates = ()
+
     @abstractmethod
     async def _answer(self, request: Request) -> Reply:
         """Reply to an authorized request."""

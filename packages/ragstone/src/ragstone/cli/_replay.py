@@ -43,7 +43,7 @@ from ragstone.schema import Failure, Ledger, NotApplicable, Score, Trace
 from ragstone.scoring import MAX_CALLS_PER_REASON, JudgedCounts
 from ragstone.settings import Analysis
 from ragstone.store import is_database_url, open_store, quote_store
-from ragstone.worker import StorePlan, Worker, read_ledger
+from ragstone.worker import StorePlan, Worker, advise, read_ledger
 
 _SHOWN = 5
 
@@ -185,7 +185,7 @@ def replay_command(
     if stopped:
         typer.echo("stopped. Run the same command to resume.", err=True)
         raise typer.Exit(ExitCode.INTERRUPTED)
-    _exit(report, summaries, ledger, describe_excess(counts, limits.max_failed_share))
+    _exit(store, report, summaries, ledger, describe_excess(counts, limits.max_failed_share))
     exit_if_failed(check)
 
 
@@ -197,7 +197,11 @@ def _unscored(ledger: Ledger) -> Iterator[str]:
 
 
 def _exit(
-    report: ReplayReport, summaries: Sequence[MetricSummary], ledger: Ledger, too_many_failures: str | None
+    store: str,
+    report: ReplayReport,
+    summaries: Sequence[MetricSummary],
+    ledger: Ledger,
+    too_many_failures: str | None,
 ) -> None:
     """Exit with the code of a result other than success. The last line says why."""
     if report.budget_exhausted:
@@ -225,6 +229,12 @@ def _exit(
         reason = "not all outcomes were delivered. Run the same command to retry."
     elif not report.is_whole:
         reason = "a file could not be read to its end."
+    elif ledger.total.pending:
+        # Without an outage, only requests that were stored with another plan are left.
+        reason = (
+            f"{' '.join(advise(store, ledger))} To score them as this command does: ragstone worker "
+            f"{quote_store(store)} --until-idle --replan, with the same metrics and models."
+        )
     if reason is not None:
         print_text(f"exit code 3: {reason}", err=True)
         raise typer.Exit(ExitCode.INFRASTRUCTURE)
