@@ -255,6 +255,11 @@ class TestPlans:
         self.add(store, "q", {"t3": PLAN_A})
         assert [] == self.claimed(store, new)
 
+    def test_requests_without_a_plan_count_for_the_one_that_applies(self, store: Store):
+        """The ledger counts pending requests of applications without a plan in the plan that applies."""
+        self.add(store, "s", {"t1": PLAN_A, "t2": None})
+        assert [2] == [plan.pending for plan in store.ledger().plans]
+
     def test_a_worker_of_an_earlier_plan_does_not_make_it_apply_again(self, store: Store):
         """If a worker scores what is pending of an earlier plan, later commands still use the last one."""
         self.add(store, "s", {"t1": PLAN_A})

@@ -169,6 +169,13 @@ def test_a_store_without_the_judge_of_its_plan_is_completed_by_a_worker() -> Non
     assert {"lexical baseline": 1} == judges()
 
 
+def test_a_worker_that_names_judge_and_reader_completes_a_plan_without_a_judge() -> None:
+    """Without a judge, the plan does not have a reader either, so that a worker may name both."""
+    capture(judge=None, metrics="udcg")
+    done = run_command("worker", STORE, "--until-idle", "--judge", "lexical", "--reader", "lexical")
+    assert (0, 0) == (done.returncode, read_ledger(STORE).total.pending), done.stderr
+
+
 def test_a_group_and_its_metrics_are_the_same_plan() -> None:
     """A worker that names the metrics of a group one by one does not differ from a plan with the group."""
     capture(metrics="ccrs")
