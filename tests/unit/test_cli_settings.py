@@ -88,6 +88,19 @@ def test_an_option_comes_before_the_table_of_its_command(written: str, tmp_path:
     assert (("http://c/v1", "option"), ("(hidden)", "option")) == (rows["judge.url"], rows["judge.api_key"])
 
 
+def test_the_name_of_a_table_and_its_main_key_are_one_key() -> None:
+    """The last one counts, in any order."""
+    for first, last in (("judge", "judge.url"), ("judge.url", "judge")):
+        done = run_command("doctor", "--settings", "--json", "--set", f"{first}=lexical", "--set", f"{last}=openai:m")
+        assert "openai:m" == json.loads(done.stdout)[0]["value"]
+
+
+def test_an_empty_key_is_refused() -> None:
+    """A variable that is not set does not call an endpoint without a key."""
+    done = run_command("evaluate", "rows.jsonl", "--judge", "http://127.0.0.1:9/v1", "--set", "judge.api_key=")
+    assert (2, "ragstone: --set: judge.api_key must be a text.\n") == (done.returncode, done.stderr)
+
+
 @pytest.mark.parametrize(
     ("options", "place"),
     [

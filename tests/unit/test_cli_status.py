@@ -15,7 +15,7 @@ import pytest
 from command_line import run_command
 from ragstone.schema import Captured, Failure, Score, Trace
 from ragstone.spool import SpoolWriter
-from ragstone.store import PlannedMetric, SqliteStore
+from ragstone.store import PlannedMetric, SqliteStore, settle_labels
 
 PLANNED = PlannedMetric(name="ccrs.qr", version="1", judge_hash="j")
 
@@ -79,6 +79,7 @@ def test_requests_in_a_spool_are_shown_without_a_store(tmp_path: Path) -> None:
         done = run_command(command, *[tmp_path / "a.db"] * (1 + (command == "compare")))
         assert 3 == done.returncode
         assert "does not exist yet: its captured requests wait in a spool. `ragstone status" in done.stderr
+    settle_labels(tmp_path / "a.db")
     assert [tmp_path / "a.db.spool"] == list(tmp_path.iterdir())
 
 

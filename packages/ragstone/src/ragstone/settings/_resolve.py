@@ -130,6 +130,7 @@ def resolve(
     plan: Mapping[str, Any] | None = None,
     names: Mapping[str, str] | None = None,
     other_tables: Collection[str] = COMMANDS,
+    parses_text: bool = True,
 ) -> Configuration:
     """Return the settings of all sources: an option comes before the environment, the file, the plan and the default.
 
@@ -145,6 +146,7 @@ def resolve(
         plan: Values of the plan of a store by dotted key.
         names: How the user wrote an option, by dotted key, for messages. Default: `--set`.
         other_tables: Tables of the file that are not settings.
+        parses_text: Whether texts of options are parsed.
 
     Raises:
         ConfigurationError: If a key is unknown or a value is invalid. The message names source, key, value and rule.
@@ -155,7 +157,7 @@ def resolve(
     _warn_about_secrets(table or {}, name)
     return _merge(
         [
-            _Layer("option", options or {}, lambda key: written.get(key, "--set"), parses_text=True),
+            _Layer("option", options or {}, lambda key: written.get(key, "--set"), parses_text),
             _from_environment(os.environ if environment is None else environment),
             _Layer("file", table or {}, lambda _: name, parses_text=True),
             _Layer("file", content, lambda _: name),
@@ -180,14 +182,7 @@ def resolve_arguments(
     Raises:
         ConfigurationError: If a value is invalid.
     """
-    content = {} if file is None else read_file(file)
-    return _merge(
-        [
-            _Layer("option", arguments, lambda key: places.get(key, key)),
-            _from_environment(os.environ),
-            _Layer("file", content, lambda _: repr(os.fspath(file or ""))),
-        ]
-    )
+    return resolve(arguments, file=file, names=places, parses_text=False)
 
 
 def read_table(kind: type[_T], table: Mapping[str, Any] | None, *, source: str) -> _T:
