@@ -361,11 +361,6 @@ def reword(prompt: Prompt, number: int) -> str:
     return _PARAPHRASES[key][number - 1] if key in _PARAPHRASES else _FRAMES[number - 1].format(task=prompt.task)
 
 
-def has_paraphrases(prompt: Prompt) -> bool:
-    """Return whether the task has paraphrases. Otherwise `reword` adds a sentence to it."""
-    return prompt.construct == "ccrs_fused" or _key(prompt) in _PARAPHRASES
-
-
 def _key(prompt: Prompt) -> str:
     """Return the key of a task. Tasks of the same construct differ in their fields, or belong to different metrics."""
     construct, fields = prompt.construct, prompt.fields
