@@ -49,10 +49,7 @@ def read_plans(db: Sql) -> list[ScoringPlan]:
         ORDER BY CASE WHEN replaced_by IS NULL THEN 1 ELSE 0 END, since, id
         """
     ).fetchall()
-    return [
-        ScoringPlan(id=key, settings=_parse(settings), since=since, replaced_by=replaced_by)
-        for key, settings, since, replaced_by in rows
-    ]
+    return [ScoringPlan(id=key, settings=_parse(text), since=since, replaced_by=by) for key, text, since, by in rows]
 
 
 def count_pending(db: Sql) -> list[ScoringPlan]:
@@ -77,8 +74,6 @@ def plans_of_entries(db: Sql, entries: Iterable[Captured | SampledOut]) -> dict[
             ids[about.trace_id] = plan.id
             if plan.id not in latest or latest[plan.id].since < plan.since:
                 latest[plan.id] = plan
-    if not ids:
-        return ids
     replaced: dict[str, str] = {}
     # In the same order in all transactions, so that they never wait in a circle.
     for _, plan in sorted(latest.items()):

@@ -95,8 +95,8 @@ def worker_command(
         parts.append(f"--{role}={name}")
         if _is_secret(value):
             # A model that an option names does not take settings of the plan: it can be at another endpoint.
-            own = {key: each for key, each in settings.items() if key.startswith(f"{role}.") and key != f"{role}.url"}
-            parts += [f"--set={key}={show_value(each)}" for key, each in own.items()]
+            own = [key for key in settings if key.startswith(f"{role}.") and key != f"{role}.url"]
+            parts += [f"--set={key}={show_value(settings[key])}" for key in own]
     if any(_is_object(value) for value in missing.values()):
         parts.append("--replan")
     for key, value in delivery.items():
