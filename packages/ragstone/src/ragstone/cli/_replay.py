@@ -197,11 +197,7 @@ def _unscored(ledger: Ledger) -> Iterator[str]:
 
 
 def _exit(
-    store: str,
-    report: ReplayReport,
-    summaries: Sequence[MetricSummary],
-    ledger: Ledger,
-    too_many_failures: str | None,
+    store: str, report: ReplayReport, summaries: Sequence[MetricSummary], ledger: Ledger, too_many_failures: str | None
 ) -> None:
     """Exit with the code of a result other than success. The last line says why."""
     if report.budget_exhausted:

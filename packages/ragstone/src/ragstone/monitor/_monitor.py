@@ -217,6 +217,8 @@ class Monitor(RequestBlocks):
         self._load_warning = LoadWarning(
             is_server, lambda: worker_command(self._store, self._setup.plan, self._setup.delivery)
         )
+        if scoring == "thread":
+            workers.Worker  # noqa: B018 - imported here, because imports on a thread change the exit code of Ctrl-C
         self._process_settings: workers.WorkerSettings | None = None
         """Arguments of the worker process, or None if a thread scores."""
         if scoring == "process" and self._setup.missing is None:
