@@ -25,6 +25,6 @@ def test_only_own_processes_collect_garbage_rarely():
     for code in (
         "from ragstone.cli import main; main(['--version'])",
         "from ragstone import Monitor, evaluate",
-        "from ragstone import evaluate; evaluate([{'query': 'q', 'contexts': ['c'], 'response': 'r'}], ['ccrs.qr'])",
+        "from ragstone import evaluate; evaluate([{'query': 'q', 'contexts': ['c'], 'response': 'r'}], ['ccrs.qr'], judge='lexical')",
     ):
         assert threshold_after(code) == DEFAULT, code
