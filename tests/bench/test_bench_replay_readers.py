@@ -24,8 +24,8 @@ MAX_SLOWDOWN = 2.0
 READER = """
 import re, resource, sys
 from pathlib import Path
-from ragstone.replay import InputFile
-from ragstone.replay.otlp import OtlpFormat
+from ragstone.reading import InputFile
+from ragstone.reading.otlp import OtlpFormat
 def peak_mib():
     # What `getrusage` says includes the process that this one was forked from.
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024

@@ -24,7 +24,8 @@ from ragstone.metrics import (
     bind_embedder,
     bind_reader,
 )
-from ragstone.schema import Failure, NotApplicable, Score, sample_from_row
+from ragstone.reading import sample_from_row
+from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeEmbedder, FakeJudge, FakeReader, make_sample
 

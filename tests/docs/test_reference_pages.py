@@ -12,7 +12,8 @@ from typing import get_args
 import pytest
 
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.schema import FIELD_ALIASES, FailureKind, Interval, Sample, Score, Trace
+from ragstone.reading import FIELD_ALIASES
+from ragstone.schema import FailureKind, Interval, Sample, Score, Trace
 from ragstone.sinks import Delivery
 from ragstone.sinks._otlp_event import evaluation_attributes
 from ragstone.sinks._row import outcome_row

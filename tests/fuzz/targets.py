@@ -24,7 +24,6 @@ from pydantic import TypeAdapter
 
 from mutations import HOSTILE, MUTATIONS
 from ragstone.cli import main
-from ragstone.data import read_qrels, read_samples
 from ragstone.errors import JudgeError, RagstoneError
 from ragstone.experiments import read_outcomes
 from ragstone.ingest._body import decompress
@@ -32,8 +31,9 @@ from ragstone.judges import ReplyCache, parse_number
 from ragstone.judges._http.errors import extract_error_message, retry_after_s
 from ragstone.judges._http.replies import completions, token_ids
 from ragstone.judges._parse import parse_json
-from ragstone.replay import InputFile, RejectedRecord, all_formats, merge_outcomes
-from ragstone.replay.otlp import OtlpFormat, spans_of_request
+from ragstone.reading import InputFile, RejectedRecord, all_formats, read_qrels, read_samples
+from ragstone.reading.otlp import OtlpFormat, spans_of_request
+from ragstone.replay import merge_outcomes
 from ragstone.research._dataset.documents import read_documents
 from ragstone.research._validation.labels import read_labels
 from ragstone.schema import Captured, Dropped, Failure, Passage, Retrieval, Score, Trace, spool_entry_adapter

@@ -135,7 +135,7 @@ def test_a_run_with_strictly_falling_scores_is_ranked_alike_by_all():
 
 def test_files_are_read_and_written_as_the_tool_does(tmp_path):
     """What we write, ties, near-ties and all, the tool ranks as we do; and it reads the same grades."""
-    from ragstone.data import read_qrels, read_trec_run, write_trec_qrels, write_trec_run
+    from ragstone.reading import read_qrels, read_trec_run, write_trec_qrels, write_trec_run
 
     rankings, qrels = cases(60, seed=6)
     rng = random.Random(7)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.replay import InputFile, RejectedRecord, TraceFormat
+from ragstone.reading import InputFile, RejectedRecord, TraceFormat
 from ragstone.schema import Trace
 
 Read = Callable[..., tuple[list[Trace], list[RejectedRecord]]]

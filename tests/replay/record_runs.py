@@ -100,8 +100,8 @@ def langfuse_export() -> None:
     """What Langfuse's SDK sent (see `record.py`), in the columns that the export documents: no server was asked."""
     from datetime import UTC, datetime
 
-    from ragstone.replay import InputFile
-    from ragstone.replay.otlp._files import spans_in
+    from ragstone.reading import InputFile
+    from ragstone.reading.otlp._files import spans_in
 
     def time(moment: float) -> str:
         return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")

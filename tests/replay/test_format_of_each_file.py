@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ragstone.errors import DataError
-from ragstone.replay import InputFile, all_formats, detect
+from ragstone.reading import InputFile, all_formats, detect
 
 DATA = Path(__file__).parent / "data"
 RECORDED = {
@@ -150,7 +150,7 @@ def test_a_file_that_is_gone_is_a_data_error(tmp_path, name):
 def test_an_entry_point_that_cannot_be_loaded_is_skipped(monkeypatch, caplog):
     """A broken format of another package does not disable the others."""
     broken = EntryPoint("broken", "no_such_module:Format", "ragstone.formats")
-    rows = EntryPoint("rows", "ragstone.replay._rows:RowsFormat", "ragstone.formats")
-    monkeypatch.setattr("ragstone.replay._formats.entry_points", lambda group: [broken, rows])
+    rows = EntryPoint("rows", "ragstone.reading._row_traces:RowsFormat", "ragstone.formats")
+    monkeypatch.setattr("ragstone.reading._formats.entry_points", lambda group: [broken, rows])
     assert ["rows"] == list(all_formats())
     assert "no_such_module:Format" in caplog.text

@@ -16,8 +16,8 @@ import pytest
 
 from mutations import MUTATIONS
 from ragstone.errors import DataError
-from ragstone.replay import InputFile, RejectedRecord, TraceFormat, all_formats
-from ragstone.replay.otlp import OtlpFormat, spans_of_request
+from ragstone.reading import InputFile, RejectedRecord, TraceFormat, all_formats
+from ragstone.reading.otlp import OtlpFormat, spans_of_request
 from ragstone.schema import Captured, Trace, spool_entry_adapter
 
 DATA = Path(__file__).parent / "data"

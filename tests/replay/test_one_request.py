@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ragstone.replay import BufferedTrace
-from ragstone.replay.otlp import OtelSpan, traces_of
+from ragstone.reading import BufferedTrace
+from ragstone.reading.otlp import OtelSpan, traces_of
 from ragstone.requests import TraceDraft
 from ragstone.testing import MemoryRecorder
 from request_steps import ANSWER, QUESTION, A, B, C, D, prompt

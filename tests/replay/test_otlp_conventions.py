@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from ragstone.replay import BufferedTrace
-from ragstone.replay.otlp import OtelSpan, traces_of
-from ragstone.replay.otlp._genai import GENAI
-from ragstone.replay.otlp._langfuse import LANGFUSE
-from ragstone.replay.otlp._mlflow import MLFLOW
-from ragstone.replay.otlp._openinference import OPENINFERENCE
-from ragstone.replay.otlp._span import SpanEvent
-from ragstone.replay.otlp._traceloop import TRACELOOP
+from ragstone.reading import BufferedTrace
+from ragstone.reading.otlp import OtelSpan, traces_of
+from ragstone.reading.otlp._genai import GENAI
+from ragstone.reading.otlp._langfuse import LANGFUSE
+from ragstone.reading.otlp._mlflow import MLFLOW
+from ragstone.reading.otlp._openinference import OPENINFERENCE
+from ragstone.reading.otlp._span import SpanEvent
+from ragstone.reading.otlp._traceloop import TRACELOOP
 from ragstone.requests import Step
 
 T = "0af7651916cd43dd8448eb211c80319c"

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from ragstone.errors import DataError
-from ragstone.replay import InputFile
-from ragstone.replay.otlp import OtlpFormat, spans_of_request
-from ragstone.replay.otlp import _files as files
-from ragstone.replay.otlp._json_messages import spans_of
-from ragstone.replay.otlp._span import OtelSpan
+from ragstone.reading import InputFile
+from ragstone.reading.otlp import OtlpFormat, spans_of_request
+from ragstone.reading.otlp import _files as files
+from ragstone.reading.otlp._json_messages import spans_of
+from ragstone.reading.otlp._span import OtelSpan
 
 DATA = Path(__file__).parent / "data"
 TRACE, ROOT, SEARCH = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "00f067aa0ba902b7"

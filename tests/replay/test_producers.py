@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.replay import InputFile, RejectedRecord
-from ragstone.replay.otlp import OtlpFormat
+from ragstone.reading import InputFile, RejectedRecord
+from ragstone.reading.otlp import OtlpFormat
 from ragstone.schema import Trace
 
 DATA = Path(__file__).parent / "data"

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from ragstone.errors import DataError
-from ragstone.replay import InputFile, all_formats, detect
+from ragstone.reading import InputFile, all_formats, detect
 from ragstone.schema import SCHEMA_VERSION, Passage, Retrieval, Trace
 
 FORMATS = all_formats()

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from ragstone.replay import all_formats
+from ragstone.reading import all_formats
 
 FORMATS = all_formats()
 HUMAN = {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", "HumanMessage"],
@@ -144,7 +144,7 @@ def test_what_came_before_the_damage_of_a_file_is_read(read, tmp_path):
     import gzip
 
     from ragstone.errors import DataError
-    from ragstone.replay import InputFile
+    from ragstone.reading import InputFile
     from ragstone.schema import Trace
 
     whole = gzip.compress(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.replay import InputFile, all_formats, detect
+from ragstone.reading import InputFile, all_formats, detect
 from ragstone.schema import Passage, Trace, Usage
 
 DATA = Path(__file__).parent / "data"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.replay import InputFile, all_formats, detect
-from ragstone.replay.otlp import OtlpFormat
+from ragstone.reading import InputFile, all_formats, detect
+from ragstone.reading.otlp import OtlpFormat
 from ragstone.schema import Passage, Trace, Usage
 
 DATA = Path(__file__).parent / "data"

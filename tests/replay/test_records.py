@@ -9,10 +9,10 @@ from itertools import islice
 import pytest
 
 from ragstone.errors import DataError, MissingExtraError
-from ragstone.replay import InputFile, RejectedRecord
-from ragstone.replay import _records as room
-from ragstone.replay._json import MAX_DEPTH, clean, parse_json
-from ragstone.replay._records import records
+from ragstone.reading import InputFile, RejectedRecord
+from ragstone.reading import _records as room
+from ragstone.reading._json import MAX_DEPTH, clean, parse_json
+from ragstone.reading._records import records
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_a_huge_number_is_no_bomb(read_records):
 
 def test_a_line_beyond_the_limit_is_passed_over(read_records, monkeypatch):
     """It is told and costs no memory; the next one is read."""
-    monkeypatch.setattr("ragstone.replay._source.MAX_RECORD_BYTES", 100)
+    monkeypatch.setattr("ragstone.reading._source.MAX_RECORD_BYTES", 100)
     monkeypatch.setattr(room, "MAX_RECORD_BYTES", 100)
     found = read_records(b'{"a": 1}\n{"a": "' + b"x" * 5000 + b'"}\n{"a": 2}\n')
 
@@ -148,7 +148,7 @@ def test_a_record_without_end_in_a_large_document_is_a_data_error(tmp_path, monk
 
 def test_a_large_document_without_the_package_says_what_to_install(tmp_path, monkeypatch):
     """The way out is in the message; a small document needs nothing."""
-    for name in ("ragstone.replay._source.MAX_RECORD_BYTES", "ragstone.replay._records.MAX_RECORD_BYTES"):
+    for name in ("ragstone.reading._source.MAX_RECORD_BYTES", "ragstone.reading._records.MAX_RECORD_BYTES"):
         monkeypatch.setattr(name, 1000)
     monkeypatch.setattr(room, "_LARGE", 100)
     monkeypatch.setattr(room, "_parser", lambda: None)

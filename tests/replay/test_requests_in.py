@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from ragstone.replay import RejectedRecord
-from ragstone.replay._requests import requests_in
+from ragstone.reading import RejectedRecord
+from ragstone.reading._requests import requests_in
 from ragstone.requests import PassageDraft, Step, Value
 from ragstone.schema import Trace, Usage
 

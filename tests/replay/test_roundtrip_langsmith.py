@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from ragstone.capture import Capture
-from ragstone.replay import all_formats
+from ragstone.reading import all_formats
 from ragstone.schema import Trace, sample_from_trace
 from ragstone.spool import SpoolReader, SpoolWriter
 

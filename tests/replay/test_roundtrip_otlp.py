@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.replay.otlp import OtlpFormat
+from ragstone.reading.otlp import OtlpFormat
 from ragstone.schema import Trace, sample_from_trace
 
 # Importing both frameworks takes a while on a busy machine.

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragstone._util.clock import SteadyClock, steady_time
-from ragstone.replay import BufferedSpan, SpanBuffer
+from ragstone.reading import BufferedSpan, SpanBuffer
 
 DAY_S = 86_400.0
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import ragstone
-from ragstone.data import read_samples
 from ragstone.errors import (
     ConfigurationError,
     DataError,
@@ -23,6 +22,7 @@ from ragstone.errors import (
 from ragstone.experiments import format_table, summarize
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import resolve_metrics
+from ragstone.reading import read_samples
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.sinks import Delivery
 from ragstone.testing import FakeJudge, MemorySink

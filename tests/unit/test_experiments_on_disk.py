@@ -17,11 +17,11 @@ import pytest
 
 from ragstone import compare, evaluate
 from ragstone._util.id_table import IdTable
-from ragstone.data import read_samples
 from ragstone.errors import DataError, StoreError
 from ragstone.experiments import Experiment, _spill
 from ragstone.experiments._spill import OutcomesOnDisk, SamplesOnDisk
 from ragstone.metrics import MetricBase
+from ragstone.reading import read_samples
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.sinks import JsonlSink
 
@@ -241,6 +241,6 @@ def test_the_table_of_ids_equals_a_dict() -> None:
 
 def test_a_data_frame_is_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """All rows of a frame arrive, in order."""
-    monkeypatch.setattr("ragstone.data._read._FRAME_ROWS", 7)
+    monkeypatch.setattr("ragstone.reading._samples._FRAME_ROWS", 7)
     samples, _ = read_samples(pd.DataFrame(rows(20)))
     assert [s.id for s in samples] == [f"row {i}" for i in range(20)]

@@ -9,7 +9,8 @@ import pytest
 
 import ragstone
 from command_line import run_command
-from ragstone.data import (
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.reading import (
     read_beir,
     read_qrels,
     read_samples,
@@ -18,7 +19,6 @@ from ragstone.data import (
     write_trec_qrels,
     write_trec_run,
 )
-from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import NotApplicable, Passage, Sample
 
 RUN = """\

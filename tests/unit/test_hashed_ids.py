@@ -14,7 +14,7 @@ from ragstone import Monitor
 from ragstone.capture import IdHasher, redact_secrets, redact_trace
 from ragstone.errors import ConfigurationError, StoreError
 from ragstone.ingest import OtlpTraceSource, SharedSpanBuffer
-from ragstone.replay.otlp import spans_of_request
+from ragstone.reading.otlp import spans_of_request
 from ragstone.requests import TraceDraft
 from ragstone.schema import Trace
 from ragstone.store import SqliteStore, open_store

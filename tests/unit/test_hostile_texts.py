@@ -75,7 +75,7 @@ monitor.close()
 REPLAY = """
 import json
 from pathlib import Path
-from ragstone.replay import read_traces
+from ragstone.reading import read_traces
 path = Path("rows.jsonl")
 with path.open("w") as file:
     for text in texts(30_000):

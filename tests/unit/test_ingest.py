@@ -18,7 +18,7 @@ from ragstone.cli._output import ledger_lines
 from ragstone.errors import ConfigurationError, StoreError, StoreOwnedError
 from ragstone.ingest import Access, OtlpReceiver, OtlpTraceSource, SharedSpanBuffer
 from ragstone.ingest._body import Body, BodyReader, BusyError
-from ragstone.replay.otlp import OversizedMessageError
+from ragstone.reading.otlp import OversizedMessageError
 from ragstone.store import SqliteStore
 from ragstone.worker import StepErrors
 

@@ -9,9 +9,10 @@ import pytest
 
 from ragstone.judges import Prompt
 from ragstone.metrics import Criterion, EmbedderMetric, ReaderMetric, all_metrics, resolve_metrics
+from ragstone.reading import sample_from_row
 from ragstone.research._card.conditions import Run, judge_of, reordered
 from ragstone.research._card.wordings import _PARAPHRASES, N_WORDINGS, _key, reword
-from ragstone.schema import Passage, Sample, sample_from_row
+from ragstone.schema import Passage, Sample
 from ragstone.testing import FakeJudge
 
 JUDGED = [

@@ -39,7 +39,7 @@ FLAGS_AT = {
     "subn": 4,
 }
 """Position of the flags in the arguments of each function of `re`."""
-NOT_SEARCHED = {"ragstone.schema._rows._ITEMS": "it is applied to what _ARRAY matched, in which it matches everywhere"}
+NOT_SEARCHED = {"ragstone.reading._rows._ITEMS": "it is applied to what _ARRAY matched, in which it matches everywhere"}
 BY_FUNCTIONS = {
     "ragstone._util.abstains": list,  # answers of more than 400 characters are not searched
     "ragstone._util.normal_form": lambda: [normal_form._marks()],

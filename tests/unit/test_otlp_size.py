@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragstone.replay.otlp import OversizedMessageError, spans_of_request
-from ragstone.replay.otlp import _size as size
+from ragstone.reading.otlp import OversizedMessageError, spans_of_request
+from ragstone.reading.otlp import _size as size
 
 pytest.importorskip("opentelemetry.proto")
 

@@ -26,8 +26,9 @@ PUBLIC = {
     "ragstone.cli": """
         main program
     """,
-    "ragstone.data": """
-        read_beir read_qrels read_samples read_trec_run write_beir write_trec_qrels write_trec_run
+    "ragstone.reading": """
+        FIELD_ALIASES InputFile RejectedRecord TraceFormat all_formats detect read_beir read_qrels read_samples read_traces
+        read_trec_run sample_from_row write_beir write_trec_qrels write_trec_run
     """,
     "ragstone.demo": """
         SAMPLE_FILES Bm25 DemoChain DemoQuestion extract_answer load_corpus sample_file
@@ -61,8 +62,8 @@ PUBLIC = {
         plan_judge_card plan_negatives plan_udcg_experiment rank_udcg run_udcg_experiment topicality validate_metrics
     """,
     "ragstone.schema": """
-        FIELD_ALIASES Evidence Failure Interval NotApplicable Outcome Passage Retrieval Sample Score Trace
-        TraceStatus Turn Usage committed_json_schema field_names json_schema sample_from_row
+        Evidence Failure Interval NotApplicable Outcome Passage Retrieval Sample Score Trace
+        TraceStatus Turn Usage committed_json_schema field_names json_schema
     """,
     "ragstone.scoring": """
         Scorer run_async
@@ -91,7 +92,7 @@ PUBLIC = {
         RayReport score
     """,
     "ragstone.replay": """
-        InputFile RejectedRecord TraceFormat all_formats areplay_traces detect merge_outcomes plan_replay read_traces replay_traces
+        areplay_traces merge_outcomes plan_replay replay_traces
     """,
     "ragstone.requests": """
         Message PassageDraft PromptLimit Recorder Request RetrieverTools Role Statements Step StepKind TraceDraft Value assemble

@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 import ragstone
 from command_line import app, run_command
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.replay import InputFile, areplay_traces, plan_replay, replay_traces
-from ragstone.replay._records import records
+from ragstone.reading import InputFile
+from ragstone.reading._records import records
+from ragstone.replay import areplay_traces, plan_replay, replay_traces
 from ragstone.store import open_store
 
 
@@ -41,7 +42,7 @@ def test_it_reads_no_more_than_is_asked_for(tmp_path, monkeypatch):
             n_read += 1
             yield record
 
-    monkeypatch.setattr("ragstone.replay._rows.records", counted)
+    monkeypatch.setattr("ragstone.reading._row_traces.records", counted)
     files = [str(write(tmp_path / "a.jsonl", 500)), str(write(tmp_path / "b.jsonl", 500, first=500))]
     traces = ragstone.read_traces(files)
 

@@ -11,15 +11,9 @@ from pathlib import Path
 import pytest
 
 from ragstone.errors import ConfigurationError, DataError, StoreError
-from ragstone.replay import (
-    InputFile,
-    RejectedRecord,
-    ReplayTraceSource,
-    areplay_traces,
-    plan_replay,
-    replay_traces,
-)
-from ragstone.replay import _formats as formats
+from ragstone.reading import InputFile, RejectedRecord
+from ragstone.reading import _formats as formats
+from ragstone.replay import ReplayTraceSource, areplay_traces, plan_replay, replay_traces
 from ragstone.schema import Captured, Trace
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge, MemorySink

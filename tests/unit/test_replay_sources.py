@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.replay import _source
-from ragstone.replay._source import open_inputs
+from ragstone.reading import _source
+from ragstone.reading._source import open_inputs
 
 BODY = b'{"id": "t1", "query": "q", "response": "a"}\n'
 

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from ragstone.errors import DataError, StoreError
-from ragstone.replay import BufferedSpan, SpanBuffer
+from ragstone.reading import BufferedSpan, SpanBuffer
 
 
 def span(trace: str, name: str, *, root: bool = False, body: bytes = b"{}") -> BufferedSpan:

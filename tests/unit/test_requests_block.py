@@ -22,8 +22,8 @@ from ragstone import Monitor
 from ragstone._util.exit import run_exit_hooks
 from ragstone.capture import Guard, suppress_capture
 from ragstone.errors import ConfigurationError
-from ragstone.replay import BufferedTrace
-from ragstone.replay.otlp import spans_of_request, traces_of
+from ragstone.reading import BufferedTrace
+from ragstone.reading.otlp import spans_of_request, traces_of
 from ragstone.requests import (
     Message,
     PassageDraft,

@@ -14,16 +14,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragstone._util.parquet_rows import parquet_rows
-from ragstone.data import read_samples
 from ragstone.errors import DataError
+from ragstone.reading import read_samples
 
 MIB = 2**20
 GOOD = {"id": "g", "query": "q", "response": "a", "contexts": ["p"]}
 READ = """
 import sys
 from pathlib import Path
-from ragstone.data import iter_samples
-from ragstone.replay import InputFile, all_formats
+from ragstone.reading import iter_samples
+from ragstone.reading import InputFile, all_formats
 from ragstone.errors import DataError, ConfigurationError
 for name in sys.argv[1:]:
     path, rejected, n = Path(name), [], 0

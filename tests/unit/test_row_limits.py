@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.data import read_qrels, read_samples
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import read_outcomes
+from ragstone.reading import read_qrels, read_samples
 from ragstone.replay import merge_outcomes
 from ragstone.research._dataset.documents import read_documents
 from ragstone.research._validation.labels import read_labels

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 import pytest
 
 import ragstone
-from ragstone.data import read_samples
 from ragstone.errors import DataError
 from ragstone.judges import LexicalJudge
 from ragstone.metrics import resolve_metrics
 from ragstone.metrics._history import question_fields, question_text
-from ragstone.replay._rows import RowsFormat
-from ragstone.replay._source import InputFile
-from ragstone.schema import Passage, Sample, Trace, Turn, sample_from_row, sample_from_trace
+from ragstone.reading import read_samples, sample_from_row
+from ragstone.reading._row_traces import RowsFormat
+from ragstone.reading._source import InputFile
+from ragstone.schema import Passage, Sample, Trace, Turn, sample_from_trace
 from ragstone.schema._sample import trace_from_sample
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge, FakeReader, make_sample

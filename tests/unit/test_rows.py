@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ragstone.errors import DataError
-from ragstone.schema import sample_from_row
+from ragstone.reading import sample_from_row
 
 Q, C, A, R = "Why?", "Because it is.", "It is.", "It just is."
 

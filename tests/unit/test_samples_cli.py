@@ -9,9 +9,9 @@ import pytest
 
 from command_line import run_command
 from ragstone import Score, evaluate, read_traces
-from ragstone.data import read_samples
 from ragstone.demo import SAMPLE_FILES, sample_file
 from ragstone.experiments import build_report
+from ragstone.reading import read_samples
 
 
 def rows(name):

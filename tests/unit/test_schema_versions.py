@@ -20,8 +20,8 @@ from ragstone.experiments._app.saved import SavedRuns
 from ragstone.experiments._kept import KeptOutcomes, RunIdentity
 from ragstone.judges import ReplyCache
 from ragstone.metrics import UdcgTheta
+from ragstone.reading._stage import BufferedSpan, SpanBuffer
 from ragstone.replay import merge_outcomes
-from ragstone.replay._stage import BufferedSpan, SpanBuffer
 from ragstone.schema import (
     Captured,
     Sample,

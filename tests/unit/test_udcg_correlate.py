@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from ragstone.data import read_samples
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.metrics import UdcgTheta
+from ragstone.reading import read_samples
 from ragstone.research import best_passages, correlate_udcg, fit_udcg, rank_udcg
 from ragstone.testing import FakeJudge, FakeReader
 

@@ -15,7 +15,8 @@ from langchain_ragstone._judge import LangChainJudge, LangChainModel
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import ChatReader, Embedder, Judge, Reader
 from ragstone.metrics import Metric, MetricCard
-from ragstone.schema import FIELD_ALIASES, Failure, NotApplicable, Outcome, Sample, Score
+from ragstone.reading import FIELD_ALIASES
+from ragstone.schema import Failure, NotApplicable, Outcome, Sample, Score
 from ragstone.scoring import run_async
 from ragstone.worker import ScoringSetup
 

@@ -12,8 +12,9 @@ from langchain_ragstone._documents import Passages
 from langchain_ragstone._messages import text_of
 from langchain_ragstone._steps import values_in
 from ragstone.errors import DataError
+from ragstone.reading import FIELD_ALIASES, sample_from_row
 from ragstone.requests import Request, Step, TraceDraft, assemble
-from ragstone.schema import FIELD_ALIASES, Sample, sample_from_row
+from ragstone.schema import Sample
 
 _PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "id": ("inputs",),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     )
     from ragstone.metrics import Criterion
     from ragstone.monitor import Monitor
-    from ragstone.replay import read_traces
+    from ragstone.reading import read_traces
     from ragstone.schema import Failure, NotApplicable, Outcome, Passage, Retrieval, Sample, Score, Trace
 
 __version__: str
@@ -59,7 +59,7 @@ _ROOMS = {
     ),
     "ragstone.metrics": ("Criterion",),
     "ragstone.monitor": ("Monitor",),
-    "ragstone.replay": ("read_traces",),
+    "ragstone.reading": ("read_traces",),
     "ragstone.schema": ("Failure", "NotApplicable", "Outcome", "Passage", "Sample", "Score", "Retrieval", "Trace"),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}

@@ -37,11 +37,11 @@ from ragstone.cli._progress import Progress, show_progress
 from ragstone.cli._reasons import reason_lines
 from ragstone.cli._settings import SCORING, settings_of, uses
 from ragstone.cli._stdin import stdin_as_file
-from ragstone.data import RejectedRow, iter_samples, read_samples
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments import Experiment, count_kept, evaluate
 from ragstone.judges import BatchPendingError, find_outage
 from ragstone.metrics import resolve_metrics
+from ragstone.reading import RejectedRow, iter_samples, read_samples
 from ragstone.schema import Failure
 from ragstone.scoring import JudgedCounts, StrideSampler, estimate_run
 

@@ -30,15 +30,8 @@ from ragstone.errors import DataError, StoreError
 from ragstone.experiments import MetricSummary, check_source, format_table, stored_clusters, summarize, titles_of
 from ragstone.judges import is_baseline
 from ragstone.metrics import resolve_metrics
-from ragstone.replay import (
-    FileReport,
-    RejectedRecord,
-    ReplayPlan,
-    ReplayReport,
-    ReplayTraceSource,
-    areplay_traces,
-    plan_replay,
-)
+from ragstone.reading import RejectedRecord
+from ragstone.replay import FileReport, ReplayPlan, ReplayReport, ReplayTraceSource, areplay_traces, plan_replay
 from ragstone.schema import Failure, Ledger, NotApplicable, Score, Trace
 from ragstone.scoring import MAX_CALLS_PER_REASON, JudgedCounts
 from ragstone.settings import Analysis

@@ -27,9 +27,9 @@ from ragstone.cli._options import (
 from ragstone.cli._output import print_json, print_lines, print_text, terminal_options
 from ragstone.cli._panels import OUTPUT
 from ragstone.cli._settings import RUN, settings_of, uses
-from ragstone.data import read_samples
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import OutcomeSource, ScoreCheck, build_report, check_source, store_of, write_report
+from ragstone.reading import read_samples
 from ragstone.schema import Sample
 from ragstone.settings import Analysis
 from ragstone.store import describe_store, is_database_url

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, Literal
 from ragstone._util.files import check_not_read
 from ragstone._util.plural import count
 from ragstone._util.run_async import run_async
-from ragstone.data import QrelsSource, RejectedRow, SampleSource, iter_samples
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments._app.saved import SavedRuns
 from ragstone.experiments._app.score import SamplesWaitError, ScoredApp, score_app
@@ -32,6 +31,7 @@ from ragstone.judges import (
     wait_for_outages,
 )
 from ragstone.metrics import Metric
+from ragstone.reading import QrelsSource, RejectedRow, SampleSource, iter_samples
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import JudgedCounts, Scorer, explain_lowest_scores
 from ragstone.settings import RUN_KEYS, takes_settings

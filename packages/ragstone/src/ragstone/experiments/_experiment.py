@@ -12,7 +12,6 @@ from typing_extensions import override
 
 from ragstone._util.files import open_output
 from ragstone._util.plural import count
-from ragstone.data import RejectedRow
 from ragstone.errors import ConfigurationError, MissingExtraError
 from ragstone.experiments._app.repeats import repeat_deviations
 from ragstone.experiments._app.summary import summarize_app
@@ -24,6 +23,7 @@ from ragstone.experiments._summary import MetricSummary, format_table, summarize
 from ragstone.experiments._views.source import Dependence, Rows
 from ragstone.judges import BatchReport, JudgeIdentity, is_baseline
 from ragstone.metrics import MetricCard
+from ragstone.reading import RejectedRow
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, Usage
 
 if TYPE_CHECKING:

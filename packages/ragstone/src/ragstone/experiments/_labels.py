@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ragstone._util.plural import count
-from ragstone.data import SampleSource, iter_rows
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._outcomes import TimeRange, read_outcomes
+from ragstone.reading import SampleSource, iter_rows
 from ragstone.store import DrawnRequest, Store, StoredLabel, describe_store, open_for_labels, open_store, settle_labels
 
 LABEL_VALUES: Final[Mapping[str, float]] = {"correct": 1.0, "partly": 0.5, "wrong": 0.0}

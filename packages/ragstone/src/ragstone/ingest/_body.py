@@ -10,7 +10,7 @@ import aiohttp
 from aiohttp import web
 
 from ragstone.errors import DataError
-from ragstone.replay.otlp import OversizedMessageError
+from ragstone.reading.otlp import OversizedMessageError
 
 _DEADLINE_S: Final = 30.0
 _BROKEN: Final = (OSError, aiohttp.ClientError, web.RequestPayloadError)

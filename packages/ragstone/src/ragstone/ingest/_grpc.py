@@ -13,7 +13,7 @@ from ragstone.ingest._body import BusyError, decompress
 from ragstone.ingest._intake import DEFAULT_MAX_BYTES, SpanIntake
 from ragstone.ingest._reply import trace_response
 from ragstone.ingest._span_buffer import SharedSpanBuffer
-from ragstone.replay.otlp import OversizedMessageError
+from ragstone.reading.otlp import OversizedMessageError
 
 _MAX_CALLS: Final = 16
 """Calls at once. Each may hold a message of the largest size."""

@@ -12,8 +12,8 @@ from ragstone.capture import Redactor
 from ragstone.errors import StoreError
 from ragstone.ingest._body import BusyError, too_large
 from ragstone.ingest._span_buffer import SharedSpanBuffer
-from ragstone.replay import BufferedSpan
-from ragstone.replay.otlp import OversizedMessageError, spans_of_request
+from ragstone.reading import BufferedSpan
+from ragstone.reading.otlp import OversizedMessageError, spans_of_request
 
 logger = logging.getLogger("ragstone")
 

@@ -17,7 +17,7 @@ from ragstone.ingest._body import BodyReader, BusyError, decompress
 from ragstone.ingest._intake import DEFAULT_MAX_BYTES, SpanIntake
 from ragstone.ingest._reply import rejection, trace_response
 from ragstone.ingest._span_buffer import SharedSpanBuffer
-from ragstone.replay.otlp import OversizedMessageError
+from ragstone.reading.otlp import OversizedMessageError
 
 _RETRY_AFTER_S: Final = "5"
 _PROTOBUF: Final = "application/x-protobuf"

@@ -16,8 +16,9 @@ from ragstone._util.clock import steady_time
 from ragstone._util.filelock import FileLock
 from ragstone.capture import IdHasher, Redactor, redact_secrets
 from ragstone.errors import StoreOwnedError
-from ragstone.replay import BufferedSpan, BufferedTrace, RejectedRecord, SpanBuffer, ignored_entries, redacted
-from ragstone.replay.otlp import traces_of
+from ragstone.reading import BufferedSpan, BufferedTrace, RejectedRecord, SpanBuffer
+from ragstone.reading.otlp import traces_of
+from ragstone.replay import ignored_entries, redacted
 from ragstone.requests import RetrieverTools
 from ragstone.schema import Captured, Ignored, Trace
 from ragstone.store import Store

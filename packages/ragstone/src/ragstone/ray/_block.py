@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ragstone.capture import Redactor, redact_trace
 from ragstone.errors import DataError, JudgeUnavailableError, MissingExtraError
-from ragstone.replay import Record, RejectedRecord, trace_of_row
+from ragstone.reading import Record, RejectedRecord, trace_of_row
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, sample_from_trace
 from ragstone.sinks import RECORD_COLUMNS, record_row
 from ragstone.worker import ScorerSpec, get_skip_reason

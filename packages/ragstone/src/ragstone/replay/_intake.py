@@ -11,9 +11,8 @@ from itertools import islice
 from typing import Final
 
 from ragstone.errors import DataError
-from ragstone.replay._formats import DetectedFormat, RejectedRecord
+from ragstone.reading import DetectedFormat, InputFile, RejectedRecord
 from ragstone.replay._shard import Shard
-from ragstone.replay._source import InputFile
 from ragstone.schema import Captured, Ignored, Trace
 from ragstone.store import Store
 from ragstone.worker import StepErrors

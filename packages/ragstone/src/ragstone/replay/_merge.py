@@ -17,9 +17,7 @@ from pydantic import ValidationError
 
 from ragstone._util.id_table import IdTable
 from ragstone.errors import DataError
-from ragstone.replay._formats import RejectedRecord
-from ragstone.replay._records import records
-from ragstone.replay._source import InputFile, Sources, open_inputs
+from ragstone.reading import InputFile, RejectedRecord, Sources, open_inputs, records
 from ragstone.schema import Failure, NotApplicable, Score, Trace, check_record, outcome_adapter
 from ragstone.store import MergeCounts, MergedRequest, PlannedMetric, Store, StoredAnswer, is_database_url, open_store
 

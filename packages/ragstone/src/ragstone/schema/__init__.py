@@ -28,6 +28,7 @@ from ragstone.schema._ledger import Ledger as Ledger
 from ragstone.schema._ledger import LedgerRow as LedgerRow
 from ragstone.schema._ledger import ScoringPlan as ScoringPlan
 from ragstone.schema._names import MESSAGE_ROLES as MESSAGE_ROLES
+from ragstone.schema._names import MessageRole as MessageRole
 from ragstone.schema._names import field_names
 from ragstone.schema._outcome import AlarmDelivery as AlarmDelivery
 from ragstone.schema._outcome import AnswerCause as AnswerCause
@@ -36,14 +37,12 @@ from ragstone.schema._outcome import Failure, Interval, NotApplicable, Outcome, 
 from ragstone.schema._outcome import FailureKind as FailureKind
 from ragstone.schema._outcome import outcome_adapter as outcome_adapter
 from ragstone.schema._outline import TraceOutline as TraceOutline
-from ragstone.schema._rows import FIELD_ALIASES, sample_from_row
 from ragstone.schema._sample import Sample
 from ragstone.schema._sample import sample_from_trace as sample_from_trace
 from ragstone.schema._sample import trace_from_sample as trace_from_sample
 from ragstone.schema._trace import Passage, Retrieval, Trace, TraceStatus, Turn, Usage
 
 __all__ = [
-    "FIELD_ALIASES",
     "Evidence",
     "Failure",
     "Interval",
@@ -60,5 +59,4 @@ __all__ = [
     "committed_json_schema",
     "field_names",
     "json_schema",
-    "sample_from_row",
 ]

@@ -15,7 +15,8 @@ from llama_index.evaluation.ragstone._judge import LlamaIndexJudge, LlamaIndexMo
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import ChatReader, Embedder, Judge, Reader
 from ragstone.metrics import Metric, MetricCard, resolve_metrics
-from ragstone.schema import Failure, NotApplicable, Sample, Score, sample_from_row
+from ragstone.reading import sample_from_row
+from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import run_async
 from ragstone.worker import ScoringSetup
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from ragstone._util.plural import count
 from ragstone._util.run_async import run_async
-from ragstone.data import SampleSource, iter_rows, read_samples
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.metrics import EmbedderMetric, Metric, ReaderMetric, all_metrics, check_sample, resolve_metrics
+from ragstone.reading import SampleSource, iter_rows, read_samples
 from ragstone.research._card.conditions import CONDITIONS, DEFAULT_CONDITIONS, Condition, Run, reordered
 from ragstone.research._card.wordings import N_WORDINGS
 from ragstone.research._validation.labels import Label, read_labels

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 
 from ragstone._util.run_async import run_async
-from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.experiments import Experiment, aevaluate, check_level
 from ragstone.judges import Judge, MissingModel, describe_missing, judge_from, repeat_replies
 from ragstone.metrics import Metric
+from ragstone.reading import SampleSource
 from ragstone.research._card.build import build_card
 from ragstone.research._card.conditions import DEFAULT_CONDITIONS, Run, judge_of
 from ragstone.research._card.plan import CardPlan, plan_judge_card

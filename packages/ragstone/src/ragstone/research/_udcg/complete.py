@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode
+from ragstone.reading import SampleSource
 from ragstone.research._udcg.ask import CachedModels, is_model_configured, open_models
 from ragstone.research._udcg.rows import RANKS, ContextRow, Grade, PassageRating, rating_from, read_contexts
 from ragstone.schema import Usage

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ragstone._util.run_async import run_async
 from ragstone._util.table import text_table
-from ragstone.data import SampleSource
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode, UdcgTheta
+from ragstone.reading import SampleSource
 from ragstone.research._udcg.columns import (
     CORRELATIONS,
     DIFFERENCES,

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ragstone._util.run_async import run_async
 from ragstone._util.table import text_table
-from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode, UdcgTheta
+from ragstone.reading import SampleSource
 from ragstone.research._udcg.columns import CORRELATIONS, DIFFERENCES
 from ragstone.research._udcg.complete import complete, warn_small_sample
 from ragstone.research._udcg.svm import (

@@ -11,10 +11,10 @@ from typing import Any, Literal
 from ragstone._util.files import open_output
 from ragstone._util.plural import count
 from ragstone._util.run_async import run_async
-from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.judges import Judge, JudgeIdentity, Reader
 from ragstone.metrics import LabelMode
+from ragstone.reading import SampleSource
 from ragstone.research._udcg.ask import CachedModels, open_models
 from ragstone.research._udcg.rows import annotation_of, read_contexts, row_of
 from ragstone.schema import Passage, Sample, Usage

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
-from ragstone.data import SampleSource, build_rows_error, iter_rows, read_samples
 from ragstone.errors import DataError
 from ragstone.metrics import LabelMode, PassageUtility
-from ragstone.schema import FIELD_ALIASES, Passage, Sample
+from ragstone.reading import FIELD_ALIASES, SampleSource, build_rows_error, iter_rows, read_samples
+from ragstone.schema import Passage, Sample
 
 Grade = Literal["correct", "partial", "abstain", "wrong"]
 """Class of an answer. "partial" is a correct answer from a context without a relevant passage."""

@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import (
     AUTO_CLUSTER,
@@ -17,6 +16,7 @@ from ragstone.experiments import (
     cluster_notes,
 )
 from ragstone.judges import BASELINE_NOTE
+from ragstone.reading import SampleSource
 from ragstone.research._validation.agreement import LabelOptions, agreements
 from ragstone.research._validation.describe import correlations, distributions, powers
 from ragstone.research._validation.labels import Label, read_labels, read_stored_labels

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ragstone._util.plural import count
-from ragstone.data import RejectedRow, SampleSource, build_rows_error, iter_rows
 from ragstone.errors import DataError
 from ragstone.metrics import full_name
-from ragstone.schema import FIELD_ALIASES
+from ragstone.reading import FIELD_ALIASES, RejectedRow, SampleSource, build_rows_error, iter_rows
 from ragstone.store import open_store
 
 _LARGEST: Final = 1e100

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ragstone.data import SampleSource, read_samples
 from ragstone.errors import ApplicationError, ConfigurationError, DataError
+from ragstone.reading import SampleSource, read_samples, sample_from_row
 from ragstone.requests import read_hits
 from ragstone.research._journal import Journal
 from ragstone.research._udcg.experiment.settings import ExperimentSettings
-from ragstone.schema import Passage, Sample, sample_from_row
+from ragstone.schema import Passage, Sample
 
 Retriever = Callable[[str], Any]
 """Function of the question that returns a ranked list of passages, or awaits one: texts, mappings with `text`, or the

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from ragstone._util.files import open_output, write_output
 from ragstone._util.run_async import run_async
-from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge, Preparable, Reader, describe_missing, judge_from
+from ragstone.reading import SampleSource
 from ragstone.research._journal import PASSING, Journal, JournaledCalls
 from ragstone.research._udcg.ask import CachedModels, is_model_configured, open_models
 from ragstone.research._udcg.experiment.answers import Runner, run_distractors, run_orders, run_position

@@ -1,0 +1,75 @@
+"""Reading: files, rows and objects of many tools, as samples and as traces."""
+
+from typing import TYPE_CHECKING
+
+from ragstone._util.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from ragstone.reading._formats import DetectedFormat as DetectedFormat
+    from ragstone.reading._formats import RejectedRecord, TraceFormat, all_formats, detect
+    from ragstone.reading._records import Record as Record
+    from ragstone.reading._records import records as records
+    from ragstone.reading._row_traces import trace_of_row as trace_of_row
+    from ragstone.reading._rows import FIELD_ALIASES, sample_from_row
+    from ragstone.reading._samples import RejectedRow as RejectedRow
+    from ragstone.reading._samples import SampleSource as SampleSource
+    from ragstone.reading._samples import build_rows_error as build_rows_error
+    from ragstone.reading._samples import iter_rows as iter_rows
+    from ragstone.reading._samples import iter_samples as iter_samples
+    from ragstone.reading._samples import read_samples
+    from ragstone.reading._source import InputFile
+    from ragstone.reading._source import Sources as Sources
+    from ragstone.reading._source import open_inputs as open_inputs
+    from ragstone.reading._stage import BufferedSpan as BufferedSpan
+    from ragstone.reading._stage import BufferedTrace as BufferedTrace
+    from ragstone.reading._stage import SpanBuffer as SpanBuffer
+    from ragstone.reading._traces import find_formats as find_formats
+    from ragstone.reading._traces import read_traces
+    from ragstone.reading._trec.beir import read_beir, write_beir
+    from ragstone.reading._trec.qrels import read_qrels, write_trec_qrels
+    from ragstone.reading._trec.run import read_trec_run, write_trec_run
+    from ragstone.reading._trec.samples import QrelsSource as QrelsSource
+
+__all__ = [
+    "FIELD_ALIASES",
+    "InputFile",
+    "RejectedRecord",
+    "TraceFormat",
+    "all_formats",
+    "detect",
+    "read_beir",
+    "read_qrels",
+    "read_samples",
+    "read_traces",
+    "read_trec_run",
+    "sample_from_row",
+    "write_beir",
+    "write_trec_qrels",
+    "write_trec_run",
+]
+
+if not TYPE_CHECKING:  # a type checker would accept any name
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "_formats": ("DetectedFormat", "RejectedRecord", "TraceFormat", "all_formats", "detect"),
+            "_records": ("Record", "records"),
+            "_rows": ("FIELD_ALIASES", "sample_from_row"),
+            "_samples": (
+                "RejectedRow",
+                "SampleSource",
+                "build_rows_error",
+                "iter_rows",
+                "iter_samples",
+                "read_samples",
+            ),
+            "_source": ("InputFile", "Sources", "open_inputs"),
+            "_stage": ("BufferedSpan", "BufferedTrace", "SpanBuffer"),
+            "_traces": ("find_formats", "read_traces"),
+            "_trec.beir": ("read_beir", "write_beir"),
+            "_trec.qrels": ("read_qrels", "write_trec_qrels"),
+            "_trec.run": ("read_trec_run", "write_trec_run"),
+            "_trec.samples": ("QrelsSource",),
+            "_row_traces": ("trace_of_row",),
+        },
+    )

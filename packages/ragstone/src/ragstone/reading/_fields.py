@@ -1,0 +1,134 @@
+"""Fields of recorded steps that each tool writes in its own way: names, times, ids, inputs and outputs."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from ragstone.reading._json import inner_json
+from ragstone.reading._values import count_in, messages_in, passages_in, query_in, reply_message, text_of, values_in
+from ragstone.requests import Step
+
+_TOKEN_KEYS: Final = (("input_tokens", "prompt_tokens", "input"), ("output_tokens", "completion_tokens", "output"))
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_NAME: Final = re.compile(rb'"([A-Za-z0-9_.]{1,80})"\s*:')
+_PARQUET: Final = b"PAR1"
+
+
+def has_fields(head: bytes, *names: str) -> bool:
+    """Return whether the start of a JSON file has all these field names, or the end of a Parquet file these columns."""
+    if head.startswith(_PARQUET):
+        return all(name.encode() in head for name in names)
+    return parse_names(head).issuperset(names)
+
+
+def parse_names(head: bytes) -> set[str]:
+    """Return the field names in the start of a JSON file, at any depth, without names in texts, which are escaped."""
+    return {found.decode() for found in _NAME.findall(head)}
+
+
+def snake_case(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record with keys in snake case (`parentObservationId` becomes `parent_observation_id`).
+
+    APIs and exports of tools differ in this.
+    """
+    return {_HUMP.sub("_", name).lower(): value for name, value in record.items()}
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return the value if it is an object, otherwise an empty object."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def text_or_none(value: Any) -> str | None:
+    """Return a non-empty text, or an integer as text, or None for anything else."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) and value else None
+
+
+def unix_time(value: Any) -> float | None:
+    """Return a time in Unix seconds, from ISO 8601 (UTC without a zone) or a number of seconds or smaller units."""
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value.strip())
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        return None
+    # Since 1973, seconds have nine or ten digits and milliseconds twelve or thirteen, so the units do not overlap.
+    unit = next((unit for unit in (1e9, 1e6, 1e3) if value >= 1e8 * unit), 1.0)
+    return value / unit
+
+
+def tokens_in(usage: Any) -> tuple[int | None, int | None]:
+    """Tokens read and written, under any tool's names for them."""
+    first, second = (_first_count(mapping(usage), keys) for keys in _TOKEN_KEYS)
+    return first, second
+
+
+def _first_count(usage: Mapping[str, Any], keys: Sequence[str]) -> int | None:
+    return next((count for key in keys if (count := count_in(usage.get(key))) is not None), None)
+
+
+def fill_inputs_and_outputs(step: Step, inputs: Any, outputs: Any) -> None:
+    """Set what a step was given and what it returned, from the JSON that a tool recorded, by the kind of the step.
+
+    A model gets its prompt, reply, name and tokens. A retriever gets its query and passages, and a tool its query and
+    passages or text. Any other step gets the values in its inputs and outputs.
+    """
+    if step.kind == "model":
+        _fill_model(step, inputs, outputs)
+    elif step.kind in ("retrieval", "transform"):
+        step.query, step.passages = query_in(inputs), passages_in(outputs)
+        given = passages_in(inputs) if step.kind == "transform" else None
+        step.input_texts = None if given is None else [passage.text for passage in given]
+    elif step.kind == "tool":
+        fill_tool(step, inputs, mapping(outputs).get("output", outputs))
+    elif step.kind != "embedding":
+        step.inputs, step.outputs = values_in(inputs), values_in(outputs)
+
+
+def fill_tool(step: Step, arguments: Any, result: Any) -> None:
+    """Set what a tool was asked and what it returned.
+
+    Documents that a tool message carries are its passages. Objects and texts are its outputs: `assemble` decides
+    whether they are passages.
+    """
+    result = mapping(result).get("kwargs", result) if mapping(result).get("lc") else result
+    artifact = mapping(result).get("artifact")
+    value = mapping(result).get("raw_output", inner_json(result))  # of LlamaIndex's tools
+    step.query = query_in(inner_json(arguments))
+    step.inputs, step.outputs = values_in(inner_json(arguments)), values_in(value)
+    step.passages = passages_in(artifact) if isinstance(artifact, list) else None
+    if isinstance(result, str):
+        step.reply = value if isinstance(value, str) else result
+    elif (message := mapping(result)) and isinstance(message.get("content", message.get("blocks")), str | list):
+        step.reply = text_of(message.get("content", message.get("blocks")))
+
+
+def _fill_model(step: Step, inputs: Any, outputs: Any) -> None:
+    """Set prompt, reply, model and tokens: of a text, a message, LangChain's result, or a completion of OpenAI's API."""
+    whole = mapping(outputs)
+    generation = mapping(_first(_first(whole.get("generations"))))
+    message = mapping(generation.get("message") or mapping(_first(whole.get("choices"))).get("message"))
+    message = mapping(message.get("kwargs")) if message.get("lc") else message
+    about, output = mapping(message.get("response_metadata")), mapping(whole.get("llm_output"))
+    usages = (message.get("usage_metadata"), about.get("token_usage"), output.get("token_usage"), whole.get("usage"))
+    models = (about.get("model_name"), about.get("model"), output.get("model_name"), whole.get("model"))
+    usage = next((usage for usage in usages if isinstance(usage, Mapping) and usage), None)
+    step.input_tokens, step.output_tokens = tokens_in(usage)
+    step.model = next((model for model in map(text_or_none, models) if model), None)
+    step.prompt = messages_in(inputs) or None
+    reply = reply_message(outputs)
+    if reply is not None:
+        step.calls_tool = reply.calls_tool
+        step.reply = None if reply.calls_tool and not reply.text else reply.text
+
+
+def _first(value: Any) -> Any:
+    return value[0] if isinstance(value, list) and value else value

@@ -1,0 +1,165 @@
+"""Trace formats: the protocol `TraceFormat` of readers, and the detection of the format of a file with its evidence."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Final, Protocol, runtime_checkable
+
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.reading._source import InputFile
+from ragstone.schema import Trace
+from ragstone.store import quote_store
+
+logger = logging.getLogger("ragstone")
+
+_GROUP: Final = "ragstone.formats"
+_SQLITE: Final = b"SQLite format 3\x00"
+_APPLICATION_ID: Final = slice(68, 72)
+"""Where the header of a SQLite file says which application wrote it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectedRecord:
+    """A record that is not read as a trace. It is counted with the reason, and the next record is read."""
+
+    place: str
+    """Where in the source: "line 12", "trace 4bf92f…"."""
+    reason: str
+    is_ignored: bool = False
+    """Whether it is readable, but not a request. Then the store counts it by `reason`, which has few values."""
+
+
+@runtime_checkable
+class TraceFormat(Protocol):
+    """One kind of file with traces in it."""
+
+    @property
+    def name(self) -> str:
+        """What users call it: "openinference", "langsmith"."""
+        ...
+
+    def detect(self, head: bytes) -> str | None:
+        """Detect a file by its first bytes (decompressed, cut anywhere).
+
+        Returns:
+            The evidence, such as "spans with `openinference.span.kind`". None if it
+            is something else. Never raises, whatever the bytes are.
+        """
+        ...
+
+    def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
+        """Read the traces of a file, or of the files of a directory (`InputFile.parts`).
+
+        Order and ids are the same each time.
+
+        Memory does not grow with the file. Fields that the format does not have stay None. An unreadable record is
+        returned as a `RejectedRecord`. No content of a file may raise another error or take long.
+
+        Raises:
+            DataError: If the rest of the file is damaged, or the file has another format.
+        """
+        ...
+
+
+@runtime_checkable
+class FolderFormat(TraceFormat, Protocol):
+    """A format that can also be a directory of files with fixed names."""
+
+    def detect_folder(self, folder: Path) -> str | None:
+        """Detect a directory by the names in it. Returns the evidence, or None. The directory may contain anything."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectedFormat:
+    """The format of a file and the evidence for it."""
+
+    format: TraceFormat
+    detected_by: str
+
+
+def all_formats() -> dict[str, TraceFormat]:
+    """Return the formats of the entry points `ragstone.formats` by name, the most specific ones first.
+
+    An entry point that cannot be loaded is skipped, and a warning is logged.
+    """
+    entries = {entry.name: entry for entry in entry_points(group=_GROUP)}
+    formats: dict[str, TraceFormat] = {}
+    # Rows of any dataset are detected by a question alone, so they are tried last.
+    for name in sorted(entries, key=lambda name: (name == "rows", name)):
+        try:
+            formats[name] = entries[name].load()()
+        except Exception:  # an error in another package must not disable the other formats
+            logger.warning("the trace format of entry point %r cannot be loaded", entries[name].value, exc_info=True)
+    return formats
+
+
+def detect(source: InputFile, *, name: str = "auto", formats: Sequence[TraceFormat] | None = None) -> DetectedFormat:
+    """Detect the format of a file, or of a directory: by the names in it, otherwise the common format of its files.
+
+    Args:
+        source: The file or directory.
+        name: Name of the format, or "auto" to detect it.
+        formats: The formats to choose from. None takes all that are installed.
+
+    Raises:
+        ConfigurationError: If the name is unknown.
+        DataError: If the format of the file is unknown, or the file cannot be read.
+    """
+    known = {f.name: f for f in formats} if formats is not None else all_formats()
+    if name != "auto":
+        if name not in known:
+            raise ConfigurationError(f"unknown format {name!r}: expected 'auto' or one of {', '.join(known)}")
+        return DetectedFormat(format=known[name], detected_by="it was named")
+    if source.path.is_dir():
+        return _of_folder(source, known)
+    head = source.head()
+    if head.startswith(_SQLITE) and head[_APPLICATION_ID] == b"RGST":
+        raise DataError(
+            f"{source.name!r} is a Ragstone store, which holds traces already, and is not a file to replay. Its scores "
+            f"and pending requests: ragstone status {quote_store(source.name)}"
+        )
+    for candidate in known.values():
+        because = candidate.detect(head)
+        if because is not None:
+            return DetectedFormat(format=candidate, detected_by=because)
+    if head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
+        raise DataError(
+            f"{source.name!r} is a Python pickle, which may run any code when it is read, so it never is; write the "
+            "objects as JSON, for example with langchain_core.load.dumps or LlamaIndex's model_dump_json"
+        )
+    if not head:
+        raise DataError(
+            f"{source.name!r} is empty, and traces are expected in one of these formats: {', '.join(known)}. "
+            "Check the program that writes it, or name another file"
+        )
+    beginning = head[:40].decode("utf-8", "replace")
+    raise DataError(
+        f"{source.name!r} begins with {beginning!r}, which is not a known format ({', '.join(known)}). "
+        "Name the format with --format, or convert the file to JSON lines with the fields query, contexts and response"
+    )
+
+
+def _of_folder(source: InputFile, known: Mapping[str, TraceFormat]) -> DetectedFormat:
+    try:
+        for candidate in known.values():
+            because = candidate.detect_folder(source.path) if isinstance(candidate, FolderFormat) else None
+            if because is not None:
+                return DetectedFormat(format=candidate, detected_by=because)
+    except OSError as error:
+        raise DataError(f"{source.name!r} cannot be read: {error}") from error
+    found: DetectedFormat | None = None
+    for part in source.parts():
+        here = detect(part, formats=tuple(known.values()))
+        if found is not None and here.format.name != found.format.name:
+            raise DataError(
+                f"{source.name!r} holds files of several formats, {found.format.name} and {here.format.name}: name each"
+            )
+        found = found or here
+    if found is None:
+        raise DataError(f"{source.name!r} is a folder with no file in it")
+    return found

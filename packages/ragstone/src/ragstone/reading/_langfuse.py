@@ -1,0 +1,175 @@
+"""Langfuse: observations, as its exports and its API write them, and the traces they belong to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ragstone.errors import DataError
+from ragstone.reading._fields import (
+    fill_inputs_and_outputs,
+    has_fields,
+    mapping,
+    parse_names,
+    snake_case,
+    text_or_none,
+    tokens_in,
+    unix_time,
+)
+from ragstone.reading._formats import RejectedRecord
+from ragstone.reading._json import inner_json
+from ragstone.reading._records import records
+from ragstone.reading._source import InputFile
+from ragstone.reading._stage import BufferedSpan, staged, traces_of
+from ragstone.reading._values import request_metadata, values_in
+from ragstone.requests import Step, StepKind
+from ragstone.schema import Trace
+
+_KINDS: Final[Mapping[str, StepKind]] = {
+    "CHAIN": "chain",
+    "SPAN": "chain",
+    "AGENT": "agent",
+    "TOOL": "tool",
+    "RETRIEVER": "retrieval",
+    "GENERATION": "model",
+    "EMBEDDING": "embedding",
+}
+_TRACE_ONLY: Final = ({"bookmarked"}, {"html_path"}, {"public", "release"}, {"total_cost", "observations"})
+_ADDED: Final = ("is_langchain_root", "resourceAttributes", "scope", "attributes", "tags")
+"""Metadata that Langfuse's SDK and its server add."""
+_TRACE: Final = "trace"
+"""The id, in a trace, of the record of the trace itself."""
+_HEX_TRACE: Final = re.compile("[0-9a-f]{32}")
+_HEX_SPAN: Final = re.compile("[0-9a-f]{16}")
+
+
+class LangfuseFormat:
+    """Exports and API answers of Langfuse: observations of either generation, with or without traces.
+
+    A folder with `traces` and `observations` in it is one export.
+    """
+
+    name = "langfuse"
+
+    def detect(self, head: bytes) -> str | None:
+        """Observations name their parent observation. Traces have fields that only Langfuse writes."""
+        for field in ("parent_observation_id", "parentObservationId"):
+            if has_fields(head, field):
+                return f"observations with `{field}`"
+        found = set(snake_case(dict.fromkeys(parse_names(head))))
+        if {"timestamp", "input", "output"} <= found and any(fields <= found for fields in _TRACE_ONLY):
+            return "traces with `timestamp`, `input`, `output` and Langfuse's own fields"
+        return None
+
+    def detect_folder(self, folder: Path) -> str | None:
+        """Detect a legacy export, which has traces and observations in separate files."""
+        names = {path.name.partition(".")[0] for path in folder.iterdir()}
+        return "`traces` and `observations`" if {"traces", "observations"} <= names else None
+
+    def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
+        """Read traces. `latency` is not looked at: it is in seconds in some exports and in milliseconds in others."""
+        tools = source.retriever_tools
+        yield from traces_of(records(source), spans=_spans, steps=_steps, source=self.name, retriever_tools=tools)
+
+
+def _spans(value: Any) -> Iterator[BufferedSpan]:
+    if not isinstance(value, Mapping):
+        raise DataError("an observation must be an object")
+    row = snake_case(value)
+    own_id, trace_id = text_or_none(row.get("id")), text_or_none(row.get("trace_id"))
+    if own_id is None:
+        raise DataError("an observation, or a trace, must have an `id`")
+    if trace_id is not None and "type" in row:
+        yield staged(trace_id=trace_id, span_id=own_id, is_root=not row.get("parent_observation_id"), value=row)
+        return
+    if trace_id is not None and "type" not in row and "value" in row:
+        return  # a score
+    if trace_id is not None or "type" in row or not row.keys() & {"input", "output", "timestamp", "observations"}:
+        raise DataError("an observation must have a `trace_id` and a `type`, a trace neither")
+    inner = row.pop("observations", None)
+    yield staged(trace_id=own_id, span_id=_TRACE, is_root=True, value=row | {"type": _TRACE})
+    # The API's answer about one trace has its observations inside; in lists there are only their ids.
+    for observation in inner if isinstance(inner, list) else ():
+        if isinstance(observation, Mapping):
+            yield from _spans({"trace_id": own_id} | snake_case(observation))
+
+
+def _steps(trace_id: str, rows: list[Any]) -> list[Step]:
+    is_otel = _HEX_TRACE.fullmatch(trace_id) is not None
+    about = next((row for row in rows if row["type"] == _TRACE), None)
+    steps = [_step(trace_id, row, is_otel=is_otel) for row in rows if row is not about]
+    if about is None:
+        return steps
+    root = _trace_step(about)
+    tops = [step for step in steps if step.parent is None]
+    if len(tops) == 1 and tops[0].kind in ("chain", "agent"):
+        _merge_trace_fields(tops[0], root)
+        return steps
+    for step in tops:
+        step.parent = root.id
+    return [root, *steps]
+
+
+def _merge_trace_fields(top: Step, root: Step) -> None:
+    """Set what the record of the trace states on its only outermost observation."""
+    top.inputs, top.outputs = root.inputs or top.inputs, root.outputs or top.outputs
+    top.name, top.started_at = root.name or top.name, root.started_at or top.started_at
+    top.session_id, top.user_id = root.session_id or top.session_id, root.user_id or top.user_id
+    top.release, top.environment = root.release or top.release, root.environment or top.environment
+    top.tags, top.metadata = root.tags or top.tags, {**top.metadata, **root.metadata}
+
+
+def _trace_step(row: Mapping[str, Any]) -> Step:
+    return Step(
+        id=_TRACE,
+        kind="chain",
+        inputs=values_in(inner_json(row.get("input"))),
+        outputs=values_in(inner_json(row.get("output"))),
+        started_at=unix_time(row.get("timestamp")),
+        **_identity(row),
+    )
+
+
+def _step(trace_id: str, row: Mapping[str, Any], *, is_otel: bool) -> Step:
+    own_id = str(row["id"])
+    is_otel = is_otel and _HEX_SPAN.fullmatch(own_id) is not None
+    step = Step(
+        id=own_id,
+        parent=text_or_none(row.get("parent_observation_id")),
+        kind=_KINDS.get(str(row["type"]).upper(), "other"),
+        otel_trace_id=trace_id if is_otel else None,
+        otel_span_id=own_id if is_otel else None,
+        started_at=unix_time(row.get("start_time")),
+        ended_at=unix_time(row.get("end_time")),
+        first_token_at=unix_time(row.get("completion_start_time")),
+        error=(text_or_none(row.get("status_message")) or "error") if row.get("level") == "ERROR" else None,
+        **_identity(row),
+    )
+    fill_inputs_and_outputs(step, inner_json(row.get("input")), inner_json(row.get("output")))
+    if step.kind == "model":
+        usage = inner_json(row.get("usage_details")) or inner_json(row.get("usage"))
+        names = (text_or_none(row.get(field)) for field in ("provided_model_name", "model"))
+        step.model = next((name for name in names if name), step.model)
+        counts = tokens_in(snake_case(mapping(usage)))
+        if counts != (None, None):
+            step.input_tokens, step.output_tokens = counts
+    return step
+
+
+def _identity(row: Mapping[str, Any]) -> dict[str, Any]:
+    tags = inner_json(row.get("tags"))
+    said = mapping(inner_json(row.get("metadata")))
+    kept = request_metadata({name: inner_json(value) for name, value in said.items() if name not in _ADDED})
+    environment = text_or_none(row.get("environment"))
+    return {
+        # `version` is that of the observation. Applications set one of the two.
+        "release": text_or_none(row.get("release")) or text_or_none(row.get("version")),
+        "environment": None if environment == "default" else environment,
+        "name": text_or_none(row.get("name")) or text_or_none(row.get("trace_name")),
+        "session_id": text_or_none(row.get("session_id")),
+        "user_id": text_or_none(row.get("user_id")),
+        "tags": tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else (),
+        "metadata": kept,
+    }

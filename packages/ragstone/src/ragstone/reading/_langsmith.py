@@ -1,0 +1,142 @@
+"""LangSmith: runs, as its SDK lists them, as its bulk export writes them, and as LangChain's tracers keep them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from ragstone.errors import DataError
+from ragstone.reading._fields import fill_inputs_and_outputs, has_fields, mapping, parse_names, text_or_none, unix_time
+from ragstone.reading._formats import RejectedRecord
+from ragstone.reading._json import inner_json
+from ragstone.reading._records import records
+from ragstone.reading._source import InputFile
+from ragstone.reading._stage import BufferedSpan, staged, traces_of
+from ragstone.reading._values import count_in, request_metadata
+from ragstone.requests import Step, StepKind
+from ragstone.schema import Trace
+
+_KINDS: Final[Mapping[str, StepKind]] = {
+    "chain": "chain",
+    "llm": "model",
+    "retriever": "retrieval",
+    "tool": "tool",
+    "embedding": "embedding",
+    "prompt": "part",
+    "parser": "part",
+}
+_LEAKED: Final = ("revision_id", "usage_metadata", "model_name", "_type", "stop", "thread_id", "conversation_id")
+"""Metadata that the SDK and LangChain add, and ids that have their own fields."""
+_SESSIONS: Final = ("session_id", "thread_id", "conversation_id")
+_PLACES: Final = ("dotted_order", "parent_run_id", "child_runs", "parent_run_ids")
+
+
+class LangsmithFormat:
+    """Runs of LangSmith: JSON lines, JSON or Parquet; the runs of a trace in any order, also inside one another."""
+
+    name = "langsmith"
+
+    def detect(self, head: bytes) -> str | None:
+        """Detect runs by `run_type` and their position in a trace."""
+        if head.startswith(b"PAR1"):
+            return "columns `run_type` and `dotted_order`" if has_fields(head, "run_type", "dotted_order") else None
+        found = parse_names(head)
+        place = next((name for name in _PLACES if name in found), None)
+        return f"runs with `run_type` and `{place}`" if "run_type" in found and place is not None else None
+
+    def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
+        """Read traces. Feedback is ignored, and so are the settings and host names that the SDK records."""
+        runs, tools = records(source, within=("data", "runs")), source.retriever_tools
+        yield from traces_of(runs, spans=_spans, steps=_steps, source=self.name, retriever_tools=tools)
+
+
+def _spans(value: Any) -> Iterator[BufferedSpan]:
+    if not isinstance(value, Mapping):
+        raise DataError("a run must be an object")
+    if "run_type" not in value and "key" in value and "run_id" in value:
+        return  # feedback
+    yield from _with_children(value, None, None)
+
+
+def _with_children(run: Mapping[str, Any], trace_id: str | None, parent_id: str | None) -> Iterator[BufferedSpan]:
+    run_id = text_or_none(run.get("id"))
+    if run_id is None or not isinstance(run.get("run_type"), str):
+        raise DataError("a run must have an `id` and a `run_type`")
+    parent_id = text_or_none(run.get("parent_run_id")) or parent_id
+    trace_id = text_or_none(run.get("trace_id")) or _first_in(run.get("dotted_order")) or trace_id
+    if trace_id is None:
+        if parent_id is not None:
+            raise DataError(
+                f"the run {run_id[:80]!r} has a parent, and neither `trace_id` nor `dotted_order` to find it by"
+            )
+        trace_id = run_id
+    children = run.get("child_runs")
+    kept = {name: value for name, value in run.items() if name not in ("child_runs", "serialized", "events")}
+    kept |= {"id": run_id, "parent_run_id": parent_id}
+    yield staged(trace_id=trace_id, span_id=run_id, is_root=parent_id is None, value=kept)
+    for child in children if isinstance(children, list) else ():
+        if isinstance(child, Mapping):
+            yield from _with_children(child, trace_id, run_id)
+
+
+def _first_in(dotted_order: Any) -> str | None:
+    """Return the root's id from a dotted order: for each run from the root down, "20261121T001741083219Z" and its id."""
+    first = dotted_order.partition(".")[0] if isinstance(dotted_order, str) else ""
+    return first.partition("Z")[2] or None
+
+
+def _steps(trace_id: str, runs: list[Any]) -> list[Step]:  # noqa: ARG001 - the ids of runs are not those of spans
+    return [_step(run) for run in sorted(runs, key=lambda run: str(run.get("dotted_order") or ""))]
+
+
+def _step(run: Mapping[str, Any]) -> Step:
+    extra = mapping(inner_json(run.get("extra")))
+    said = mapping(inner_json(extra.get("metadata")))
+    tags = run.get("tags")
+    step = Step(
+        id=run["id"],
+        parent=run["parent_run_id"],
+        run_id=run["id"],
+        kind=_KINDS.get(run["run_type"], "other"),
+        name=text_or_none(run.get("name")),
+        started_at=unix_time(run.get("start_time")),
+        ended_at=unix_time(run.get("end_time")),
+        first_token_at=unix_time(run.get("first_token_time")),
+        error=_error(run),
+        session_id=_first_text(said, *_SESSIONS),
+        user_id=_first_text(said, "user_id"),
+        tags=tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else (),
+        metadata=_metadata(run, said),
+    )
+    if isinstance(reference := said.get("reference"), str):
+        step.reference = (reference,)
+    fill_inputs_and_outputs(step, inner_json(run.get("inputs")), inner_json(run.get("outputs")))
+    if step.kind == "model":
+        step.model = step.model or _first_text(said, "ls_model_name")
+        # The server counts tokens by itself, and writes 0 if it could not.
+        step.input_tokens = count_in(run.get("prompt_tokens")) or step.input_tokens
+        step.output_tokens = count_in(run.get("completion_tokens")) or step.output_tokens
+    return step
+
+
+def _error(run: Mapping[str, Any]) -> str | None:
+    error = run.get("error")
+    if not isinstance(error, str) or not error:
+        return "error" if run.get("status") == "error" else None
+    # The stack below it names files of the machine that ran it.
+    return error.partition("Traceback (most recent call last)")[0].strip() or error.strip().splitlines()[-1]
+
+
+def _metadata(run: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+    kept = request_metadata(
+        {k: v for k, v in said.items() if k not in (*_LEAKED, "session_id", "user_id", "reference")}
+    )
+    # LangSmith's word for a project is session; a session of a user is `session_id` in the metadata.
+    for name, field in (("langsmith_project", "session_name"), ("langsmith_project_id", "session_id")):
+        if (value := text_or_none(run.get(field))) is not None:
+            kept.setdefault(name, value)
+    return kept
+
+
+def _first_text(values: Mapping[str, Any], *names: str) -> str | None:
+    return next((text for name in names if (text := text_or_none(values.get(name))) is not None), None)

@@ -1,0 +1,264 @@
+"""Conversations in rows: the last question, what came before it, the answer, and the passages that tools found for it.
+
+Read are the messages of OpenAI (chat and Responses API), Anthropic, Gemini, LangChain and ragas, as objects or as JSON.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ragstone._util.surrogates import replace_surrogates_in
+from ragstone.errors import DataError
+from ragstone.reading._row_values import read_passage, shorten
+from ragstone.schema import MESSAGE_ROLES, MessageRole, Passage, Turn, field_names
+
+_TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text", "refusal"})
+_CALL_PARTS: Final = frozenset({"tool_use", "tool_call", "function_call", "custom_tool_call"})
+_RESULT_PARTS: Final = frozenset({"tool_result", "function_response"})
+_ITEM_ROLES: Final[Mapping[str, MessageRole]] = {
+    "function_call": "assistant", "custom_tool_call": "assistant", "function_call_output": "tool",
+    "custom_tool_call_output": "tool",
+}  # fmt: skip
+"""Types of items in OpenAI's Responses API that do not have a role."""
+_IGNORED: Final = "reasoning"
+_LISTS: Final = (*field_names("contexts", "output"), "results", "hits")
+"""Names under which the result of a tool has its list of passages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """The parts of a sample that a list of messages contains."""
+
+    query: str | None
+    """The last message of the user."""
+    history: tuple[Turn, ...]
+    """Messages of the user and the assistant before the query."""
+    response: str | None
+    """The last message, if the assistant wrote it after the query and it does not only call a tool."""
+    contexts: tuple[Passage, ...] | None
+    """Passages that tools found after the query, or None without any result that consists of passages."""
+    citations: tuple[Mapping[str, Any], ...] = ()
+    """Citations of the response, with `start` and `end` in its text."""
+
+
+@dataclass(slots=True)
+class _Message:
+    role: MessageRole
+    text: str
+    calls_tool: bool = False
+    citations: tuple[Mapping[str, Any], ...] = ()
+    found: list[Passage] | None = field(default=None)
+    """Passages in the result of a tool."""
+
+
+def are_messages(value: object) -> bool:
+    """Return whether a value is a list whose first item has the form of a message.
+
+    A content block such as `{"type": "text"}` is not a message.
+    """
+    if not isinstance(value, list | tuple) or not value:
+        return False
+    first = _unwrapped(value[0])
+    if isinstance(_get(first, "role"), str):
+        return True
+    kind = _get(first, "type")
+    has_content = _get(first, "content") is not None and kind not in _TEXT_PARTS
+    return isinstance(kind, str) and (kind in MESSAGE_ROLES or kind in _ITEM_ROLES or has_content)
+
+
+def read_conversation(
+    messages: Sequence[object], *, name: str, position: int, query: str | None = None
+) -> Conversation:
+    """Read a list of messages.
+
+    Args:
+        messages: The messages, oldest first.
+        name: Name of the field of the row, for errors.
+        position: 1-based position of the row.
+        query: The question, if the row states it. If no message of the user is the question, all messages are history.
+
+    Raises:
+        DataError: If a message does not have a known role, or no message is the user's.
+    """
+    read = [each for n, one in enumerate(messages, start=1) if (each := _message(one, n, name, position)) is not None]
+    asked = max((n for n, message in enumerate(read) if message.role == "user"), default=None)
+    if query is not None and (asked is None or read[asked].text.strip() != query.strip()):
+        return Conversation(query=query, history=_turns(read), response=None, contexts=None)
+    if asked is None:
+        roles = ", ".join(sorted({message.role for message in read})) or "none"
+        raise DataError(
+            f"row {position}: {name} does not contain a message of the user (roles: {roles}). Add the question as a message "
+            "with the role 'user', or as a field 'query'"
+        )
+    after = read[asked + 1 :]
+    answer = after[-1] if after and after[-1].role == "assistant" and after[-1].text.strip() else None
+    results = [message.found for message in after if message.role == "tool" and message.found is not None]
+    return Conversation(
+        query=read[asked].text,
+        history=_turns(read[:asked]),
+        response=None if answer is None or answer.calls_tool else answer.text,
+        contexts=_distinct([passage for found in results for passage in found]) if results else None,
+        citations=() if answer is None else answer.citations,
+    )
+
+
+def read_content(content: object) -> tuple[str | None, tuple[Mapping[str, Any], ...]]:
+    """Return the text of a message's content, and its citations with `start` and `end` in this text.
+
+    Args:
+        content: A text, or a list of parts. Images, reasoning and calls of tools do not have text.
+
+    Returns:
+        The text, or None if this is neither.
+    """
+    if isinstance(content, str):
+        return content, ()
+    if not isinstance(content, list | tuple):
+        return None, ()
+    text = ""
+    citations: list[Mapping[str, Any]] = []
+    for part in content:
+        piece = part if isinstance(part, str) else _part_text(part)
+        start, end = len(text), len(text) + len(piece)
+        listed = [_get(part, name) for name in ("citations", "annotations")]
+        entries = itertools.chain.from_iterable(each for each in listed if isinstance(each, list | tuple))
+        citations += [_placed(entry, start, end) for entry in entries if isinstance(entry, Mapping)]
+        text += piece
+    return text, tuple(citations)
+
+
+def _placed(entry: Mapping[str, Any], start: int, end: int) -> dict[str, Any]:
+    """Return a citation with its place in the whole text. Without a place, it covers its part."""
+    place = (entry.get("start_index"), entry.get("end_index"))
+    if all(isinstance(index, int) for index in place):
+        return {**entry, "start_index": start + int(place[0] or 0), "end_index": start + int(place[1] or 0)}
+    if isinstance(entry.get("index"), int):
+        return {**entry, "index": start + entry["index"]}
+    return {**entry, "start": start, "end": end}
+
+
+def _message(one: object, number: int, name: str, position: int) -> _Message | None:
+    one = _unwrapped(one)
+    kind = _get(one, "type")
+    if kind == _IGNORED:
+        return None
+    stated = _get(one, "role")
+    label = stated if isinstance(stated, str) else kind
+    role = MESSAGE_ROLES.get(str(label).lower()) or _ITEM_ROLES.get(str(label))
+    if role is None:
+        problem = f"has the role {label!r}" if isinstance(label, str) else f"does not have a role: {shorten(one)}"
+        raise DataError(
+            f"row {position}: message {number} of {name} {problem}. Roles are {', '.join(sorted(MESSAGE_ROLES))}"
+        )
+    content = next((value for key in ("content", "parts", "output") if (value := _get(one, key)) is not None), "")
+    parts = content if isinstance(content, list | tuple) else ()
+    if role == "user" and (results := [_result(part) for part in parts if _get(part, "type") in _RESULT_PARTS]):
+        # Anthropic sends results of tools as messages of the user.
+        return _Message("tool", "", found=_joined(results))
+    text, citations = read_content(content)
+    calls = bool(_get(one, "tool_calls") or _get(one, "function_call")) or label in _CALL_PARTS
+    message = _Message(
+        role,
+        text or "",
+        calls_tool=calls or any(_get(part, "type") in _CALL_PARTS for part in parts),
+        citations=citations,
+    )
+    if role == "tool":
+        artifact = _get(one, "artifact")
+        message.found = _passages(artifact) if artifact is not None else None
+        if message.found is None:
+            message.found = _passages(content) if parts else None
+        if message.found is None:
+            message.found = _passages(_parsed(message.text))
+    return message
+
+
+def _result(part: object) -> list[Passage] | None:
+    content = _get(part, "content")
+    found = _passages(content)
+    return _passages(_parsed(read_content(content)[0] or "")) if found is None else found
+
+
+def _joined(results: Sequence[list[Passage] | None]) -> list[Passage] | None:
+    found = [each for each in results if each is not None]
+    return [passage for each in found for passage in each] if found else None
+
+
+def _passages(value: object) -> list[Passage] | None:
+    """Return the passages in the result of a tool, or None if it does not consist of passages. Text is never a passage."""
+    if isinstance(value, Mapping):
+        value = next((inner for name in _LISTS if isinstance(inner := value.get(name), list | tuple)), None)
+    if not isinstance(value, list | tuple) or any(_get(item, "type") in _TEXT_PARTS for item in value):
+        return None
+    documents = [_document(item) for item in value]
+    try:
+        return [read_passage(document, rank, 0) for rank, document in enumerate(documents)]
+    except DataError:
+        return None
+
+
+def _document(item: object) -> object:
+    """Return a document as an object with known fields, or None for anything else."""
+    if isinstance(item, Mapping) and item.get("type") == "search_result":  # Anthropic
+        text = read_content(item.get("content"))[0]
+        return {
+            "text": text,
+            "id": item.get("source"),
+            "metadata": {"source": item.get("source"), "title": item.get("title")},
+        }
+    if isinstance(item, Mapping):
+        return item.get("kwargs") if item.get("lc") and isinstance(item.get("kwargs"), Mapping) else item
+    if isinstance(text := _get(item, "page_content"), str):  # LangChain's Document
+        return {"text": text, "id": _get(item, "id"), "metadata": _get(item, "metadata")}
+    return None
+
+
+def _parsed(text: str) -> object:
+    if text.lstrip()[:1] not in ("[", "{"):
+        return None
+    try:
+        return replace_surrogates_in(json.loads(text))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _turns(messages: Sequence[_Message]) -> tuple[Turn, ...]:
+    return tuple(
+        Turn(role=message.role, text=message.text)
+        for message in messages
+        if message.role in ("user", "assistant") and message.text.strip()
+    )
+
+
+def _distinct(passages: Sequence[Passage]) -> tuple[Passage, ...]:
+    found = {(passage.id, passage.text): passage for passage in reversed(passages)}
+    kept = [passage for passage in passages if found.get((passage.id, passage.text)) is passage]
+    return tuple(passage.model_copy(update={"rank": rank}) for rank, passage in enumerate(kept))
+
+
+def _part_text(part: object) -> str:
+    kind = _get(part, "type")
+    if kind is not None and kind not in _TEXT_PARTS:
+        return ""
+    text = _get(part, "text")
+    return text if isinstance(text, str) else refusal if isinstance(refusal := _get(part, "refusal"), str) else ""
+
+
+def _unwrapped(message: object) -> object:
+    """Return the fields of a message that LangChain saved: under `kwargs`, or under `data`, next to its type."""
+    if isinstance(message, Mapping):
+        if message.get("lc") and isinstance(kwargs := message.get("kwargs"), Mapping):
+            return kwargs
+        if isinstance(data := message.get("data"), Mapping) and "content" not in message:
+            return {**data, "type": message.get("type")}
+    return message
+
+
+def _get(value: object, name: str) -> Any:
+    if isinstance(value, Mapping):
+        return value.get(name)
+    return None if isinstance(value, str | list | tuple | int | float) else getattr(value, name, None)

@@ -1,0 +1,125 @@
+"""Arize Phoenix's exports: pages of `GET /v1/projects/…/spans`, and the data frame of spans as Parquet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from ragstone.reading._formats import RejectedRecord
+from ragstone.reading._records import PARQUET, records
+from ragstone.reading._source import InputFile
+from ragstone.reading.otlp import OtelSpan, SpanEvent, hex_id, requests_of
+from ragstone.schema import Trace
+
+_KIND: Final = "openinference.span.kind"
+_MAX_DEPTH: Final = 8
+_COLUMNS: Final = (b"context.span_id", b"context.trace_id", b"span_kind")
+_JSON_MARKS: Final = (rb'"span_kind"\s*:', rb'"context"\s*:\s*\{', rb'"(?:trace|span)_id"\s*:', rb'"status_code"\s*:')
+
+
+class PhoenixFormat:
+    """Spans exported from Arize Phoenix: JSON pages of its REST interface (alone, in a list, or one a line), or Parquet.
+
+    The attributes are OpenInference's, with what were objects taken apart into dotted names.
+    """
+
+    name = "phoenix"
+
+    def detect(self, head: bytes) -> str | None:
+        """Detect exports of Phoenix; see `TraceFormat`."""
+        if head.startswith(PARQUET):
+            # The names of the columns are at the end of such a file; what is read of a small one has them.
+            return "a Parquet file with Phoenix's columns" if all(name in head for name in _COLUMNS) else None
+        if all(re.search(mark, head) for mark in _JSON_MARKS):
+            return "spans with `span_kind` and `context`, as Phoenix's REST interface gives them"
+        return None
+
+    def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
+        """Read the requests; spans of a trace may be anywhere in the file. See `TraceFormat`."""
+        return requests_of(_spans(source), source.retriever_tools)
+
+
+def _spans(source: InputFile) -> Iterator[OtelSpan | RejectedRecord]:
+    for record in records(source, within=("data",)):
+        if isinstance(record, RejectedRecord):
+            yield record
+            continue
+        # Pages that were put into a list.
+        page = record.value.get("data") if isinstance(record.value, Mapping) else None
+        for value in page if isinstance(page, list) else [record.value]:
+            span = _span(value)
+            yield span if isinstance(span, OtelSpan) else RejectedRecord(place=record.place, reason=span)
+
+
+def _span(value: Any) -> OtelSpan | str:
+    if not isinstance(value, Mapping):
+        return f"a span must be an object, got {type(value).__name__}"
+    context = value.get("context")
+    ids = context if isinstance(context, Mapping) else {
+        "trace_id": value.get("context.trace_id"), "span_id": value.get("context.span_id")
+    }  # fmt: skip
+    trace_id = hex_id(ids.get("trace_id"), n_bytes=16)
+    span_id = hex_id(ids.get("span_id"), n_bytes=8)
+    if trace_id is None or span_id is None:
+        return "no trace id of 16 bytes and span id of 8 bytes in hex digits"
+    attributes = _attributes(value)
+    attributes.setdefault(_KIND, str(value.get("span_kind") or "UNKNOWN"))
+    return OtelSpan(
+        trace_id=trace_id,
+        span_id=span_id,
+        parent_id=hex_id(value.get("parent_id"), n_bytes=8),
+        name=str(value.get("name") or ""),
+        started_at=_time(value.get("start_time")),
+        ended_at=_time(value.get("end_time")),
+        is_error=value.get("status_code") == "ERROR",
+        status_message=str(value.get("status_message") or ""),
+        attributes=attributes,
+        events=tuple(_events(value.get("events"))),
+    )
+
+
+def _attributes(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes under dotted names: of an object, or of a table's columns; cells without a value are left out."""
+    found: dict[str, Any] = {}
+    given = value.get("attributes")
+    if isinstance(given, Mapping):
+        _flatten(given, "", found, 0)
+    else:
+        columns = {
+            name.removeprefix("attributes."): cell for name, cell in value.items() if name.startswith("attributes.")
+        }
+        _flatten(columns, "", found, 0)
+    return found
+
+
+def _flatten(value: Any, name: str, found: dict[str, Any], depth: int) -> None:
+    if depth < _MAX_DEPTH and isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            _flatten(item, f"{name}.{key}" if name else str(key), found, depth + 1)
+    elif depth < _MAX_DEPTH and isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+        for index, item in enumerate(value):
+            _flatten(item, f"{name}.{index}", found, depth + 1)
+    elif value is not None:
+        found[name] = value
+
+
+def _events(events: Any) -> Iterator[SpanEvent]:
+    for event in events if isinstance(events, list) else ():
+        if isinstance(event, Mapping):
+            attributes = event.get("attributes")
+            yield SpanEvent(
+                str(event.get("name") or ""),
+                _time(event.get("timestamp")),
+                dict(attributes) if isinstance(attributes, Mapping) else {},
+            )
+
+
+def _time(value: Any) -> float | None:
+    """Unix seconds of a time in ISO 8601; one without a zone is in UTC."""
+    try:
+        time = datetime.fromisoformat(value) if isinstance(value, str) else None
+        return None if time is None else (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,130 @@
+"""From the steps of a recorded trace to traces: `ragstone.requests` decides, this converts and explains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pydantic import ValidationError
+
+from ragstone.reading._complete import complete_steps
+from ragstone.reading._formats import RejectedRecord
+from ragstone.requests import (
+    TRACE_ID_KEY,
+    PassageDraft,
+    Request,
+    RetrievalDraft,
+    RetrieverTools,
+    Step,
+    TraceDraft,
+    assemble,
+    find_requests,
+)
+from ragstone.schema import Passage, Retrieval, Trace, Usage
+
+_REASONS: Final[Mapping[str, str]] = {
+    "bare_model": "model calls without a retrieval or a chain around them",
+    "tool": "tool calls without an agent around them",
+    "embedding": "embeddings",
+    "part": "prompt builders or parsers",
+    "infrastructure": "server, HTTP or database spans",
+    "nothing_retrieved_or_generated": "steps that neither retrieve nor generate",
+}
+
+
+def requests_in(
+    steps: Sequence[Step], *, source: str, trace_id: str, retriever_tools: RetrieverTools | None = None
+) -> list[Trace | RejectedRecord]:
+    """Make traces of the requests in the steps of one recorded trace.
+
+    Args:
+        steps: All steps, in any order.
+        source: Name of the format, which the traces carry.
+        trace_id: Id of the recorded trace.
+        retriever_tools: Names of tools whose text results are passages, with the separator between passages.
+
+    Returns:
+        Usually one trace. If the steps hold no request, one `RejectedRecord` that says what they are.
+    """
+    if not steps:
+        return []
+    complete_steps(steps)
+    ignored: dict[str, int] = {}
+    requests = find_requests(steps, source=source, trace_id=trace_id, retriever_tools=retriever_tools, ignored=ignored)
+    if not requests:
+        found = ", ".join(_REASONS.get(reason, reason) for reason in sorted(ignored))
+        return [RejectedRecord(place=f"trace {trace_id}", reason=f"not a request: only {found}", is_ignored=True)]
+    _use_ids_of_captured(requests, steps)
+    return [_trace(assemble(request)) for request in requests]
+
+
+def _use_ids_of_captured(requests: Sequence[Request], steps: Sequence[Step]) -> None:
+    """Give each request the id under which it was captured as well, if a span or a run states it."""
+    taken: set[str] = set()
+    for request in requests:
+        # With one request, the span of the server around it states it too.
+        own = steps if len(requests) == 1 else request.steps
+        about = own if request.root is None else [request.root, *own]
+        stated = (step.metadata.get(TRACE_ID_KEY) for step in about)
+        known = next((name for name in stated if isinstance(name, str) and name and name not in taken), None)
+        request.draft.metadata.pop(TRACE_ID_KEY, None)
+        if known is not None:
+            taken.add(known)
+            request.draft.trace_id = known
+
+
+def _trace(draft: TraceDraft) -> Trace | RejectedRecord:
+    has_usage = draft.input_tokens is not None or draft.output_tokens is not None
+    try:
+        return Trace(
+            trace_id=draft.trace_id,
+            name=draft.name,
+            source=draft.source,
+            run_id=draft.run_id,
+            parent_run_id=draft.parent_run_id,
+            otel_trace_id=draft.otel_trace_id,
+            otel_span_id=draft.otel_span_id,
+            otel_sampled=draft.otel_sampled,
+            session_id=draft.session_id,
+            user_id=draft.user_id,
+            app=draft.app,
+            release=draft.release,
+            environment=draft.environment,
+            query=draft.query,
+            retrievals=tuple(_retrieval(found) for found in draft.retrievals),
+            contexts=None if draft.contexts is None else _passages(draft.contexts),
+            response=draft.response,
+            reference=tuple(draft.reference),
+            status=draft.status,
+            error=draft.error,
+            inner_errors=tuple(draft.inner_errors),
+            started_at=draft.started_at,
+            ended_at=draft.ended_at,
+            first_token_s=draft.first_token_s,
+            model=draft.model,
+            usage=Usage(input_tokens=draft.input_tokens or 0, output_tokens=draft.output_tokens or 0)
+            if has_usage
+            else None,
+            tags=tuple(draft.tags),
+            metadata=draft.metadata,
+            standalone_query=draft.standalone_query,
+            history=tuple(draft.history),
+            evidence=draft.evidence,
+        )
+    except ValidationError as error:
+        fields = "; ".join(
+            f"{'.'.join(map(str, one['loc']))}: {one['type']}" for one in error.errors(include_input=False)[:5]
+        )
+        return RejectedRecord(place=f"trace {draft.trace_id}", reason=f"its steps make an invalid trace: {fields}")
+
+
+def _retrieval(draft: RetrievalDraft) -> Retrieval:
+    stages = tuple(_retrieval(stage) for stage in draft.stages)
+    return Retrieval(query=draft.query, passages=_passages(draft.passages), name=draft.name, stages=stages)
+
+
+def _passages(drafts: Sequence[PassageDraft]) -> tuple[Passage, ...]:
+    return tuple(
+        Passage(text=draft.text, id=draft.id, score=draft.score, rank=rank, metadata=draft.metadata)
+        for rank, draft in enumerate(drafts)
+    )

@@ -1,0 +1,228 @@
+"""Rows of datasets, with one query each and common field names, and the files of retrieval research."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ragstone._util.csv_rows import csv_rows, csv_separator
+from ragstone._util.row_limits import CsvLines
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.reading._fields import parse_names, unix_time
+from ragstone.reading._formats import RejectedRecord
+from ragstone.reading._json import clean
+from ragstone.reading._records import PARQUET, Record, records
+from ragstone.reading._rows import FIELD_ALIASES, sample_from_row
+from ragstone.reading._samples import iter_rows
+from ragstone.reading._source import MAX_RECORD_BYTES, InputFile
+from ragstone.reading._trec.beir import read_beir
+from ragstone.reading._trec.qrels import read_qrels
+from ragstone.reading._trec.run import read_trec_run
+from ragstone.schema import Passage, Sample, Trace, trace_from_sample
+
+_LISTS: Final = ("input_data", "results", "samples", "examples", "rows", "test_cases", "goldens", "data")
+"""Names under which tools keep their rows; the first two are RAGChecker's."""
+_TIMES: Final = ("started_at", "start_time", "timestamp", "created_at", "time", "date")
+_KNOWN: Final = frozenset(n for field in ("query", "response", "contexts") for n in FIELD_ALIASES[field])
+_CAMEL: Final = {
+    camel: name
+    for names in FIELD_ALIASES.values()
+    for name in names
+    if (camel := "".join(part.capitalize() if n else part for n, part in enumerate(name.split("_")))) != name
+}
+_CONVERSATION: Final = re.compile(rb'\s*+(?:\[\s*+)?\{\s*(?:"\w*id"\s*:\s*(?:"[^"]*"|\d+)\s*,\s*)?"messages"\s*:\s*\[')
+"""Beginning of a row with a list of messages. Many formats have this name at other places."""
+_SPLITS: Final = ("test", "dev", "train")
+_MAX_REASON: Final = 500
+_RUN_SUFFIXES: Final = (".run", ".trec")
+
+
+class RowsFormat:
+    """Rows of ragas, deepeval, openevals, Phoenix, MLflow, Langfuse, RAGChecker, autoevals and the like.
+
+    JSON lines, JSON, CSV or Parquet; a TREC run; a folder with a BEIR data set, or with a TREC run and its qrels.
+    """
+
+    name = "rows"
+
+    def detect(self, head: bytes) -> str | None:
+        """Detect rows by a common field name for a query, a response or passages."""
+        if head.startswith(PARQUET):
+            found = {name for name in _KNOWN if name.encode() in head}
+        elif head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
+            found = {name for name in parse_names(head) if _CAMEL.get(name, name) in _KNOWN}
+            found |= {"messages"} if _CONVERSATION.match(head.removeprefix(b"\xef\xbb\xbf")) else set()
+        else:
+            return _text_file(head)
+        return f"rows with {_listed(found)}" if found else None
+
+    def detect_folder(self, folder: Path) -> str | None:
+        """Detect the file names of BEIR, or one TREC run and one qrels file."""
+        if (folder / "queries.jsonl").is_file() and any((folder / "qrels").glob("*.tsv")):
+            return "BEIR's `queries.jsonl` and `qrels`"
+        return "a TREC run and its qrels" if _run_and_qrels(folder) else None
+
+    def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
+        """Read rows as traces. A row without an id gets a stable id from its contents and position.
+
+        A row without a time gets the time of its file. The files of retrieval research are read as a whole.
+        """
+        if source.path.is_dir() and self.detect_folder(source.path) is not None:
+            started_at = source.modified_at()
+            for sample in _folder(source):
+                yield trace_from_sample(sample, source=self.name, started_at=started_at)
+            return
+        for part in source.parts():
+            started_at = part.modified_at()
+            for record in _in_file(part):
+                item = record if isinstance(record, RejectedRecord) else trace_of_row(record, self.name, started_at)
+                if isinstance(item, RejectedRecord) and part is not source:
+                    item = RejectedRecord(place=f"{item.place} of {part.name}", reason=item.reason)
+                yield item
+
+
+def _in_file(source: InputFile) -> Iterator[Record | RejectedRecord]:
+    head = source.head()
+    if head.startswith(PARQUET) or head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
+        return records(source, within=_LISTS)
+    return _run(source) if _is_run(head) else _csv(source)
+
+
+def trace_of_row(record: Record, source: str, started_at: float) -> Trace | RejectedRecord:
+    """Return the trace of one row, or the reason why it cannot be read.
+
+    Args:
+        record: The row and its position.
+        source: The name of the format.
+        started_at: Default start time in Unix seconds.
+    """
+    row = record.value
+    if isinstance(row, Sample):
+        return trace_from_sample(row, source=source, started_at=started_at)
+    if not isinstance(row, Mapping):
+        return RejectedRecord(
+            place=record.place, reason=f"a row must be an object with named fields, got {type(row).__name__}"
+        )
+    try:
+        row = {name: value for name, value in _renamed(row).items() if value is not None}
+        sample = sample_from_row(row, position=1)
+    except DataError as error:
+        return RejectedRecord(
+            place=record.place, reason=_short(str(error).removeprefix("row 1 ").removeprefix("row 1: "))
+        )
+    if not any(_names_row(row.get(name)) for name in FIELD_ALIASES["id"]):
+        sample = sample.model_copy(update={"id": _made_id(record)})
+    times = (unix_time(row[name]) for name in _TIMES if name in row)
+    return trace_from_sample(sample, source=source, started_at=next((t for t in times if t is not None), started_at))
+
+
+def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with keys in snake case, if these are known names (`actualOutput` becomes `actual_output`)."""
+    if _CAMEL.keys().isdisjoint(row):
+        return dict(row)
+    return {name if (known := _CAMEL.get(name, name)) in row else known: value for name, value in row.items()}
+
+
+def _short(reason: str) -> str:
+    return reason if len(reason) <= _MAX_REASON else f"{reason[:_MAX_REASON]}…"
+
+
+def _names_row(value: Any) -> bool:
+    return value is not None and value != ""
+
+
+def _made_id(record: Record) -> str:
+    body = json.dumps([record.place, record.value], sort_keys=True, ensure_ascii=False)
+    return f"row-{hashlib.sha256(body.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+
+
+def _listed(names: set[str]) -> str:
+    return " and ".join(f"`{name}`" for name in sorted(names)[:3])
+
+
+def _text_file(head: bytes) -> str | None:
+    first = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")[0].decode("utf-8", "replace")
+    if _is_run(head):
+        return "a TREC run: query, Q0, passage, rank, score, tag"
+    try:
+        names = {name.strip() for name in next(csv.reader([first.rstrip("\r")], delimiter=csv_separator(first)), [])}
+    except csv.Error:
+        return None
+    found = {name for name in names if _CAMEL.get(name, name) in _KNOWN}
+    return f"a table with {_listed(found)}" if found else None
+
+
+def _is_run(head: bytes) -> bool:
+    columns = head.partition(b"\n")[0].split()
+    if len(columns) != 6 or columns[1].upper() != b"Q0":
+        return False
+    try:
+        int(columns[3]), float(columns[4])
+    except ValueError:
+        return False
+    return True
+
+
+def _csv(source: InputFile) -> Iterator[Record | RejectedRecord]:
+    # One cell may hold all passages of a row; the csv module's own limit is 128 KiB.
+    csv.field_size_limit(MAX_RECORD_BYTES)
+    with source.open() as stream:
+        lines = CsvLines(stream, source.name)
+        number = 0
+        try:
+            for number, row in enumerate(csv_rows(lines, source.name), start=1):
+                lines.next_row()
+                unnamed: Any = row.pop(None, ())  # a list, of all that are too many
+                if any(unnamed):
+                    # A truncated response would be scored as if it were complete.
+                    yield RejectedRecord(place=f"row {number}", reason="more cells than the first line has names")
+                else:
+                    yield Record(f"row {number}", clean(row))
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise DataError(f"{source.name!r} cannot be read as CSV in UTF-8 from row {number + 1}: {error}") from error
+
+
+def _run(source: InputFile) -> Iterator[Record | RejectedRecord]:
+    with tempfile.TemporaryDirectory(prefix="ragstone-") as folder:
+        plain = Path(folder) / "plain.run"
+        with source.open() as stream, plain.open("wb") as file:
+            shutil.copyfileobj(stream, file)
+        for row in iter_rows(plain):
+            if isinstance(row, Sample):
+                yield Record(f"query {row.id}", row)
+            else:
+                yield RejectedRecord(place=source.name, reason=_short(str(row)))
+
+
+def _passages(docs: Mapping[str, float]) -> tuple[Passage, ...]:
+    return tuple(Passage(text="", id=doc, score=score, rank=rank) for rank, (doc, score) in enumerate(docs.items()))
+
+
+def _run_and_qrels(folder: Path) -> tuple[Path, Path] | None:
+    files = [path for path in folder.iterdir() if path.is_file() and not path.name.startswith((".", "_"))]
+    qrels = [path for path in files if "qrel" in path.name.lower()]
+    runs = [path for path in files if path not in qrels and path.suffix.lower() in _RUN_SUFFIXES]
+    return (runs[0], qrels[0]) if len(files) == 2 and runs and qrels else None
+
+
+def _folder(source: InputFile) -> list[Sample]:
+    try:
+        pair = _run_and_qrels(source.path)
+        if pair is not None:
+            run, qrels = read_trec_run(pair[0]), read_qrels(pair[1])
+            return [
+                Sample(id=query, contexts=_passages(run.get(query, {})), qrels=qrels.get(query))
+                for query in dict.fromkeys([*run, *qrels])
+            ]
+        split = next((name for name in _SPLITS if (source.path / "qrels" / f"{name}.tsv").is_file()), _SPLITS[0])
+        runs = sorted(path for path in source.path.iterdir() if path.suffix.lower() in _RUN_SUFFIXES)
+        return read_beir(source.path, split=split, run=read_trec_run(runs[0]) if runs else None)
+    except (OSError, ConfigurationError) as error:
+        raise DataError(f"{source.name!r} cannot be read: {error}") from error

@@ -1,0 +1,100 @@
+"""Values in the rows of datasets: passages, labels and numbers, of any common type."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ragstone.errors import DataError
+from ragstone.schema import Passage, field_names
+
+_LABEL_WORDS: Final = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
+_TEXT_KEYS: Final = field_names("text", "row")
+_ID_KEYS: Final = field_names("id", "row")
+
+
+def read_passage(item: Any, rank: int, position: int) -> Passage:
+    """Read a passage: a text, or an object with one and its id, score, label and metadata.
+
+    Raises:
+        DataError: If it does not have a text, or its label cannot be read.
+    """
+    if isinstance(item, str):
+        return Passage(text=item, rank=rank)
+    if isinstance(item, Mapping):
+        node = item.get("node")
+        body: Mapping[str, Any] = node if isinstance(node, Mapping) else item
+        text_key = next((k for k in _TEXT_KEYS if isinstance(body.get(k), str)), None)
+        if text_key is not None:
+            identity = next((body[k] for k in _ID_KEYS if not is_missing(body.get(k))), None)
+            metadata = body.get("metadata")
+            return Passage(
+                text=body[text_key],
+                id=None if identity is None else str(identity),
+                score=to_number(item.get("score")),
+                rank=rank,
+                relevance=_label(body.get("relevance"), rank, position),
+                metadata=dict(metadata) if isinstance(metadata, Mapping) else {},
+            )
+    raise DataError(
+        f"row {position}: passage {rank + 1} must be text or an object with one of {_TEXT_KEYS}, got {shorten(item)}"
+    )
+
+
+def _label(value: Any, rank: int, position: int) -> float | None:
+    """Return a label. An unreadable label is an error, because a missing label changes what is scored."""
+    if getattr(value, "shape", None) == ():  # NumPy's numbers and truth values
+        value = value.item()
+    if isinstance(value, bool):
+        return float(value)
+    if (
+        value is None
+        or (isinstance(value, str) and not value.strip())
+        or (isinstance(value, float) and math.isnan(value))
+    ):
+        return None
+    number = to_number(value)
+    if number is None and isinstance(value, str):
+        number = _LABEL_WORDS.get(value.strip().lower(), number_in(value))
+    if number is None:
+        raise DataError(
+            f"row {position}: passage {rank + 1} has the relevance {shorten(value)}; a label is a number (0, 1, or a grade), "
+            "true or false, yes or no; leave it out if the passage does not have a label"
+        )
+    return number
+
+
+def to_number(value: Any) -> float | None:
+    """Return a finite number, or None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def number_in(text: str) -> float | None:
+    """Return the finite number that a text consists of, or None."""
+    try:
+        return to_number(float(text))
+    except ValueError:
+        return None
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a value is None or not a number, as pandas writes an empty cell."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def to_plain(value: Any) -> Any:
+    """Return arrays and scalars of NumPy as plain values, without importing it."""
+    if isinstance(value, str):
+        return value
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    return None if is_missing(value) else value
+
+
+def shorten(value: object) -> str:
+    """Return type and beginning of a value, for messages."""
+    text = repr(value)
+    return f"{type(value).__name__} {text[:80]}{'…' if len(text) > 80 else ''}"

@@ -1,0 +1,346 @@
+"""Values in recorded steps: numbers, metadata, and the JSON that frameworks write for messages and documents."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from ragstone.errors import DataError
+from ragstone.reading._json import parse_json
+from ragstone.requests import Message, PassageDraft, Role, Step, Value, harvest
+from ragstone.schema import field_names
+
+_ROLES: Final[Mapping[str, Role]] = {
+    "human": "user", "user": "user", "ai": "assistant", "assistant": "assistant", "model": "assistant",
+    "tool-call": "assistant", "system": "system", "developer": "system", "tool": "tool", "function": "tool",
+    "tool-response": "tool",
+}  # fmt: skip
+_CLASSES: Final[Mapping[str, Role]] = {
+    "HumanMessage": "user", "AIMessage": "assistant", "SystemMessage": "system", "ToolMessage": "tool",
+    "FunctionMessage": "tool", "ChatMessage": "other",
+}  # fmt: skip
+"""LangChain's classes of messages; those of streams end in "Chunk"."""
+_CALLS: Final = frozenset({"tool_call", "tool-call", "tool_use", "function_call", "toolCall"})
+_RESULTS: Final = frozenset({"tool_call_response", "tool-result", "tool_result", "function_call_output", "toolResult"})
+_RESULT_KEYS: Final = ("response", "output", "result", "content", "value", "text")
+_REPR: Final = re.compile(r"<[A-Za-z_][\w.]*+[( ].*>|[A-Z]\w*\([a-z_]\w*=.*\.\.\.", re.DOTALL)
+"""What Python shows of an object: in angle brackets, or its constructor, cut in the middle."""
+_FRAMEWORK: Final = ("ls_", "lc_", "langgraph_", "checkpoint_", "__", "LANGSMITH_", "LANGCHAIN_")
+_SESSION_KEYS: Final = ("session_id", "thread_id", "conversation_id")
+_MAX_DEPTH: Final = 4
+_MAX_INT: Final = 2**53
+"""Readers of JSON disagree about larger integers."""
+
+
+def json_in(text: object) -> Any:
+    """Return the JSON value of a text, None if it is not JSON. A value that is not a text is returned as it is."""
+    if not isinstance(text, str | bytes):
+        return text
+    try:
+        return parse_json(text)
+    except DataError:
+        return None
+
+
+def number_in(value: object) -> float | None:
+    """Return a finite number, also from a text; None for anything else."""
+    if isinstance(value, str) and len(value) < 64:
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def count_in(value: object) -> int | None:
+    """Return a number of tokens; None if the value cannot be one."""
+    number = number_in(value)
+    return int(number) if number is not None and 0 <= number < _MAX_INT else None
+
+
+def fill_identity(step: Step, metadata: object) -> None:
+    """Set session, user and reference of a step from the metadata of a request, and keep the rest of the metadata."""
+    rest = request_metadata(metadata)
+    for key in _SESSION_KEYS:
+        session_id = _label(rest.pop(key, None))
+        step.session_id = step.session_id or session_id
+    user_id = _label(rest.pop("user_id", None))
+    step.user_id = step.user_id or user_id
+    reference = rest.pop("reference", None)
+    if isinstance(reference, str | list) and not step.reference:
+        texts = [reference] if isinstance(reference, str) else reference
+        step.reference = tuple(text for text in texts if isinstance(text, str))
+    step.metadata = {**step.metadata, **rest}
+
+
+def _label(value: object) -> str | None:
+    return str(value) if isinstance(value, str | int) and value != "" else None
+
+
+def request_metadata(metadata: object) -> dict[str, Any]:
+    """Return the metadata that the application stated, without what its framework and its tracer added."""
+    value = json_in(metadata)
+    if not isinstance(value, Mapping):
+        return {}
+    return {str(key): item for key, item in value.items() if not str(key).startswith(_FRAMEWORK)}
+
+
+def values_in(value: Any) -> tuple[Value, ...]:
+    """Return the texts, message lists and document lists in the inputs or outputs of a step, as recorded JSON."""
+    return harvest(_readable(value), _read)
+
+
+def _readable(value: Any, depth: int = 0) -> Any:
+    """Return a value with nodes that were written as JSON texts parsed, and texts that show an object left out."""
+    if isinstance(value, str):
+        if _REPR.fullmatch(value):
+            return None
+        inner = json_in(value) if value.startswith('{"') and '"node"' in value else None
+        return inner if isinstance(inner, Mapping) else value
+    if depth < _MAX_DEPTH and isinstance(value, list):
+        return [_readable(item, depth + 1) for item in value]
+    if depth < _MAX_DEPTH and isinstance(value, Mapping):
+        # The content of LlamaIndex's messages and of results of its tools.
+        blocks = text_of(value.get("blocks"))
+        return {
+            key: blocks if key == "blocks" and blocks is not None else _readable(item, depth + 1)
+            for key, item in value.items()
+        }
+    return value
+
+
+def query_in(value: Any) -> str | None:
+    """Return the text that a retriever, a reranker or a tool was asked.
+
+    That is the value itself, a text under a name of a query, or the only text in it.
+    """
+    texts = [(found.path, found.text) for found in values_in(value) if found.text]
+    for name in field_names("query", "input"):
+        for path, text in texts:
+            if path and name in (path[0], path[-1]):
+                return text
+    return texts[0][1] if len(texts) == 1 or (texts and not texts[0][0]) else None
+
+
+def text_of(content: Any) -> str | None:
+    """Return the visible text of a message's content: not its reasoning, its tool calls or its images."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return None
+    parts: list[str] = []
+    for block in content:
+        if isinstance(block, str):
+            parts.append(block)
+        elif isinstance(block, Mapping) and block.get("type", "text") in ("text", "input_text", "output_text"):
+            text = block.get("text", block.get("content"))
+            if isinstance(text, str):
+                parts.append(text)
+    return "".join(parts) if parts else None
+
+
+def messages_in(value: Any, *, depth: int = 0) -> tuple[Message, ...]:
+    """Return the messages of a prompt, or of a reply.
+
+    Args:
+        value: A text, a message, a list of them, a batch of such lists (the first counts), or an object around one.
+        depth: Levels around the value.
+    """
+    if isinstance(value, str):
+        return (Message("user", value),)
+    if depth > _MAX_DEPTH:
+        return ()
+    if isinstance(value, list):
+        if value and isinstance(value[0], list) and not _is_pair(value[0]):
+            return messages_in(value[0], depth=depth + 1)
+        return tuple(message for item in value for message in _messages_of(item))
+    if not isinstance(value, Mapping):
+        return ()
+    if found := _messages_of(value):
+        return found
+    for name in ("messages", "message", *field_names("query", "input"), "prompts", "contents"):
+        if name in value and (found := messages_in(value[name], depth=depth + 1)):
+            return found
+    return ()
+
+
+def _is_pair(item: object) -> bool:
+    return (
+        isinstance(item, list) and len(item) == 2 and all(isinstance(part, str) for part in item) and item[0] in _ROLES
+    )
+
+
+def _messages_of(item: Any) -> tuple[Message, ...]:
+    """Return the messages that one object is; a message with results of tools is one message a result."""
+    if isinstance(item, str):
+        return (Message("user", item),)
+    if _is_pair(item):
+        return (Message(_ROLES[item[0]], item[1]),)
+    if not isinstance(item, Mapping):
+        return ()
+    if "role" not in item and _type(item) in _RESULTS:
+        return (_result(item),)
+    if "role" not in item and _type(item) in _CALLS:
+        return (Message("assistant", "", calls_tool=True),)
+    role, body = _role_and_body(item)
+    if role is None or not ({"content", "parts", "blocks"} & body.keys() or body.get("tool_calls")):
+        return ()
+    content = body.get("content", body.get("parts", body.get("blocks")))
+    blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+    results = tuple(_result(block) for block in blocks if _type(block) in _RESULTS)
+    calls = bool(body.get("tool_calls")) or any(_type(block) in _CALLS for block in blocks)
+    text = text_of(content)
+    if results and not text:
+        return results
+    name = body.get("name", body.get("tool_name"))
+    artifact = body.get("artifact")
+    message = Message(
+        role,
+        text or "",
+        calls_tool=calls,
+        tool=name if isinstance(name, str) and role == "tool" else None,
+        passages=passages_in(artifact) if isinstance(artifact, list) else None,
+    )
+    return (message, *results)
+
+
+def _type(item: Mapping[str, Any]) -> str | None:
+    found = item.get("type")
+    return found if isinstance(found, str) else None
+
+
+def _role_and_body(item: Mapping[str, Any]) -> tuple[Role | None, Mapping[str, Any]]:
+    """Return the role of a message and its fields; the role is None if the object is not a message."""
+    if item.get("lc") == 1 and isinstance(item.get("kwargs"), Mapping):
+        path = item.get("id")
+        name = path[-1] if isinstance(path, list) and path else None
+        return _CLASSES.get(name.removesuffix("Chunk")) if isinstance(name, str) else None, item["kwargs"]
+    named = item.get("role", item.get("type"))
+    if isinstance(named, Mapping):
+        named = named.get("value")
+    data = item.get("data")
+    body = data if isinstance(data, Mapping) and set(item) == {"type", "data"} else item
+    if not isinstance(named, str):
+        return None, body
+    return _ROLES.get(named) or _CLASSES.get(named.removesuffix("Chunk")), body
+
+
+def _result(block: Mapping[str, Any]) -> Message:
+    """Return the tool message of a result of a tool."""
+    content = next((block[key] for key in _RESULT_KEYS if block.get(key) is not None), "")
+    if isinstance(content, Mapping) and content.get("type") in ("text", "json") and "value" in content:
+        content = content["value"]
+    text = text_of(content)
+    name = next((block[key] for key in ("name", "toolName", "tool_name") if isinstance(block.get(key), str)), None)
+    return Message("tool", _dumped(content) if text is None else text, tool=name)
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def reply_message(outputs: Any, *, depth: int = 0) -> Message | None:
+    """Return the message with which a model replied; None if the outputs hold none.
+
+    Args:
+        outputs: A text, a message, LangChain's generations, an OpenAI completion, or an object or list around one.
+        depth: Levels around the outputs.
+    """
+    if isinstance(outputs, str):
+        return Message("assistant", outputs)
+    if depth > _MAX_DEPTH or not outputs:
+        return None
+    if isinstance(outputs, list):
+        said = [message for message in messages_in(outputs) if message.role in ("assistant", "other")]
+        return said[-1] if said else reply_message(outputs[0], depth=depth + 1)
+    if not isinstance(outputs, Mapping):
+        return None
+    if messages := _messages_of(outputs):
+        return messages[-1]._replace(role="assistant")
+    for name in ("generations", "choices", "message", *field_names("response", "output")):
+        if name in outputs and (found := reply_message(outputs[name], depth=depth + 1)) is not None:
+            return found
+    return None
+
+
+def passages_in(value: Any, *, depth: int = 0) -> tuple[PassageDraft, ...] | None:
+    """Return the passages in the output of a retriever: documents, nodes or texts, in order.
+
+    Args:
+        value: A list of documents, or an object with such a list.
+        depth: Levels around the value.
+
+    Returns:
+        None if nothing in the value is a list of passages. An empty tuple is a retrieval that found nothing.
+    """
+    if depth >= _MAX_DEPTH:
+        return None
+    if isinstance(value, Mapping):
+        lists = (item for item in value.values() if isinstance(item, list | Mapping))
+        return next((found for item in lists if (found := passages_in(item, depth=depth + 1)) is not None), None)
+    if not isinstance(value, list):
+        return None
+    passages = [passage for item in value if (passage := _passage(item)) is not None]
+    return tuple(passages) if len(passages) == len(value) else None
+
+
+def _passage(item: Any) -> PassageDraft | None:
+    if isinstance(item, str):
+        inner = json_in(item) if item.startswith("{") else None
+        if isinstance(inner, Mapping):
+            return _passage(inner)
+        return None if _REPR.fullmatch(item) else PassageDraft(text=item)
+    if isinstance(item, list) and len(item) == 2 and isinstance(item[0], Mapping):
+        # A pair of document and score, as vector stores return them.
+        passage, score = _passage(item[0]), number_in(item[1])
+        return passage if passage is None or score is None else replace(passage, score=score)
+    if not isinstance(item, Mapping):
+        return None
+    item = item["kwargs"] if item.get("lc") == 1 and isinstance(item.get("kwargs"), Mapping) else item
+    node = json_in(item.get("node"))
+    body = node if isinstance(node, Mapping) else item
+    resource = body.get("text_resource")
+    texts = (source.get(key) for source in (body, resource) if isinstance(source, Mapping) for key in _names("text"))
+    text = next((text for text in texts if isinstance(text, str)), None)
+    stated = json_in(body.get("metadata"))
+    metadata = dict(stated) if isinstance(stated, Mapping) else {}
+    ids = [
+        found for source in (body, metadata) for key in _names("id") if isinstance(found := source.get(key), str | int)
+    ]
+    scores = [number_in(source.get(key)) for source in (item, body, metadata) for key in _names("score")]
+    if text is None and not ids:
+        return None
+    return PassageDraft(
+        text=text or "",
+        id=str(ids[0]) if ids else None,
+        score=next((score for score in scores if score is not None), None),
+        metadata=metadata,
+    )
+
+
+def _names(field: Any) -> Sequence[str]:
+    return field_names(field, "hit")
+
+
+def _read(value: Any) -> Any:
+    """Read the JSON of frameworks for `harvest`: constructors, messages with parts, nodes and blocks."""
+    if not isinstance(value, Mapping):
+        return NotImplemented
+    messages = _messages_of(value)
+    if messages:
+        return messages[0] if len(messages) == 1 else list(messages)
+    if value.get("lc") == 1 and isinstance(value.get("kwargs"), Mapping):
+        return _passage(value) if "page_content" in value["kwargs"] else dict(value["kwargs"])
+    if "node" in value or "text_resource" in value or "page_content" in value:
+        return _passage(value) or value
+    return NotImplemented

@@ -1,0 +1,110 @@
+"""OTLP messages as JSON: its own encoding (hex ids), and protobuf's generic one (base64, names with underscores)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from ragstone.reading.otlp._span import OtelSpan, SpanEvent, hex_id, seconds
+from ragstone.requests import read_resource
+
+_MAX_DEPTH: Final = 16
+_OTHER_SIGNALS: Final = (
+    "resourceLogs", "resourceMetrics", "resourceProfiles", "resource_logs", "resource_metrics", "resource_profiles",
+)  # fmt: skip
+_ERROR: Final = (2, "2", "STATUS_CODE_ERROR", "ERROR")
+
+
+def is_request(value: object) -> bool:
+    """Return whether a JSON value is an OTLP message, of spans or of another signal."""
+    return isinstance(value, Mapping) and any(
+        name in value for name in ("resourceSpans", "resource_spans", *_OTHER_SIGNALS)
+    )
+
+
+def spans_of(message: Any) -> Iterator[OtelSpan | str]:
+    """Yield the spans of a message. An unreadable span is replaced by the problem and the span's number.
+
+    Messages of logs and metrics do not have spans.
+    """
+    number = 0
+    for resource in _list(message, "resourceSpans", "resource_spans"):
+        scopes = _list(resource, "scopeSpans", "scope_spans", "instrumentationLibrarySpans")
+        described = resource.get("resource") if isinstance(resource, Mapping) else None
+        about = read_resource(_attributes(described)) if isinstance(described, Mapping) else {}
+        for span in (span for scope in scopes for span in _list(scope, "spans")):
+            number += 1
+            read = span_of(span, about)
+            yield read if isinstance(read, OtelSpan) else f"span {number}: {read}"
+
+
+def span_of(span: Any, resource: dict[str, str] | None = None) -> OtelSpan | str:
+    """Return the span of a JSON object, or a description of the problem."""
+    if not isinstance(span, Mapping):
+        return f"a span must be an object, got {type(span).__name__}"
+    trace_id = hex_id(_either(span, "traceId", "trace_id"), n_bytes=16)
+    span_id = hex_id(_either(span, "spanId", "span_id"), n_bytes=8)
+    if trace_id is None or span_id is None:
+        return "no trace id of 16 bytes and span id of 8 bytes, in hex digits or base64"
+    status = span.get("status")
+    status = status if isinstance(status, Mapping) else {}
+    return OtelSpan(
+        trace_id=trace_id,
+        span_id=span_id,
+        parent_id=hex_id(_either(span, "parentSpanId", "parent_span_id"), n_bytes=8),
+        name=str(span.get("name") or ""),
+        started_at=seconds(_either(span, "startTimeUnixNano", "start_time_unix_nano")),
+        ended_at=seconds(_either(span, "endTimeUnixNano", "end_time_unix_nano")),
+        is_error=status.get("code") in _ERROR,
+        status_message=str(status.get("message") or ""),
+        attributes=_attributes(span),
+        resource=resource or {},
+        events=tuple(
+            SpanEvent(
+                str(event.get("name") or ""),
+                seconds(_either(event, "timeUnixNano", "time_unix_nano")),
+                _attributes(event),
+            )
+            for event in _list(span, "events")
+            if isinstance(event, Mapping)
+        ),
+    )
+
+
+def _either(value: Mapping[str, Any], *names: str) -> Any:
+    return next((value[name] for name in names if name in value), None)
+
+
+def _list(value: Any, *names: str) -> list[Any]:
+    found = _either(value, *names) if isinstance(value, Mapping) else None
+    return found if isinstance(found, list) else []
+
+
+def _attributes(value: Mapping[str, Any]) -> dict[str, Any]:
+    attributes: dict[str, Any] = {}
+    for item in _list(value, "attributes"):
+        if isinstance(item, Mapping) and isinstance(item.get("key"), str):
+            attributes.setdefault(item["key"], _any_value(item.get("value"), 0))
+    return attributes
+
+
+def _any_value(value: Any, depth: int) -> Any:
+    if not isinstance(value, Mapping) or not value or depth >= _MAX_DEPTH:
+        return None
+    kind, inner = next(iter(value.items()))
+    if kind in ("arrayValue", "array_value"):
+        return [_any_value(item, depth + 1) for item in _list(inner, "values")]
+    if kind in ("kvlistValue", "kvlist_value"):
+        items = _list(inner, "values")
+        pairs = ((item.get("key"), item.get("value")) for item in items if isinstance(item, Mapping))
+        return {str(key): _any_value(item, depth + 1) for key, item in pairs}
+    if kind in ("intValue", "int_value"):
+        return _int(inner)
+    # Bytes stay in base64, as they came.
+    return inner if isinstance(inner, str | int | float | bool) else None
+
+
+def _int(value: Any) -> int | None:
+    if isinstance(value, str) and len(value) <= 20 and value.isascii() and value.removeprefix("-").isdigit():
+        return int(value)
+    return value if isinstance(value, int) else None

@@ -1,0 +1,58 @@
+"""MLflow: spans with `mlflow.spanType`, whose attributes are JSON each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ragstone.reading._fields import fill_inputs_and_outputs
+from ragstone.reading._values import count_in, json_in
+from ragstone.reading.otlp._convention import Convention, step_of, text_or_none
+from ragstone.reading.otlp._span import OtelSpan
+from ragstone.requests import Step, StepKind
+
+_KINDS: Final[Mapping[str, StepKind]] = {
+    "RETRIEVER": "retrieval",
+    "RERANKER": "transform",
+    "LLM": "model",
+    "CHAT_MODEL": "model",
+    "AGENT": "agent",
+    "TOOL": "tool",
+    "EMBEDDING": "embedding",
+    "PARSER": "part",
+    "CHAIN": "chain",
+    "WORKFLOW": "chain",
+    "UNKNOWN": "chain",
+    "TASK": "chain",
+}
+
+
+def _matches(span: OtelSpan) -> bool:
+    return any(name.startswith("mlflow.") for name in span.attributes)
+
+
+def _read(span: OtelSpan) -> Step:
+    attributes = span.attributes
+    values = {name: _value(value) for name, value in attributes.items() if name.startswith("mlflow.")}
+    kind = _KINDS.get(str(values.get("mlflow.spanType")).upper(), "chain" if values else "other")
+    step = step_of(span, kind=kind)
+    fill_inputs_and_outputs(step, values.get("mlflow.spanInputs"), values.get("mlflow.spanOutputs"))
+    if step.kind == "model":
+        usage = values.get("mlflow.chat.tokenUsage")
+        if isinstance(usage, Mapping):
+            step.input_tokens = count_in(usage.get("input_tokens"))
+            step.output_tokens = count_in(usage.get("output_tokens"))
+        step.model = text_or_none(values.get("mlflow.llm.model"), values.get("mlflow.chat.model"))
+    step.session_id = text_or_none(values.get("mlflow.trace.session"), attributes.get("session.id"))
+    step.user_id = text_or_none(values.get("mlflow.trace.user"), attributes.get("user.id"))
+    return step
+
+
+def _value(value: Any) -> Any:
+    inner = json_in(value)
+    return value if inner is None else inner
+
+
+MLFLOW: Final = Convention(
+    name="mlflow", title="MLflow", markers=("mlflow.spanType", "mlflow.spanInputs"), claims=_matches, read=_read
+)

@@ -1,0 +1,131 @@
+"""A span of OpenTelemetry in any container, with the fields that conventions read and the form stored on disk."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from ragstone.capture import Redactor, redact_json, redact_secrets, safe_redactor
+from ragstone.reading._stage import BufferedSpan
+
+_HEX: Final = frozenset("0123456789abcdefABCDEF")
+_ID: Final = re.compile(
+    r"(?:.*\.)?(?:(?:end)?user|session|conversation|document)[._]?[iI]d|(?:.*\.)?thread_id|mlflow\.trace\.(?:user|session)"
+)
+"""Attributes with the id of a user, a session or a passage, in all conventions."""
+_STAGED: Final = (
+    "trace_id", "span_id", "parent_id", "name", "started_at", "ended_at", "is_error", "status_message", "attributes", "resource",
+)  # fmt: skip
+"""Fields of a staged span, in their order. Its events follow."""
+_NANOSECONDS: Final = 1e9
+_MAX_NANOSECONDS: Final = 2**64
+
+
+@dataclass(frozen=True, slots=True)
+class SpanEvent:
+    """Something that happened within a span."""
+
+    name: str
+    at: float | None
+    """Unix seconds."""
+    attributes: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtelSpan:
+    """One span: ids in hex digits, times in Unix seconds, attributes as plain JSON values under their dotted names."""
+
+    trace_id: str
+    span_id: str
+    parent_id: str | None
+    name: str
+    started_at: float | None
+    ended_at: float | None
+    is_error: bool = False
+    status_message: str = ""
+    attributes: dict[str, Any]
+    events: tuple[SpanEvent, ...] = ()
+    resource: dict[str, str] = field(default_factory=dict)
+    """App, release and environment, as far as the span's resource states them."""
+
+    def staged(self) -> BufferedSpan:
+        """Return the span as a stage stores it."""
+        events = [[event.name, event.at, event.attributes] for event in self.events]
+        body = [*(getattr(self, name) for name in _STAGED), events]
+        return BufferedSpan(
+            trace_id=self.trace_id,
+            span_id=self.span_id,
+            is_root=self.parent_id is None,
+            body=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(),
+        )
+
+    def redacted(self, redact: Redactor) -> OtelSpan:
+        """Return the span with every text of the application redacted, not ids. The default rules redact names.
+
+        Raises:
+            RedactionError: If the function fails.
+        """
+        redact = safe_redactor(redact)
+        attributes = redact_json(self.attributes, redact)
+        for name in attributes.keys() & self.attributes.keys():
+            if _ID.fullmatch(name) and isinstance(self.attributes[name], str | int):
+                attributes[name] = self.attributes[name]
+        return replace(
+            self,
+            name=redact_secrets(self.name),
+            status_message=redact(self.status_message),
+            attributes=attributes,
+            events=tuple(
+                replace(event, name=redact_secrets(event.name), attributes=redact_json(event.attributes, redact))
+                for event in self.events
+            ),
+        )
+
+    @classmethod
+    def from_staged(cls, body: bytes) -> OtelSpan:
+        """Read a span that a stage stored."""
+        *values, events = json.loads(body)
+        return cls(**dict(zip(_STAGED, values, strict=True)), events=tuple(SpanEvent(*event) for event in events))
+
+    @property
+    def error(self) -> str | None:
+        """What went wrong; None when nothing did."""
+        if not self.is_error:
+            return None
+        for event in self.events:
+            if event.name == "exception":
+                kind, message = (event.attributes.get(f"exception.{part}") for part in ("type", "message"))
+                return ": ".join(str(part) for part in (kind, message) if part) or self.status_message or "exception"
+        return self.status_message or str(self.attributes.get("error.type") or "error")
+
+
+def hex_id(value: object, *, n_bytes: int) -> str | None:
+    """Return an id as hex digits, from hex digits (OTLP's JSON), Base64 (protobuf's JSON) or bytes. None if invalid.
+
+    An id of zeros is invalid: OpenTelemetry writes a missing parent so.
+    """
+    if isinstance(value, bytes):
+        digits = value.hex()
+    elif not isinstance(value, str):
+        return None
+    elif len(value) == 2 * n_bytes and not set(value) - _HEX:
+        digits = value.lower()
+    else:
+        try:
+            digits = base64.b64decode(value, validate=True).hex()
+        except (binascii.Error, ValueError):
+            return None
+    return digits if len(digits) == 2 * n_bytes and digits.strip("0") else None
+
+
+def seconds(nanoseconds: object) -> float | None:
+    """Unix seconds, of nanoseconds that may be written as text; None without a valid time."""
+    if isinstance(nanoseconds, str) and len(nanoseconds) <= 20 and nanoseconds.isascii() and nanoseconds.isdigit():
+        nanoseconds = int(nanoseconds)
+    if isinstance(nanoseconds, bool) or not isinstance(nanoseconds, int | float):
+        return None
+    return nanoseconds / _NANOSECONDS if 0 < nanoseconds < _MAX_NANOSECONDS else None
