@@ -20,7 +20,7 @@ from ragstone.reading import read_samples
 
 FILES = Path(__file__).parent / "files"
 EXPECTED = tomllib.loads((FILES / "expected.toml").read_text(encoding="utf-8"))["file"]
-NOT_SHOWN = {"make_files.py", "expected.toml", "bm25.qrels"}
+NOT_SHOWN = {".gitattributes", "make_files.py", "expected.toml", "bm25.qrels"}
 
 
 def every_case(*keys: str) -> list[Any]:
@@ -30,7 +30,9 @@ def every_case(*keys: str) -> list[Any]:
             file["name"],
             case,
             id=f"{file['name']}-{shlex.split(case['command'])[0]}",
-            marks=[pytest.mark.xfail(reason=f"part of the work: {case['fails']}", strict=False)] if "fails" in case else [],
+            marks=[pytest.mark.xfail(reason=f"part of the work: {case['fails']}", strict=False)]
+            if "fails" in case
+            else [],
         )
         for file in EXPECTED
         for case in file["case"]

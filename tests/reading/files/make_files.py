@@ -16,7 +16,7 @@ import openpyxl
 import pandas as pd
 import polars as pl
 import pyarrow as pa
-import pyarrow.feather as feather
+from pyarrow import feather
 
 from ragstone import Passage, Retrieval, Trace
 
