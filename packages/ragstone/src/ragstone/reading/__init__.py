@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from ragstone.reading._formats import RejectedRecord, TraceFormat, all_formats, detect
     from ragstone.reading._records import Record as Record
     from ragstone.reading._records import records as records
+    from ragstone.reading._report import ReadingReport
     from ragstone.reading._row_traces import trace_of_row as trace_of_row
     from ragstone.reading._rows import FIELD_ALIASES, sample_from_row
     from ragstone.reading._samples import RejectedRow as RejectedRow
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FIELD_ALIASES",
     "InputFile",
+    "ReadingReport",
     "RejectedRecord",
     "TraceFormat",
     "all_formats",
@@ -54,6 +56,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
         {
             "_formats": ("DetectedFormat", "RejectedRecord", "TraceFormat", "all_formats", "detect"),
             "_records": ("Record", "records"),
+            "_report": ("ReadingReport",),
             "_rows": ("FIELD_ALIASES", "sample_from_row"),
             "_samples": (
                 "RejectedRow",

@@ -16,6 +16,7 @@ from ragstone._util.parquet_rows import parquet_rows
 from ragstone._util.plural import count
 from ragstone._util.row_limits import MAX_ROW_BYTES, BoundedStream, CsvLines, bounded_lines, check_json_row
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError
+from ragstone.reading._report import ReadingReport, group_reasons
 from ragstone.reading._rows import FIELD_ALIASES, sample_from_row
 from ragstone.reading._trec.samples import RUN_SUFFIXES, QrelsSource, qrels_from, run_rows, with_qrels, without_passages
 from ragstone.schema import Sample
@@ -83,6 +84,7 @@ def iter_samples(
     references: Mapping[str, Sequence[str]] | None = None,
     qrels: QrelsSource | None = None,
     on_bad_row: Literal["raise", "skip"] = "raise",
+    report: ReadingReport | None = None,
 ) -> Iterator[Sample]:
     """Yield the samples of a dataset one by one. Arguments and errors are those of `read_samples`.
 
@@ -93,7 +95,9 @@ def iter_samples(
         references: Correct answers by sample id.
         qrels: Relevance labels by sample id.
         on_bad_row: "raise" raises an error after the last row if a row was invalid.
+        report: Receives what was read, and is complete after the last row.
     """
+    report = ReadingReport() if report is None else report
     for field in fields or ():
         if field not in FIELD_ALIASES:
             raise ConfigurationError(
@@ -106,10 +110,12 @@ def iter_samples(
     seen, first = IdTable(), ""
     has_reference = is_judged = False
     for position, row in enumerate(iter_rows(data), start=1):
+        report.n_rows = position
         try:
             sample = _sample(row, position, fields, seen)
         except DataError as error:
             rejected.append(RejectedRow(position=position, reason=str(error)))
+            report.reject(str(error))
             if len(rejected) >= _MAX_REJECTED:
                 raise build_rows_error(rejected, len(seen), "Is this a file of samples? It was not read on") from None
             continue
@@ -143,8 +149,9 @@ def iter_samples(
 
 def build_rows_error(rejections: Sequence[RejectedRow], n_samples: int, remedy: str) -> DataError:
     """Build the error that lists the first invalid rows."""
-    shown = "\n  ".join(r.reason for r in rejections[:5])
-    more = f"\n  and {len(rejections) - 5} more" if len(rejections) > 5 else ""
+    reasons = group_reasons(rejection.reason for rejection in rejections)
+    shown = "\n  ".join(reasons[:5])
+    more = f"\n  and {len(reasons) - 5} more" if len(reasons) > 5 else ""
     return DataError(
         f"{len(rejections)} of {count(len(rejections) + n_samples, 'row')} cannot be read:\n  {shown}{more}\n{remedy}"
     )
