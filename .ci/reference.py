@@ -1,4 +1,5 @@
-"""Compare the generated parts of the reference pages with the code: commands, options, settings and metrics.
+"""Compare the generated parts of the reference pages with the code: commands, options, settings, metrics
+and layouts of files.
 
 Run it with the Python of an environment that has all distributions: `.nox/tests/bin/python .ci/reference.py` names the
 pages that are stale, and `--write` writes them. A generated part stands between `<!-- begin: NAME -->` and `<!-- end -->`.
@@ -10,13 +11,16 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import shlex
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 ROOT = Path(__file__).parent.parent
+FILES = ROOT / "tests/reading/files/expected.toml"
 REFERENCE = ROOT / "docs/reference"
 WRITE = ".nox/tests/bin/python .ci/reference.py --write"
 COMMON = 4
@@ -409,10 +413,50 @@ def metrics_page(page: str) -> str:
     return page
 
 
+# Layouts of files
+
+FIELDS = ("id", "query", "history", "contexts", "response", "reference")
+
+
+def counted(n: int, noun: str) -> str:
+    """Return a number with a noun."""
+    return f"{n} {noun}" + "s" * (n != 1)
+
+
+def fields_read(case: dict[str, Any]) -> str:
+    """Return the fields that the first sample of a file has, in words."""
+    first = case.get("first", {})
+    same = {"id_parts": "id", "context_parts": "contexts", "passage_ids": "contexts"}
+    found = {same.get(name, name) for name, value in first.items() if value not in ("", [], ["?"], 0)}
+    return ", ".join(f"`{name}`" for name in FIELDS if name in found)
+
+
+def reading(case: dict[str, Any]) -> str:
+    """Return what a command does with a file: what it reads, or what its first message names."""
+    words = shlex.split(case["command"])
+    command = " ".join(itertools.takewhile(lambda word: word.islower() and not word.startswith("-"), words))
+    noun, n = next(((noun, case[noun + "s"]) for noun in ("sample", "trace", "label") if noun + "s" in case), ("", 0))
+    read = counted(n, noun) + (f" with {fields_read(case)}" if fields_read(case) else "") if noun else "works"
+    if "remedy" in case:
+        read = f"names {', '.join(f'`{text}`' for text in case['remedy'])}" + (f", then {read}" if noun else "")
+    return f"`{command}`: {read}"
+
+
+def layouts_page(page: str) -> str:
+    """Return the page of the records, with the files that the tests read."""
+    rows = [
+        (prose(file["layout"]), f"`{file['name']}`", counted(file["rows"], "record"), "<br>".join(map(reading, cases)))
+        for file in tomllib.loads(FILES.read_text(encoding="utf-8"))["file"]
+        if (cases := [case for case in file["case"] if "fails" not in case])
+    ]
+    return fill(page, "layouts of files", table(("layout", "file", "size", "command and what it reads"), rows))
+
+
 PAGES: dict[str, Callable[[str], str]] = {
     "cli.md": commands_page,
     "settings.md": settings_page,
     "metrics.md": metrics_page,
+    "schema.md": layouts_page,
 }
 
 
