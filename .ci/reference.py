@@ -1,5 +1,4 @@
-"""Compare the generated parts of the reference pages with the code: commands, options, settings, metrics
-and layouts of files.
+"""Compare the generated parts of the reference pages with the code: commands, options, settings, metrics, layouts.
 
 Run it with the Python of an environment that has all distributions: `.nox/tests/bin/python .ci/reference.py` names the
 pages that are stale, and `--write` writes them. A generated part stands between `<!-- begin: NAME -->` and `<!-- end -->`.
