@@ -14,7 +14,7 @@ from ragstone.reading.otlp._mlflow import MLFLOW
 from ragstone.reading.otlp._openinference import OPENINFERENCE
 from ragstone.reading.otlp._span import SpanEvent
 from ragstone.reading.otlp._traceloop import TRACELOOP
-from ragstone.requests import Step
+from ragstone.requests import Request, Step, TraceDraft, assemble
 
 T = "0af7651916cd43dd8448eb211c80319c"
 PASSAGE = "The north tower of the lighthouse is 41 metres high."
@@ -230,6 +230,63 @@ def test_traceloop_tells_nodes_that_came_from_nodes_that_were_sorted():
     assert ("transform", "q", ["p"]) == read(asked | {"nodes": nodes}, nodes)
     assert ("retrieval", "q", ()) == read(asked, [])
     assert ("chain", None, None) == read({"text": "long"}, ["short", "pieces"])
+
+
+@pytest.mark.parametrize("inputs", ["", {}, None])
+def test_the_name_and_tags_of_a_streamed_chain_are_not_its_question(inputs):
+    """Traceloop records an empty input for a streamed chain, next to the name, tags and metadata of the run."""
+    given = {"inputs": inputs, "tags": ["lighthouse"], "metadata": {"release": "2.0"}, "kwargs": {"name": "plain"}}
+    asked = {"query": "How high is it?", "tags": ["seq:step:1"], "metadata": {}, "kwargs": {"name": "Shelf"}}
+    chain_span = span(
+        {
+            "traceloop.span.kind": "workflow",
+            "traceloop.entity.input": json.dumps(given),
+            "traceloop.entity.output": "{}",
+        }
+    )
+    search = span(
+        {
+            "traceloop.span.kind": "task",
+            "gen_ai.operation.name": "vector_db_retrieve",
+            "traceloop.entity.input": json.dumps(asked),
+            "traceloop.entity.output": json.dumps({"documents": [{"page_content": PASSAGE}]}),
+        },
+        number=2,
+        parent=1,
+    )
+    (found,) = traces_of(staged(chain_span, search))
+
+    assert ("How high is it?", "retrieval") == (found.query, found.evidence.query)
+
+
+@pytest.mark.parametrize("name", ["name", "tags", "metadata", "config", "model", "run_name", "user_id", "thread_id"])
+@pytest.mark.parametrize("convention", [OPENINFERENCE, LANGFUSE, MLFLOW], ids=lambda one: one.name)
+def test_a_lone_setting_of_a_run_is_not_the_question(name, convention):
+    """Where an input holds nothing but a name, a tag or an id, the question is unknown."""
+    given = json.dumps({name: {"tags": ["night shift"]} if name == "metadata" else "night shift"})
+    attributes = {
+        "openinference": {
+            "openinference.span.kind": "CHAIN",
+            "input.value": given,
+            "input.mime_type": "application/json",
+        },
+        "langfuse": {"langfuse.observation.type": "chain", "langfuse.observation.input": given},
+        "mlflow": {"mlflow.spanType": '"CHAIN"', "mlflow.spanInputs": given},
+    }[convention.name]
+    attributes |= {"output.value": "a", "langfuse.observation.output": "a", "mlflow.spanOutputs": '"a"'}
+    step = convention.read(span(attributes))
+    found = assemble(Request(draft=TraceDraft(), steps=[step]))
+
+    assert (None, "unknown", "a") == (found.query, found.evidence.query, found.response)
+
+
+def test_tags_of_a_retrieval_are_neither_its_query_nor_its_passages():
+    """A retriever that reports its tags next to what it found."""
+    given = json.dumps({"tags": "seq:step:1", "text": "How high is it?"})
+    got = json.dumps({"tags": ["seq:step:1", "lighthouse"], "documents": [{"page_content": PASSAGE}]})
+    step = MLFLOW.read(span({"mlflow.spanType": '"RETRIEVER"', "mlflow.spanInputs": given, "mlflow.spanOutputs": got}))
+
+    assert ("How high is it?", [PASSAGE]) == (step.query, [passage.text for passage in step.passages])
 
 
 def chain(convention: str, number: int, parent: int = 0) -> OtelSpan:

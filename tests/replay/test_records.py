@@ -119,8 +119,8 @@ def test_a_large_document_is_read_piece_by_piece(tmp_path, monkeypatch, indent, 
     path.write_text(json.dumps({"meta": 1, name: items} if name else items, indent=indent), encoding="utf-8")
     for limit in (
         "_util.row_limits.MAX_ROW_BYTES",
-        "replay._records.MAX_RECORD_BYTES",
-        "replay._source.MAX_RECORD_BYTES",
+        "reading._records.MAX_RECORD_BYTES",
+        "reading._source.MAX_RECORD_BYTES",
     ):
         monkeypatch.setattr(f"ragstone.{limit}", 2**20)
 

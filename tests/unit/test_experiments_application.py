@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
@@ -508,3 +510,53 @@ class TestFrameworks:
 
         assert "x" == run(lambda _: "x").samples[0].response
         assert "requests of llama_index are not captured: No module named" in caplog.text
+
+
+PLAIN = """
+import json, sys
+import ragstone
+def late(question):
+    IMPORT
+    return "At the river."
+ragstone.evaluate([{"id": "1", "question": "Where?", "ground_truth": "At the river."}], ["ccrs.ac"], app=late, judge="lexical")
+print(json.dumps(sorted({"llama_index.core", "langchain_core"} & set(sys.modules))))
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "imported"),
+    [
+        ("pass", []),
+        ("import langchain_core.runnables", ["langchain_core"]),
+        ("import llama_index.core", ["llama_index.core"]),
+    ],
+)
+def test_only_frameworks_that_the_application_imports_are_imported(statement, imported, tmp_path):
+    """A plain function is evaluated without LangChain and LlamaIndex, whose import takes seconds."""
+    program = tmp_path / "program.py"
+    program.write_text(PLAIN.replace("IMPORT", statement))
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True)
+
+    assert imported == json.loads(done.stdout.splitlines()[-1])
+
+
+def test_a_framework_that_appears_during_the_calls_is_named(monkeypatch, caplog):
+    """Its requests were not captured, so that contexts may be missing."""
+
+    def captured(_: object) -> Any:
+        raise AssertionError("not used by this application")
+
+    distribution = SimpleNamespace(name="langchain-ragstone")
+    entry = SimpleNamespace(name="langchain", load=lambda: captured, dist=distribution)
+    monkeypatch.setattr(capture, "entry_points", lambda **_: [entry])
+    for name in ("langchain", "langchain_core", "langchain_classic", "langgraph"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+    def ask(question: str) -> str:
+        monkeypatch.setitem(sys.modules, "langgraph", SimpleNamespace())
+        return "At the river."
+
+    monkeypatch.setattr(ask, "__module__", "somewhere.else")
+    run(ask)
+
+    assert "requests of langchain were not captured" in caplog.text

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ragstone.errors import DataError
 from ragstone.reading._json import parse_json
 from ragstone.requests import Message, PassageDraft, Role, Step, Value, harvest
-from ragstone.schema import field_names
+from ragstone.schema import SETTING_NAMES, field_names
 
 _ROLES: Final[Mapping[str, Role]] = {
     "human": "user", "user": "user", "ai": "assistant", "assistant": "assistant", "model": "assistant",
@@ -122,9 +122,10 @@ def _readable(value: Any, depth: int = 0) -> Any:
 def query_in(value: Any) -> str | None:
     """Return the text that a retriever, a reranker or a tool was asked.
 
-    That is the value itself, a text under a name of a query, or the only text in it.
+    That is the value itself, a text under a name of a query, or the only text in it that is not a setting of the run.
     """
-    texts = [(found.path, found.text) for found in values_in(value) if found.text]
+    said = (found for found in values_in(value) if SETTING_NAMES.isdisjoint(found.path))
+    texts = [(found.path, found.text) for found in said if found.text]
     for name in field_names("query", "input"):
         for path, text in texts:
             if path and name in (path[0], path[-1]):
@@ -286,7 +287,7 @@ def passages_in(value: Any, *, depth: int = 0) -> tuple[PassageDraft, ...] | Non
     if depth >= _MAX_DEPTH:
         return None
     if isinstance(value, Mapping):
-        lists = (item for item in value.values() if isinstance(item, list | Mapping))
+        lists = (item for name, item in value.items() if name not in SETTING_NAMES and isinstance(item, list | Mapping))
         return next((found for item in lists if (found := passages_in(item, depth=depth + 1)) is not None), None)
     if not isinstance(value, list):
         return None

@@ -8,7 +8,7 @@ from ragstone.requests._facts import Facts
 from ragstone.requests._harvest import AS_JSON
 from ragstone.requests._look_up import is_shown_object, last_question, look_up
 from ragstone.requests._step import Step, Value
-from ragstone.schema import QueryRule, field_names
+from ragstone.schema import SETTING_NAMES, QueryRule, field_names
 
 _NAMES: Final = field_names("query", "input")
 _STATE_NAMES: Final = field_names("query", "output")
@@ -53,7 +53,9 @@ def _only_text(step: Step) -> str | None:
 
 
 def _is_text(value: Value) -> bool:
-    return bool(value.text) and value.path[-1:] != (AS_JSON,) and not is_shown_object(value.text or "")
+    """Whether a value is a text of the user: not a name, a tag or a setting of the run, and not a printed object."""
+    is_said = SETTING_NAMES.isdisjoint(value.path) and value.path[-1:] != (AS_JSON,)
+    return bool(value.text) and is_said and not is_shown_object(value.text or "")
 
 
 def _nested(facts: Facts) -> str | None:

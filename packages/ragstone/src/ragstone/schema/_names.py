@@ -70,6 +70,15 @@ _NAMES: Final[dict[NamedField, tuple[tuple[frozenset[str], tuple[str, ...]], ...
 }  # fmt: skip
 
 
+SETTING_NAMES: Final = frozenset(
+    {
+        "name", "run_name", "run_id", "run_type", "id", "type", "class_name", "tags", "metadata", "config", "configurable",
+        "callbacks", "model", "model_name", "session_id", "thread_id", "conversation_id", "user_id", "stream_mode", "stop",
+    }
+)  # fmt: skip
+"""Names of texts that describe a step, its run or its model. They are neither what it was asked nor what it found."""
+
+
 @cache
 def field_names(field: NamedField, door: Door) -> tuple[str, ...]:
     """Return the names of a field that a door knows, in the order in which they are tried, ours first.

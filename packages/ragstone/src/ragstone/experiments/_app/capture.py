@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.metadata import EntryPoint, entry_points
+from types import CodeType
 from typing import Any, Final
 
 from ragstone._util.guard import Guard
@@ -69,7 +71,11 @@ class AppRecorder(RequestBlocks):
 
 @contextmanager
 def framework_capture(recorder: Recorder, app: object) -> Iterator[None]:
-    """Capture requests of all frameworks whose integration is installed, while the context is open."""
+    """Capture requests of the frameworks that the application imports, while the context is open.
+
+    Their integrations import them, which takes seconds, so those of other frameworks are not loaded. If the application
+    imports a framework only while it is called, and its code does not show that, a warning is logged.
+    """
     installed: dict[str, EntryPoint] = {entry.name: entry for entry in entry_points(group=_GROUP)}
     framework = type(app).__module__.partition(".")[0]
     integration = _INTEGRATIONS.get(framework)
@@ -81,8 +87,13 @@ def framework_capture(recorder: Recorder, app: object) -> Iterator[None]:
             integration,
             integration,
         )
+    imported = _imported_by(app)
+    skipped: list[EntryPoint] = []
     with ExitStack() as stack:
         for entry in installed.values():
+            if not _is_used(entry, imported):
+                skipped.append(entry)
+                continue
             try:
                 capture: Callable[[Recorder], AbstractContextManager[Any]] = entry.load()
             except Exception as error:  # noqa: BLE001 - a framework of a version that the integration does not know
@@ -90,3 +101,29 @@ def framework_capture(recorder: Recorder, app: object) -> Iterator[None]:
                 continue
             stack.enter_context(capture(recorder))
         yield
+        for entry in skipped:
+            if _is_used(entry, frozenset()):
+                logger.warning(
+                    "requests of %s were not captured, because the application imported it while it was called. Import it "
+                    "at the beginning of the application's module",
+                    entry.name,
+                )
+
+
+def _is_used(entry: EntryPoint, imported: Collection[str]) -> bool:
+    """Whether the framework of an integration is imported, or is among the names that the application imports."""
+    distribution = entry.dist.name if entry.dist else ""
+    frameworks = [framework for framework, name in _INTEGRATIONS.items() if name == distribution]
+    return not frameworks or any(name in sys.modules or name in imported for name in frameworks)
+
+
+def _imported_by(app: object) -> set[str]:
+    """Return the top packages that the functions in the application's module import when they are called."""
+    module = sys.modules.get(getattr(app, "__module__", None) or type(app).__module__)
+    waiting = [getattr(item, "__code__", None) for item in (app, *vars(module or object).values())]
+    found: set[str] = set()
+    while waiting:
+        if isinstance(code := waiting.pop(), CodeType):
+            found.update(name.partition(".")[0] for name in code.co_names)
+            waiting += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
+    return found

@@ -61,7 +61,8 @@ def _read(span: OtelSpan) -> Step:
 
 
 def _fill_chain(step: Step, given: Any, got: Any) -> None:
-    step.inputs = values_in(given) or step.inputs
+    # Next to the inputs are the tags, the metadata and the arguments of the run, such as its name.
+    step.inputs = values_in(given.get("inputs", given) if isinstance(given, Mapping) else given) or step.inputs
     step.outputs = values_in(got.get("outputs", got) if isinstance(got, Mapping) else got) or step.outputs
     if step.kind == "tool":
         fill_tool(step, given, got.get("output", got) if isinstance(got, Mapping) else got)
