@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import tomllib
 from pathlib import Path
@@ -81,11 +82,10 @@ def samples_of(name: str, case: dict[str, Any]) -> list[Any]:
     return list(read_samples(FILES / name, **given)[0])
 
 
-def run(command: str, name: str, *, store: str | None = None, options: tuple[str, ...] = ()) -> Result:
-    """Run a command of `expected.toml` in this process."""
-    places = {"FILE": str(FILES / name), "STORE": store, "bm25.qrels": str(FILES / "bm25.qrels")}
-    words = [places.get(word) or word for word in shlex.split(command)]
-    return CliRunner().invoke(app, [*words, *options])
+def run(command: str, name: str, **places: str) -> Result:
+    """Run a command of `expected.toml` in this process. `places` are what stands for a store or a file of outcomes."""
+    places |= {"FILE": str(FILES / name), "bm25.qrels": str(FILES / "bm25.qrels")}
+    return CliRunner().invoke(app, [places.get(word, word) for word in shlex.split(command)])
 
 
 def printed(result: Result) -> str:
@@ -126,7 +126,7 @@ def test_traces(name: str, case: dict[str, Any]):
 def test_remedy(name: str, case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The first message of the command names what the user should do."""
     monkeypatch.chdir(tmp_path)
-    message = printed(run(case["command"], name, store=store_of_traces(tmp_path)))
+    message = printed(run(case["command"], name, **sources(name, case["command"], tmp_path)))
     assert [] == [text for text in case["remedy"] if text not in message], message
 
 
@@ -134,21 +134,25 @@ def test_remedy(name: str, case: dict[str, Any], tmp_path: Path, monkeypatch: py
 def test_command(name: str, case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The command succeeds, with the options of the remedy if there is one, and prints what the user must know."""
     monkeypatch.chdir(tmp_path)
-    options = (*case.get("options", ()), *(("--json",) if "labels" in case else ()))
-    result = run(case["command"], name, store=store_of_traces(tmp_path), options=options)
+    command = f"{case['command']} {case.get('options', '')} {'--json' if 'labels' in case else ''}"
+    result = run(command, name, **sources(name, command, tmp_path))
     assert 0 == result.exit_code, printed(result)
     assert [] == [text for text in case.get("says", []) if text not in printed(result)], printed(result)
     if "labels" in case:
         assert [case["labels"]] == list(json.loads(result.stdout)["n_labeled"].values())
 
 
-def store_of_traces(directory: Path) -> str:
-    """Return a store with the requests of `ragstone-traces.jsonl`, and their scores."""
-    store = str(directory / "store.db")
-    command = f"replay FILE --metrics ccrs.cc --judge lexical --store {store}"
-    result = run(command, "ragstone-traces.jsonl")
-    assert 0 == result.exit_code, printed(result)
-    return store
+def sources(name: str, command: str, directory: Path) -> dict[str, str]:
+    """Return a store with the requests of `ragstone-traces.jsonl`, or the outcomes of the file, if a command needs it."""
+    makers = {"STORE": ("replay FILE --store", "ragstone-traces.jsonl"), "OUTCOMES": ("evaluate FILE --output", name)}
+    made = {}
+    for place in makers.keys() & set(shlex.split(command)):
+        made[place] = str(directory / place)
+        making, source = makers[place]
+        options = " ".join(re.findall(r"--field \S+", command))
+        result = run(f"{making} {made[place]} --metrics ccrs.cc --judge lexical {options}", source)
+        assert 0 == result.exit_code, printed(result)
+    return made
 
 
 def test_every_file_is_expected():
