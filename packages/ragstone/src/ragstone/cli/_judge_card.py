@@ -12,7 +12,7 @@ from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._failed_share import describe_excess
 from ragstone.cli._models import Models
-from ragstone.cli._options import JsonOption
+from ragstone.cli._options import JsonOption, LabelOption
 from ragstone.cli._output import failure_lines, print_json, print_text
 from ragstone.cli._panels import MODELS
 from ragstone.cli._progress import format_duration, show_progress
@@ -56,12 +56,16 @@ JudgeKeysOption = Annotated[
 @uses("judge", *RUN, "analysis", "research", without=("metrics",))
 def judge_card_command(
     labels: Annotated[
-        Path, typer.Option("--labels", help="Human labels: rows with id and label (JSONL, JSON, CSV, Parquet).")
+        Path,
+        typer.Option(
+            "--labels", help="Human labels: rows with id and label, or a file of ARES, RAGChecker, ragas or MTRAG."
+        ),
     ],
     data: Annotated[
         Path | None,
         typer.Option("--data", help="Samples, as for `evaluate`. Default: the rows of --labels are the samples."),
     ] = None,
+    label: LabelOption = None,
     judge: JudgesOption = None,
     judge_model: JudgeModelsOption = None,
     judge_api_key_env: JudgeKeysOption = None,
@@ -72,7 +76,6 @@ def judge_card_command(
         ),
     ] = None,
     criterion: CriterionOption = None,
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Number of times that each wording is scored.")] = 2,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the labels, print the design and its cost, then exit.")
     ] = False,
@@ -100,9 +103,11 @@ def judge_card_command(
     chosen: dict[str, Any] = {
         "metrics": None if metrics is None and criterion is None else parse_metrics(metrics or "", criterion),
         "conditions": () if research.conditions == ("none",) else research.conditions,
-        "repeats": repeats,
+        "repeats": research.repeats,
         "max_crossed": research.max_crossed,
-        "label_column": research.label_column,
+        "label_columns": label or (),
+        "label_range": research.label_range,
+        "label_values": research.label_values,
         "seed": analysis.seed or 0,
     }
     source = None if data is None else str(data)
@@ -118,7 +123,6 @@ def judge_card_command(
             source,
             judge=judges,
             **chosen,
-            label_range=research.label_range,
             threshold=research.threshold,
             flip_threshold=research.flip_threshold,
             n_resamples=analysis.n_resamples or 2000,

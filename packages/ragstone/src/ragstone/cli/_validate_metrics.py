@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ragstone.cli._options import JsonOption, OnlyMetricsOption, SystemsArgument, parse_named_file
+from ragstone.cli._options import JsonOption, LabelOption, OnlyMetricsOption, SystemsArgument, parse_named_file
 from ragstone.cli._output import print_json, print_text
 from ragstone.cli._settings import settings_of, uses
 from ragstone.cli._stdin import stdin_as_file
@@ -22,27 +22,14 @@ def validate_metrics_command(
         Path | None,
         typer.Option(
             "--labels",
-            help="Human labels: rows with id and label (JSONL, JSON, CSV, Parquet). Default: those in a store.",
+            help="Human labels: rows with id and label, or a file of ARES, RAGChecker, ragas or MTRAG. Default: those in a "
+            "store.",
         ),
     ] = None,
+    label: LabelOption = None,
     repeat: Annotated[
         list[str] | None,
         typer.Option("--repeat", help="The same samples scored again. With several systems: NAME=FILE. Repeatable."),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            "--target",
-            help="Metric, or labels: with three or more systems, how well each metric ranks them as this does (Kendall's tau).",
-        ),
-    ] = None,
-    pass_at: Annotated[
-        str | None,
-        typer.Option(
-            "--pass-at",
-            metavar="K,...",
-            help="pass@k for these k, from repeated answers: the probability that one of k answers reaches research.threshold.",
-        ),
     ] = None,
     fit_weights: Annotated[
         Path | None,
@@ -79,13 +66,14 @@ def validate_metrics_command(
         report = validate_metrics(
             *({name: path} if name else path for name, path in sources),
             labels=None if labels is None else str(labels),
-            label_column=chosen.label_column,
+            label_columns=label or (),
             label_range=chosen.label_range,
+            label_values=chosen.label_values,
             threshold=chosen.threshold,
             repeats=by_system if any(name for name, _ in repeats) else [path for _, path in repeats],
             flip_threshold=chosen.flip_threshold,
-            target=target,
-            pass_at=() if pass_at is None else _numbers(pass_at),
+            target=chosen.target,
+            pass_at=chosen.pass_at,
             fit_weights=fit_weights,
             metrics=None if metrics is None else split_metrics(metrics),
             cluster=analysis.cluster,
@@ -136,10 +124,3 @@ def topicality_command(
         print_json(report.to_dict())
     else:
         print_text(report)
-
-
-def _numbers(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise ConfigurationError(f"--pass-at must be K or K,K, got {text!r}; for example --pass-at 1,5") from None
