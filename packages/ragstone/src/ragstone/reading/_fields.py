@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from json import JSONDecoder
 from typing import Any, Final
 
 from ragstone.reading._json import inner_json
@@ -15,6 +16,7 @@ from ragstone.requests import Step
 _TOKEN_KEYS: Final = (("input_tokens", "prompt_tokens", "input"), ("output_tokens", "completion_tokens", "output"))
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NAME: Final = re.compile(rb'"([A-Za-z0-9_.]{1,80})"\s*:')
+_WORD: Final = re.compile(rb"[a-z_]{2,80}")
 _PARQUET: Final = b"PAR1"
 
 
@@ -28,6 +30,21 @@ def has_fields(head: bytes, *names: str) -> bool:
 def parse_names(head: bytes) -> set[str]:
     """Return the field names in the start of a JSON file, at any depth, without names in texts, which are escaped."""
     return {found.decode() for found in _NAME.findall(head)}
+
+
+def first_names(head: bytes) -> set[str]:
+    """Return the field names of the first record in the start of a file: of a JSON object, or columns of Parquet.
+
+    If the record is longer than the start, the names are those at any depth.
+    """
+    if head.startswith(_PARQUET):
+        return {name.decode() for name in _WORD.findall(head)}
+    text = head.decode("utf-8", "replace").lstrip("\ufeff[ \t\r\n")
+    try:
+        value, _ = JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return parse_names(head)
+    return set(value) if isinstance(value, dict) else set()
 
 
 def snake_case(record: Mapping[str, Any]) -> dict[str, Any]:

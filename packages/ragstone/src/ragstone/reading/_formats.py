@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
 from ragstone.errors import ConfigurationError, DataError
+from ragstone.reading._own import is_store, refuse_results
 from ragstone.reading._source import InputFile
 from ragstone.schema import Trace
 from ragstone.store import quote_store
@@ -17,9 +18,6 @@ from ragstone.store import quote_store
 logger = logging.getLogger("ragstone")
 
 _GROUP: Final = "ragstone.formats"
-_SQLITE: Final = b"SQLite format 3\x00"
-_APPLICATION_ID: Final = slice(68, 72)
-"""Where the header of a SQLite file says which application wrote it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,14 +81,14 @@ class DetectedFormat:
 
 
 def all_formats() -> dict[str, TraceFormat]:
-    """Return the formats of the entry points `ragstone.formats` by name, the most specific ones first.
+    """Return the formats of the entry points `ragstone.formats` by name: Ragstone's own, then the most specific ones.
 
     An entry point that cannot be loaded is skipped, and a warning is logged.
     """
     entries = {entry.name: entry for entry in entry_points(group=_GROUP)}
     formats: dict[str, TraceFormat] = {}
     # Rows of any dataset are detected by a question alone, so they are tried last.
-    for name in sorted(entries, key=lambda name: (name == "rows", name)):
+    for name in sorted(entries, key=lambda name: (name == "rows", name != "ragstone", name)):
         try:
             formats[name] = entries[name].load()()
         except Exception:  # an error in another package must not disable the other formats
@@ -118,15 +116,14 @@ def detect(source: InputFile, *, name: str = "auto", formats: Sequence[TraceForm
     if source.path.is_dir():
         return _of_folder(source, known)
     head = source.head()
-    if head.startswith(_SQLITE) and head[_APPLICATION_ID] == b"RGST":
+    refuse_results(head, source.name)
+    if is_store(head):
         raise DataError(
             f"{source.name!r} is a Ragstone store, which holds traces already, and is not a file to replay. Its scores "
             f"and pending requests: ragstone status {quote_store(source.name)}"
         )
-    for candidate in known.values():
-        because = candidate.detect(head)
-        if because is not None:
-            return DetectedFormat(format=candidate, detected_by=because)
+    if (found := find_format(head, list(known.values()))) is not None:
+        return found
     if head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         raise DataError(
             f"{source.name!r} is a Python pickle, which may run any code when it is read, so it never is; write the "
@@ -141,6 +138,14 @@ def detect(source: InputFile, *, name: str = "auto", formats: Sequence[TraceForm
     raise DataError(
         f"{source.name!r} begins with {beginning!r}, which is not a known format ({', '.join(known)}). "
         "Name the format with --format, or convert the file to JSON lines with the fields query, contexts and response"
+    )
+
+
+def find_format(head: bytes, formats: Sequence[TraceFormat]) -> DetectedFormat | None:
+    """Return the first format that detects a file by its start, or None."""
+    detected = ((candidate, candidate.detect(head)) for candidate in formats)
+    return next(
+        (DetectedFormat(format=one, detected_by=because) for one, because in detected if because is not None), None
     )
 
 

@@ -1,49 +1,129 @@
-"""Traces in our own JSON: one a line, as `Trace.model_dump_json()` writes them."""
+"""Files of Ragstone with requests: traces, captured calls, answers, and exports with texts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
+from ragstone._util.id_table import IdTable
 from ragstone.errors import DataError, StoreVersionError
-from ragstone.reading._fields import has_fields
+from ragstone.reading._fields import first_names, has_fields
 from ragstone.reading._formats import RejectedRecord
+from ragstone.reading._own import EXPORT_WITH_TEXTS, OUTCOME
 from ragstone.reading._records import records
 from ragstone.reading._source import InputFile
 from ragstone.schema import Trace, check_record
 
+_TRACE: Final = ("trace_id", "started_at", "schema_version")
+_ANSWER: Final = frozenset({"id", "query", "response", "passages", "scores", "why"})
+
 
 class RagstoneFormat:
-    """Traces of Ragstone: JSON lines or JSON. They keep the source they came from first."""
+    """Traces of Ragstone, which keep the source they came from first, and requests of its other files.
+
+    JSON lines, JSON or Parquet: `Trace.model_dump_json()`, captured calls (`evaluate --traces`), `traces --json`, and
+    `store export --texts`, whose rows are outcomes, so that each request is read once.
+    """
 
     name = "ragstone"
 
     def detect(self, head: bytes) -> str | None:
-        """Detect traces by an id, a start time and a schema version."""
-        fields = ("trace_id", "started_at", "schema_version")
-        return "traces with `trace_id`, `started_at` and `schema_version`" if has_fields(head, *fields) else None
+        """Detect traces, answers with their scores, and outcomes with the texts of their request."""
+        names = first_names(head)
+        if names >= EXPORT_WITH_TEXTS:
+            return "outcomes with the texts of their requests, as `store export --texts` writes them"
+        if names >= _ANSWER:
+            return "answers with `scores` and `passages`, as `traces --json` prints them"
+        return "traces with `trace_id`, `started_at` and `schema_version`" if has_fields(head, *_TRACE) else None
 
     def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
-        """Read traces, in their order."""
-        for record in records(source, within=("traces",)):
+        """Read traces, in their order. Of the outcomes of a request, the first is read."""
+        exported = IdTable()
+        for number, record in enumerate(records(source, within=("traces",)), start=1):
             if isinstance(record, RejectedRecord):
                 yield record
                 continue
+            value = record.value
             try:
-                yield _trace(record.value)
+                if not isinstance(value, Mapping) or not value.keys() >= OUTCOME:
+                    yield _trace(value, source)
+                    continue
+                trace = _exported(value)
+                if exported.number(trace.trace_id) is not None:
+                    continue
+                exported.add(trace.trace_id, number)
+                is_removed = trace.query is None and trace.response is None and trace.contexts is None
+                reason = "the texts of the request were removed from the store"
+                yield RejectedRecord(place=record.place, reason=reason, is_ignored=True) if is_removed else trace
             except (DataError, StoreVersionError) as error:
                 yield RejectedRecord(place=record.place, reason=str(error))
 
 
-def _trace(value: Any) -> Trace:
-    if isinstance(value, Mapping) and isinstance(value.get("trace"), Mapping):
-        value = value["trace"]  # the other fields are its outcomes
+def _trace(value: object, source: InputFile) -> Trace:
     if not isinstance(value, Mapping):
         raise DataError("a trace must be an object")
+    if value.keys() >= _ANSWER:
+        return _answer(value, source)
+    if "trace" in value and "state" in value:
+        if not isinstance(value["trace"], Mapping):
+            raise DataError(f"the texts of the request {str(value.get('trace_id'))[:80]!r} are not in the store")
+        value = value["trace"]  # the other fields are its outcomes
+    check_record("the trace", value)
+    return _valid(value)
+
+
+def _exported(row: Mapping[str, Any]) -> Trace:
+    """Return the request of an exported outcome."""
+    kept = (
+        "trace_id",
+        "run_id",
+        "otel_trace_id",
+        "otel_span_id",
+        "app",
+        "release",
+        "environment",
+        "session_id",
+        "user_id",
+    )
+    texts = row.get("contexts")
+    return _valid(
+        {name: row.get(name) for name in (*kept, "query", "response", "inclusion_probability")}
+        | {
+            "source": "ragstone",
+            "name": row.get("operation"),
+            "started_at": row.get("requested_at"),
+            "contexts": _passages({"text": text} for text in texts) if isinstance(texts, list) else None,
+        }
+    )
+
+
+def _answer(view: Mapping[str, Any], source: InputFile) -> Trace:
+    """Return the request of an answer that `traces --json` printed: its response is in parts."""
+    parts, passages, time = view["response"], view["passages"], view.get("time")
+    turns = [turn.partition(": ") for turn in view.get("history") or () if isinstance(turn, str)]
+    return _valid(
+        {
+            "source": "ragstone",
+            "trace_id": view["id"],
+            "started_at": source.modified_at() if time is None else time,
+            "query": view["query"],
+            "response": "".join(str(part["text"]) for part in parts) if isinstance(parts, list) else parts,
+            "contexts": _passages(passages) if isinstance(passages, list) else None,
+            "reference": view.get("reference") or (),
+            "history": [{"role": role.lower(), "text": text} for role, _, text in turns],
+            "metadata": view.get("metadata") or {},
+        }
+    )
+
+
+def _passages(items: Any) -> list[dict[str, Any]]:
+    return [{"text": item["text"], "id": item.get("id"), "rank": rank} for rank, item in enumerate(items)]
+
+
+def _valid(value: Mapping[str, Any]) -> Trace:
     try:
-        check_record("the trace", value)
         return Trace.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]

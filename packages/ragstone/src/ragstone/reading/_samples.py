@@ -18,8 +18,9 @@ from ragstone._util.row_limits import MAX_ROW_BYTES, BoundedStream, CsvLines, bo
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError
 from ragstone.reading._report import ReadingReport, group_reasons
 from ragstone.reading._rows import FIELD_ALIASES, sample_from_row
+from ragstone.reading._traces import trace_samples
 from ragstone.reading._trec.samples import RUN_SUFFIXES, QrelsSource, qrels_from, run_rows, with_qrels, without_passages
-from ragstone.schema import Sample
+from ragstone.schema import Sample, Trace, sample_from_trace
 
 _CSV_COLUMNS: Final = 10_000
 _SMALL_JSON: Final = 2**20
@@ -109,7 +110,7 @@ def iter_samples(
     grades = None if qrels is None else qrels_from(qrels)
     seen, first = IdTable(), ""
     has_reference = is_judged = False
-    for position, row in enumerate(iter_rows(data), start=1):
+    for position, row in enumerate(iter_rows(data, report), start=1):
         report.n_rows = position
         try:
             sample = _sample(row, position, fields, seen)
@@ -166,9 +167,17 @@ def _sample(row: object, position: int, fields: Mapping[str, str] | None, seen: 
     return sample
 
 
-def iter_rows(data: SampleSource) -> Iterator[Any]:
-    """Yield rows. A line that is not valid JSON is yielded as a `DataError`, so that the other lines can be read."""
-    if isinstance(data, str | os.PathLike):
+def iter_rows(data: SampleSource, report: ReadingReport | None = None) -> Iterator[Any]:
+    """Yield rows, and requests as samples. A line that is not valid JSON is yielded as a `DataError`.
+
+    Args:
+        data: The dataset, traces, or a store.
+        report: Receives what was read of traces.
+    """
+    requests = trace_samples(data, ReadingReport() if report is None else report)
+    if requests is not None:
+        yield from requests
+    elif isinstance(data, str | os.PathLike):
         yield from _file_rows(Path(data))
     elif hasattr(data, "to_dict") and hasattr(data, "columns"):
         # A part at a time, because the rows of a frame need many times its memory.
@@ -176,7 +185,7 @@ def iter_rows(data: SampleSource) -> Iterator[Any]:
         for start in range(0, len(frame), _FRAME_ROWS):
             yield from frame.iloc[start : start + _FRAME_ROWS].to_dict(orient="records")
     else:
-        yield from data
+        yield from (sample_from_trace(row) if isinstance(row, Trace) else row for row in data)
 
 
 def _file_rows(path: Path) -> Iterator[Any]:

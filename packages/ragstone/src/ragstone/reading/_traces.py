@@ -1,18 +1,39 @@
-"""`read_traces`: the traces of files of other tools, one after another."""
+"""The traces of files of other tools, one after another, and the samples in such files and in stores."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+import re
+import shlex
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Final
 
+from ragstone._util.id_table import IdTable
 from ragstone.errors import DataError
-from ragstone.reading._formats import DetectedFormat, RejectedRecord, detect
+from ragstone.reading._formats import DetectedFormat, RejectedRecord, all_formats, detect, find_format
+from ragstone.reading._own import is_store, refuse_results
+from ragstone.reading._report import ReadingReport
 from ragstone.reading._source import InputFile, Sources, open_inputs
 from ragstone.requests import RetrieverTools, read_retriever_tools
-from ragstone.schema import Trace
+from ragstone.schema import Sample, Trace, sample_from_trace
+from ragstone.store import describe_store, is_database_url, open_store
 
 logger = logging.getLogger("ragstone")
+
+_TRACE_NAMES: Final = re.compile(
+    rb'"(?:lc|run_type|trace|trace_?id|info|spans?|span_id|span_kind|resource_?(?:spans|logs|metrics|profiles)|source_nodes|node|'
+    rb'observations|parent_?observation_?id|html_?path|bookmarked|public|passages)"\s*:',
+    re.IGNORECASE,
+)
+"""Names of which at least one is in the start of each file of traces in JSON."""
+_BINARY: Final = re.compile(rb"[\x00-\x08\x0e-\x1f]")
+_PROBABILITY: Final = "inclusion_probability"
+_LABELS: Final = ("session_id", "user_id", "app", "release", "environment")
+"""Fields of a trace that its sample has in its metadata, where intervals and slices read them."""
 
 
 def read_traces(
@@ -97,6 +118,99 @@ class _Skipped:
                 self._first.place,
                 self._first.reason,
             )
+
+
+def trace_samples(data: object, report: ReadingReport) -> Iterator[Sample | DataError] | None:
+    """Return the samples of a store, or of a file or folder with traces. None for anything else, such as rows.
+
+    A sample is a request, and its id is the trace id. A record that cannot be read is yielded as an error. Records that are
+    readable but not requests, and requests whose texts were removed, are counted in the report.
+
+    Args:
+        data: A path or the URL of a store.
+        report: Receives the format, and where the question, the contexts and the response of each request were found.
+
+    Raises:
+        DataError: If the file is one of Ragstone without samples, such as outcomes.
+    """
+    if not isinstance(data, str | os.PathLike):
+        return None
+    name = os.fspath(data)
+    if is_database_url(name):
+        return _of_store(name, report)
+    source = InputFile(path=Path(name), name=name)
+    if source.path.is_dir():
+        files, unreadable = find_formats([source], "auto")
+        return _of_files(files, unreadable, report)
+    if not source.path.is_file():
+        return None
+    head = source.head()
+    if is_store(head):
+        return _of_store(name, report)
+    refuse_results(head, name)
+    if not _may_be_traces(head):
+        return None
+    found = find_format(head, [each for each in all_formats().values() if each.name != "rows"])
+    return None if found is None else _of_files([(source, found)], [], report)
+
+
+def _may_be_traces(head: bytes) -> bool:
+    """Whether a file can hold traces. Most files of rows cannot, and then no reader of traces is imported."""
+    if head.startswith(b"PAR1") or _BINARY.search(head[:64]) is not None:
+        return True
+    return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") and _TRACE_NAMES.search(head) is not None
+
+
+def _of_store(store: str, report: ReadingReport) -> Iterator[Sample | DataError]:
+    report.source, report.format = describe_store(store), "a store: one sample for each captured request"
+    with open_store(store, mode="read") as opened:
+        probabilities = opened.inclusion_probabilities()
+        for trace in opened.traces():
+            weight = {_PROBABILITY: probabilities.get(trace.trace_id, 1.0)} if probabilities else {}
+            yield _counted(trace, report, weight)
+        if n_removed := sum(1 for _ in opened.removed_texts()):
+            report.note("left out, because their texts were removed from the store: requests", n_removed)
+
+
+def _of_files(
+    files: Sequence[tuple[InputFile, DetectedFormat]], unreadable: Sequence[RejectedRecord], report: ReadingReport
+) -> Iterator[Sample | DataError]:
+    for file in unreadable:
+        yield DataError(f"{file.place}: {file.reason}")
+    report.source = ", ".join(source.name for source, _ in files)
+    names = dict.fromkeys(detected.format.name for _, detected in files)
+    report.format = f"traces of {', '.join(names)} ({files[0][1].detected_by}): one sample for each request"
+    report.note(f"To score them into a store: ragstone replay {shlex.quote(report.source)} --store STORE")
+    for source, detected in files:
+        known = IdTable()
+        for record in detected.format.read(source):
+            if isinstance(record, Trace):
+                digest = zlib.crc32(repr((record.query, record.response)).encode("utf-8", "replace"))
+                if known.number(record.trace_id) == digest:
+                    report.note("a request that the file holds several times, read once")
+                    continue
+                if record.trace_id not in known:
+                    known.add(record.trace_id, digest)
+                is_own = detected.format.name == "ragstone"
+                yield _counted(record, report, {_PROBABILITY: record.inclusion_probability} if is_own else {})
+            elif record.is_ignored:
+                report.note(f"left out: {record.reason}")
+            else:
+                yield DataError(f"{record.place}: {record.reason}")
+
+
+def _counted(trace: Trace, report: ReadingReport, weight: Mapping[str, float]) -> Sample:
+    """Return the sample of a trace, and count where its parts were found."""
+    sample, evidence = sample_from_trace(trace), trace.evidence
+    for name in ("query", "contexts", "response"):
+        if getattr(sample, name) is not None:
+            report.use(name, "the request" if evidence is None else getattr(evidence, name))
+    if sample.contexts is not None:
+        report.count_items("contexts", len(sample.contexts))
+    if sample.reference:
+        report.use("reference", "the request")
+    labels = {key: value for key in _LABELS if (value := getattr(trace, key)) is not None}
+    return sample.model_copy(update={"metadata": {**labels, **weight, **sample.metadata}})
 
 
 def find_formats(

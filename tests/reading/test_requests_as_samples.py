@@ -1,0 +1,216 @@
+"""Traces, stores and other files of Ragstone, given to the reader of samples."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+import ragstone
+from ragstone.cli._app import app
+from ragstone.errors import DataError
+from ragstone.reading import ReadingReport, iter_samples, read_samples
+from ragstone.replay import plan_replay
+from ragstone.schema import Captured, Passage, Trace, Turn
+from ragstone.store import open_store
+
+NOW = time.time()
+
+
+def command(*words: object) -> str:
+    """What a command that succeeds prints."""
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert (0, None) == (done.exit_code, done.exception), done.output
+    return done.stdout
+
+
+def trace(number: int, **fields) -> Trace:
+    """A captured request about the lighthouse."""
+    given = {
+        "trace_id": f"t{number}",
+        "source": "request",
+        "started_at": NOW,
+        "query": f"How high is tower {number}?",
+        "contexts": (Passage(text=f"Tower {number} is 41 metres high.", id=f"d{number}", rank=0),),
+        "response": "41 metres.",
+        "session_id": "s-1",
+    }
+    return Trace(**given | fields)
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A store with three requests, two of them sampled, of which each has two scores."""
+    path = tmp_path / "app.db"
+    traces = [trace(1), trace(2, inclusion_probability=0.5), trace(3, inclusion_probability=0.5)]
+    with open_store(path, mode="own") as opened:
+        opened.ingest("segment", 1, [Captured(trace=one) for one in traces])
+    command("worker", path, "--metrics", "ccrs.cc,ccrs.ac,ccrs.qr", "--judge", "lexical", "--until-idle")
+    return path
+
+
+def read(data, **options):
+    """The samples of a dataset, and the report of their reader."""
+    report = ReadingReport()
+    return list(iter_samples(data, [], report=report, **options)), report
+
+
+def test_a_store_is_evaluated_by_its_requests(store):
+    """The ids are trace ids, and the probability of a sampled request weights its scores."""
+    samples, report = read(str(store))
+
+    assert [("t1", 1.0), ("t2", 0.5), ("t3", 0.5)] == [(s.id, s.metadata["inclusion_probability"]) for s in samples]
+    assert ("How high is tower 1?", "41 metres.", "s-1") == (
+        samples[0].query,
+        samples[0].response,
+        samples[0].metadata["session_id"],
+    )
+    assert "a store: one sample for each captured request" == report.format
+    assert 3 == ragstone.evaluate(store, ["ccrs.cc"], judge="lexical").summary()[0].n_scored
+
+
+def test_requests_without_texts_are_counted(store):
+    """A request whose text was removed from the store is not scored as an empty one."""
+    with open_store(store, mode="own") as opened:
+        opened.remove_texts(before=time.time() + 1, limit=10)
+    samples, report = read(str(store))
+
+    assert ([], 3) == (samples, report.notes["left out, because their texts were removed from the store: requests"])
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_each_request_of_an_export_with_texts_is_one_sample(store, tmp_path, suffix):
+    """An export has a row for each outcome, and several outcomes are of one request."""
+    export = tmp_path / f"export{suffix}"
+    command("store", "export", store, export, "--texts")
+    samples, report = read(export)
+
+    assert ["t1", "t2", "t3"] == [sample.id for sample in samples]
+    assert ["Tower 1 is 41 metres high."] == [passage.text for passage in samples[0].contexts]
+    assert 0.5 == samples[1].metadata["inclusion_probability"]
+    assert report.format.startswith("traces of ragstone (outcomes with the texts of their requests")
+    assert 3 == plan_replay([str(export)], "text").n_traces
+
+
+@pytest.mark.parametrize(
+    "door", [read_samples, lambda path: list(ragstone.read_traces(str(path)))], ids=["samples", "traces"]
+)
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (
+            ["store", "export", "STORE", "FILE"],
+            "an export of outcomes without the texts of its requests.* ragstone report",
+        ),
+        (
+            ["evaluate", "STORE", "--metrics", "ccrs.cc", "--judge", "lexical", "-o", "FILE"],
+            "a file of outcomes.*ragstone compare",
+        ),
+    ],
+    ids=["export", "outcomes"],
+)
+def test_files_without_samples_are_refused_with_the_command_that_reads_them(store, tmp_path, words, kind, door):
+    """Their rows are outcomes, which no door takes for questions and answers."""
+    file = tmp_path / "file.jsonl"
+    command(*({"STORE": store, "FILE": file}.get(word, word) for word in words))
+
+    with pytest.raises(DataError, match=kind):
+        door(file)
+
+
+@pytest.mark.parametrize("words", [["evaluate", "--metrics", "ccrs.cc", "--judge", "lexical"], ["compare"]])
+def test_results_as_json_are_refused(store, tmp_path, words):
+    """The output of `--json` holds neither samples nor outcomes."""
+    outcomes = tmp_path / "outcomes.jsonl"
+    command("evaluate", store, "--metrics", "ccrs.cc", "--judge", "lexical", "-o", outcomes)
+    sources = [outcomes, outcomes] if words[0] == "compare" else [store]
+    file = tmp_path / "result.json"
+    file.write_text(command(words[0], *sources, *words[1:], "--json"))
+
+    with pytest.raises(DataError, match=rf"{words[0]} --json.*holds neither samples nor outcomes"):
+        read_samples(file)
+
+
+def test_answers_that_were_printed_as_json_are_samples(store, tmp_path):
+    """`traces --json` prints a list of answers, or one request with its trace."""
+    found = []
+    for words in ([], ["t2"]):
+        file = tmp_path / "answers.json"
+        file.write_text(command("traces", store, *words, "--json"))
+        found.append(sorted((s.id, s.query, s.response, len(s.contexts)) for s in read(file)[0]))
+
+    assert [(f"t{n}", f"How high is tower {n}?", "41 metres.", 1) for n in (1, 2, 3)] == found[0]
+    assert [found[0][1]] == found[1]
+
+
+def test_the_conversation_before_a_printed_answer_is_kept(tmp_path):
+    """Each earlier message is printed with its speaker."""
+    turns = (Turn(role="user", text="Hello: a tower?"), Turn(role="assistant", text="Yes."))
+    with open_store(tmp_path / "app.db", mode="own") as opened:
+        opened.ingest("segment", 1, [Captured(trace=trace(1, history=turns))])
+    answer = {
+        "id": "t1", "query": "How high?", "response": [{"text": "41 "}, {"text": "metres."}], "passages": [], "scores": [],
+        "why": "", "history": ["User: Hello: a tower?", "Assistant: Yes."], "reference": [], "time": None,
+    }  # fmt: skip
+    file = tmp_path / "answers.json"
+    file.write_text(json.dumps([answer]))
+    (sample,) = read(file)[0]
+
+    assert (turns, "41 metres.", ()) == (sample.history, sample.response, sample.contexts)
+
+
+def test_traces_as_objects_are_samples():
+    """A list of traces, and the iterator of `read_traces`."""
+    samples, _ = read(iter([trace(1), trace(2)]))
+
+    assert [("t1", "How high is tower 1?"), ("t2", "How high is tower 2?")] == [(s.id, s.query) for s in samples]
+
+
+def test_a_request_that_a_file_holds_twice_is_one_sample(tmp_path):
+    """Pages of an API overlap. Another request under the same id is an error."""
+    file = tmp_path / "traces.jsonl"
+    lines = [trace(1), trace(2), trace(1)]
+    file.write_text("\n".join(one.model_dump_json() for one in lines))
+    samples, report = read(file)
+
+    assert (["t1", "t2"], 1) == (
+        [s.id for s in samples],
+        report.notes["a request that the file holds several times, read once"],
+    )
+    with file.open("a") as more:
+        more.write("\n" + trace(2, response="42 metres.").model_dump_json())
+    with pytest.raises(DataError, match=r"'t2'.*Ids must be unique"):
+        read(file)
+
+
+def test_records_of_a_trace_file_that_are_no_requests_are_counted_and_bad_ones_are_errors(tmp_path):
+    """A bare embedding is left out with its reason. A line that cannot be read stops the run, or is skipped."""
+    chain = {"openinference.span.kind": "CHAIN", "input.value": "How high?", "output.value": "41 metres."}
+    spans = [
+        {
+            "traceId": f"{number:032x}", "spanId": f"{number:016x}", "name": "s",
+            "attributes": [{"key": key, "value": {"stringValue": value}} for key, value in attributes.items()],
+        }
+        for number, attributes in enumerate([chain, {"openinference.span.kind": "EMBEDDING"}], start=1)
+    ]  # fmt: skip
+    file = tmp_path / "spans.jsonl"
+    file.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}) + "\nnot JSON\n")
+    samples, report = read(file, on_bad_row="skip")
+
+    assert [("How high?", "41 metres.")] == [(s.query, s.response) for s in samples]
+    assert (1, 1) == (report.notes["left out: not a request: only embeddings"], report.n_rejected)
+    with pytest.raises(DataError, match=r"1 of 2 rows cannot be read:\s+line 2: not valid JSON"):
+        read_samples(file)
+
+
+def test_rows_with_names_of_traces_stay_rows(tmp_path):
+    """A row that has a trace id as one of its columns is not a trace."""
+    rows = [{"trace_id": "a", "question": "How high?", "answer": "41 metres.", "contexts": ["Tower."], "tags": ["x"]}]
+    file = tmp_path / "rows.json"
+    file.write_text(json.dumps(rows))
+    samples, report = read(file)
+
+    assert ("How high?", "a") == (samples[0].query, samples[0].metadata["trace_id"])
+    assert "traces" not in report.format
