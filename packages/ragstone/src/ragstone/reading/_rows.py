@@ -16,7 +16,7 @@ from ragstone._util.surrogates import replace_surrogates_in
 from ragstone.errors import DataError
 from ragstone.reading._messages import Conversation, are_messages, read_content, read_conversation
 from ragstone.reading._row_values import is_missing, read_passage, shorten, to_number, to_plain
-from ragstone.schema import Passage, Sample, field_names
+from ragstone.schema import Passage, Sample, derive_id, field_names
 
 FIELD_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "id": ("id", "sample_id", "query_id", "question_id", "_id"),
@@ -63,8 +63,9 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
 
     Args:
         row: A mapping of field names to values; nested `inputs` and `outputs` objects are looked into.
-        position: 1-based place in the data set; the id of a row that has none.
-        fields: Our field name to the row's, where the aliases do not fit (`{"query": "Frage"}`).
+        position: 1-based place in the data set, for messages. A row without an id has the one of `derive_id`.
+        fields: Our field name to the row's, where the aliases do not fit (`{"query": "Frage"}`). The id may be made of
+            several fields (`{"id": "dataset+query_id"}`).
 
     Raises:
         DataError: The row is not a mapping, none of its fields is known, two aliases of one field disagree, or a value has
@@ -85,8 +86,8 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
         )
     talk = _read_messages(found, used, position)
     try:
-        return Sample(
-            id=_id(found.get("id"), position),
+        sample = Sample(
+            id=_id(found.get("id")) or "-",
             query=_text(found.get("query"), "query", position, FIELD_ALIASES["query"]),
             history=talk.history,
             contexts=_identified(_contexts(found.get("contexts"), position), row.get("retrieved_context_ids"))
@@ -101,6 +102,7 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
             ratings=_ratings(found.get("ratings"), position),
             metadata=_metadata(row, used, talk.citations),
         )
+        return sample if _id(found.get("id")) else sample.model_copy(update={"id": derive_id(sample)})
     except ValidationError as error:
         first = error.errors()[0]
         raise DataError(f"row {position}: field {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
@@ -125,6 +127,12 @@ def _find_fields(flat: Mapping[str, Any], fields: Mapping[str, str], position: i
         if field not in present and field not in fields:
             continue
         wanted = fields.get(field)
+        if field == "id" and wanted is not None and wanted not in flat and not {*(parts := wanted.split("+"))} - {*flat}:
+            if blank := [part for part in parts if not _id(flat[part])]:
+                raise DataError(f"row {position} does not have a value of {blank[0]!r}, which is a part of its id {wanted!r}")
+            # The columns stay metadata, which views group by.
+            found["id"] = "+".join(_id(flat[part]) for part in parts)
+            continue
         if wanted is not None and wanted not in flat:
             raise DataError(
                 f"row {position} does not have the field {wanted!r}, which was named for {field!r}; it has {sorted(flat)}"
@@ -243,11 +251,11 @@ def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _id(value: Any, position: int) -> str:
+def _id(value: Any) -> str:
     value = to_plain(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # pandas makes floats of integers if a cell is empty
-    return str(position) if value is None or value == "" else str(value)
+    return "" if value is None else str(value)
 
 
 def _text(value: Any, field: str, position: int, keys: Sequence[str]) -> str | None:

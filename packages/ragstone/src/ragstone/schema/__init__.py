@@ -39,6 +39,8 @@ from ragstone.schema._outcome import FailureKind as FailureKind
 from ragstone.schema._outcome import outcome_adapter as outcome_adapter
 from ragstone.schema._outline import TraceOutline as TraceOutline
 from ragstone.schema._sample import Sample
+from ragstone.schema._sample import derive_id as derive_id
+from ragstone.schema._sample import fingerprint as fingerprint
 from ragstone.schema._sample import sample_from_trace as sample_from_trace
 from ragstone.schema._sample import trace_from_sample as trace_from_sample
 from ragstone.schema._trace import Passage, Retrieval, Trace, TraceStatus, Turn, Usage

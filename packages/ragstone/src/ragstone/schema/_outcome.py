@@ -48,6 +48,8 @@ class Interval(Model):
 class _OutcomeBase(Record):
     sample_id: str
     """Id of the sample. For a captured request this is the trace id."""
+    fingerprint: str | None = None
+    """`fingerprint` of the question and history of the sample. None if it has neither, or if its text was removed."""
     metric: str
     metric_version: str
     """Version that changes if the definition of the metric or its prompt changes."""

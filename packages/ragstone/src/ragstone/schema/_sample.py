@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Any
 
 from pydantic import Field, FiniteFloat
 
+from ragstone._util.normal_form import normalize
 from ragstone.schema._base import Record
 from ragstone.schema._evidence import Evidence
 from ragstone.schema._trace import Passage, Trace, Turn
@@ -34,6 +38,35 @@ class Sample(Record):
     metadata: dict[str, Any] = Field(default_factory=dict)
     evidence: Evidence | None = None
     """How query, contexts and response were found, if the sample is a captured request."""
+
+
+def fingerprint(query: str | None, history: Sequence[Turn] = ()) -> str | None:
+    """Return a fingerprint of a question and its history: 24 hexadecimal digits, or None without a question and history.
+
+    It depends on the query and on the roles and texts of the history, in order. Unicode normalization (NFC) and the kind and
+    amount of whitespace do not change it. It is a hash without a key, so a guessed question can be verified with it. If a text
+    was redacted, it is the fingerprint of the redacted text.
+
+    Examples:
+        >>> fingerprint("Who wrote it?") == fingerprint(" Who  wrote it?\\n")
+        True
+    """
+    texts = [" ".join((text if text.isascii() else normalize("NFC", text)).split()) for text in (*(turn.text for turn in history), query or "")]
+    if not any(texts):
+        return None
+    content = json.dumps([[turn.role for turn in history], texts])
+    return blake2b(content.encode(), digest_size=12).hexdigest()
+
+
+def derive_id(sample: Sample) -> str:
+    """Return the id of a row without an id, which does not depend on its position.
+
+    Rows with equal question and history have equal ids. A row without them has an id of its whole contents.
+    """
+    if (question := fingerprint(sample.query, sample.history)) is not None:
+        return f"q-{question}"
+    content = json.dumps(sample.model_dump(exclude={"id"}), sort_keys=True, default=lambda value: type(value).__name__)
+    return f"row-{blake2b(content.encode(), digest_size=12).hexdigest()}"
 
 
 def sample_from_trace(trace: Trace) -> Sample:

@@ -25,7 +25,7 @@ from ragstone.judges import (
     requests_of_sample,
 )
 from ragstone.metrics import EmbedderMetric, Metric, MetricBase, ReaderMetric, check_sample, share_work
-from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score, Usage
+from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score, Usage, fingerprint
 from ragstone.scoring._deadline import SILENCE_S, SampleDeadline
 
 logger = logging.getLogger("ragstone")
@@ -162,12 +162,16 @@ class Scorer:
         """
         with suppress_capture(), metered() as meter:
             deadline = SampleDeadline(self._deadline_s)
+            question = fingerprint(sample.query, sample.history)
             try:
                 async with share_work():
                     if len(self.metrics) == 1:
-                        return (await self._outcome(self.metrics[0], sample, deadline),)
+                        return (await self._outcome(self.metrics[0], sample, deadline, question),)
                     async with asyncio.TaskGroup() as group:
-                        tasks = [group.create_task(self._outcome(metric, sample, deadline)) for metric in self.metrics]
+                        tasks = [
+                            group.create_task(self._outcome(metric, sample, deadline, question))
+                            for metric in self.metrics
+                        ]
             finally:
                 # Also after a cancellation: sent requests count, and shared work may end after the metrics that use it.
                 self._spent.total += meter.total
@@ -262,7 +266,9 @@ class Scorer:
             for metric in self.metrics
         )
 
-    async def _outcome(self, metric: Metric, sample: Sample, deadline: SampleDeadline) -> AnyOutcome:
+    async def _outcome(
+        self, metric: Metric, sample: Sample, deadline: SampleDeadline, question: str | None
+    ) -> AnyOutcome:
         started = time.perf_counter()
         with metered() as meter:
             outcome = await self._guarded(metric, sample, deadline, meter)
@@ -272,16 +278,17 @@ class Scorer:
         if not (usage.calls or usage.cached) and outcome.usage is not None:
             usage = outcome.usage
             self._spent.total += usage
-        judged_by = self._judged_by(metric)
+        identity = self.judged_by(metric)
         return outcome.model_copy(
             update={
                 "sample_id": sample.id,
+                "fingerprint": question,
                 "metric": metric.card.name,
                 "metric_version": metric.card.version,
-                "usage": usage if judged_by else None,
+                "usage": None if identity is None else usage,
                 "created_at": self._clock(),
                 "duration_s": time.perf_counter() - started,
-                **judged_by,
+                **({} if identity is None else {"judge": identity.name, "judge_hash": identity.hash}),
             }
         )
 

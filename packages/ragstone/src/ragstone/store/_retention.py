@@ -183,7 +183,7 @@ _LABELS: Final = ("status", "name", "session_id", "user_id", "app", "release", "
 def _without_text(body: object, outcome_id: str) -> Body:
     """Return the body of an outcome without the judge's words and captured text. Numbers and their structure stay."""
     record = json.loads(text_of(body, "outcome_bodies", outcome_id))
-    for key in ("explanation", "raw"):
+    for key in ("explanation", "raw", "fingerprint"):
         if record.get(key) is not None:
             record[key] = None
     if "details" in record:
