@@ -65,7 +65,9 @@ def test_every_sample_and_metric_ends_in_exactly_one_outcome() -> None:
     """In the order of the samples, then of the metrics."""
     result = ragstone.evaluate(ROWS, judge="lexical")
 
-    assert [(s, c.name) for s in "123" for c in result.cards] == [(o.sample_id, o.metric) for o in result.outcomes]
+    assert [(s.id, c.name) for s in result.samples for c in result.cards] == [
+        (o.sample_id, o.metric) for o in result.outcomes
+    ]
 
 
 def test_a_missing_reference_is_not_applicable_and_named() -> None:
@@ -179,7 +181,8 @@ def test_it_works_inside_a_running_loop() -> None:
 
 def test_references_are_joined_by_id() -> None:
     """And do not overrule what a row already has."""
-    result = ragstone.evaluate(ROWS, ["ccrs.ac"], judge="lexical", references={"2": ["Anna."], "1": ["Nowhere."]})
+    rows = [row | {"id": str(number)} for number, row in enumerate(ROWS, start=1)]
+    result = ragstone.evaluate(rows, ["ccrs.ac"], judge="lexical", references={"2": ["Anna."], "1": ["Nowhere."]})
 
     assert [("At the river.",), ("Anna.",), ("Nobody knows.",)] == [s.reference for s in result.samples]
 

@@ -229,7 +229,8 @@ class TestRepeats:
         assert pytest.approx(2 / 3) == first.value
         assert pytest.approx(3**-0.5) == first.details["standard_deviation"]
         assert 2 == result.summary()[0].n_scored
-        assert ["1#1", "1#2", "1#3", "2#1", "2#2", "2#3"] == [trace.trace_id for trace in result.traces]
+        ids = [f"{sample.id}#{repeat}" for sample in result.samples for repeat in (1, 2, 3)]
+        assert ids == [trace.trace_id for trace in result.traces]
         assert "means of 3 repeats; standard deviation between repeats of a sample: ccrs.ac 0.577" in str(result)
         assert {"ccrs.ac": pytest.approx(3**-0.5)} == result.to_dict()["application"]["repeat_standard_deviations"]
 

@@ -163,22 +163,6 @@ def test_systems_without_a_common_sample_are_refused(tmp_path: Path) -> None:
         ragstone.compare([a, b, c])
 
 
-def test_the_same_ids_for_different_questions_are_refused() -> None:
-    """Rows without ids are counted, and counting aligns by position: with other questions that compares nothing."""
-    rows = [{"query": f"What is {i}?", "contexts": ["It."], "response": "It."} for i in range(6)]
-    first, other = (ragstone.evaluate(r, ["ccrs.qr"], judge="lexical") for r in (rows, rows[::-1]))
-    with pytest.raises(
-        DataError, match=r"6 of 6 ids belong to different queries: '1' is 'What is 0\?' in A and 'What is 5\?'"
-    ):
-        ragstone.compare([first, other])
-    reworded = ragstone.evaluate(
-        [rows[0] | {"query": "What?"}, *(r | {"query": r["query"].upper()} for r in rows[1:])],
-        ["ccrs.qr"],
-        judge="lexical",
-    )
-    assert any("1 of 6 ids belong to different queries" in note for note in ragstone.compare([first, reworded]).notes)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -95,7 +95,7 @@ import dataclasses
 import ragstone
 from ragstone.experiments import compare
 def experiment(answer, name):
-    rows = [{"question": "Why?", "contexts": ["Because."], "answer": answer, "ground_truth": "Because."}] * 12
+    rows = [{"id": n, "question": "Why?", "contexts": ["Because."], "answer": answer, "ground_truth": "Because."} for n in range(12)]
     result = ragstone.evaluate(rows, judge="lexical", metrics=["exact_match"])
     outcomes = tuple(each.model_copy(update={"metric": name}) for each in result.outcomes)
     return dataclasses.replace(result, outcomes=outcomes)

@@ -9,6 +9,7 @@ import pytest
 
 from ragstone.errors import DataError
 from ragstone.reading import sample_from_row
+from ragstone.schema import fingerprint
 
 Q, C, A, R = "Why?", "Because it is.", "It is.", "It just is."
 
@@ -51,7 +52,7 @@ def test_field_names_in_circulation_are_read_as_they_are(row: dict[str, object])
     """One sample comes out, whoever named the columns."""
     sample = sample_from_row(row, position=3)
 
-    assert ("3", Q, A, (R,)) == (sample.id, sample.query, sample.response, sample.reference)
+    assert (f"q-{fingerprint(Q)}", Q, A, (R,)) == (sample.id, sample.query, sample.response, sample.reference)
     assert [C] == [p.text for p in sample.contexts or ()]
 
 

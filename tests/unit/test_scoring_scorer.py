@@ -13,7 +13,7 @@ from ragstone.judges import LexicalJudge, NumberReply, OpenAICompatibleJudge, pr
 from ragstone.judges._model import model_call
 from ragstone.metrics import CCRS, MetricBase, MetricCard
 from ragstone.metrics.ccrs import InformationDensity
-from ragstone.schema import Failure, Interval, NotApplicable, Passage, Score, Usage
+from ragstone.schema import Failure, Interval, NotApplicable, Passage, Score, Trace, Usage, fingerprint
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge, make_sample
 
@@ -299,10 +299,13 @@ def test_usage_of_a_judge_without_meter():
 def test_not_applicable():
     """One outcome a metric, keyed as a score would be."""
     scorer = Scorer([*CCRS, Metric(constant(1))], FakeJudge())
-    outcomes = scorer.not_applicable("t-1", "the request ended in an error")
+    outcomes = scorer.not_applicable(
+        Trace(trace_id="t-1", source="x", started_at=0.0, query="Why?"), "the request ended in an error"
+    )
     scores = asyncio.run(scorer.score(make_sample("t-1")))
     assert [outcome.key for outcome in scores] == [outcome.key for outcome in outcomes]
     assert {NotApplicable} == set(map(type, outcomes))
+    assert {fingerprint("Why?")} == {outcome.fingerprint for outcome in outcomes}
 
 
 @pytest.mark.parametrize(

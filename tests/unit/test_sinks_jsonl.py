@@ -61,6 +61,7 @@ def test_a_score_as_a_line(tmp_path):
             "schema_version": 1,
             "id": outcome.id,
             "trace_id": "t1",
+            "fingerprint": None,
             "run_id": "r",
             "otel_trace_id": "a" * 32,
             "otel_span_id": "b" * 16,

@@ -116,19 +116,6 @@ def test_every_statement_is_recomputed(rows: list[tuple[float, float, float, flo
     json.dumps(view.to_dict(), allow_nan=False)
 
 
-def test_equal_ids_of_other_questions_are_noticed() -> None:
-    """Ids are most often the numbers of rows, so those of two files agree although their questions do not."""
-    after = experiment([(0.8, 0.9)] * 6)
-    other = [sample.model_copy(update={"query": f" {sample.query}  "}) for sample in after.samples]
-    before = replace(after, samples=tuple(other))
-    assert not any("another text" in each.text for each in after.report(baseline=before).notices)
-    other[2] = other[2].model_copy(update={"query": "Why?"})
-    notices = [each.text for each in after.report(baseline=replace(after, samples=tuple(other))).notices]
-    assert any(
-        text.startswith("1 of 6 questions has another text in baseline. Samples are matched by id") for text in notices
-    )
-
-
 def changed_view(*, n: int = 40) -> tuple[Experiment, ReportView]:
     """An experiment that is better on correctness and worse on coherence, and its report against the earlier one."""
     before = experiment([(0.1 + 0.02 * (k % 4) if k % 2 else 0.9, 0.9 - k / 100) for k in range(n)])

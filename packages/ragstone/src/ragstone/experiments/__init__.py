@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ragstone.experiments._outcomes import OutcomeSource as OutcomeSource
     from ragstone.experiments._outcomes import SystemOutcomes as SystemOutcomes
     from ragstone.experiments._outcomes import TimeRange
+    from ragstone.experiments._outcomes import check_same_questions as check_same_questions
     from ragstone.experiments._outcomes import read_outcomes as read_outcomes
     from ragstone.experiments._outcomes import store_of as store_of
     from ragstone.experiments._report import build_report as build_report
@@ -72,7 +73,14 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_kept": ("count_kept",),
             "_labels": ("add_labels", "draw_to_label", "drawn_rows"),
             "_levels": ("check_level",),
-            "_outcomes": ("OutcomeSource", "SystemOutcomes", "TimeRange", "read_outcomes", "store_of"),
+            "_outcomes": (
+                "OutcomeSource",
+                "SystemOutcomes",
+                "TimeRange",
+                "check_same_questions",
+                "read_outcomes",
+                "store_of",
+            ),
             "_report": ("build_report", "check_source", "explain_answer", "find_worst", "write_report"),
             "_score_gate": ("ScoreCheck", "check_thresholds"),
             "_summary": ("MetricSummary", "format_table", "stored_clusters", "summarize", "summarize_store"),

@@ -13,7 +13,9 @@ from typing import Final
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._outcomes import TimeRange, read_outcomes
+from ragstone.experiments._questions import shorten_question
 from ragstone.reading import LabelRecord, SampleSource, by_answer, read_label_file
+from ragstone.schema import fingerprint
 from ragstone.store import DrawnRequest, Store, StoredLabel, describe_store, open_for_labels, open_store, settle_labels
 
 LABEL_VALUES: Final[Mapping[str, float]] = {"correct": 1.0, "partly": 0.5, "wrong": 0.0}
@@ -186,7 +188,7 @@ def add_labels(
 ) -> AddedLabels:
     """Save the labels of a file, and return their number.
 
-    A row has the id of a request (`trace_id`) or its exact question, a `label`, and optionally an `author`. Labels are
+    A row has the id of a request (`trace_id`) or its question, a `label`, and optionally an `author`. Labels are
     words (correct, partly, wrong) or numbers. Rows with an empty label are skipped. The label of an answer is the mean
     of those of its claims, passages or sub-questions.
 
@@ -250,7 +252,7 @@ class _Requests:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._by_question: dict[str, list[str]] | None = None
+        self._by_question: dict[str | None, list[str]] | None = None
 
     def find(self, label: LabelRecord) -> str:
         """Return the trace id of a label.
@@ -263,16 +265,23 @@ class _Requests:
             raise DataError("a preference between two answers is not a label of one answer")
         id_, question = label.trace_id or label.sample_id, label.query
         if id_ is not None:
-            if not self._store.answers([id_]):
+            request = self._store.answers([id_]).get(id_)
+            if request is None:
                 raise DataError(f"the store does not contain a request with the id {id_!r}")
+            asked = None if request.trace is None else request.trace.query
+            if None not in (question, asked) and fingerprint(question) != fingerprint(asked):
+                raise DataError(
+                    f"the request {id_!r} has the question {shorten_question(asked)}, not {shorten_question(question)}. Correct "
+                    "the id, or remove the question"
+                )
             return id_
         if question is None:
             raise DataError("a row needs trace_id or question, and label")
         if self._by_question is None:
             self._by_question = {}
             for trace in self._store.traces():
-                self._by_question.setdefault((trace.query or "").strip(), []).append(trace.trace_id)
-        found = self._by_question.get(question.strip(), [])
+                self._by_question.setdefault(fingerprint(trace.query), []).append(trace.trace_id)
+        found = self._by_question.get(fingerprint(question), [])
         if len(found) != 1:
             n = f"{len(found)} requests have" if found else "no request has"
             raise DataError(f"{n} the question {question[:80]!r}. Name the request by its trace_id")

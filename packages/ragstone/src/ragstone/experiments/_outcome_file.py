@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from ragstone._util.row_limits import MAX_ROW_BYTES, bounded_lines, check_json_row
 from ragstone.errors import DataError, StoreVersionError
 from ragstone.experiments._clusters import SampleFields
+from ragstone.experiments._questions import NAME_IDS, SHOWN, question_number
 from ragstone.schema import Failure, NotApplicable, Score, check_record, outcome_adapter
 
 _logger = logging.getLogger("ragstone")
@@ -33,11 +34,12 @@ class OutcomeLines:
         self._path = path
         self._about = about
         self._starts: dict[str, array[int]] = {}
-        """First byte of each outcome, by sample id."""
+        """By sample id: the number of its question (0 if it is unknown), then the first byte of each outcome."""
 
     def __iter__(self) -> Iterator[AnyOutcome]:
         self._starts.clear()
         start, place = 0, repr(str(self._path))
+        several: dict[str, None] = {}
         with self._path.open("rb") as file:
             for number, line in enumerate(bounded_lines(file), start=1):
                 if line.strip():
@@ -59,10 +61,24 @@ class OutcomeLines:
                     self._about.add(outcome.sample_id, outcome.model_extra or {}, f"line {number} of {place}")
                     starts = self._starts.get(outcome.sample_id)
                     if starts is None:
-                        starts = self._starts[outcome.sample_id] = array("q")
+                        starts = self._starts[outcome.sample_id] = array("q", [0])
+                    question = question_number(outcome.fingerprint)
+                    if starts[0] and question not in (0, starts[0]):
+                        several[outcome.sample_id] = None
+                    starts[0] = question or starts[0]
                     starts.append(start)
                     yield outcome
                 start += len(line)
+        if several:
+            shown = ", ".join(map(repr, list(several)[:SHOWN])) + (", ..." if len(several) > SHOWN else "")
+            raise DataError(
+                f"{len(several):,} of {len(self._starts):,} ids of {place} have outcomes of different questions: {shown}. "
+                f"Evaluate with ids that name one question ({NAME_IDS}), and write each evaluation to its own file"
+            )
+
+    def question_of(self, sample_id: str) -> int:
+        """Return the number of the question of a sample, or 0 if it is unknown, after the file was read."""
+        return self._starts.get(sample_id, (0,))[0]
 
     def find(self, sample_ids: Collection[str]) -> Iterator[AnyOutcome]:
         """Yield the outcomes of some samples, in the order of the file. The file must have been read before.
@@ -71,7 +87,7 @@ class OutcomeLines:
             DataError: If the file was changed in the meantime.
         """
         with self._path.open("rb") as file:
-            for start in sorted(start for id_ in sample_ids for start in self._starts.get(id_, ())):
+            for start in sorted(start for id_ in sample_ids for start in self._starts.get(id_, ())[1:]):
                 file.seek(start)
                 line = file.readline(MAX_ROW_BYTES + 1)
                 try:
@@ -101,6 +117,16 @@ class OutcomeLines:
             f"{place} of {str(self._path)!r} is not an outcome ({problem}). `ragstone evaluate FILE --output OUTCOMES` writes "
             "files of outcomes."
         )
+
+
+def read_first_id(path: Path) -> str | None:
+    """Return the sample id in the first line of a file of outcomes, or None if it does not have one."""
+    with path.open("rb") as file:
+        try:
+            line = json.loads(next(bounded_lines(file), b"").removeprefix(BOM_UTF8))
+        except (ValueError, RecursionError, DataError):
+            return None  # the error comes when the outcomes are read
+    return line.get("sample_id", line.get("trace_id")) if isinstance(line, dict) else None
 
 
 def _is_cut(line: bytes, error: ValidationError) -> bool:

@@ -11,11 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError, StoreError, StoreNotFoundError
 from ragstone.experiments._cards import card_of
 from ragstone.experiments._clusters import SampleFields, cluster_keys, read_fields, store_labels
 from ragstone.experiments._evaluated import Evaluated
 from ragstone.experiments._outcome_file import OutcomeLines
+from ragstone.experiments._questions import NAME_IDS, SHOWN, check_samples
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score
@@ -146,9 +148,14 @@ def stream_outcomes(
     about = SampleFields(keys)
     about.add_labels(samples)
     lines = OutcomeLines(path, about)
+
+    def outcomes() -> Iterator[AnyOutcome]:
+        yield from lines
+        check_samples(name or path.stem, samples, lines.question_of)
+
     return OutcomeStream(
         name=name or path.stem,
-        outcomes=_check_sizes(lines, str(path)),
+        outcomes=_check_sizes(outcomes(), str(path)),
         cards={},
         find=lambda sample_ids: _check_sizes(lines.find(sample_ids), str(path)),
         inclusion_probabilities=about.inclusion_probabilities,
@@ -174,6 +181,28 @@ def read_outcomes(source: OutcomeSource, *, name: str | None = None, cluster: st
         source_name = source.name if isinstance(source, TimeRange) else describe_store(source)
         raise DataError(f"{source_name!r} does not contain outcomes")
     return system
+
+
+def check_same_questions(systems: Iterable[SystemOutcomes]) -> None:
+    """Check that each sample id belongs to one question in all systems.
+
+    Raises:
+        DataError: If an id belongs to different questions.
+    """
+    known: dict[str, tuple[str, str]] = {}
+    other: dict[str, str] = {}
+    for system in systems:
+        for outcome in (outcome for by_sample in system.outcomes.values() for outcome in by_sample.values()):
+            if (mark := outcome.fingerprint) is not None:
+                name, first = known.setdefault(outcome.sample_id, (system.name, mark))
+                if first != mark:
+                    other[outcome.sample_id] = f"{outcome.sample_id!r} of {name} and {system.name}"
+    if other:
+        shown = ", ".join([*other.values()][:SHOWN]) + (", ..." if len(other) > SHOWN else "")
+        raise DataError(
+            f"{len(other):,} of {count(len(known), 'id')} {'belongs' if len(other) == 1 else 'belong'} to different questions: {shown}. "
+            f"Samples are matched by id. Evaluate with ids that name the same question in every file ({NAME_IDS})"
+        )
 
 
 def _group(name: str, outcomes: Iterable[AnyOutcome], cards: Mapping[str, MetricCard]) -> SystemOutcomes:

@@ -86,7 +86,7 @@ class BlockScorer:
             if reason is None:
                 samples.append(sample_from_trace(trace))
             else:
-                rows += _rows(trace, scorer.not_applicable(trace.trace_id, reason))
+                rows += _rows(trace, scorer.not_applicable(trace, reason))
         async for sample, outcomes in scorer.score_many(samples):
             _check_answered(outcomes)
             rows += _rows(of_id[sample.id], outcomes)

@@ -77,7 +77,7 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
     """
     if not isinstance(row, Mapping):
         raise DataError(f"row {position} must be an object with named fields, got {shorten(row)}")
-    flat = _flatten(row)
+    flat = flatten(row)
     found, used = _find_fields(flat, fields or {}, position)
     if flat and not fields and _KNOWN.isdisjoint(flat):
         raise DataError(
@@ -127,9 +127,16 @@ def _find_fields(flat: Mapping[str, Any], fields: Mapping[str, str], position: i
         if field not in present and field not in fields:
             continue
         wanted = fields.get(field)
-        if field == "id" and wanted is not None and wanted not in flat and not {*(parts := wanted.split("+"))} - {*flat}:
+        if (
+            field == "id"
+            and wanted is not None
+            and wanted not in flat
+            and not {*(parts := wanted.split("+"))} - {*flat}
+        ):
             if blank := [part for part in parts if not _id(flat[part])]:
-                raise DataError(f"row {position} does not have a value of {blank[0]!r}, which is a part of its id {wanted!r}")
+                raise DataError(
+                    f"row {position} does not have a value of {blank[0]!r}, which is a part of its id {wanted!r}"
+                )
             # The columns stay metadata, which views group by.
             found["id"] = "+".join(_id(flat[part]) for part in parts)
             continue
@@ -232,7 +239,7 @@ def _metadata(row: Mapping[str, Any], used: set[str], citations: Sequence[Mappin
     return {**others, **{str(k): v for k, v in stated.items()}}
 
 
-def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:
+def flatten(row: Mapping[str, Any]) -> dict[str, Any]:
     """Lift what openevals and MLflow nest under `inputs` and `outputs`; outer names win."""
     flat = dict(row)
     for outer in ("inputs", "outputs"):

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
 
 from ragstone._util.csv_rows import csv_rows
-from ragstone._util.id_table import IdTable
 from ragstone._util.parquet_rows import parquet_rows
 from ragstone._util.plural import count
 from ragstone._util.row_limits import MAX_ROW_BYTES, BoundedStream, CsvLines, bounded_lines, check_json_row
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError
 from ragstone.reading._report import ReadingReport, group_reasons
+from ragstone.reading._row_ids import RowIds, id_remedy
 from ragstone.reading._rows import FIELD_ALIASES, sample_from_row
 from ragstone.reading._traces import trace_samples
 from ragstone.reading._trec.samples import RUN_SUFFIXES, QrelsSource, qrels_from, run_rows, with_qrels, without_passages
@@ -108,19 +108,27 @@ def iter_samples(
     if on_bad_row not in ("raise", "skip"):
         raise ConfigurationError(f"on_bad_row must be 'raise' or 'skip', got {on_bad_row!r}")
     grades = None if qrels is None else qrels_from(qrels)
-    seen, first = IdTable(), ""
+    ids, first = RowIds(), ""
     has_reference = is_judged = False
     for position, row in enumerate(iter_rows(data, report), start=1):
         report.n_rows = position
         try:
-            sample = _sample(row, position, fields, seen)
+            if isinstance(row, DataError):
+                raise row
+            is_row = not isinstance(row, Sample)
+            sample = sample_from_row(row, position=position, fields=fields) if is_row else row
+            sample = ids.add(sample, position, is_row=is_row)
         except DataError as error:
             rejected.append(RejectedRow(position=position, reason=str(error)))
             report.reject(str(error))
             if len(rejected) >= _MAX_REJECTED:
-                raise build_rows_error(rejected, len(seen), "Is this a file of samples? It was not read on") from None
+                remedy = (
+                    id_remedy(ids, data, lambda: iter_rows(data), fields)
+                    if ids.repeated
+                    else "Is this a file of samples? It was not read on"
+                )
+                raise build_rows_error(rejected, len(ids.seen), remedy) from None
             continue
-        seen.add(sample.id, position)
         first = first or sample.id
         if references and sample.id in references:
             has_reference = True
@@ -132,7 +140,10 @@ def iter_samples(
         yield sample
     if rejected and on_bad_row == "raise":
         remedy = "Fix these rows, or skip them with on_bad_row='skip' (--on-bad-row skip)"
-        raise build_rows_error(rejected, len(seen), remedy)
+        if ids.repeated:
+            # Skipping would drop answers.
+            remedy = id_remedy(ids, data, lambda: iter_rows(data), fields)
+        raise build_rows_error(rejected, len(ids.seen), remedy)
     if references and first and not has_reference:
         raise DataError(
             f"no sample id matches a reference id (samples: {first!r}, ...; references: "
@@ -145,7 +156,7 @@ def iter_samples(
                 f"{next(iter(grades))!r}, ...). Use the same ids in both files"
             )
         if isinstance(data, str | os.PathLike) and Path(data).suffix.lower() in RUN_SUFFIXES:
-            yield from without_passages(grades, seen)
+            yield from without_passages(grades, ids.seen)
 
 
 def build_rows_error(rejections: Sequence[RejectedRow], n_samples: int, remedy: str) -> DataError:
@@ -156,15 +167,6 @@ def build_rows_error(rejections: Sequence[RejectedRow], n_samples: int, remedy: 
     return DataError(
         f"{len(rejections)} of {count(len(rejections) + n_samples, 'row')} cannot be read:\n  {shown}{more}\n{remedy}"
     )
-
-
-def _sample(row: object, position: int, fields: Mapping[str, str] | None, seen: IdTable) -> Sample:
-    if isinstance(row, DataError):
-        raise row
-    sample = row if isinstance(row, Sample) else sample_from_row(row, position=position, fields=fields)
-    if (earlier := seen.number(sample.id)) is not None:
-        raise DataError(f"row {position} has the id {sample.id!r} of row {earlier}. Ids must be unique")
-    return sample
 
 
 def iter_rows(data: SampleSource, report: ReadingReport | None = None) -> Iterator[Any]:

@@ -48,7 +48,7 @@ class Interval(Model):
 class _OutcomeBase(Record):
     sample_id: str
     """Id of the sample. For a captured request this is the trace id."""
-    fingerprint: str | None = None
+    fingerprint: str | None = Field(default=None, pattern="^[0-9a-f]{24}$")
     """`fingerprint` of the question and history of the sample. None if it has neither, or if its text was removed."""
     metric: str
     metric_version: str

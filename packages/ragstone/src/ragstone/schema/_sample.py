@@ -48,10 +48,13 @@ def fingerprint(query: str | None, history: Sequence[Turn] = ()) -> str | None:
     was redacted, it is the fingerprint of the redacted text.
 
     Examples:
-        >>> fingerprint("Who wrote it?") == fingerprint(" Who  wrote it?\\n")
+        >>> fingerprint("Who wrote it?") == fingerprint(" Who  wrote it? ")
         True
     """
-    texts = [" ".join((text if text.isascii() else normalize("NFC", text)).split()) for text in (*(turn.text for turn in history), query or "")]
+    texts = [
+        " ".join((text if text.isascii() else normalize("NFC", text)).split())
+        for text in (*(turn.text for turn in history), query or "")
+    ]
     if not any(texts):
         return None
     content = json.dumps([[turn.role for turn in history], texts])

@@ -25,7 +25,7 @@ from ragstone.judges import (
     requests_of_sample,
 )
 from ragstone.metrics import EmbedderMetric, Metric, MetricBase, ReaderMetric, check_sample, share_work
-from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score, Usage, fingerprint
+from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score, Trace, Usage, fingerprint
 from ragstone.scoring._deadline import SILENCE_S, SampleDeadline
 
 logger = logging.getLogger("ragstone")
@@ -237,11 +237,12 @@ class Scorer:
             finally:
                 self._spent.total += meter.total
 
-    def not_applicable(self, sample_id: str, reason: str) -> tuple[NotApplicable, ...]:
+    def not_applicable(self, trace: Trace, reason: str) -> tuple[NotApplicable, ...]:
         """Return one outcome for each metric for a trace that cannot be scored (for example after an error)."""
         return tuple(
             NotApplicable(
-                sample_id=sample_id,
+                sample_id=trace.trace_id,
+                fingerprint=fingerprint(trace.query, trace.history),
                 metric=metric.card.name,
                 metric_version=metric.card.version,
                 reason=reason,
@@ -251,11 +252,12 @@ class Scorer:
             for metric in self.metrics
         )
 
-    def failures(self, sample_id: str, kind: FailureKind, reason: str) -> tuple[Failure, ...]:
+    def failures(self, sample: Sample, kind: FailureKind, reason: str) -> tuple[Failure, ...]:
         """Return one failure for each metric for a sample that could not be produced."""
         return tuple(
             Failure(
-                sample_id=sample_id,
+                sample_id=sample.id,
+                fingerprint=fingerprint(sample.query, sample.history),
                 metric=metric.card.name,
                 metric_version=metric.card.version,
                 kind=kind,

@@ -119,7 +119,7 @@ def cause_note_of(delivery: Delivery) -> CauseNote | None:
     )
 
 
-_NOT_EVIDENCE: Final = ("id", "reason", "usage")
+_NOT_EVIDENCE: Final = ("id", "fingerprint", "reason", "usage")
 
 
 def outcome_row(delivery: Delivery, *, include_text: bool) -> dict[str, Any]:
@@ -137,6 +137,7 @@ def outcome_row(delivery: Delivery, *, include_text: bool) -> dict[str, Any]:
         "schema_version": outcome.schema_version,
         "id": outcome.id,
         "trace_id": delivery.trace_id,
+        "fingerprint": outcome.fingerprint,
         "run_id": delivery.run_id,
         "otel_trace_id": delivery.otel_trace_id,
         "otel_span_id": delivery.otel_span_id,

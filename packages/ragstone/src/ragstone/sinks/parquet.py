@@ -194,6 +194,7 @@ def outcome_schema() -> pa.Schema:
             "schema_version": whole,
             "id": text,
             "trace_id": text,
+            "fingerprint": text,
             "run_id": text,
             "otel_trace_id": text,
             "otel_span_id": text,

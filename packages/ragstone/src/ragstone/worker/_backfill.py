@@ -351,7 +351,7 @@ class _Backfill:
                     store_outcomes=lambda outcomes, _: self._store(trace, outcomes, committer),
                 )
             else:
-                outcomes = self._setup.scorer_of(self._metrics(item.missing)).not_applicable(trace.trace_id, reason)
+                outcomes = self._setup.scorer_of(self._metrics(item.missing)).not_applicable(trace, reason)
                 await self._store(trace, outcomes, committer)
         except Exception:
             logger.exception("ragstone backfill: trace %s could not be scored", trace.trace_id)

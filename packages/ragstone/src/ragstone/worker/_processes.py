@@ -75,7 +75,7 @@ class ProcessScorer(Scorer):
             outcomes = await self._processes.score(sample, self._names, on_usage=self._spend)
         except _EndedError as error:
             reason = f"{_MAX_DEATHS} scoring processes ended while they scored this sample: {error}"
-            return self.failures(sample.id, "bug", reason)
+            return self.failures(sample, "bug", reason)
         # A process that could not reach the judge yet does not know its final identity.
         return tuple(
             outcome if outcome.judge_hash in ("", planned) else outcome.model_copy(update=self._judged_by(metric))

@@ -594,7 +594,7 @@ class Worker:
                     store_outcomes=lambda outcomes, last: self._store_outcomes(trace, outcomes, committer, last=last),
                 )
             else:
-                outcomes = self._setup.scorer.not_applicable(trace.trace_id, reason)
+                outcomes = self._setup.scorer.not_applicable(trace, reason)
                 await self._store_outcomes(trace, outcomes, committer, last=True)
         except Exception:
             # The lease expires and the trace is retried. The store marks it as failed after several attempts.

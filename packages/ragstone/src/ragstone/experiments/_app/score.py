@@ -67,7 +67,7 @@ async def score_app(
         async for run in runner:
             runs[run.trace.trace_id] = run
             if run.failure is not None:
-                outcomes[run.trace.trace_id] = scorer.failures(run.trace.trace_id, "application", run.failure)
+                outcomes[run.trace.trace_id] = scorer.failures(run.sample, "application", run.failure)
                 report.add(outcomes[run.trace.trace_id])
             elif (known := kept.find(run.sample)) is not None:
                 outcomes[run.trace.trace_id] = known

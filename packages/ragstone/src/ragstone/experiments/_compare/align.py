@@ -1,11 +1,11 @@
-"""Alignment of several systems' outcomes by sample id."""
+"""Alignment of several systems' outcomes by sample id, and by question for samples without an id."""
 
 from __future__ import annotations
 
 import itertools
 import os
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -13,13 +13,16 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._cards import card_of
 from ragstone.experiments._clusters import AUTO_CLUSTER, choose_clusters, cluster_notes
 from ragstone.experiments._compare.names import names_of
-from ragstone.experiments._compare.scales import ScoreProvenance, judge_notes, query_notes
+from ragstone.experiments._compare.questions import match_questions, note_question
+from ragstone.experiments._compare.scales import ScoreProvenance, judge_notes
 from ragstone.experiments._evaluated import Evaluated
-from ragstone.experiments._outcomes import OutcomeSource, OutcomeStream, TimeRange, stream_outcomes
+from ragstone.experiments._outcomes import OutcomeSource, OutcomeStream, TimeRange, store_of, stream_outcomes
+from ragstone.experiments._questions import NAME_IDS, question_number
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import MetricCard, selects
 from ragstone.schema import Failure, Sample, Score
 from ragstone.schema import NotApplicable as _NotApplicable
+from ragstone.store import open_store
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,7 +67,7 @@ class AlignedScores:
 
     systems: tuple[str, ...]
     sample_ids: tuple[str, ...]
-    """Ids of the rows: all samples of any system."""
+    """Ids of the rows, sorted: all samples of any system that can be matched."""
     metrics: tuple[AlignedMetric, ...]
     n_samples: Mapping[str, int]
     """Number of samples by system."""
@@ -76,6 +79,8 @@ class AlignedScores:
     """Whether the comparison is paired by sample. Otherwise the systems have different samples."""
     clusters: tuple[str | None, ...] | None = None
     """Label of the cluster of each row, or None if rows are independent."""
+    other_ids: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Id of a sample in a system that has another one, because its rows have none. By system and id of the row."""
     baseline_judged: frozenset[str] = frozenset()
     """Systems scored by a baseline, which is not a judge."""
     notes: tuple[str, ...] = ()
@@ -131,9 +136,28 @@ def align(
                 name, {s.name: s.scales.get(name, set()) for s in systems}, allowed=allow_different_judges
             )
         ),
-        *query_notes({o.name: o.queries for o in opened}),
     ]
     ids = tuple(rows)
+    other_ids: Mapping[tuple[str, str], str] = {}
+    merged: Mapping[int, int] = {}
+    left_out: Collection[int] = ()
+    if paired is not False:
+        has = _presence(systems, ids)
+        texts = [
+            _questions_of(source, o, (data or {}).get(o.name, ()))
+            for source, o in zip(listed(sources), opened, strict=True)
+        ]
+        questions = [s.questions for s in systems]
+        matched = match_questions([s.name for s in systems], ids, questions, has, texts)
+        merged, left_out = matched.merged, matched.left_out
+        notes += matched.notes
+        other_ids = {
+            (system.name, ids[row]): ids[other]
+            for other, row in merged.items()
+            for system, is_there in zip(systems, has[other], strict=True)
+            if is_there
+        }
+    ids, rows = _arrange(systems, ids, merged, left_out)
     aligned = tuple(_metric(name, systems, ids) for name in names)
     n_samples, n_common, is_disjoint = _overlap(systems, ids, notes, paired=paired)
     if paired is None and not is_disjoint and any(isinstance(source, TimeRange) for source in listed(sources)):
@@ -147,7 +171,7 @@ def align(
         _check_overlap(systems, ids)
     elif not is_disjoint:
         notes.insert(0, "some samples are in several systems, although the test assumes independent samples")
-    inclusion = _inclusion(opened, rows)
+    inclusion = _inclusion(opened, rows, len(ids))
     clusters, cluster_texts = _clusters(cluster, opened, ids, aligned, paired=paired)
     notes += [
         f"{s.name}: {s.repeated} outcomes repeat a sample and metric. The last one is used."
@@ -172,6 +196,7 @@ def align(
         inclusion_probabilities=inclusion,
         paired=paired,
         clusters=clusters,
+        other_ids=other_ids,
         baseline_judged=baseline_judged,
         notes=tuple(notes),
     )
@@ -198,12 +223,32 @@ class _Column:
             self.ends[row] = ends
         return new
 
+    def arrange(self, order: NDArray[np.intp], merged: Mapping[int, int]) -> None:
+        """Replace the rows by those of `order`, after the rows of `merged` were put into others."""
+        import numpy as np
+
+        for other, row in merged.items():
+            if other < len(self.states) and self.states[other] != ABSENT:
+                self.put(row, self.states[other], self.values[other], self.ends.get(other))
+        n = len(self.values)
+        values, states = np.full(order.size, np.nan), np.zeros(order.size, dtype=np.uint8)
+        own = order < n
+        values[own], states[own] = (
+            np.frombuffer(self.values)[order[own]],
+            np.frombuffer(self.states, np.uint8)[order[own]],
+        )
+        if self.ends:
+            self.ends = {new: self.ends[row] for new, row in enumerate(order.tolist()) if row in self.ends}
+        self.values, self.states = array("d", values.tobytes()), bytearray(states.tobytes())
+
 
 @dataclass(slots=True, kw_only=True)
 class _System:
     name: str
     cards: Mapping[str, MetricCard]
     columns: dict[str, _Column] = field(default_factory=dict)
+    questions: array[int] = field(default_factory=lambda: array("q"))
+    """Number of the question of each row. 0 if it is unknown."""
     scales: dict[str, set[ScoreProvenance]] = field(default_factory=dict)
     """Provenance of the scores, by metric."""
     others: set[str] = field(default_factory=set)
@@ -242,6 +287,7 @@ def _read(opened: OutcomeStream, rows: dict[str, int], selected: Sequence[str] |
             system.others.add(metric)
             continue
         row = rows.setdefault(outcome.sample_id, len(rows))
+        note_question(system.questions, row, question_number(outcome.fingerprint))
         column = system.columns.setdefault(metric, _Column())
         ends = None
         if isinstance(outcome, Score):
@@ -264,6 +310,43 @@ def _ends(failure: Failure) -> tuple[float, float] | None:
         case [int() | float() as low, int() | float() as high] if low <= high:
             return float(low), float(high)
     return None
+
+
+def _arrange(
+    systems: Sequence[_System], ids: Sequence[str], merged: Mapping[int, int], left_out: Collection[int]
+) -> tuple[tuple[str, ...], dict[str, int]]:
+    """Sort the rows by id, so that the order of files does not change a result, and merge rows of one sample.
+
+    Returns:
+        The ids of the rows, and the row of each id.
+    """
+    import numpy as np
+
+    order = sorted((row for row in range(len(ids)) if row not in merged and row not in left_out), key=ids.__getitem__)
+    for system in systems:
+        for column in system.columns.values():
+            column.arrange(np.asarray(order, dtype=np.intp), merged)
+    sorted_ids = tuple(ids[row] for row in order)
+    rows = {id_: row for row, id_ in enumerate(sorted_ids)}
+    return sorted_ids, rows | {ids[other]: rows[ids[row]] for other, row in merged.items()}
+
+
+def _questions_of(
+    source: OutcomeSource, opened: OutcomeStream, samples: Iterable[Sample]
+) -> Callable[[str], str | None]:
+    """Return a function that returns the question of a sample, if it is known."""
+
+    def find(id_: str) -> str | None:
+        if (query := opened.queries.get(id_)) is not None:
+            return query
+        store = store_of(source)
+        if store is None:
+            return next((sample.query for sample in samples if sample.id == id_), None)
+        with open_store(store, mode="read") as stored:
+            answer = stored.answers([id_]).get(id_)
+        return None if answer is None or answer.trace is None else answer.trace.query
+
+    return find
 
 
 def _metric_names(systems: Sequence[_System], selected: Sequence[str] | None) -> list[str]:
@@ -336,8 +419,8 @@ def _check_overlap(systems: Sequence[_System], ids: Sequence[str]) -> None:
         if has[:, i].any() and others.any() and not (has[:, i] & others).any():
             raise DataError(
                 f"{system.name!r} does not share samples with the others (its ids: {_examples(ids, has[:, i])}, other ids: "
-                f"{_examples(ids, others)}). Samples are matched by id. Evaluate the same rows with every system and stable "
-                "ids, or compare different traffic with paired=False (`ragstone compare --unpaired`)."
+                f"{_examples(ids, others)}). Samples are matched by id, and by their question if they do not have one. Evaluate "
+                f"the same rows with every system, with the same ids ({NAME_IDS}), or compare different traffic with paired=False (`ragstone compare --unpaired`)."
             )
 
 
@@ -364,10 +447,10 @@ def _overlap(
     return {s.name: int(has[:, i].sum()) for i, s in enumerate(systems)}, n_common, is_disjoint
 
 
-def _inclusion(opened: Sequence[OutcomeStream], rows: Mapping[str, int]) -> NDArray[np.float64]:
+def _inclusion(opened: Sequence[OutcomeStream], rows: Mapping[str, int], n: int) -> NDArray[np.float64]:
     import numpy as np
 
-    probabilities = np.ones(len(rows))
+    probabilities = np.ones(n)
     for source in opened:
         for id_, probability in source.inclusion_probabilities.items():
             if id_ in rows:

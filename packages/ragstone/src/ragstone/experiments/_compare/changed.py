@@ -189,7 +189,10 @@ def _shorten(text: str) -> str:
 
 
 def read_texts(
-    sources: Mapping[str, OutcomeSource], ids: Sequence[str], data: Mapping[str, Iterable[Sample]]
+    sources: Mapping[str, OutcomeSource],
+    ids: Sequence[str],
+    data: Mapping[str, Iterable[Sample]],
+    other_ids: Mapping[tuple[str, str], str],
 ) -> dict[str, dict[str, Sample]]:
     """Return the texts of samples by system and id, as far as the sources contain them.
 
@@ -197,9 +200,11 @@ def read_texts(
         sources: Sources by system.
         ids: Ids of the samples.
         data: The samples of a file of outcomes, which does not contain texts, by system.
+        other_ids: See `AlignedScores`.
     """
     texts: dict[str, dict[str, Sample]] = {}
     for name, source in sources.items():
-        records = open_source(source, samples=data.get(name, ())).records(ids)
-        texts[name] = {id_: record.sample for id_, record in records.items() if record.sample is not None}
+        own = {id_: other_ids.get((name, id_), id_) for id_ in ids}
+        records = open_source(source, samples=data.get(name, ())).records(own.values())
+        texts[name] = {id_: found for id_, one in own.items() if (found := records[one].sample) is not None}
     return texts

@@ -185,7 +185,7 @@ class Comparison:
             for pair in metric.pairs
         ]
         shown = dict.fromkeys(each.sample_id for _, _, changed in found for each in changed[:n])
-        texts = read_texts(self.sources, list(shown), data or {})
+        texts = read_texts(self.sources, list(shown), data or {}, self.scores.other_ids)
         lines = []
         for metric, pair, changed in found:
             if changed:
@@ -368,7 +368,8 @@ def compare(
 ) -> Comparison:
     """Compare systems that were evaluated on the same samples, or traffic of different periods.
 
-    Samples are matched by their ids, never by their position. All pairs of systems are compared on all metrics with the
+    Samples are matched by their ids, and by question and history if their rows have no id, never by their position. The same id with
+    another question is an error. All pairs of systems are compared on all metrics with the
     paired randomized Tukey test: for any number of systems and metrics, the probability of any false significant difference is
     at most 1 - `confidence_level`, and the confidence intervals cover all differences simultaneously. A sample
     that failed or was not applicable in one system is excluded from that system's pairs and counted. Bounds show how much
@@ -410,7 +411,7 @@ def compare(
         ConfigurationError: If there are fewer than two systems, or a system, metric, hypothesis, test or cluster is
             unknown. If scores are from different judges. If a bootstrap test has a hypothesis, too few samples or
             resamples, or systems that do not share samples.
-        DataError: If all samples are in one cluster, systems do not share samples, or the same ids belong to different queries.
+        DataError: If all samples are in one cluster, systems do not share samples, or one id belongs to different questions.
         ValueError: If an option is out of range.
 
     Source:

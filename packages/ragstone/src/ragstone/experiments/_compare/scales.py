@@ -1,13 +1,11 @@
-"""Checks that scores of different systems are comparable: the same scale and the same queries."""
+"""Check that scores of different systems are on the same scale."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from ragstone._util.words import split_words
-from ragstone.errors import ConfigurationError, DataError
+from ragstone.errors import ConfigurationError
 
 
 class ScoreProvenance(NamedTuple):
@@ -53,27 +51,3 @@ def judge_notes(metric: str, scales: Mapping[str, Collection[ScoreProvenance]], 
 
 def _by_part(scales: Mapping[str, Collection[ScoreProvenance]], part: str) -> dict[str, set[str]]:
     return {system: {getattr(scale, part) for scale in made_with} for system, made_with in scales.items()}
-
-
-def query_notes(queries: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Check that equal ids belong to equal queries, for sources that contain queries, and return warnings.
-
-    Raises:
-        DataError: If most common ids belong to different queries, such as row numbers.
-    """
-    notes = []
-    for (first, asked), (second, others) in itertools.combinations(queries.items(), 2):
-        common = [id_ for id_ in asked if id_ in others]
-        # Whitespace does not make a different query.
-        different = [id_ for id_ in common if split_words(asked[id_]) != split_words(others[id_])]
-        if not different:
-            continue
-        at = different[0]
-        note = (
-            f"{len(different)} of {len(common)} ids belong to different queries: {at!r} is {asked[at]!r} in {first} and "
-            f"{others[at]!r} in {second}"
-        )
-        if 2 * len(different) > len(common):
-            raise DataError(f"{note}. Samples are matched by id. Give each row an id that is the same in every run.")
-        notes.append(f"WARNING {note}")
-    return notes

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
 
 from ragstone.experiments._clusters import AUTO_CLUSTER
 from ragstone.experiments._evaluated import Evaluated
 from ragstone.experiments._levels import CONFIDENCE_LEVEL, check_level
+from ragstone.experiments._outcome_file import read_first_id
 from ragstone.experiments._outcomes import OutcomeSource, TimeRange, store_of, stored_outcomes, stream_outcomes
+from ragstone.experiments._questions import match_samples
 from ragstone.experiments._views.labeled import HumanLabels
 from ragstone.experiments._views.source import (
     AnswerRecord,
@@ -163,6 +166,10 @@ def open_source(
     if isinstance(source, Evaluated):
         return source.report_source(name)
     samples = tuple(samples)
+    if samples and isinstance(source, str | os.PathLike):
+        first = read_first_id(Path(source))
+        if first is not None and all(sample.id != first for sample in samples):
+            samples = match_samples(stream_outcomes(source).outcomes, samples)
     opened = stream_outcomes(source, name=name, cluster=cluster, samples=samples)
     is_read = False
 

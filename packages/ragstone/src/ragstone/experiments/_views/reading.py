@@ -60,7 +60,6 @@ _HISTOGRAM_FROM: Final = 10
 _CAUSES_FROM: Final = 5
 """Smallest number of answers for causes."""
 _LISTED_IDS: Final = 200
-_COMPARED_TEXTS: Final = 200
 """Number of questions whose texts are compared with those of a baseline."""
 _QUERY_CHARS: Final = 300
 _WORST_DETAILS: Final = 100
@@ -331,8 +330,6 @@ class Reading:
         if n_earlier := self.n_earlier + (0 if before is None else before.n_earlier):
             replaced = count(n_earlier, "outcome does", "outcomes do")
             notes.append(f"{replaced} not count: a later one is of the same sample and metric.")
-        if compared is not None and before is not None and compared.paired:
-            notes += self._note_other_questions(compared, before)
         if compared is not None and before is not None and before.signals() != self.signals():
             known = "; ".join(before.signals()) or "none"
             notes.append(
@@ -340,22 +337,6 @@ class Reading:
                 "causes can differ for that reason."
             )
         return list(dict.fromkeys(f"{note[0].upper()}{note[1:]}" for note in notes if note))
-
-    def _note_other_questions(self, compared: Compared, before: Reading) -> list[str]:
-        """Return a note if ids of both sources belong to different questions, as those of the rows of two files do."""
-        ids = list(itertools.islice((id_ for id_ in self._signals if id_ in before._signals), _COMPARED_TEXTS))
-        texts = [
-            {id_: record.sample.query for id_, record in source.records(ids).items() if record.sample is not None}
-            for source in (compared.before, self._source)
-        ]
-        pairs = [(texts[0][id_], texts[1][id_]) for id_ in ids if id_ in texts[0] and id_ in texts[1]]
-        n_other = sum(
-            first.split() != second.split() for first, second in pairs if first is not None and second is not None
-        )
-        if not n_other:
-            return []
-        text = f"{n_other:,} of {count(len(pairs), 'question')} {'has' if n_other == 1 else 'have'} another text in "
-        return [f"{text}{compared.baseline}. Samples are matched by id: check that equal ids are the same question."]
 
     def _questions(
         self, rows: Sequence[MetricRow], causes: Mapping[str, str | None], slices: Sequence[SliceTable]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments import Clusters, OutcomeSource, SystemOutcomes, read_outcomes
+from ragstone.experiments import Clusters, OutcomeSource, SystemOutcomes, check_same_questions, read_outcomes
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.stats import FlipRate, flip_rate
 
@@ -40,7 +41,7 @@ def read_repeats(
 
     Raises:
         ConfigurationError: If a file's system is missing or unknown.
-        DataError: If a file does not share samples with its system.
+        DataError: If a file does not share samples with its system, or has another question under the same id.
     """
     if not isinstance(repeats, Mapping):
         if repeats and len(systems) > 1:
@@ -55,7 +56,9 @@ def read_repeats(
         if name not in known:
             raise ConfigurationError(f"unknown system {name!r} of a repeat. Systems: {', '.join(known)}.")
         for source in sources:
-            if not _add(collected[name], _own(read_outcomes(source))):
+            again = read_outcomes(source)
+            check_same_questions([known[name], dataclasses.replace(again, name=f"its repeat {again.name}")])
+            if not _add(collected[name], _own(again)):
                 raise DataError(
                     f"{source!s} does not share a metric and sample with {name!r}. A repeat must contain the same samples."
                 )

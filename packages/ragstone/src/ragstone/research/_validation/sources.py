@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments import OutcomeSource, SystemOutcomes, read_outcomes, store_of
+from ragstone.experiments import OutcomeSource, SystemOutcomes, check_same_questions, read_outcomes, store_of
 from ragstone.metrics import selects
 
 _SAME: Final = 1e-9
@@ -22,6 +22,7 @@ def read_systems(
 
     Raises:
         ConfigurationError: If no source is given, or mappings repeat a name.
+        DataError: If one id belongs to different questions.
     """
     systems: list[SystemOutcomes] = []
     taken: set[str] = set()
@@ -42,6 +43,7 @@ def read_systems(
             systems.append(dataclasses.replace(read, name=unique))
     if not systems:
         raise ConfigurationError("no system given. Give at least one experiment, file of outcomes or store.")
+    check_same_questions(systems)
     return tuple(systems)
 
 
