@@ -8,7 +8,7 @@ import pytest
 
 from command_line import run_in_new_process
 from fake_servers import FakeJudgeServer
-from pending_requests import N_REQUESTS, capture, check_outage, follow
+from pending_requests import N_REQUESTS, capture, check_outage, check_parts, follow
 from ragstone.monitor import Monitor
 from ragstone.requests import TraceDraft
 from ragstone.schema import Score
@@ -103,3 +103,8 @@ def test_a_judge_that_nobody_named_is_not_on_record(server: FakeJudgeServer, sco
 def test_no_hint_lets_another_judge_score_the_requests_of_an_application(server: FakeJudgeServer) -> None:
     """If the judge of an application is down, each printed command, followed literally, leaves all scores to this judge."""
     check_outage(STORE, server)
+
+
+def test_only_the_missing_metrics_are_scored_when_a_judge_appears(server: FakeJudgeServer) -> None:
+    """Without a judge, metrics that need none are scored. A worker with one adds only the others, while the application runs."""
+    check_parts(STORE, server)

@@ -16,7 +16,7 @@ import pytest
 
 from command_line import run_command
 from fake_servers import FakeJudgeServer
-from pending_requests import N_REQUESTS, capture, check_outage, follow
+from pending_requests import N_REQUESTS, capture, check_outage, check_parts, follow
 from ragstone.errors import (
     ConfigurationError,
     StoreCorruptError,
@@ -774,6 +774,14 @@ def test_no_hint_lets_another_judge_score_the_requests_of_a_database(database):
         pass
     url = urlsplit(database)
     check_outage(database, server, PGUSER=url.username, PGPASSWORD=url.password)
+
+
+def test_only_the_missing_metrics_are_scored_when_a_judge_appears(database):
+    """A monitor without a judge scores metrics that need none in a database. A worker with a judge adds only the others."""
+    with FakeJudgeServer() as server:
+        pass
+    url = urlsplit(database)
+    check_parts(database, server, PGUSER=url.username, PGPASSWORD=url.password)
 
 
 def test_a_worker_without_a_judge_does_not_change_a_database(database):

@@ -10,10 +10,12 @@ import sys
 
 from command_line import MAIN, Done, environment, run_in_new_process
 from fake_servers import FakeJudgeServer
+from ragstone.errors import StoreError
 from ragstone.store import open_store
 from ragstone.worker import read_ledger
+from waiting import wait_until
 
-__all__ = ["N_REQUESTS", "capture", "check_outage", "follow", "read_commands"]
+__all__ = ["N_REQUESTS", "capture", "check_outage", "check_parts", "follow", "read_commands"]
 
 N_REQUESTS = 3
 
@@ -24,10 +26,10 @@ from ragstone.monitor import Monitor
 from ragstone.requests import TraceDraft
 from ragstone.store import open_store
 
-store, judge, metrics, scoring, n = sys.argv[1:]
+store, judge, metrics, scoring, n = sys.argv[1:6]
 monitor = Monitor(store=store, judge=judge or None, metrics=metrics.split(","), scoring=scoring)
 for i in range(int(n)):
-    monitor.record(TraceDraft(query=f"Which stone is {i}?", response="The grey stone."))
+    monitor.record(TraceDraft(query=f"Which stone is {i}?", response="The grey stone.", reference="Grey."))
 monitor.flush()
 end = time.monotonic() + 60
 while time.monotonic() < end:
@@ -38,6 +40,8 @@ while time.monotonic() < end:
     except StoreError:
         pass
     time.sleep(0.05)
+if "wait" in sys.argv:
+    sys.stdin.read()
 monitor.close()
 """
 
@@ -105,3 +109,51 @@ def check_outage(store: str, server: FakeJudgeServer, **variables: str) -> None:
     for name in ("report", "status", "traces"):
         done = run_in_new_process(name, store, **variables)
         assert (0, []) == (done.returncode, read_commands(done.stdout + done.stderr))
+
+
+def check_parts(store: str, server: FakeJudgeServer, **variables: str) -> None:
+    """Score the metrics that need no judge without one, and the others later with the hint of `status`, each once.
+
+    Args:
+        store: A store that does not exist so far.
+        server: The judge, which is not running yet.
+        variables: Variables of the environment with the credentials of a database.
+    """
+    arguments = [store, "", "rouge_l,ccrs.qr,token_f1", "thread", str(N_REQUESTS), "wait"]
+    command = [sys.executable, "-c", _APPLICATION, *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as application:
+        wait_until(lambda: N_REQUESTS == _scored(store).get("token_f1"))
+        assert {"rouge_l": N_REQUESTS, "ccrs.qr": 0, "token_f1": N_REQUESTS} == _scored(store)
+        first = _times(store)
+        ledger = read_ledger(store)
+        assert (N_REQUESTS, N_REQUESTS, 0) == (ledger.total.captured, ledger.total.pending, ledger.total.scored)
+        assert {"pending": N_REQUESTS, "scored": 0}.items() <= ledger.metrics["ccrs.qr"].model_dump().items()
+        status = run_in_new_process("status", store, **variables).stdout
+        with server:
+            # While the application runs.
+            done = follow(status.replace("--judge=JUDGE", f"--judge={server.url}"), **variables)
+            assert 0 == done.returncode, done.stderr
+        _, stderr = application.communicate("", timeout=60)
+        assert 0 == application.returncode, stderr
+    assert 1 == stderr.count("only metrics that need no model are scored"), stderr
+    assert dict.fromkeys(("rouge_l", "ccrs.qr", "token_f1"), N_REQUESTS) == _scored(store)
+    ledger, last = read_ledger(store), _times(store)
+    assert (N_REQUESTS, 0, {}) == (ledger.total.scored, ledger.total.pending, ledger.other_outcomes)
+    assert 3 * N_REQUESTS == len(last)
+    assert first.items() <= last.items()
+    for name in ("report", "status", "traces"):
+        done = run_in_new_process(name, store, **variables)
+        assert (0, []) == (done.returncode, read_commands(done.stdout + done.stderr)), done.stderr
+
+
+def _scored(store: str) -> dict[str, int]:
+    try:
+        return {name: row.scored for name, row in read_ledger(store).metrics.items()}
+    except StoreError:
+        return {}
+
+
+def _times(store: str) -> dict[tuple[str, str], float]:
+    """Return the time of each outcome, by request and metric."""
+    with open_store(store, mode="read") as opened:
+        return {(outcome.sample_id, outcome.metric): outcome.created_at for outcome in opened.outcomes()}

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from ragstone.judges import Judge
 from ragstone.metrics import MetricBase
-from ragstone.schema import Captured, Sample, Score
+from ragstone.schema import Captured, Sample, Score, Trace
 from ragstone.store import SqliteStore
 from ragstone.testing import make_trace
-from ragstone.worker import Worker, open_setup, read_ledger
+from ragstone.worker import ScoringSetup, Worker, open_setup, read_ledger
 
 N_REQUESTS = 200
 CONCURRENCY = 4
@@ -107,3 +108,52 @@ def test_with_a_daily_budget_a_worker_claims_for_its_slots(path, claims):
 
     asyncio.run(run())
     assert CONCURRENCY == max(claims)
+
+
+class Counting(MetricBase):
+    """A metric that counts the samples that it has scored."""
+
+    needs = ("response",)
+
+    def __init__(self, name: str, *, asks_judge: bool = False) -> None:
+        self.name, self.judge_calls, self.scored = name, int(asks_judge), Counter[str]()
+
+    async def compute(self, sample: Sample, judge: Judge) -> Score:
+        """Score 1."""
+        self.scored[sample.id] += 1
+        return self.make_score(sample, 1.0, method="exact")
+
+
+def test_each_metric_is_computed_once_by_a_worker_without_a_judge_and_one_with_it(tmp_path: Path) -> None:
+    """A worker without a judge computes the metrics that need none once. A worker with a judge computes only the others."""
+    plain, judged = Counting("acme.plain"), Counting("acme.judged", asks_judge=True)
+    ids = [f"t{n}" for n in range(20)]
+    plan = ScoringSetup([plain, judged], may_lack_models=True).plan
+    with SqliteStore.open(tmp_path / "s.db", mode="own") as store:
+        store.ingest("segment", 1, [Captured(trace=make_trace(each), plan=plan) for each in ids])
+
+    def work(judge: str | None) -> None:
+        """Run a worker until it has stored outcomes of all requests."""
+        worker = Worker(tmp_path / "s.db", ScoringSetup([plain, judged], judge=judge, may_lack_models=True))
+        stored: list[str] = []
+
+        def on_outcomes(trace: Trace, *_: object) -> None:
+            stored.append(trace.trace_id)
+            if len(stored) == len(ids):
+                worker.stop()
+
+        worker.on_outcomes = on_outcomes
+        asyncio.run(worker.run())
+
+    work(None)
+    assert (dict.fromkeys(ids, 1), {}) == (plain.scored, judged.scored)
+    ledger = read_ledger(tmp_path / "s.db")
+    assert (20, 20, 0) == (ledger.total.pending, ledger.metrics["acme.judged"].pending, ledger.total.scored)
+
+    work("lexical")
+    assert (dict.fromkeys(ids, 1), dict.fromkeys(ids, 1)) == (plain.scored, judged.scored)
+    ledger = read_ledger(tmp_path / "s.db")
+    assert (0, 20) == (ledger.total.pending, ledger.total.scored)
+    assert {"acme.plain": 20, "acme.judged": 20} == {name: row.scored for name, row in ledger.metrics.items()}
+    with SqliteStore.open(tmp_path / "s.db", mode="own") as store:
+        assert [] == store.recount(correct=False)

@@ -85,7 +85,7 @@ def worker_command(
     worker.on_outcomes = on_outcomes
     if health is not None:
         worker.on_ledger, worker.on_streams = health.update_status, health.update_streams
-    asyncio.run(_work(store, worker, setup, health, until_idle=until_idle))
+    asyncio.run(_work(store, worker, setup, health, until_idle=until_idle, patience_s=plan.patience_s))
     if worker.budget_exhausted:
         typer.echo("The budget is exhausted. Metrics that were not computed failed with kind `budget`.", err=True)
         raise typer.Exit(ExitCode.BUDGET)
@@ -103,7 +103,7 @@ def worker_command(
 
 
 async def _work(
-    store: str, worker: Worker, setup: ScoringSetup, health: HealthPage | None, *, until_idle: bool
+    store: str, worker: Worker, setup: ScoringSetup, health: HealthPage | None, *, until_idle: bool, patience_s: float
 ) -> None:
     """Run the worker until it is stopped or idle."""
 
@@ -118,4 +118,4 @@ async def _work(
                 url = await closing.enter_async_context(health.serve(lambda: worker.state))
                 announce(f"health and metrics at {url}")
             await closing.enter_async_context(watchdog(lambda: worker.state))
-            await worker.run(until_idle=until_idle, on_owned=on_owned)
+            await worker.run(until_idle=until_idle, on_owned=on_owned, patience_s=patience_s)

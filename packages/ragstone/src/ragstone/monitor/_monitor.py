@@ -403,10 +403,11 @@ class Monitor(RequestBlocks):
             return self._wait_for_relay(self._relay, end)
         is_idle = self._idle_check()
         while time.monotonic() < end:
-            if is_idle() or (self._worker is None and self._n_pending() == 0):
+            done = is_idle()
+            if (done and self._setup.missing is None) or ((done or self._worker is None) and self._n_pending() == 0):
                 return True
-            if self._setup.missing is not None and not (is_database_url(self._store) or is_owned(self._store)):
-                return False  # no worker has the store
+            if self._lacks_worker and (done or not (self._setup.scorable or is_owned(self._store))):
+                return False  # no worker with the models has the store
             if self._closing.wait(0.02):
                 return False
         return False
@@ -513,7 +514,7 @@ class Monitor(RequestBlocks):
 
     def _finish(self) -> Generator[float]:
         """Yield pauses until everything is scored or waiting cannot help. Yields nothing in a server."""
-        if self._relay is not None or self._thread is None or self._setup.missing is not None or not is_script():
+        if self._relay is not None or self._thread is None or not self._setup.scorable or not is_script():
             return
         self.flush()
         is_idle = self._idle_check()
@@ -531,6 +532,11 @@ class Monitor(RequestBlocks):
                 yield pause_s
         finally:
             progress.clear()
+
+    @property
+    def _lacks_worker(self) -> bool:
+        """Whether a model is not named, so that another process has to own the store file."""
+        return self._setup.missing is not None and not is_database_url(self._store)
 
     def _n_pending(self) -> int | None:
         """Return the number of pending requests, or None if the store does not exist yet or cannot be read."""
@@ -557,8 +563,9 @@ class Monitor(RequestBlocks):
         waiting = False
         if self._setup.missing is not None:
             logger.warning(
-                "ragstone: %s. Until then requests stay pending. Score them with: %s",
+                "ragstone: %s. Until then requests stay pending%s. Score them with: %s",
                 self._setup.missing,
+                ", and only metrics that need no model are scored" if self._setup.scorable else "",
                 worker_command(self._store, self._setup.plan, self._setup.delivery, "--until-idle"),
             )
         while not self._closing.is_set():
@@ -590,7 +597,7 @@ class Monitor(RequestBlocks):
                 waiting = False
             finally:
                 self._worker = None
-            if self._setup.missing is not None and not is_database_url(self._store):
+            if self._lacks_worker and not self._setup.scorable:
                 return  # a file has one owner, and this process must not keep a worker with a judge from it
             self._closing.wait(_OWNERSHIP_RETRY_S)
 

@@ -15,6 +15,7 @@ from ragstone.store._plans import applies_since as applies_since
 from ragstone.store._plans import plan_differences as plan_differences
 from ragstone.store._protocol import Store as Store
 from ragstone.store._records import BackfillCounts as BackfillCounts
+from ragstone.store._records import Claims as Claims
 from ragstone.store._records import Completion as Completion
 from ragstone.store._records import DeliveryKind as DeliveryKind
 from ragstone.store._records import DrawnRequest as DrawnRequest

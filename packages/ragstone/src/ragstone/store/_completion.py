@@ -68,7 +68,7 @@ def store_completions(
     """
     plan = [(metric.name, metric.version, metric.judge_hash) for metric in read_plan(db)]
     traces = {trace.trace_id: trace for trace in read_completed(db, {each.trace_id for each in completions}, lock=lock)}
-    for trace_id, outcome_id, *key, kind in read_known(db, [t for t in traces.values() if t.state == "pending"]):
+    for trace_id, outcome_id, *key, kind in read_known(db, [i for i, t in traces.items() if t.state == "pending"]):
         traces[trace_id].known[outcome_id] = ((key[0], key[1], key[2]), kind)
     results: list[bool | DataError] = []
     new: dict[str, tuple[AnyOutcome, Body]] = {}
@@ -167,9 +167,17 @@ def read_completed(db: Sql, trace_ids: set[str], *, lock: str) -> Iterator[Compl
             )
 
 
-def read_known(db: Sql, traces: Sequence[CompletedTrace]) -> Iterator[tuple[str, ...]]:
-    for start in range(0, len(traces), IDS_PER_QUERY):
-        ids = [trace.trace_id for trace in traces[start : start + IDS_PER_QUERY]]
+def read_keys(db: Sql, trace_ids: Sequence[str]) -> dict[str, set[tuple[str, str, str]]]:
+    """Return metric, version and judge hash of the outcomes of some traces, by trace."""
+    keys: dict[str, set[tuple[str, str, str]]] = {}
+    for trace_id, _, metric, version, judge_hash, _ in read_known(db, trace_ids):
+        keys.setdefault(trace_id, set()).add((metric, version, judge_hash))
+    return keys
+
+
+def read_known(db: Sql, trace_ids: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    for start in range(0, len(trace_ids), IDS_PER_QUERY):
+        ids = trace_ids[start : start + IDS_PER_QUERY]
         yield from db.execute(
             f"""
             SELECT sample_id, outcome_id, metric, metric_version, judge_hash, kind FROM outcomes

@@ -60,7 +60,7 @@ class SqlMerge(SqlStore):
             trace.trace_id: trace
             for trace in read_completed(db, {each.trace_id for each in requests}, lock=self._lock_completed)
         }
-        for trace_id, outcome_id, metric, version, judge_hash, kind in read_known(db, list(stored.values())):
+        for trace_id, outcome_id, metric, version, judge_hash, kind in read_known(db, list(stored)):
             stored[trace_id].known[outcome_id] = ((metric, version, judge_hash), kind)
         plan = [(metric.name, metric.version, metric.judge_hash) for metric in read_plan(db)]
         new = {}

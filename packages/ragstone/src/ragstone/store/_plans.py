@@ -106,6 +106,8 @@ def applies_since(plans: Collection[ScoringPlan], plan: ScoringPlan) -> float:
 def plans_of_worker(db: Sql, plan: str) -> list[str]:
     """Return the ids of the plans that a worker with this plan scores: its own, and those that lack only its models."""
     plans = {key: _parse(text) for key, text in db.execute("SELECT id, settings FROM scoring_plans")}
+    if plan not in plans:
+        return [plan]  # no request with it has arrived
     return [key for key, settings in plans.items() if not plan_differences(settings, plans[plan])]
 
 

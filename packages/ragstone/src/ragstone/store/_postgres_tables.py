@@ -241,8 +241,9 @@ TABLES: Final = (
         body TEXT NOT NULL
     )
     """,
-    # Claims read the pending traces in order of arrival, and skip the many finished ones.
+    # Claims read the pending traces in order of arrival, and skip the many finished ones and those of other plans.
     "CREATE INDEX traces_pending ON traces (seq) WHERE state = 'pending'",
+    "CREATE INDEX traces_by_plan ON traces (plan, seq) WHERE state = 'pending'",
     "CREATE INDEX traces_leased ON traces (lease_owner) WHERE state = 'pending' AND lease_owner IS NOT NULL",
     "CREATE INDEX due_deliveries ON outbox (sink, next_try, seq) WHERE state = 'pending'",
     *INDEXES,

@@ -29,6 +29,7 @@ from ragstone.schema import (
 )
 from ragstone.store._records import (
     BackfillCounts,
+    Claims,
     Completion,
     CountDifference,
     DeliveryKind,
@@ -112,7 +113,7 @@ class Store(Protocol):
         """Return the number of traces that arrived again and were ignored."""
         ...
 
-    def claim(self, owner: str, limit: int, *, lease_s: float, plan: str | None = None) -> list[Trace]:
+    def claim(self, owner: str, limit: int, *, lease_s: float, plan: str | None = None, whole: bool = False) -> Claims:
         """Lease up to `limit` pending traces to a worker, in order of arrival.
 
         Expired leases become available again. A trace that was claimed `max_attempts` times without being completed, released
@@ -124,6 +125,7 @@ class Store(Protocol):
             lease_s: Lease duration in seconds.
             plan: Id of the worker's plan. Only requests without a plan, of this plan, or of a plan that lacks only models
                 are leased. None leases all.
+            whole: Lease only requests without any outcome.
 
         Raises:
             ConfigurationError: If `lease_s` is not positive.

@@ -191,6 +191,15 @@ class Completion:
     """The worker whose lease ends. None ends any lease, and another name none."""
 
 
+class Claims(list[Trace]):
+    """The traces that a worker has leased."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known: dict[str, set[tuple[str, str, str]]] = {}
+        """Metric, version and judge hash of the outcomes that a trace has already, by its id."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedRequest:
     """A request with outcomes that were computed elsewhere."""

@@ -267,8 +267,12 @@ TABLES: Final[dict[str, str]] = {
     """,
 }
 
-# Claims read the pending traces in order of arrival with the index by state, which ends with `seq`.
-_INDEXES: Final = ("CREATE INDEX due_deliveries ON outbox (sink, next_try) WHERE state = 'pending'", *INDEXES)
+# Claims read the pending traces in order of arrival with the indexes by state and by plan, which end with `seq`.
+_INDEXES: Final = (
+    "CREATE INDEX due_deliveries ON outbox (sink, next_try) WHERE state = 'pending'",
+    "CREATE INDEX traces_by_plan ON traces (plan) WHERE state = 'pending'",
+    *INDEXES,
+)
 
 
 def create_tables(db: sqlite3.Connection) -> None:

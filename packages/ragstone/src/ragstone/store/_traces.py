@@ -5,20 +5,28 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from typing_extensions import override
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import Captured, Dropped, Failure, Feedback, Ignored, SampledOut, Trace, TraceOutline
 from ragstone.store._body import DamagedRowError, checksum_of, last_key, to_body, to_outline, to_trace
-from ragstone.store._completion import IDS_PER_QUERY, PreparedCompletion, marks, prepare, read_plan, store_completions
+from ragstone.store._completion import (
+    IDS_PER_QUERY,
+    PreparedCompletion,
+    marks,
+    prepare,
+    read_keys,
+    read_plan,
+    store_completions,
+)
 from ragstone.store._counts import add_to_counters, state_counter
 from ragstone.store._erased import find_erased, store_id
 from ragstone.store._feedback import add_feedback, match_feedback
 from ragstone.store._outcomes import IGNORED, evidence_counters, read_counter
 from ragstone.store._plans import plans_of_entries, plans_of_worker
-from ragstone.store._records import Completion, RequestLabel, StorePosition, TraceState
+from ragstone.store._records import Claims, Completion, RequestLabel, StorePosition, TraceState
 from ragstone.store._second_draw import LABEL_COLUMNS, draw_again, label_values, store_rates
 from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore
 from ragstone.store._tables import CHECKED_COLUMNS
@@ -67,30 +75,38 @@ class SqlTraces(SqlStore):
             return read_counter(db, "duplicates")
 
     @override
-    def claim(self, owner: str, limit: int, *, lease_s: float, plan: str | None = None) -> list[Trace]:
+    def claim(self, owner: str, limit: int, *, lease_s: float, plan: str | None = None, whole: bool = False) -> Claims:
         _check_lease(lease_s)
-        claimed: list[Trace] = []
+        claimed = Claims()
+        partial: list[str] = []
         leases: list[tuple[str, float, int]] = []
         given_up: list[PreparedCompletion] = []
         last_seq = -1
         with self._database.write() as db:
             now = self._clock()
-            plans = [] if plan is None else plans_of_worker(db, plan)
+            # A condition for each plan, so that requests of other plans are not read.
+            plans: list[tuple[str, tuple[str, ...]]] = [("", ())]
+            if plan is not None:
+                plans = [("AND t.plan = ?", (each,)) for each in plans_of_worker(db, plan)]
+                plans.append(("AND t.plan IS NULL", ()))
             # A trace that fails here does not count, so that many of them do not look like an empty store.
             while len(claimed) < limit:
-                rows = db.execute(
-                    f"""
-                    SELECT t.seq, t.trace_id, t.attempts, b.body
-                    FROM traces AS t LEFT JOIN trace_bodies AS b USING (seq)
-                    WHERE t.state = 'pending' AND t.seq > ? AND t.lease_until <= ?
-                          {f"AND (t.plan IN ({marks(plans)}) OR t.plan IS NULL)" if plans else ""}
-                    ORDER BY t.seq LIMIT ? {self._lock_claimed}
-                    """,  # noqa: S608 - placeholders, and one of two constant locks
-                    (last_seq, now, *plans, limit - len(claimed)),
-                ).fetchall()
+                missing = limit - len(claimed)
+                rows: list[Any] = []
+                for condition, values in plans:
+                    rows += db.execute(
+                        f"""
+                        SELECT t.seq, t.trace_id, t.attempts, t.partial, b.body
+                        FROM traces AS t LEFT JOIN trace_bodies AS b USING (seq)
+                        WHERE t.state = 'pending' AND t.seq > ? AND t.lease_until <= ?
+                              {condition} {"AND t.partial = 0" if whole else ""}
+                        ORDER BY t.seq LIMIT ? {self._lock_claimed}
+                        """,  # noqa: S608 - constants
+                        (last_seq, now, *values, missing),
+                    ).fetchall()
                 if not rows:
                     break
-                for last_seq, trace_id, attempts, body in rows:
+                for last_seq, trace_id, attempts, is_partial, body in sorted(rows)[:missing]:
                     if attempts >= self._max_attempts:
                         reason = f"gave up after {attempts} attempts: each time the worker stopped."
                         given_up.append(_give_up(db, trace_id, reason, now=now))
@@ -102,6 +118,8 @@ class SqlTraces(SqlStore):
                         continue
                     leases.append((owner, now + lease_s, last_seq))
                     claimed.append(trace)
+                    partial += [trace_id] if is_partial else []
+            claimed.known = read_keys(db, partial)
             if given_up:
                 store_completions(db, given_up, now=now, order=self._order_outcomes)
             db.executemany(

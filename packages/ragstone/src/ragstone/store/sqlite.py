@@ -30,7 +30,7 @@ from ragstone.errors import (
     StoreNotReadyError,
     StoreOwnedError,
 )
-from ragstone.schema import Trace, check_version
+from ragstone.schema import check_version
 from ragstone.store import _sqlite_tables
 from ragstone.store._backfill import SqlBackfill
 from ragstone.store._body import UNREADABLE, DamagedRowError, damaged_store, unreadable
@@ -50,7 +50,7 @@ from ragstone.store._merge import SqlMerge
 from ragstone.store._outcomes import SqlOutcomes
 from ragstone.store._path import check_single_name, has_spool, real_path
 from ragstone.store._plans import SqlPlans
-from ragstone.store._records import DrawnRequest, StoredLabel
+from ragstone.store._records import Claims, DrawnRequest, StoredLabel
 from ragstone.store._retention import SqlRetention
 from ragstone.store._spend import SqlSpend
 from ragstone.store._sql import Transactions
@@ -156,9 +156,9 @@ class SqliteStore(
         return False
 
     @override
-    def claim(self, owner: str, limit: int, *, lease_s: float, plan: str | None = None) -> list[Trace]:
+    def claim(self, owner: str, limit: int, *, lease_s: float, plan: str | None = None, whole: bool = False) -> Claims:
         self.take_labels()
-        return super().claim(owner, limit, lease_s=lease_s, plan=plan)
+        return super().claim(owner, limit, lease_s=lease_s, plan=plan, whole=whole)
 
     @override
     def labels(self) -> list[StoredLabel]:

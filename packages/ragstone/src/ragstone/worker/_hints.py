@@ -65,11 +65,13 @@ def describe_pending(
         about = f"{count(pending[plan.id], 'request is', 'requests are')} pending"
         is_only = len(waiting) == 1 and plan is plans[-1]
         about += "" if is_only else f" with plan {plan.id} ({_describe_plan(plan.settings)})"
-        if owned and (last is None or not plan_differences(plan.settings, last.settings)):
+        is_other = last is not None and bool(plan_differences(plan.settings, last.settings))
+        # The process that captured requests without a model owns the store for short turns, and does not complete them.
+        if owned and not is_other and not lacks_models((last or plan).settings):
             sentences[plan.id] = f"{about}. The process that owns the store scores them."
             continue
         flags = ["--until-idle", *metrics, *([] if is_only else [f"--plan={plan.id}"])]
-        wait = " The process that owns the store scores another plan, and must end first." if owned else ""
+        wait = " The process that owns the store scores another plan, and must end first." if owned and is_other else ""
         options = {key: value for key, value in ledger.last_worker.items() if key != "plan"}
         command = worker_command(store, plan.settings, options if delivery is None else delivery, *flags)
         replace = "".join(f" Replace {name}{form}." for name, form in _placeholders(plan.settings, delivery or options))
@@ -131,6 +133,11 @@ def _placeholders(settings: Mapping[str, Any], delivery: Mapping[str, Any]) -> l
         found.append((name, form))
     sinks = [sink for sink in delivery.get("sink", ()) if sink == "SINK" or sink.endswith(":URL")]
     return found + [(sink, ", which is not stored") for sink in sinks]
+
+
+def lacks_models(settings: Mapping[str, Any]) -> bool:
+    """Return whether a plan does not name a model that its metrics need."""
+    return any(key.endswith(".url") and value is None for key, value in settings.items())
 
 
 def _is_secret(value: Any) -> bool:

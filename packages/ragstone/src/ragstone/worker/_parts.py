@@ -7,7 +7,7 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -122,6 +122,7 @@ class MetricGroups:
         self,
         sample: Sample,
         *,
+        known: Collection[tuple[str, str, str]] = (),
         extend_lease: Callable[[], object],
         store_outcomes: Callable[[Sequence[AnyOutcome], bool], Awaitable[None]],
     ) -> None:
@@ -129,19 +130,23 @@ class MetricGroups:
 
         Args:
             sample: The sample to score.
+            known: Metric, version and judge hash of the outcomes that the request has. They are not computed again.
             extend_lease: Called before each wait, to extend the request's lease.
             store_outcomes: Called with the outcomes of each group when they are complete, and with whether they are the
                 last ones.
         """
-        n_unfinished = len(self._parts)
+        parts = [(part, scorer) for part in self._parts if (scorer := self._scorer_of_unknown(part, known)) is not None]
+        n_unfinished = len(parts)
         complete: list[Sequence[AnyOutcome]] = []
+        if not parts:
+            await store_outcomes((), not parts)
 
-        async def one(part: _Part, requests: BatchedRequests | None) -> None:
+        async def one(part: _Part, scorer: Scorer, requests: BatchedRequests | None) -> None:
             nonlocal n_unfinished
 
             async def score() -> Sequence[AnyOutcome]:
                 async with part.slots:
-                    outcomes = await part.scorer.score(sample)
+                    outcomes = await scorer.score(sample)
                 if requests is not None and requests.n_postponed:
                     # A metric may have made a failure of it, which is neither an outage nor a result.
                     raise PostponedError("requests of this sample wait for a batch")
@@ -159,7 +164,7 @@ class MetricGroups:
                 return
             finally:
                 self._n_unfinished -= 1
-            outcomes = await self._setup.explain(part.scorer, sample, outcomes)
+            outcomes = await self._setup.explain(scorer, sample, outcomes)
             n_unfinished -= 1
             if requests is None:
                 await store_outcomes(outcomes, n_unfinished == 0)
@@ -167,16 +172,28 @@ class MetricGroups:
                 complete.append(outcomes)
 
         with requests_of_sample() as requests:
-            if len(self._parts) == 1:
-                await one(self._parts[0], requests)
+            if len(parts) == 1:
+                await one(*parts[0], requests)
             else:
                 async with asyncio.TaskGroup() as group:
-                    for part in self._parts:
-                        group.create_task(one(part, requests))
+                    for part, scorer in parts:
+                        group.create_task(one(part, scorer, requests))
             # Usage counts once, so nothing of a sample is stored as long as a request of it waits.
             if requests is not None and not requests.n_postponed:
                 for n, outcomes in enumerate(complete, start=1):
-                    await store_outcomes(outcomes, n == len(self._parts))
+                    await store_outcomes(outcomes, n == len(parts))
+
+    def _scorer_of_unknown(self, part: _Part, known: Collection[tuple[str, str, str]]) -> Scorer | None:
+        """Return a scorer of the metrics of a group without known outcomes, or None if there are none."""
+        if not known:
+            return part.scorer
+        keys = {metric: part.scorer.judged_by(metric) for metric in part.scorer.metrics}
+        unknown = [
+            metric
+            for metric, identity in keys.items()
+            if (metric.card.name, metric.card.version, identity.hash if identity else "") not in known
+        ]
+        return part.scorer if len(unknown) == len(keys) else self._setup.scorer_of(unknown) if unknown else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

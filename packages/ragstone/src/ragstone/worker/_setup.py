@@ -119,6 +119,11 @@ class ScoringSetup:
         if self.embedder is not None and (closes_models or not isinstance(embedder, Embedder)):
             self._to_close.append(self.embedder)
 
+    @property
+    def scorable(self) -> Sequence[Metric]:
+        """The metrics that can be scored: all, or if a model is not named, those that need no model."""
+        return [m for m in self.metrics if self.missing is None or not any(find_needs([m], has_reader=False).values())]
+
     def scorer_of(self, metrics: Sequence[Metric]) -> Scorer:
         """Create a scorer for some of the metrics, with the same judge and limits."""
         if self.processes is None:
@@ -135,12 +140,12 @@ class ScoringSetup:
         """Return the metrics with the identity of their judge, which is final after the scorer's `prepare`."""
         from ragstone.store import PlannedMetric
 
-        planned: list[PlannedMetric] = []
-        for metric in self.metrics:
-            identity = self.scorer.judged_by(metric)
-            judge_hash = "" if identity is None else identity.hash
-            planned.append(PlannedMetric(name=metric.card.name, version=metric.card.version, judge_hash=judge_hash))
-        return planned
+        return [
+            PlannedMetric(
+                name=metric.card.name, version=metric.card.version, judge_hash=identity.hash if identity else ""
+            )
+            for metric, identity in ((metric, self.scorer.judged_by(metric)) for metric in self.metrics)
+        ]
 
     async def explain(
         self, scorer: Scorer, sample: Sample, outcomes: Sequence[Score | NotApplicable | Failure]

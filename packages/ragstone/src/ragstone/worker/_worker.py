@@ -8,21 +8,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from ragstone._util.clock import steady_time
-from ragstone.errors import JudgeError, StoreError
-from ragstone.schema import Failure, Ledger, NotApplicable, Score, Trace, sample_from_trace
+from ragstone.errors import JudgeError, StoreError, StoreOwnedError
+from ragstone.schema import Failure, Ledger, NotApplicable, Score, ScoringPlan, Trace, sample_from_trace
 from ragstone.settings import Retention, Watch
 from ragstone.sinks import StatusSink, StreamSink, StreamStatus
-from ragstone.store import Completion, Store, open_store, plan_differences
+from ragstone.store import Claims, Completion, PlannedMetric, Store, is_database_url, open_store, plan_differences
 from ragstone.worker._backfill import BackfillQueue
 from ragstone.worker._commit import Committer
 from ragstone.worker._daily_budget import DailyBudget
@@ -54,6 +55,8 @@ _PREPARE_MAX_S = 30.0
 _WATCH_S = 5.0
 _STREAMS_S = 60.0
 _PLANS_S = 10.0
+_PAUSE_S = 1.0
+"""Longest turn of a worker without models, and the shortest time between two turns, in seconds."""
 _STOP_S = 20.0
 """Time in which a stopped worker stores its results, in seconds. Service managers kill after 30 s."""
 _MAX_CLAIM_FACTOR = 4
@@ -108,6 +111,7 @@ class Worker:
         self._spool = SpoolTraceSource(claim_spool(store))
         self._intakes = tuple(intakes)
         self._setup = setup
+        self._scorer = setup.scorer if setup.missing is None else setup.scorer_of(setup.scorable)
         self._lease_s = FILE_LEASE_S
         self._outage_patience_s = max_outage_s
         self._ends_at_cap = ends_at_cap
@@ -245,12 +249,18 @@ class Worker:
         """Number of polls. `idle` is up to date after this has increased by two."""
         return self._progress
 
-    async def run(self, *, until_idle: bool = False, on_owned: Callable[[], None] = lambda: None) -> None:
+    async def run(
+        self, *, until_idle: bool = False, on_owned: Callable[[], None] = lambda: None, patience_s: float = 0.0
+    ) -> None:
         """Run until `stop` is called, or until nothing is left to do.
+
+        If a model is not named, only metrics that need no model are scored. Then a store file is owned for short turns, so
+        that a worker with the models can own it at any time.
 
         Args:
             until_idle: Return when nothing is spooled, pending or due.
-            on_owned: Called once, when this worker has become the owner.
+            on_owned: Called when this worker has become the owner.
+            patience_s: Seconds for which the worker tries to own the store, if another process owns it.
 
         Raises:
             StoreOwnedError: If another process owns the store.
@@ -258,20 +268,47 @@ class Worker:
             JudgeError: If the judge rejects the first request, or for a replay if it is unavailable. No trace was claimed.
             ConfigurationError: If the judge's configuration is invalid.
         """
+        if self._setup.missing is None or is_database_url(self._store):
+            await self._run(until_idle=until_idle, on_owned=on_owned, patience_s=patience_s)
+            return
+        while True:
+            before, paused_at = self._spool_sizes(), time.monotonic()
+            await self._run(until_idle=True, on_owned=on_owned, patience_s=patience_s)
+            while not (self._stop.is_set() or self._is_awaited):
+                paused_s = time.monotonic() - paused_at
+                if paused_s > _STREAMS_S or (paused_s > _PAUSE_S and self._spool_sizes() != before):
+                    break
+                await asyncio.sleep(_PAUSE_S / 10)
+            if self._stop.is_set() or not self._setup.scorable:
+                return
+
+    def _spool_sizes(self) -> dict[str, int]:
+        """Return the sizes of the files of the spool, which differ if requests were captured."""
+        with contextlib.suppress(OSError), os.scandir(spool_directory(self._store)) as entries:
+            return {entry.name: entry.stat().st_size for entry in entries}
+        return {}
+
+    async def _run(self, *, until_idle: bool, on_owned: Callable[[], None], patience_s: float) -> None:
         calls, intake_calls = self._calls = StoreCalls("ragstone-store"), StoreCalls("ragstone-intake")
         woken = self._make_wake_event()
         self._polled_at = time.monotonic()
         try:
-            store = await self._open(calls)
+            store = await self._open(calls, patience_s)
             on_owned()
             self._owns_store = True
             committer = Committer(store, self._errors, calls)
             try:
-                if self._setup.missing is not None:
-                    await self._run_without_models(committer, intake_calls, woken)
+                lacks_models = self._setup.missing is not None
+                if lacks_models and not self._setup.scorable:
+                    # A store file exists now, and is released at once for a worker with the models.
+                    if store.is_shared:
+                        await self._drain(committer, intake_calls, woken, until=lambda: False)
                     return
                 use_plan = partial(store.use_plan, self._setup.plan, self._setup.delivery)
-                if not self._replan:
+                if lacks_models:
+                    # The plan came with the requests. That of a worker with models stays the current one.
+                    self._plan = ScoringPlan.of_settings(self._setup.plan, since=0.0).id
+                elif not self._replan:
                     self._plan = await committer.call(use_plan)
                 if store.is_shared:
                     self._lease_s = SHARED_LEASE_S
@@ -280,8 +317,8 @@ class Worker:
                 # No trace is claimed before the judge has answered, because its identity is part of every key.
                 if not await self._drain_until_prepared(committer, intake_calls, woken, until_idle=until_idle):
                     return
-                metrics, sinks = self._setup.planned_metrics(), [sink.name for sink in self._setup.sinks]
-                await committer.call(lambda: store.set_plan(metrics, sinks))
+                sinks = [sink.name for sink in self._setup.sinks]
+                await committer.call(lambda: store.set_plan(self._plan_metrics(store), sinks))
                 if self._replan:
                     # Nothing is replaced before the models have answered and the store has accepted the metrics.
                     self._plan = await committer.call(partial(use_plan, replan=True))
@@ -305,11 +342,26 @@ class Worker:
             intake_calls.shutdown()
             self._calls = ()
 
-    async def _open(self, calls: StoreCalls) -> Store:
+    def _plan_metrics(self, store: Store) -> list[PlannedMetric]:
+        """Return the metrics. If a model is not named, the judged ones have the judge that the store knows."""
+        metrics = self._setup.planned_metrics()
+        if self._setup.missing is None:
+            return metrics
+        known = {(metric.name, metric.version): metric for metric in store.planned_metrics()}
+        return [known.get((m.name, m.version), m) if m.judge_hash else m for m in metrics]
+
+    async def _open(self, calls: StoreCalls, patience_s: float) -> Store:
         """Open the store on its thread. If this worker has to end before, the thread closes it again."""
         opened: list[Store] = []
+        end = time.monotonic() + patience_s
         try:
-            await calls.call(lambda: opened.append(open_store(self._store, mode="own", clock=self._clock)))
+            while not opened:
+                try:
+                    await calls.call(lambda: opened.append(open_store(self._store, mode="own", clock=self._clock)))
+                except StoreOwnedError:
+                    if self._stop.is_set() or time.monotonic() >= end:
+                        raise
+                    await asyncio.sleep(_POLL_MIN_S)
         except BaseException:
 
             def close() -> None:
@@ -348,11 +400,6 @@ class Worker:
             on_wake()
         return woken
 
-    async def _run_without_models(self, committer: Committer, intake_calls: StoreCalls, woken: asyncio.Event) -> None:
-        """Leave all requests to a worker with the models. A store file exists now, and is released at once for that worker."""
-        if committer.store.is_shared:
-            await self._drain(committer, intake_calls, woken, until=lambda: False)
-
     async def _drain_until_prepared(
         self, committer: Committer, intake_calls: StoreCalls, woken: asyncio.Event, *, until_idle: bool
     ) -> bool:
@@ -361,7 +408,7 @@ class Worker:
         since, pause_s = loop.time(), _PREPARE_MIN_S
         try:
             while True:
-                preparing = asyncio.create_task(self._setup.scorer.prepare())
+                preparing = asyncio.create_task(self._scorer.prepare())
                 preparing.add_done_callback(lambda _: woken.set())
                 try:
                     await self._drain(committer, intake_calls, woken, until=preparing.done)
@@ -415,6 +462,7 @@ class Worker:
         self._parts = parts = MetricGroups(
             self._setup,
             patience_s=self._outage_patience_s,
+            metrics=self._setup.scorable,
             holds=self._stop_early,
             on_blocked=self._end_early if until_idle else None,
         )
@@ -422,13 +470,15 @@ class Worker:
         deliveries: dict[SinkDispatcher | AlarmDispatcher, asyncio.Task[None]] = {}
         wait_s = _POLL_MIN_S
         factor, is_full = 1, False
+        lacks_models = self._setup.missing is not None
+        ends_at = time.monotonic() + _PAUSE_S if lacks_models and until_idle else math.inf
         try:
             while not self._stop.is_set():
                 woken.clear()
                 self._polled_at = time.monotonic()
                 if self.stopped_early is not None:
                     break
-                ending = self._ends_at_cap and self.budget_exhausted
+                ending = (self._ends_at_cap and self.budget_exhausted) or time.monotonic() >= ends_at
                 transferred = 0 if ending else await self._transfer(committer.store, intake_calls)
                 # If scoring is faster than the store, each transaction takes more traces.
                 factor = min(2 * factor, self._max_claim_factor) if is_full and not scoring else 1
@@ -440,8 +490,9 @@ class Worker:
                 moved = transferred + turn.moved
                 if moved:
                     self._awaited_since = self._clock()
-                works = [self._score(trace, committer, parts) for trace in turn.claimed]
-                if not (ending or turn.over_budget):
+                known = turn.claimed.known
+                works = [self._score(trace, committer, parts, known.get(trace.trace_id, ())) for trace in turn.claimed]
+                if not (ending or turn.over_budget or lacks_models):
                     canaries = self._watcher.start_canaries(self._setup, record=self._daily_budget.record)
                     works += [] if canaries is None else [canaries]
                 for work in map(asyncio.create_task, works):
@@ -455,7 +506,7 @@ class Worker:
                 self._publish(turn)
                 is_full = len(turn.claimed) >= free
                 is_busy = ending or turn.over_budget or is_full
-                backfilling = self._backfills.update(committer, is_busy=is_busy, woken=woken)
+                backfilling = not lacks_models and self._backfills.update(committer, is_busy=is_busy, woken=woken)
                 backfilling = backfilling and not turn.over_budget
                 busy = bool(
                     moved
@@ -547,7 +598,7 @@ class Worker:
         """Log once for each other plan that requests of it are pending, which this worker leaves alone."""
         if time.monotonic() < self._plans_next:
             return
-        self._plans_next = time.monotonic() + _PLANS_S
+        self._plans_next = time.monotonic() + _PLANS_S if self._setup.missing is None else math.inf
         ledger = self._errors.run_step("read the ledger", store.ledger, None)
         others = {
             plan.id
@@ -564,13 +615,15 @@ class Worker:
         self.stopped_early = reason
         self._wake()
 
-    def _claim(self, store: Store, free: int) -> list[Trace]:
+    def _claim(self, store: Store, free: int) -> Claims:
+        none = Claims()
         if free <= 0:
-            return []
+            return none
         # At least a quarter of the slots, so that one claim serves several traces. They wait for a slot if there is none.
         limit = max(free, self._setup.concurrency // 4)
-        claim = partial(store.claim, self._name, limit, lease_s=self._lease_s, plan=self._plan)
-        return self._errors.run_step("claim traces", claim, [])
+        whole = self._setup.missing is not None
+        claim = partial(store.claim, self._name, limit, lease_s=self._lease_s, plan=self._plan, whole=whole)
+        return self._errors.run_step("claim traces", claim, none)
 
     def _renew(self, store: Store) -> None:
         """Renew the leases: a slow model takes any time, and other workers see that this one is running."""
@@ -583,18 +636,21 @@ class Worker:
         renew = partial(committer.store.renew, self._name, [trace.trace_id], self._lease_s, waiting=True)
         committer.start_step("renew a lease", renew)
 
-    async def _score(self, trace: Trace, committer: Committer, parts: MetricGroups) -> None:
+    async def _score(
+        self, trace: Trace, committer: Committer, parts: MetricGroups, known: Collection[tuple[str, str, str]]
+    ) -> None:
         reason = get_skip_reason(trace)
         self._in_work.add(trace.trace_id)
         try:
             if reason is None:
                 await parts.score(
                     sample_from_trace(trace),
+                    known=known,
                     extend_lease=lambda: self._extend_lease(trace, committer),
                     store_outcomes=lambda outcomes, last: self._store_outcomes(trace, outcomes, committer, last=last),
                 )
             else:
-                outcomes = self._setup.scorer.not_applicable(trace, reason)
+                outcomes = self._scorer.not_applicable(trace, reason)
                 await self._store_outcomes(trace, outcomes, committer, last=True)
         except Exception:
             # The lease expires and the trace is retried. The store marks it as failed after several attempts.
@@ -659,7 +715,7 @@ class _Turn:
 
     moved: int = 0
     """Entries moved from the spool."""
-    claimed: list[Trace] = field(default_factory=list)
+    claimed: Claims = field(default_factory=Claims)
     over_budget: bool = False
     """Whether requests stay pending until the next day."""
     is_leased_to_others: bool = False
