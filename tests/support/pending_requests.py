@@ -132,7 +132,7 @@ def check_parts(store: str, server: FakeJudgeServer, **variables: str) -> None:
         with server:
             # While the application runs.
             done = follow(status.replace("--judge=JUDGE", f"--judge={server.url}"), **variables)
-            assert 0 == done.returncode, done.stderr
+            assert 0 == done.returncode, done
         _, stderr = application.communicate("", timeout=60)
         assert 0 == application.returncode, stderr
     assert 1 == stderr.count("only metrics that need no model are scored"), stderr

@@ -9,6 +9,7 @@ import pytest
 import typer
 
 from command_line import app, run_command
+from ragstone.cli._commands import COMMANDS
 from ragstone.settings import TABLES
 
 SECRET = "hunter2-very-secret"
@@ -62,7 +63,7 @@ def test_all_settings_are_listed_without_secrets() -> None:
         ("jugde.max_retries=8", "--set: 'jugde' is not a table of settings. Did you mean 'judge'?"),
         ("judge.max_retries=many", "--set: judge.max_retries must be an integer of at least 0, got 'many'."),
         ("judge.max_retries", "--set: 'judge.max_retries' must be TABLE.KEY=VALUE. Example: --set judge.max_retries=8"),
-        ("watch.min_drop=0.1", "--set: watch.min_drop: `evaluate` does not use the table [watch]. It uses: judge, "),
+        ("watch.min_drop=0.1", "--set: `evaluate` does not use watch.min_drop. It uses the tables judge, reader, "),
     ],
 )  # fmt: skip
 def test_an_invalid_setting_names_key_rule_and_way_out(text: str, message: str) -> None:
@@ -70,6 +71,31 @@ def test_an_invalid_setting_names_key_rule_and_way_out(text: str, message: str) 
     done = run_command("evaluate", "none.jsonl", "--set", text)
     assert 2 == done.returncode
     assert f"ragstone: {message}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "message"),
+    [
+        ("report x.db", "limits.concurrency=3", "`report` does not use limits.concurrency. It uses limits.max_page_mb. Commands that use limits.concurrency: evaluate, worker, ingest, replay, "),
+        ("evaluate x.jsonl", "scoring.mode=process", "`evaluate` does not use scoring.mode. It uses scoring.metrics, scoring.sinks, scoring.reasons. No command uses scoring.mode, only `Monitor`."),
+        ("worker x.db", "analysis.seed=3", "`worker` does not use analysis.seed. It uses the tables judge, "),
+        ("labels draw x.db", "judge.draws=3", "`labels draw` does not use judge.draws. It uses analysis.seed. Commands that use judge.draws: "),
+        ("compare a.jsonl b.jsonl", "analysis.undecided=pass", "Commands that use analysis.undecided: evaluate, report, replay."),
+        ("lab udcg rank a.jsonl", "judge=lexical", None),
+        ("report x.db", "scoring.reasons=3", None),
+    ],
+)  # fmt: skip
+def test_a_setting_that_a_command_does_not_use_is_refused(command: str, text: str, message: str | None) -> None:
+    """A key that would change nothing is a usage error that names keys of the command, and the commands that use the key."""
+    done = run_command(*command.split(), "--set", text)
+    assert 2 == done.returncode
+    assert ("does not use" in done.stderr, True) == (message is not None, (message or "") in done.stderr), done.stderr
+
+
+def test_each_key_that_a_command_uses_is_a_setting() -> None:
+    """The table of commands names tables and keys that exist."""
+    keys = {f"{table}.{name}" for table, kind in TABLES.items() for name in kind.model_fields}
+    assert set() == {word for each in COMMANDS.values() for word in each.settings.split()} - keys - {*TABLES, "*"}
 
 
 @pytest.mark.parametrize("written", ["judge.url=http://c/v1", "judge=http://c/v1"])

@@ -20,7 +20,7 @@ from ragstone.cli._models import Models, max_outage_of, models_for_store
 from ragstone.cli._options import JsonOption, parse_time
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.cli._progress import show_progress
-from ragstone.cli._settings import ENDPOINTS, RUN, settings_of, uses
+from ragstone.cli._settings import settings_of
 from ragstone.errors import ConfigurationError, StoreOwnedError
 from ragstone.schema import Sample, sample_from_trace
 from ragstone.scoring import RunEstimate, estimate_run
@@ -42,7 +42,6 @@ _ALIVE_S = 60.0
 """A backfill that has not recorded its progress for this long was killed."""
 
 
-@uses(*ENDPOINTS, *RUN, "daily_budget", without=("metrics",))
 def backfill_command(
     store: Annotated[str, typer.Argument(help="The store: a file or postgresql://...")],
     metrics: Annotated[str | None, typer.Option("--metrics", help="Metrics or groups, comma-separated.")] = None,

@@ -15,7 +15,19 @@ class Command(NamedTuple):
     """The first line of the function's docstring."""
     example: str
     """A command line that works, without `ragstone` and the path."""
+    settings: str = ""
+    """The tables of settings and the single keys that it uses. `*` stands for all keys, as --set only."""
 
+
+_MODELS: Final = "judge reader embedder cache budget limits.concurrency limits.deadline_s limits.max_outage_s"
+_RUN: Final = f"{_MODELS} scoring.metrics scoring.sinks scoring.reasons"
+_LONG: Final = "limits.processes limits.stop_early limits.max_failed_share limits.call_latency_s"
+_WORKER: Final = "watch retention daily_budget"
+_MEANS: Final = "analysis.cluster analysis.confidence_level"
+_GATED: Final = f"{_MEANS} analysis.undecided"
+_TESTS: Final = f"{_MEANS} analysis.n_permutations analysis.seed"
+_LAB: Final = "judge cache budget limits.concurrency"
+_UDCG: Final = f"{_LAB} reader"
 
 PANELS: Final = {
     "Measure": ("evaluate", "compare", "report", "metrics"),
@@ -40,16 +52,19 @@ COMMANDS: Final = {
         "_evaluate.evaluate_command",
         "Score a file of samples, or the answers of an application.",
         "answers.jsonl --judge http://localhost:8000/v1",
+        f"{_RUN} {_LONG} {_GATED} limits.app_concurrency limits.app_timeout_s",
     ),
     "compare": Command(
         "_compare.compare_command",
         "Find significant differences between systems or periods.",
         "old.jsonl new.jsonl",
+        f"{_TESTS} analysis.across_metrics analysis.min_effect analysis.test analysis.allow_different_judges",
     ),
     "report": Command(
         "_report.report_command",
         "Print a verdict, the causes of wrong answers, and the worst.",
         "ragstone.db -o report.html",
+        f"judge cache budget scoring.reasons limits.max_page_mb {_GATED}",
     ),
     "metrics": Command(
         "_metrics.metrics_command",
@@ -60,11 +75,13 @@ COMMANDS: Final = {
         "_worker.worker_command",
         "Score the captured requests of a store, and deliver scores.",
         "ragstone.db --judge http://localhost:8000/v1",
+        f"{_RUN} {_WORKER} limits.processes limits.max_failed_share",
     ),
     "ingest": Command(
         "_ingest.ingest_command",
         "Receive OTLP from applications, and score their requests.",
         "ragstone.db --judge http://localhost:8000/v1",
+        f"{_RUN} {_WORKER} redaction receiver",
     ),
     "view": Command(
         "_view.view_command",
@@ -75,11 +92,13 @@ COMMANDS: Final = {
         "_watch.watch_command",
         "Show the watched metrics, what each can find, and alarms.",
         "ragstone.db",
+        "watch",
     ),
     "status": Command(
         "_status.status_command",
         "Count the captured requests by state, and print each mean.",
         "ragstone.db",
+        f"{_MEANS} watch",
     ),
     "traces": Command(
         "_traces.traces_command",
@@ -90,71 +109,90 @@ COMMANDS: Final = {
         "_replay.replay_command",
         "Score traces that other tools have exported.",
         "spans.jsonl --judge http://localhost:8000/v1",
+        f"{_RUN} {_LONG} {_GATED} redaction",
     ),
     "labels draw": Command(
         "_labels.draw",
         "Draw scored requests at random, to be labeled.",
         "ragstone.db --limit 100 -o to-label.csv",
+        "analysis.seed",
     ),
     "labels add": Command(
         "_labels.add",
         "Add labels from a file.",
         "ragstone.db labeled.csv",
+        "research.label_range research.label_values",
     ),
     "doctor": Command(
         "_doctor.doctor_command",
         "Measure what the endpoints of judge, reader and embedder can do.",
         "--judge http://localhost:8000/v1",
+        "judge reader embedder *",
     ),
     "lab judge-card": Command(
         "_judge_card.judge_card_command",
         "Measure how far judges can be trusted.",
         "--labels labels.csv --judge openai:gpt-4o",
+        f"{_LAB} limits.deadline_s limits.max_outage_s limits.stop_early limits.max_failed_share limits.call_latency_s "
+        "analysis.confidence_level analysis.n_resamples analysis.seed research.conditions research.max_crossed "
+        "research.repeats research.flip_threshold research.label_values research.label_range research.threshold",
     ),
     "lab validate-metrics": Command(
         "_validate_metrics.validate_metrics_command",
         "Evaluate the metrics themselves.",
         "outcomes.jsonl --labels labels.csv",
+        f"{_TESTS} analysis.n_resamples research.label_values research.label_range research.threshold "
+        "research.flip_threshold research.target research.pass_at",
     ),
     "lab dataset build": Command(
         "_dataset.build",
         "Generate queries, sub-questions and ratings.",
         "handbook/ --judge http://localhost:8000/v1",
+        f"{_LAB} research.max_items research.max_passages research.questions research.rating_threshold",
     ),
     "lab dataset apply-review": Command(
         "_dataset.apply_command",
         "Write the dataset of your edited review.csv.",
         "dataset",
+        _LAB,
     ),
     "lab dataset negatives": Command(
         "_dataset.negatives",
         "Write queries that your documents do not answer.",
         "handbook/ --judge openai:gpt-4o",
+        f"{_LAB} research.queries research.max_passages research.rating_threshold",
     ),
     "lab udcg fit": Command(
         "_udcg.fit",
         "Fit the weights of UDCG to graded contexts.",
         "graded.jsonl --reader http://localhost:8000/v1",
+        f"{_UDCG} analysis.seed research.svm_c",
     ),
     "lab udcg correlate": Command(
         "_udcg.correlate",
         "Correlate UDCG and other ranking metrics with graded answers.",
         "graded.jsonl --reader openai:gpt-4o",
+        f"{_UDCG} analysis.seed",
     ),
     "lab udcg rank": Command(
         "_udcg.rank",
         "Sort the passages of each sample by their utility.",
         "samples.jsonl --reader openai:gpt-4o",
+        _UDCG,
     ),
     "lab udcg experiment": Command(
         "_udcg_experiment.experiment_command",
         "Repeat the experiments of the UDCG paper on your data.",
         "questions.jsonl --reader openai:gpt-4o",
+        f"{_UDCG} limits.call_latency_s analysis.seed analysis.n_resamples research.k research.top_n research.max_questions "
+        "research.n_contexts research.k_values research.n_distractors research.weak_below research.hard_above "
+        "research.threshold research.second_judge research.second_judge_model",
     ),
     "lab topicality": Command(
         "_validate_metrics.topicality_command",
         "Check if a repository is about a domain.",
         "in-domain.jsonl out-of-domain.jsonl",
+        f"{_MEANS} analysis.n_resamples analysis.seed research.convergence",
     ),
     "store verify": Command(
         "_store.verify",
@@ -190,6 +228,7 @@ COMMANDS: Final = {
         "_backfill.backfill_command",
         "Score stored requests with metrics that were added later.",
         "ragstone.db --metrics ndcg@5 --since -30d",
+        f"{_MODELS} limits.call_latency_s daily_budget",
     ),
     "store deliveries": Command(
         "_deliveries.deliveries_command",
@@ -238,6 +277,12 @@ def example_of(path: str) -> str:
     """Return the example of a command, or of the first command of a group."""
     first = next(known for known in COMMANDS if f"{known} ".startswith(f"{path} "))
     return f"ragstone {first} {COMMANDS[first].example}"
+
+
+def commands_that_use(key: str) -> list[str]:
+    """Return the commands that use a dotted key of the settings, except `doctor`, which shows all."""
+    used = {path: command.settings.split() for path, command in COMMANDS.items()}
+    return [path for path, words in used.items() if {key, key.partition(".")[0]} & {*words} and path != "doctor"]
 
 
 def nearest(name: str) -> str | None:

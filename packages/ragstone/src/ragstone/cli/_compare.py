@@ -21,7 +21,7 @@ from ragstone.cli._options import (
 from ragstone.cli._output import cause_table, print_json, print_text
 from ragstone.cli._panels import OUTPUT, STATISTICS
 from ragstone.cli._report import read_texts
-from ragstone.cli._settings import settings_of, uses
+from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.cli._stdin import stdin_as_file
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import Comparison, check_gate_file, compare
@@ -29,7 +29,6 @@ from ragstone.metrics import split_metrics
 from ragstone.views import CauseRow
 
 
-@uses("analysis")
 def compare_command(
     systems: SystemsArgument,
     metrics: OnlyMetricsOption = None,
@@ -129,7 +128,7 @@ def compare_command(
 
     Compares systems on the same samples, or the requests of two periods of a store.
     """
-    analysis = settings_of(context).analysis
+    settings = settings_of(context)
     gated = fail_if_worse or margin is not None or equivalent_within is not None
     if equivalent_within is not None and (fail_if_worse or margin is not None):
         raise ConfigurationError(
@@ -152,17 +151,10 @@ def compare_command(
             metrics=None if metrics is None else split_metrics(metrics),
             baseline=baseline,
             hypotheses=hypothesis or (),
-            across_metrics=analysis.across_metrics,
             primary=primary,
-            cluster=analysis.cluster,
-            min_effect=analysis.min_effect,
-            confidence_level=analysis.confidence_level,
-            test=analysis.test,
-            n_permutations=analysis.n_permutations,
-            seed=analysis.seed or 0,
-            allow_different_judges=analysis.allow_different_judges,
             paired=paired,
             data=samples,
+            **arguments_of(context, settings, "analysis"),
         )
         chosen = None if gate_metrics is None else split_metrics(gate_metrics)
         check = None

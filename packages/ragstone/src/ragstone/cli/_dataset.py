@@ -11,7 +11,7 @@ from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._models import Models
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, progress_bar, sanitize_for_terminal
-from ragstone.cli._settings import RUN, settings_of, uses
+from ragstone.cli._settings import arguments_of, settings_of
 
 if TYPE_CHECKING:
     from ragstone.research import DatasetBuild, NegativeQueries
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 _SHOWN = 10
 
 
-@uses("judge", *RUN, "research")
 def build(
     documents: Annotated[
         list[Path], typer.Argument(help="Files and directories: text, Markdown, or JSONL with id and text.")
@@ -50,9 +49,9 @@ def build(
     from ragstone.research import build_dataset, plan_dataset
 
     settings = settings_of(context)
-    chosen = settings.research
-    max_passages = chosen.max_passages or 12
-    plan = plan_dataset(documents, reports=report or (), max_items=chosen.max_items, max_passages=max_passages)
+    chosen = arguments_of(context, settings, "research")
+    sizes = {name: value for name, value in chosen.items() if name in ("max_items", "max_passages")}
+    plan = plan_dataset(documents, reports=report or (), **sizes)
     if dry_run:
         _print_skipped(plan.left_out)
         if json_output:
@@ -67,12 +66,9 @@ def build(
             output_dir,
             reports=report or (),
             judge=Models(settings).build_judge(),
-            max_items=chosen.max_items,
-            max_passages=max_passages,
-            questions=chosen.questions,
-            rating_threshold=chosen.rating_threshold,
             concurrency=settings.limits.concurrency,
             progress=progress,
+            **chosen,
         )
     _print_skipped(built.left_out)
     if json_output:
@@ -86,7 +82,6 @@ def build(
         raise typer.Exit(ExitCode.INFRASTRUCTURE)
 
 
-@uses("judge", *RUN, "research")
 def apply_command(
     folder: Annotated[Path, typer.Argument(help="The --output-dir of `lab dataset build`.")],
     keep_ratings: Annotated[
@@ -113,7 +108,6 @@ def apply_command(
         typer.echo(str(reviewed))
 
 
-@uses("judge", *RUN, "research")
 def negatives(
     documents: Annotated[
         list[Path],
@@ -139,9 +133,9 @@ def negatives(
     from ragstone.research import build_negatives, plan_negatives
 
     settings = settings_of(context)
-    chosen = settings.research
-    max_passages = chosen.max_passages or 3
-    plan = plan_negatives(documents, queries=chosen.queries, max_passages=max_passages)
+    chosen = arguments_of(context, settings, "research")
+    sizes = {name: value for name, value in chosen.items() if name in ("queries", "max_passages")}
+    plan = plan_negatives(documents, **sizes)
     _print_skipped(plan.left_out)
     if dry_run:
         if json_output:
@@ -155,11 +149,9 @@ def negatives(
             documents,
             output_dir,
             judge=Models(settings).build_judge(),
-            queries=chosen.queries,
-            max_passages=max_passages,
-            rating_threshold=chosen.rating_threshold,
             concurrency=settings.limits.concurrency,
             progress=progress,
+            **chosen,
         )
     if json_output:
         print_json(built.to_dict())

@@ -17,7 +17,7 @@ from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._models import Models
 from ragstone.cli._options import JsonOption, NoRetrieverToolOption
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal, unused_tool_lines
-from ragstone.cli._settings import settings_of, uses
+from ragstone.cli._settings import settings_of
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import (
     Capabilities,
@@ -36,7 +36,7 @@ from ragstone.judges import (
     wait_for_outages,
 )
 from ragstone.schema import Ledger, Usage, describe_doubt
-from ragstone.settings import TABLES, Configuration
+from ragstone.settings import Configuration
 from ragstone.worker import StorePlan, read_ledger
 
 Verdict = Literal["yes", "no", "unknown"]
@@ -106,7 +106,6 @@ class _Finding:
         return lines
 
 
-@uses(*TABLES, without=("metrics", "sink", "reasons", "concurrency", "budget_usd", "cache"))
 def doctor_command(
     store: Annotated[str | None, typer.Option("--store", help="A store: names the tools to declare.")] = None,
     no_retriever_tool: NoRetrieverToolOption = None,

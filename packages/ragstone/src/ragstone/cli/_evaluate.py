@@ -35,7 +35,7 @@ from ragstone.cli._output import failure_lines, print_json, print_text
 from ragstone.cli._panels import OUTPUT
 from ragstone.cli._progress import Progress, show_progress
 from ragstone.cli._reasons import reason_lines
-from ragstone.cli._settings import SCORING, settings_of, uses
+from ragstone.cli._settings import OF_COMMAND, arguments_of, settings_of
 from ragstone.cli._stdin import stdin_as_file
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments import Experiment, count_kept, evaluate
@@ -50,7 +50,6 @@ _MAX_ESTIMATED = 1000
 """Maximum number of samples for the estimate of a dry run, evenly spaced over all samples."""
 
 
-@uses(*SCORING)
 def evaluate_command(
     file: Annotated[
         str,
@@ -154,25 +153,17 @@ def evaluate_command(
                 names,
                 app=application,
                 repeats=repeats,
-                app_concurrency=limits.app_concurrency,
-                app_timeout_s=limits.app_timeout_s,
                 retriever_tools=parse_retriever_tools(retriever_tool, no_retriever_tool),
                 traces=traces,
-                stop_early=limits.stop_early,
                 **specs,
-                processes=limits.processes,
                 batch=batch,
                 sinks=settings.scoring.sinks,
                 fields=fields,
                 references=_references(references),
                 qrels=qrels,
                 on_bad_row=on_bad_row,
-                concurrency=limits.concurrency,
-                deadline_s=limits.deadline_s,
-                max_outage_s=300.0 if limits.max_outage_s is None else limits.max_outage_s,
+                **arguments_of(context, settings, "limits", "analysis", omit=("undecided", *OF_COMMAND)),
                 reasons=reasons,
-                cluster=analysis.cluster,
-                confidence_level=analysis.confidence_level,
                 output=output,
                 progress=show,
                 on_outcomes=progress.count,

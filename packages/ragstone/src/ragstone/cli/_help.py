@@ -30,12 +30,11 @@ def add_shared_options(command: Any) -> None:
     """Add the options of settings to each command that uses them, and `--help-all` if there are hidden options."""
     for inner in getattr(command, "commands", {}).values():
         add_shared_options(inner)
-    tables, without = getattr(command.callback, "uses", ((), ()))
-    if tables:
+    if getattr(command, "settings", ""):
         # Imported only here: the list of commands does not need the settings.
         from ragstone.cli._settings import options_for
 
-        command.params += options_for(tables, {*without, *(parameter.name for parameter in command.params)})
+        command.params += options_for(command)
     if any(getattr(parameter, "hidden", False) for parameter in command.params):
         command.params += options_of(_declare_help_all)
 

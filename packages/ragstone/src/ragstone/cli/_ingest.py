@@ -27,7 +27,7 @@ from ragstone.cli._options import (
     parse_address,
     parse_retriever_tools,
 )
-from ragstone.cli._settings import SCORING, WORKER, settings_of, uses
+from ragstone.cli._settings import settings_of
 from ragstone.errors import JudgeError, StoreNotFoundError, StoreOwnedError, StoreUnavailableError
 from ragstone.spool import SpoolWriter
 from ragstone.store import is_database_url, resolve_store
@@ -43,7 +43,6 @@ _OPEN = "none"
 """Value of `--token` with which no token is needed."""
 
 
-@uses(*SCORING, *WORKER, "redaction", "receiver")
 def ingest_command(
     store: Annotated[str, typer.Argument(help="The store for requests and scores: a file or postgresql://...")],
     listen: ListenOption = "127.0.0.1:4318",

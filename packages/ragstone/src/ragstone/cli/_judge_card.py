@@ -16,7 +16,7 @@ from ragstone.cli._options import JsonOption, LabelOption
 from ragstone.cli._output import failure_lines, print_json, print_text
 from ragstone.cli._panels import MODELS
 from ragstone.cli._progress import format_duration, show_progress
-from ragstone.cli._settings import RUN, settings_of, uses
+from ragstone.cli._settings import OF_COMMAND, arguments_of, settings_of
 from ragstone.errors import ConfigurationError
 from ragstone.judges import find_outage
 from ragstone.schema import Failure
@@ -53,7 +53,6 @@ JudgeKeysOption = Annotated[
 ]
 
 
-@uses("judge", *RUN, "analysis", "research", without=("metrics",))
 def judge_card_command(
     labels: Annotated[
         Path,
@@ -90,7 +89,7 @@ def judge_card_command(
     from ragstone.research import judge_card, plan_judge_card
 
     settings = settings_of(context)
-    models, limits, analysis, research = Models(settings), settings.limits, settings.analysis, settings.research
+    models, research = Models(settings), settings.research
     urls: list[str | None] = [*judge] if judge else [None]
     named = _one_each("--judge-model", judge_model, urls)
     keys = _one_each("--judge-api-key-env", judge_api_key_env, urls)
@@ -108,7 +107,7 @@ def judge_card_command(
         "label_columns": label or (),
         "label_range": research.label_range,
         "label_values": research.label_values,
-        "seed": analysis.seed or 0,
+        "seed": settings.analysis.seed or 0,
     }
     source = None if data is None else str(data)
     plan = plan_judge_card(str(labels), source, **chosen, n_judges=len(urls))
@@ -123,14 +122,7 @@ def judge_card_command(
             source,
             judge=judges,
             **chosen,
-            threshold=research.threshold,
-            flip_threshold=research.flip_threshold,
-            n_resamples=analysis.n_resamples or 2000,
-            confidence_level=analysis.confidence_level,
-            concurrency=limits.concurrency,
-            deadline_s=limits.deadline_s,
-            max_outage_s=300.0 if limits.max_outage_s is None else limits.max_outage_s,
-            stop_early=limits.stop_early,
+            **arguments_of(context, settings, "limits", "analysis", "research", omit={*chosen, *OF_COMMAND}),
             closes_judges=True,
             progress=progress.update,
             on_outcomes=progress.count,
@@ -139,7 +131,7 @@ def judge_card_command(
         print_json(card.to_dict())
     else:
         print_text(card)
-    _exit(card, limits.max_failed_share)
+    _exit(card, settings.limits.max_failed_share)
 
 
 def _check_repeated(judges: Sequence[tuple[str | None, str | None]]) -> None:

@@ -14,7 +14,7 @@ from ragstone._util.files import check_not_read, open_output
 from ragstone._util.plural import count
 from ragstone.cli._options import JsonOption, LabelOption
 from ragstone.cli._output import print_json, print_text
-from ragstone.cli._settings import settings_of, uses
+from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import add_labels, draw_to_label, drawn_rows
 from ragstone.store import quote_store
@@ -22,7 +22,6 @@ from ragstone.store import quote_store
 StoreArgument = Annotated[str, typer.Argument(help="The store: a file or postgresql://...")]
 
 
-@uses("analysis")
 def draw(
     store: StoreArgument,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Number of requests to draw.")] = 100,
@@ -58,7 +57,6 @@ def draw(
         print_text(f"fill in the labels (correct, partly, wrong), then: ragstone labels add {shown} {output}")
 
 
-@uses("research")
 def add(
     store: StoreArgument,
     file: Annotated[
@@ -76,14 +74,12 @@ def add(
 
     A label replaces the one that the same author gave before.
     """
-    research = settings_of(context).research
     added = add_labels(
         store,
         str(file),
         author=author or _user(),
         label_columns=label or (),
-        label_range=research.label_range,
-        label_values=research.label_values,
+        **arguments_of(context, settings_of(context), "research"),
     )
     if json_output:
         print_json(asdict(added))

@@ -21,11 +21,11 @@ from ragstone.cli._estimate import DryRunOption, print_estimate
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._failed_share import describe_excess
 from ragstone.cli._gate import FailUnderOption, JunitOption, exit_if_failed, parse_thresholds
-from ragstone.cli._models import Models, max_outage_of, metrics_of, models_for_store
+from ragstone.cli._models import Models, metrics_of, models_for_store
 from ragstone.cli._options import JsonOption, NoRetrieverToolOption, RetrieverToolOption, parse_retriever_tools
 from ragstone.cli._output import ledger_lines, print_json, print_text, sanitize_for_terminal
 from ragstone.cli._progress import Progress, show_progress
-from ragstone.cli._settings import SCORING, settings_of, uses
+from ragstone.cli._settings import OF_COMMAND, arguments_of, settings_of
 from ragstone.errors import DataError, StoreError
 from ragstone.experiments import MetricSummary, check_source, format_table, stored_clusters, summarize, titles_of
 from ragstone.judges import is_baseline
@@ -41,7 +41,6 @@ from ragstone.worker import StorePlan, Worker, advise, read_ledger
 _SHOWN = 5
 
 
-@uses(*SCORING, "redaction")
 def replay_command(
     sources: Annotated[
         list[str], typer.Argument(help="Files, directories or http(s) URLs, plain, .gz or .zst. - is standard input.")
@@ -108,16 +107,12 @@ def replay_command(
                 names,
                 store=store,
                 **models.specs(),
-                processes=limits.processes,
                 batch=batch,
                 sinks=settings.scoring.sinks,
                 format=format,
                 retriever_tools=tools,
                 shard=shard,
-                concurrency=limits.concurrency,
-                deadline_s=limits.deadline_s,
-                max_outage_s=max_outage_of(settings),
-                stop_early=limits.stop_early,
+                **arguments_of(context, settings, "limits", omit=OF_COMMAND),
                 reasons=reasons,
                 redact=redact_secrets if settings.redaction.redact else None,
                 ids=settings.redaction.ids,

@@ -26,7 +26,7 @@ from ragstone.cli._options import (
 )
 from ragstone.cli._output import print_json, print_lines, print_text, terminal_options
 from ragstone.cli._panels import OUTPUT
-from ragstone.cli._settings import RUN, settings_of, uses
+from ragstone.cli._settings import settings_of
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import OutcomeSource, ScoreCheck, build_report, check_source, store_of, write_report
 from ragstone.reading import read_samples
@@ -68,7 +68,6 @@ SourcesArgument = Annotated[
 ]
 
 
-@uses("judge", *RUN, "scoring", "analysis", without=("metrics", "sink", "concurrency"))
 def report_command(
     sources: SourcesArgument,
     context: typer.Context,

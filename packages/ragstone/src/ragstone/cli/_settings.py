@@ -1,27 +1,23 @@
 """Settings of a command: options that are keys, `--set`, the environment, and the file of `--config`.
 
-A command that uses settings is decorated with `@uses`, and calls `settings_of(context)`.
+`_commands` has the keys that each command uses. The command calls `settings_of(context)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Annotated, Any, Final, TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Annotated, Any, Final
 
 import typer
 
+from ragstone.cli._commands import commands_that_use
 from ragstone.cli._options import options_of
 from ragstone.cli._panels import LIMITS, MODELS, OUTPUT
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import split_metrics
 from ragstone.settings import TABLES, Configuration, resolve
 
-_Command = TypeVar("_Command", bound=Callable[..., None])
-
 ENDPOINTS: Final = ("judge", "reader", "embedder")
-RUN: Final = ("cache", "limits", "budget")
-SCORING: Final = (*ENDPOINTS, *RUN, "scoring", "analysis")
-WORKER: Final = ("watch", "retention", "daily_budget")
 
 _KEYS: Final = {
     "metrics": "scoring.metrics",
@@ -38,30 +34,53 @@ _KEYS: Final = {
 """Keys of the settings that have an option of their own, by the name of its parameter."""
 _SET: Final = "set"
 _GIVEN: Final = "ragstone.cli.settings"
+OF_COMMAND: Final = ("max_failed_share", "call_latency_s")
+"""Limits that a command applies itself."""
+_SHOWN: Final = 6
+"""Number of keys up to which a message names all that a command uses."""
 
 
-def uses(*tables: str, without: Collection[str] = ()) -> Callable[[_Command], _Command]:
-    """Give a command `--set`, and the options of these tables of settings.
-
-    Args:
-        tables: Tables whose keys can be set.
-        without: Parameters of options that the command does not have.
-    """
-
-    def decorate(command: _Command) -> _Command:
-        command.uses = tables, without  # type: ignore[attr-defined]
-        return command
-
-    return decorate
-
-
-def options_for(tables: Collection[str], without: Collection[str]) -> list[Any]:
-    """Return the options of a command that uses these tables, except those of some parameters."""
+def options_for(command: Any) -> list[Any]:
+    """Return the options of a command for the settings that it uses, except those that it declares itself."""
+    words = {*command.settings.split()} - {"*"}
+    keys = {*_used_keys(" ".join(words))}
+    declared = {parameter.name for parameter in command.params}
     return [
         option
         for option in options_of(_declare)
-        if option.name not in without and (option.name == _SET or _KEYS[option.name].partition(".")[0] in tables)
+        if option.name not in declared and (option.name == _SET or _KEYS[option.name] in keys)
     ]
+
+
+def _used_keys(settings: str) -> list[str]:
+    """Return the dotted keys for tables and keys."""
+    keys: list[str] = []
+    for word in settings.split():
+        tables = [*TABLES] if word == "*" else [word]
+        keys += (
+            [word] if "." in word else [f"{table}.{name}" for table in tables for name in TABLES[table].model_fields]
+        )
+    return keys
+
+
+def arguments_of(
+    context: typer.Context, settings: Configuration, *tables: str, omit: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the keys that a command uses and that have a value, as keyword arguments of a function.
+
+    Args:
+        context: The command's context.
+        settings: Its settings.
+        tables: The tables of the keys.
+        omit: Keys that the function does not take.
+    """
+    keys = [key.partition(".") for key in _used_keys(_settings_of_command(context))]
+    values = {name: getattr(getattr(settings, table), name) for table, _, name in keys if table in tables}
+    return {name: value for name, value in values.items() if name not in omit and value not in (None, ())}
+
+
+def _settings_of_command(context: typer.Context) -> str:
+    return getattr(context.command, "settings", "")
 
 
 def settings_of(
@@ -78,7 +97,6 @@ def settings_of(
     Raises:
         ConfigurationError: If a key is unknown or a value is invalid.
     """
-    tables, _ = getattr(context.command.callback, "uses", ((), ()))
     options: dict[str, Any] = {}
     table: dict[str, Any] = {}
     names: dict[str, str] = {}
@@ -86,7 +104,7 @@ def settings_of(
     for parameter, (value, is_from_file) in context.meta.get(_GIVEN, {}).items():
         place = repr(str(path)) if is_from_file else f"--{parameter.replace('_', '-')}"
         if parameter == _SET:
-            values: Mapping[str, Any] = _parse_set(value, tables, str(context.info_name), place)
+            values: Mapping[str, Any] = _parse_set(value, context, place)
         else:
             values = {_KEYS[parameter]: split_metrics(value) if parameter == "metrics" else value}
         (table if is_from_file else options).update(values)
@@ -96,21 +114,35 @@ def settings_of(
     return resolve(options, file=path, table=table, plan=plan, names=names, other_tables=[*known])
 
 
-def _parse_set(texts: Iterable[str], tables: Collection[str], command: str, place: str) -> dict[str, str]:
+def _parse_set(texts: Iterable[str], context: typer.Context, place: str) -> dict[str, str]:
     """Return the values of `--set` by dotted key. The last value of a key counts."""
+    used = _used_keys(_settings_of_command(context))
     values: dict[str, str] = {}
     for text in texts:
-        key, separator, value = text.partition("=")
+        written, separator, value = text.partition("=")
         if not separator:
             raise ConfigurationError(f"{place}: {text!r} must be TABLE.KEY=VALUE. Example: --set judge.max_retries=8")
-        table, _, name = key.strip().replace("-", "_").partition(".")
-        if table in TABLES and table not in tables:
-            raise ConfigurationError(
-                f"{place}: {key}: `{command}` does not use the table [{table}]. It uses: {', '.join(tables)}."
-            )
+        table, _, name = written.strip().replace("-", "_").partition(".")
         main = TABLES[table].main if table in TABLES else None
-        values[f"{table}.{name or main or ''}"] = value
+        key = f"{table}.{name or main or ''}"
+        if table in TABLES and key.partition(".")[2] in TABLES[table].model_fields and key not in used:
+            raise ConfigurationError(f"{place}: {_describe_unused(key, used, context.command_path.partition(' ')[2])}")
+        values[key] = value
     return values
+
+
+def _describe_unused(key: str, used: Sequence[str], command: str) -> str:
+    """Return the sentences about a key that a command does not use."""
+    table, _, name = key.partition(".")
+    near = [each for each in used if each.startswith(f"{table}.")] or [
+        each for each in used if each.endswith(f".{name}")
+    ]
+    tables = dict.fromkeys(each.partition(".")[0] for each in used)
+    others = commands_that_use(key)
+    uses = near or (used if len(used) <= _SHOWN else [f"the tables {', '.join(tables)}"])
+    return f"`{command}` does not use {key}. It uses {', '.join(uses)}. " + (
+        f"Commands that use {key}: {', '.join(others)}." if others else f"No command uses {key}, only `Monitor`."
+    )
 
 
 def _collect(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
@@ -124,8 +156,7 @@ def _collect(context: typer.Context, parameter: typer.CallbackParam, value: Any)
 
 def _complete_key(context: typer.Context, incomplete: str) -> list[str]:
     """Return the keys of the command that begin with a text, for completion."""
-    tables, _ = context.command.callback.uses  # type: ignore[union-attr]
-    keys = (f"{table}.{name}=" for table in tables for name in TABLES[table].model_fields)
+    keys = (f"{key}=" for key in _used_keys(_settings_of_command(context)))
     return [key for key in keys if key.startswith(incomplete)]
 
 

@@ -11,7 +11,7 @@ import typer
 from ragstone.brokers import is_broker_url
 from ragstone.cli._options import FromOption, JsonOption, NoRetrieverToolOption
 from ragstone.cli._output import broker_line, ledger_lines, print_json, print_text
-from ragstone.cli._settings import settings_of, uses
+from ragstone.cli._settings import settings_of
 from ragstone.errors import RagstoneError, StoreCorruptError, StoreError, StoreNotReadyError
 from ragstone.experiments import MetricSummary, format_table, summarize_store
 from ragstone.judges import is_baseline
@@ -22,7 +22,6 @@ from ragstone.store import describe_store, is_database_url, open_store, quote_st
 from ragstone.worker import advise, read_ledger
 
 
-@uses("analysis", "watch")
 def status_command(
     store: Annotated[
         str, typer.Argument(help="The store, as passed to Monitor(store=...): a file, postgresql://... or redis://...")

@@ -14,7 +14,7 @@ from ragstone.cli._models import Models
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, progress_bar, terminal_options
 from ragstone.cli._panels import OUTPUT
-from ragstone.cli._settings import RUN, settings_of, uses
+from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import quote
 
@@ -23,7 +23,6 @@ FileArgument = Annotated[
 ]
 
 
-@uses("judge", "reader", *RUN, "analysis", "research")
 def fit(
     file: FileArgument,
     output: Annotated[
@@ -41,17 +40,14 @@ def fit(
 
     _check_writable(output, file)
     settings = settings_of(context)
-    options: dict[str, Any] = {"svm_c": settings.research.svm_c} if settings.research.svm_c else {}
     judge, reader = Models(settings).judge_and_reader()
     with progress_bar("reading") as progress:
         fitted = fit_udcg(
             str(file),
             reader=reader,
             judge=judge,
-            seed=settings.analysis.seed or 0,
-            concurrency=settings.limits.concurrency,
             progress=progress,
-            **options,
+            **arguments_of(context, settings, "limits", "analysis", "research"),
         )
     fitted.theta.save(output)
     _print_errors(fitted.errors)
@@ -62,7 +58,6 @@ def fit(
         typer.echo(f"saved. Use it with: ragstone evaluate FILE --metrics udcg_theta@{quote(str(output))}", err=True)
 
 
-@uses("judge", "reader", *RUN, "analysis", "research")
 def correlate(
     file: FileArgument,
     theta: Annotated[
@@ -91,9 +86,8 @@ def correlate(
             erag=erag,
             reader=reader,
             judge=judge,
-            seed=settings.analysis.seed or 0,
-            concurrency=settings.limits.concurrency,
             progress=progress,
+            **arguments_of(context, settings, "limits", "analysis"),
         )
     _print_errors(result.errors)
     if json_output:
@@ -102,7 +96,6 @@ def correlate(
         typer.echo(str(result))
 
 
-@uses("judge", "reader", *RUN, "analysis", "research")
 def rank(
     file: FileArgument,
     top_k: Annotated[

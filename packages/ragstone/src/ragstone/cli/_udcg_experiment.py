@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,13 +13,12 @@ from ragstone.cli._models import Models
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text, progress_bar
 from ragstone.cli._progress import format_duration
-from ragstone.cli._settings import RUN, settings_of, uses
+from ragstone.cli._settings import arguments_of, settings_of
 
 if TYPE_CHECKING:
     from ragstone.research import ExperimentPlan, UdcgExperiment
 
 
-@uses("judge", "reader", *RUN, "analysis", "research")
 def experiment_command(
     data: Annotated[
         Path,
@@ -61,21 +60,10 @@ def experiment_command(
     from ragstone.research import plan_udcg_experiment, run_udcg_experiment
 
     settings = settings_of(context)
-    models, analysis, research = Models(settings), settings.analysis, settings.research
-    chosen: dict[str, Any] = {
-        "k": research.k,
-        "top_n": research.top_n,
-        "max_questions": research.max_questions,
-        "n_contexts": research.n_contexts,
-        "k_values": tuple(sorted(set(research.k_values))),
-        "n_distractors": research.n_distractors,
-        "weak_below": research.weak_below,
-        "hard_above": research.hard_above,
-        "erag": erag,
-        "threshold": research.threshold,
-        "seed": analysis.seed or 0,
-        "n_resamples": analysis.n_resamples or 2000,
-    }
+    models, research = Models(settings), settings.research
+    others = ("second_judge", "second_judge_model")
+    chosen = arguments_of(context, settings, "analysis", "research", omit=others)
+    chosen |= {"erag": erag, "k_values": tuple(sorted(set(research.k_values)))}
     found = None if retriever is None else load_app(retriever, option="--retriever")
     if dry_run:
         plan = plan_udcg_experiment(

@@ -9,13 +9,12 @@ import typer
 
 from ragstone.cli._options import JsonOption, LabelOption, OnlyMetricsOption, SystemsArgument, parse_named_file
 from ragstone.cli._output import print_json, print_text
-from ragstone.cli._settings import settings_of, uses
+from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.cli._stdin import stdin_as_file
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import quote, split_metrics
 
 
-@uses("analysis", "research")
 def validate_metrics_command(
     systems: SystemsArgument,
     labels: Annotated[
@@ -51,7 +50,6 @@ def validate_metrics_command(
     from ragstone.research import validate_metrics
 
     settings = settings_of(context)
-    analysis, chosen = settings.analysis, settings.research
     repeats = [parse_named_file(text) for text in repeat or ()]
     if any(name for name, _ in repeats):
         if nameless := [path for name, path in repeats if not name]:
@@ -67,20 +65,10 @@ def validate_metrics_command(
             *({name: path} if name else path for name, path in sources),
             labels=None if labels is None else str(labels),
             label_columns=label or (),
-            label_range=chosen.label_range,
-            label_values=chosen.label_values,
-            threshold=chosen.threshold,
             repeats=by_system if any(name for name, _ in repeats) else [path for _, path in repeats],
-            flip_threshold=chosen.flip_threshold,
-            target=chosen.target,
-            pass_at=chosen.pass_at,
             fit_weights=fit_weights,
             metrics=None if metrics is None else split_metrics(metrics),
-            cluster=analysis.cluster,
-            confidence_level=analysis.confidence_level,
-            n_resamples=analysis.n_resamples or 2000,
-            n_permutations=analysis.n_permutations,
-            seed=analysis.seed or 0,
+            **arguments_of(context, settings, "analysis", "research"),
         )
     if json_output:
         print_json(report.to_dict())
@@ -93,7 +81,6 @@ def validate_metrics_command(
         )
 
 
-@uses("analysis", "research")
 def topicality_command(
     in_domain: Annotated[Path, typer.Argument(help="Outcomes of in-domain queries, from `evaluate --output`.")],
     out_of_domain: Annotated[Path, typer.Argument(help="Outcomes of out-of-domain queries on the same repository.")],
@@ -108,17 +95,11 @@ def topicality_command(
     """
     from ragstone.research import topicality
 
-    settings = settings_of(context)
-    analysis = settings.analysis
     report = topicality(
         in_domain,
         out_of_domain,
         metrics=None if metrics is None else split_metrics(metrics),
-        confidence_level=analysis.confidence_level,
-        n_resamples=analysis.n_resamples or 10_000,
-        seed=analysis.seed or 0,
-        convergence=settings.research.convergence,
-        cluster=analysis.cluster,
+        **arguments_of(context, settings_of(context), "analysis", "research"),
     )
     if json_output:
         print_json(report.to_dict())

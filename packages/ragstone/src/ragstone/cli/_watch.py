@@ -16,7 +16,7 @@ from ragstone._util.table import text_table
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
-from ragstone.cli._settings import settings_of, uses
+from ragstone.cli._settings import settings_of
 from ragstone.errors import ConfigurationError, DataError, StoreError, StoreOwnedError
 from ragstone.experiments import card_of
 from ragstone.schema import AlarmDelivery
@@ -44,7 +44,6 @@ _EXAMINED = 20_000
 """Units of a stream that are read to find out how many more it needs, if these are enough."""
 
 
-@uses("watch")
 def watch_command(
     store: Annotated[str, typer.Argument(help="The store, as passed to Monitor(store=...).")],
     alarm: Annotated[int | None, typer.Option("--alarm", metavar="N", help="Show this alarm, open or not.")] = None,

@@ -21,7 +21,6 @@ from ragstone.cli._logs import announce
 from ragstone.cli._models import models_for_store, worker_options
 from ragstone.cli._options import FromOption, OptionalListenOption, PlanOption, ReplanOption, parse_address
 from ragstone.cli._output import print_text
-from ragstone.cli._settings import SCORING, WORKER, uses
 from ragstone.errors import StoreNotFoundError
 from ragstone.schema import Failure, NotApplicable, Score, Trace
 from ragstone.scoring import JudgedCounts
@@ -29,7 +28,6 @@ from ragstone.store import describe_store, is_database_url, resolve_store
 from ragstone.worker import ScoringSetup, StorePlan, Worker, open_setup
 
 
-@uses(*SCORING, *WORKER)
 def worker_command(
     store: Annotated[str, typer.Argument(help="The store of the application's monitors: a file or postgresql://...")],
     criterion: CriterionOption = None,

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -254,8 +254,8 @@ class Worker:
     ) -> None:
         """Run until `stop` is called, or until nothing is left to do.
 
-        If a model is not named, only metrics that need no model are scored. Then a store file is owned for short turns, so
-        that a worker with the models can own it at any time.
+        If a model is not named, only metrics that need no model are scored, in short turns, so that a worker with the models
+        can use the store between them.
 
         Args:
             until_idle: Return when nothing is spooled, pending or due.
@@ -268,7 +268,7 @@ class Worker:
             JudgeError: If the judge rejects the first request, or for a replay if it is unavailable. No trace was claimed.
             ConfigurationError: If the judge's configuration is invalid.
         """
-        if self._setup.missing is None or is_database_url(self._store):
+        if self._setup.missing is None or (is_database_url(self._store) and not self._setup.scorable):
             await self._run(until_idle=until_idle, on_owned=on_owned, patience_s=patience_s)
             return
         while True:
@@ -318,7 +318,16 @@ class Worker:
                 if not await self._drain_until_prepared(committer, intake_calls, woken, until_idle=until_idle):
                     return
                 sinks = [sink.name for sink in self._setup.sinks]
-                await committer.call(lambda: store.set_plan(self._plan_metrics(store), sinks))
+                set_plan = partial(committer.call, lambda: store.set_plan(self._plan_metrics(store), sinks))
+                try:
+                    await self._try(set_plan, StoreError, 0 if lacks_models else max(patience_s, 2 * _PAUSE_S))
+                except StoreError:
+                    if not lacks_models:
+                        raise
+                    # A worker with models uses the database, and scores all metrics.
+                    end = time.monotonic() + _PAUSE_S
+                    await self._drain(committer, intake_calls, woken, until=lambda: time.monotonic() >= end)
+                    return
                 if self._replan:
                     # Nothing is replaced before the models have answered and the store has accepted the metrics.
                     self._plan = await committer.call(partial(use_plan, replan=True))
@@ -350,18 +359,25 @@ class Worker:
         known = {(metric.name, metric.version): metric for metric in store.planned_metrics()}
         return [known.get((m.name, m.version), m) if m.judge_hash else m for m in metrics]
 
+    async def _try(self, step: Callable[[], Awaitable[None]], error: type[StoreError], patience_s: float) -> None:
+        """Repeat a step that another worker prevents for the length of a turn."""
+        end = time.monotonic() + patience_s
+        while True:
+            try:
+                await step()
+            except error:
+                if self._stop.is_set() or time.monotonic() >= end:
+                    raise
+                await asyncio.sleep(_POLL_MIN_S)
+            else:
+                return
+
     async def _open(self, calls: StoreCalls, patience_s: float) -> Store:
         """Open the store on its thread. If this worker has to end before, the thread closes it again."""
         opened: list[Store] = []
-        end = time.monotonic() + patience_s
+        add = partial(calls.call, lambda: opened.append(open_store(self._store, mode="own", clock=self._clock)))
         try:
-            while not opened:
-                try:
-                    await calls.call(lambda: opened.append(open_store(self._store, mode="own", clock=self._clock)))
-                except StoreOwnedError:
-                    if self._stop.is_set() or time.monotonic() >= end:
-                        raise
-                    await asyncio.sleep(_POLL_MIN_S)
+            await self._try(add, StoreOwnedError, patience_s)
         except BaseException:
 
             def close() -> None:
