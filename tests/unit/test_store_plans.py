@@ -276,6 +276,43 @@ def test_every_command_names_the_requests_of_each_plan(command: str) -> None:
     assert [["worker", STORE, "--until-idle", f"--plan={earlier}"]] == commands(words(run_command(command, STORE)))
 
 
+def test_a_worker_of_an_earlier_plan_gives_the_current_metrics_back() -> None:
+    """After a worker has completed the requests of an earlier plan, `status` counts those of the current plan as before."""
+    capture(2, metrics="ccrs.qr")
+    earlier = read_ledger(STORE).plans[0].id
+    capture(3, metrics="ccrs.id")
+    assert 0 == run_command("worker", STORE, "--until-idle").returncode
+    assert 0 == run_command("worker", STORE, "--until-idle", f"--plan={earlier}").returncode
+    ledger = read_ledger(STORE)
+    assert (5, 0) == (ledger.total.scored, ledger.total.pending)
+    assert {"ccrs.id": 3} == {name: row.scored for name, row in ledger.metrics.items()}
+    assert 2 == sum(ledger.other_outcomes.values())
+
+
+@pytest.mark.parametrize(
+    "command", ["replay rows.jsonl --store {0} --metrics ccrs.qr", "store backfill {0} --metrics ccrs.qr --since -1d"]
+)
+def test_a_command_that_keeps_the_plan_refuses_another_judge(command: str) -> None:
+    """`replay` and `store backfill` name key and both values if their judge is not that of the plan, and score nothing."""
+    capture(2, metrics="ccrs.id")
+    assert 0 == run_command("worker", STORE, "--until-idle").returncode
+    Path("rows.jsonl").write_text(
+        '{"query": "Why?", "contexts": ["Because."], "response": "Because."}', encoding="utf-8"
+    )
+    before = read_ledger(STORE)
+    arguments = [word.format(STORE) for word in command.split()]
+    for options, variables in (
+        (["--judge", "http://127.0.0.1:9/v1"], {}),
+        ([], {"RAGSTONE_JUDGE": "http://127.0.0.1:9/v1"}),
+    ):
+        done = run_command(*arguments, *options, **variables)
+        assert 2 == done.returncode, words(done)
+        assert "judge.url: plan lexical, here http://127.0.0.1:9/v1" in words(done)
+        assert "ragstone worker --replan" in words(done)
+    assert before == read_ledger(STORE)
+    assert 0 == run_command(*arguments).returncode
+
+
 def test_metrics_that_a_capturing_monitor_does_not_name_are_left_to_the_worker() -> None:
     """The default metrics of a monitor that does not score are not in its plan, so any metrics of a worker apply."""
     with Monitor(store=STORE, judge="lexical", scoring="none") as monitor:

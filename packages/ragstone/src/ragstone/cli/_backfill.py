@@ -88,9 +88,9 @@ def backfill_command(
         return
     assert metrics is not None  # noqa: S101 - checked above
     names = parse_metrics(metrics, criterion)
-    models = (
-        Models(settings_of(context)) if dry_run else models_for_store(context, StorePlan.read(store), metrics=names)[1]
-    )
+    models = Models(settings_of(context))
+    if not dry_run:
+        _, models = models_for_store(context, StorePlan.read(store), metrics=names, keeps_plan=True)
     settings = models.settings
     setup = ScoringSetup(
         names,

@@ -147,7 +147,12 @@ class Models:
 
 
 def models_for_store(
-    context: typer.Context, plan: StorePlan, criteria: Sequence[Path] | None = None, metrics: Sequence[str] = ()
+    context: typer.Context,
+    plan: StorePlan,
+    criteria: Sequence[Path] | None = None,
+    metrics: Sequence[str] = (),
+    *,
+    keeps_plan: bool = False,
 ) -> tuple[list[str], Models]:
     """Return the metrics and models of a command that writes scores. The plan completes what the settings lack.
 
@@ -156,9 +161,10 @@ def models_for_store(
         plan: The plan of the store.
         criteria: The values of `--criterion`.
         metrics: Metrics to use instead of those of the settings.
+        keeps_plan: Refuse other models than those of the plan. A worker compares all settings instead.
 
     Raises:
-        ConfigurationError: If a metric needs a model that neither a setting nor the plan names.
+        ConfigurationError: If a metric needs a model that neither a setting nor the plan names, or another one.
     """
     settings = settings_of(context)
     names = [*metrics] or ([*settings.scoring.metrics] if "scoring.metrics" in settings.sources else None)
@@ -167,7 +173,11 @@ def models_for_store(
         announce(
             f"no metrics are named, so {', '.join(completed['scoring.metrics'])} is scored. Name others with --metrics"
         )
-    return completed["scoring.metrics"], Models(settings_of(context, plan=completed))
+    models = Models(settings_of(context, plan=completed))
+    if keeps_plan:
+        described = [each.plan_settings() for each in (models.of_judge, models.of_reader, models.of_embedder)]
+        plan.check_models(completed["scoring.metrics"], {key: v for each in described for key, v in each.items()})
+    return completed["scoring.metrics"], models
 
 
 def metrics_of(settings: Configuration, criteria: Sequence[Path] | None) -> list[str]:

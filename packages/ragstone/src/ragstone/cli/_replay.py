@@ -93,7 +93,7 @@ def replay_command(
         )
         _print_plan(plan, models, reasons=reasons, json_output=json_output)
         return
-    _, models = models_for_store(context, StorePlan.read(store), criterion)
+    _, models = models_for_store(context, StorePlan.read(store), criterion, keeps_plan=True)
     if settings.cache.directory is None and not is_database_url(store):
         # A run that resumes after a kill reads replies from this cache instead of paying for them again.
         os.environ["RAGSTONE_CACHE"] = f"{Path(store).absolute()}.cache"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -133,7 +133,31 @@ class StorePlan:
         differences = plan_differences(self.plan.settings, setup.plan)
         if METRICS in differences and _same_metrics(*differences[METRICS]):
             setup.plan[METRICS], _ = differences.pop(METRICS)
-        if differences:
+        self._refuse(differences, "also for requests that are pending, add --replan")
+
+    def check_models(self, metrics: Sequence[str], models: Mapping[str, Any]) -> None:
+        """Compare models with those that the plan names, for a command that does not replace the plan.
+
+        Args:
+            metrics: Names of the metrics to score.
+            models: Settings of the models, as in a plan.
+
+        Raises:
+            ConfigurationError: If a model that the metrics need is another one.
+        """
+        planned = {} if self.plan is None else self.plan.settings
+        needs = find_needs(resolve_metrics([*metrics]), "reader.url" in planned or "reader.url" in models)
+        roles = [role for role in needs if needs[role] and planned.get(f"{role}.url") is not None]
+        ours, theirs = (
+            {key: value for key, value in settings.items() if key.partition(".")[0] in roles}
+            for settings in (models, planned)
+        )
+        self._refuse(
+            plan_differences(theirs, ours), "run `ragstone worker --replan` with them, or score into another store"
+        )
+
+    def _refuse(self, differences: Mapping[str, tuple[Any, Any]], replace: str) -> None:
+        if differences and self.plan is not None:
             lines = [
                 f"{key}: plan {show_value(planned)}, here {show_value(own)}"
                 for key, (planned, own) in differences.items()
@@ -141,7 +165,7 @@ class StorePlan:
             raise ConfigurationError(
                 f"these settings differ from plan {self.plan.id} of the store {describe_store(self.store)!r}: "
                 f"{'; '.join(lines)}. To score with the plan, omit them (also from the environment and --config). To "
-                "replace the plan, also for requests that are pending, add --replan"
+                f"replace the plan, {replace}"
             )
 
     @property

@@ -318,6 +318,8 @@ class Worker:
                 if not await self._drain_until_prepared(committer, intake_calls, woken, until_idle=until_idle):
                     return
                 sinks = [sink.name for sink in self._setup.sinks]
+                # A worker that completes the requests of an earlier plan gives the metrics of the current one back.
+                current = await committer.call(partial(self._metrics_of_current_plan, store))
                 set_plan = partial(committer.call, lambda: store.set_plan(self._plan_metrics(store), sinks))
                 try:
                     await self._try(set_plan, StoreError, 0 if lacks_models else max(patience_s, 2 * _PAUSE_S))
@@ -332,7 +334,12 @@ class Worker:
                     # Nothing is replaced before the models have answered and the store has accepted the metrics.
                     self._plan = await committer.call(partial(use_plan, replan=True))
                 await committer.call(lambda: self._daily_budget.start(store))
-                await self._loop(committer, intake_calls, woken, until_idle=until_idle)
+                try:
+                    await self._loop(committer, intake_calls, woken, until_idle=until_idle)
+                finally:
+                    if current:
+                        with contextlib.suppress(StoreError):
+                            await committer.call(lambda: store.set_plan(current, sinks))
             finally:
                 self._owns_store = False
                 try:
@@ -350,6 +357,13 @@ class Worker:
             calls.shutdown()
             intake_calls.shutdown()
             self._calls = ()
+
+    def _metrics_of_current_plan(self, store: Store) -> list[PlannedMetric]:
+        """Return the metrics of the store if its current plan is another one than that of this worker."""
+        if self._plan is None or self._setup.missing is not None:
+            return []
+        current = store.ledger().plans[-1]
+        return store.planned_metrics() if plan_differences(current.settings, self._setup.plan) else []
 
     def _plan_metrics(self, store: Store) -> list[PlannedMetric]:
         """Return the metrics. If a model is not named, the judged ones have the judge that the store knows."""
