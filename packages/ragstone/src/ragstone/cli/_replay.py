@@ -133,14 +133,7 @@ def replay_command(
     check = None
     if thresholds and not stopped:
         cards = [metric.card for metric in resolve_metrics(names)]
-        check = check_source(
-            store,
-            thresholds,
-            undecided=analysis.undecided,
-            confidence_level=analysis.confidence_level,
-            cards=cards,
-            cluster=analysis.cluster,
-        )
+        check = check_source(store, thresholds, cards=cards, **arguments_of(context, settings, "analysis"))
         if junit is not None:
             check.write_junit(junit)
     if json_output:

@@ -26,12 +26,11 @@ from ragstone.cli._options import (
 )
 from ragstone.cli._output import print_json, print_lines, print_text, terminal_options
 from ragstone.cli._panels import OUTPUT
-from ragstone.cli._settings import settings_of
+from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import OutcomeSource, ScoreCheck, build_report, check_source, store_of, write_report
 from ragstone.reading import read_samples
 from ragstone.schema import Sample
-from ragstone.settings import Analysis
 from ragstone.store import describe_store, is_database_url
 from ragstone.views import ReportText, ReportView
 from ragstone.worker import StorePlan
@@ -111,7 +110,7 @@ def report_command(
 ) -> None:
     """Print a verdict, the causes of wrong answers, and the worst."""
     settings = settings_of(context)
-    analysis = settings.analysis
+    analysis = arguments_of(context, settings, "analysis")
     systems = _read_systems(sources, baseline)
     if settings.scoring.reasons and (store := store_of(systems.reported)) is not None and not settings.judge.url:
         settings = settings_of(context, plan=StorePlan.read(store).complete_model("judge"))
@@ -126,27 +125,20 @@ def report_command(
         "others": systems.others,
         "baseline": systems.baseline,
         "reasons": settings.scoring.reasons,
-        "cluster": analysis.cluster,
-        "confidence_level": analysis.confidence_level,
         "judge": Models(settings).build_judge() if settings.scoring.reasons else None,
         "baseline_samples": read_texts(files.get(systems.baseline)) if systems.others else (),
+        **arguments_of(context, settings, "analysis", omit=("undecided",)),
     }
-    thresholds = parse_thresholds(fail_under, analysis, junit=junit)
+    thresholds = parse_thresholds(fail_under, settings.analysis, junit=junit)
     check = None
     if thresholds:
-        check = check_source(
-            systems.reported,
-            thresholds,
-            undecided=analysis.undecided,
-            confidence_level=analysis.confidence_level,
-            cluster=analysis.cluster,
-            samples=samples,
-        )
+        check = check_source(systems.reported, thresholds, samples=samples, **analysis)
     if check is not None and junit is not None:
         check.write_junit(junit)
     gate = {"gate": check.to_dict()} if check is not None else {}
     if output is not None:
-        command = _command(sources, baseline, data or [], target or [], worst, analysis)
+        stated = {name: value for name, value in settings.analysis.stated.items() if name in analysis}
+        command = _command(sources, baseline, data or [], target or [], worst, stated)
         view = write_report(
             systems.reported, output, max_mb=settings.limits.max_page_mb, texts=texts, command=command, **options
         )
@@ -235,14 +227,14 @@ def _command(
     data: Sequence[str],
     targets: list[str],
     worst: int,
-    analysis: Analysis,
+    analysis: Mapping[str, Any],
 ) -> str:
     """Return the command for the page, without the password of a database."""
     parts = ["ragstone report", *map(_describe, sources)]
     parts += [f"--baseline {_describe(baseline)}"] if baseline else []
     parts += [f"--data {each}" for each in data]
     parts += [f"--target {target}" for target in targets]
-    parts += [f"--set analysis.{name}={value}" for name, value in analysis.stated.items()]
+    parts += [f"--set analysis.{name}={value}" for name, value in analysis.items()]
     return " ".join([*parts, f"--worst {worst}"])
 
 
