@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import logging
+import os
 import pickle
 import re
 from pathlib import Path
@@ -481,6 +482,53 @@ def test_an_unknown_name_is_refused_with_its_nearest_neighbor(call: Any, message
 def test_other_variables_are_ignored(variable: str):
     """Kubernetes sets variables for a service with the name "ragstone-judge"."""
     assert resolve(environment={variable: "1"}) == resolve(environment={})
+
+
+@pytest.mark.parametrize(
+    ("variable", "hint"),
+    [
+        ("RAGSTONE_CONCURRENCY", "Did you mean RAGSTONE_LIMITS_CONCURRENCY or RAGSTONE_LIMITS_APP_CONCURRENCY?"),
+        ("RAGSTONE_ZZYZX", "`ragstone doctor --settings` lists all."),
+        ("RAGSTONE_SPOOL", None),
+        ("RAGSTONE_ID_KEY", None),
+        ("PATH", None),
+    ],
+)
+def test_an_unknown_variable_is_named_once(variable: str, hint: str | None, caplog: pytest.LogCaptureFixture):
+    """A variable that looks like a setting is ignored with one warning, which names similar ones."""
+    for _ in range(2):
+        resolve({}, environment={variable: "3"})
+    sentence = f"ragstone: the environment variable {variable} is not a setting, and is ignored. {hint}"
+    assert ([] if hint is None else [sentence]) == [record.getMessage() for record in caplog.records]
+
+
+def test_a_key_that_is_withheld_is_named_without_its_value(caplog: pytest.LogCaptureFixture, tmp_path: Path):
+    """A key of the environment that is for the endpoint of a file is not sent to that of an option, and the log says so."""
+    file = tmp_path / "r.toml"
+    file.write_text("[judge]\nurl = 'http://a2'\n", encoding="utf-8")
+    found = resolve({"judge.url": "http://b2"}, file=file, environment={"RAGSTONE_JUDGE_API_KEY": "s3cret"})
+    assert None is found.judge.api_key
+    assert [
+        "ragstone: RAGSTONE_JUDGE_API_KEY: judge.api_key is not sent to http://b2, because it belongs to http://a2."
+    ] == [record.getMessage() for record in caplog.records]
+
+
+@pytest.mark.parametrize("role", ["judge", "reader", "embedder"])
+def test_a_key_in_the_name_of_a_model_is_refused(role: str):
+    """`openai:MODEL?key=...` would be stored as the name of the model. The error names the variable for the key."""
+    with pytest.raises(ConfigurationError, match=f"RAGSTONE_{role.upper()}_API_KEY") as caught:
+        resolve({f"{role}.url": "openai:m?key=s3cret"})
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_monitor_from_a_file_uses_its_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """`[cache] directory` is the cache of the judge that the monitor makes."""
+    monkeypatch.setenv("RAGSTONE_CACHE", "")
+    monkeypatch.delenv("RAGSTONE_CACHE")
+    file = tmp_path / "r.toml"
+    file.write_text(f"judge = 'lexical'\ncache = '{tmp_path / 'replies'}'\n", encoding="utf-8")
+    Monitor.from_config(file, store=tmp_path / "s.db").close()
+    assert str(tmp_path / "replies") == os.environ["RAGSTONE_CACHE"]
 
 
 def test_an_empty_variable_is_not_set_except_for_the_cache():

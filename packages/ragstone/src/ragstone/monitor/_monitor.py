@@ -44,6 +44,7 @@ from ragstone.settings import (
     Watch,
     complete,
     read_table,
+    resolve_arguments,
     takes_settings,
 )
 from ragstone.spool import SpoolWriter
@@ -295,6 +296,8 @@ class Monitor(RequestBlocks):
         """
         keys = _KEYS | {str(role): str(role) for role in judges.ROLES if not _is_model(arguments.get(role))}
         completed = complete(keys, arguments, call="Monitor", file=path)
+        if (cache := resolve_arguments({}, {}, file=path).cache.directory) is not None:
+            os.environ["RAGSTONE_CACHE"] = cache  # of all models of this process
         return cls(**{**arguments, **completed})
 
     def _reset(self) -> None:

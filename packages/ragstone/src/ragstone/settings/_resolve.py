@@ -35,8 +35,15 @@ COMMANDS: Final = frozenset(_COMMANDS.split())
 """Commands, whose tables in a file are not settings."""
 _OF_KUBERNETES: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
 """Variables that Kubernetes sets for a service with the name "ragstone-judge"."""
+_OTHER_VARIABLES: Final = frozenset(
+    f"{_PREFIX}{name}"
+    for name in ("SPOOL", "ID_KEY", "INGEST_TOKEN", "VIEW_TOKEN", "WEBHOOK_SECRET", "BROKER_PASSWORD")
+)
+"""Variables that are read where they are used, because they are secrets or the place of a spool."""
+_IN_TEST: Final = "PYTEST_CURRENT_TEST"
+"""A variable of pytest. Variables of test suites, such as RAGSTONE_REQUIRE_SERVERS, are not named in a test."""
 _warned: Final[set[tuple[str, str]]] = set()
-"""Secrets in files that the log has named. A command reads its file twice."""
+"""What the log has named. A command reads its sources twice."""
 _T = TypeVar("_T", bound=Settings)
 
 
@@ -225,6 +232,11 @@ def _merge(layers: list[_Layer]) -> Configuration:
             described = next(filter(None, urls[number:]), None)
             for name, value in stated.items():
                 if name in _SENT and described not in (None, called):
+                    _warn_once(
+                        f"{layer.source} {table}.{name}",
+                        f"{layer.place(f'{table}.{name}')}: {table}.{name} is not sent to {show(kind.model_fields['url'], called)}, "
+                        f"because it belongs to {show(kind.model_fields['url'], described)}.",
+                    )
                     continue
                 if name not in values:
                     values[name] = value
@@ -303,7 +315,7 @@ def _describe(
     key, info, value = f"{table}.{name}", kind.model_fields[name], values[name]
     source = place(key)
     if first["type"] == "settings":
-        return f"{source}: {key}: {first['msg']}."
+        return f"{source}: {key}: {first['msg'].replace('TABLE', table.upper())}."
     inner = get_args(kind_of(info.annotation))
     if len(first["loc"]) > 2 and inner and isinstance(inner[0], type) and issubclass(inner[0], Settings):
         position, part = first["loc"][1:3]
@@ -330,13 +342,30 @@ def _from_environment(environment: Mapping[str, str]) -> _Layer:
         if variable in keys:
             if text.strip() or keys[variable] == "cache.directory":
                 values[keys[variable]] = text
-        elif (
-            variable.startswith(_PREFIX)
-            and not _OF_KUBERNETES.fullmatch(variable)
-            and (close := mains.get(variable) or next(iter(difflib.get_close_matches(variable, keys, 1, 0.9)), None))
-        ):
-            raise ConfigurationError(f"the environment variable {variable} is not a setting. Did you mean {close}?")
+        elif variable.startswith(_PREFIX) and not _OF_KUBERNETES.fullmatch(variable):
+            if close := mains.get(variable) or next(iter(difflib.get_close_matches(variable, keys, 1, 0.9)), None):
+                raise ConfigurationError(f"the environment variable {variable} is not a setting. Did you mean {close}?")
+            if variable not in _OTHER_VARIABLES and _IN_TEST not in environment:
+                _warn_once(
+                    variable,
+                    f"the environment variable {variable} is not a setting, and is ignored.{_similar(variable, keys)}",
+                )
     return _Layer("environment", values, variable_of, parses_text=True)
+
+
+def _similar(variable: str, variables: Collection[str]) -> str:
+    """Return the variables with a part of the name, or similar ones, as a sentence."""
+    part = f"_{variable.removeprefix(_PREFIX)}"
+    close = [each for each in variables if each.endswith(part)] or difflib.get_close_matches(
+        variable, variables, 3, 0.7
+    )
+    return f" Did you mean {' or '.join(close)}?" if close else " `ragstone doctor --settings` lists all."
+
+
+def _warn_once(name: str, text: str) -> None:
+    if ("", name) not in _warned:
+        _warned.add(("", name))
+        logger.warning("ragstone: %s", text)
 
 
 def read_file(path: str | os.PathLike[str], other_tables: Collection[str] = COMMANDS) -> dict[str, Any]:

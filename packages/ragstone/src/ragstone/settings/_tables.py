@@ -76,7 +76,15 @@ def _canaries(value: int) -> int:
     return value
 
 
-Urls = Annotated[Text, BeforeValidator(_joined)]
+def _model(value: str) -> str:
+    if "://" not in value and "?" in value:
+        raise_rule(
+            "the name of a model does not have a query (?...). Set its key in api_key_env, or in RAGSTONE_TABLE_API_KEY"
+        )
+    return value
+
+
+Urls = Annotated[Text, BeforeValidator(_joined), AfterValidator(_model)]
 Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\z")]
 Prices = Annotated[tuple[float, float], BeforeValidator(_pair), AfterValidator(_not_negative)]
 Age = Annotated[str, AfterValidator(_age)]

@@ -239,8 +239,10 @@ class PostgresDatabase(Transactions):
         if isinstance(error, psycopg.errors.LockNotAvailable):
             return StoreError(f"the store in {self.place} has been locked for more than 30 s. Try again ({message}).")
         is_away = isinstance(error, psycopg.OperationalError) and not is_denied(error)
+        # A printed command has the URL without its password.
+        login = " Name user and password in the URL, or in PGUSER and PGPASSWORD." if "password" in message else ""
         return (StoreUnavailableError if is_away else StoreError)(
-            f"the store in {self.place} cannot be used now ({message}). Nothing of this step was stored."
+            f"the store in {self.place} cannot be used now ({message}). Nothing of this step was stored.{login}"
         )
 
 

@@ -329,7 +329,7 @@ def _open_for_reader(path: Path) -> Database:
     """Open `path` for reading, whether its owner is running or not."""
     if not path.is_file():
         if has_spool(path):
-            raise StoreNotReadyError(
+            raise StoreNotFoundError(
                 f"the store {str(path)!r} does not exist yet: its captured requests wait in a spool. `ragstone status "
                 f"{shlex.quote(str(path))}` says how to score them."
             )
