@@ -784,6 +784,18 @@ def test_only_the_missing_metrics_are_scored_when_a_judge_appears(database):
     check_parts(database, server, PGUSER=url.username, PGPASSWORD=url.password)
 
 
+def test_a_command_without_the_password_names_the_variable_for_it(database):
+    """A printed command has no password. Followed literally, it says that PGPASSWORD can hold it."""
+    url = urlsplit(database)
+    printed = f"postgresql://{url.hostname}:{url.port}{url.path}"
+    done = run_command(
+        "worker", printed, "--until-idle", "--metrics", "exact_match", PGUSER=url.username, PGPASSWORD=""
+    )
+    assert (3, True) == (done.returncode, "PGPASSWORD" in done.stderr), done.stderr
+    done = run_command("worker", printed, "--until-idle", "--metrics", "exact_match", PGUSER=url.username, PGPASSWORD=url.password)  # fmt: skip
+    assert 0 == done.returncode, done.stderr
+
+
 def test_a_worker_without_a_judge_does_not_change_a_database(database):
     """A worker that nobody has given a judge exits with 2, makes no tables, and keeps the requests of a store pending."""
     for n_tables in (0, 1):
