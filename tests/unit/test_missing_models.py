@@ -160,6 +160,18 @@ def test_a_monitor_without_a_judge_keeps_the_record_of_a_worker() -> None:
     assert "lexical" == read_ledger("app.db").plans[-1].settings["judge.url"]
 
 
+def test_outcomes_of_a_worker_stay_those_of_the_store_if_a_monitor_without_a_judge_follows() -> None:
+    """`status` counts the judged outcomes as before while a monitor without a judge scores the other metrics."""
+    for n_scored in (0, 3):
+        with Monitor(store="app.db", metrics=["ccrs.qr", "exact_match"]) as monitor:
+            record(monitor)
+            assert not monitor.drain()
+        ledger = read_ledger("app.db")
+        assert (3, n_scored, {}) == (ledger.total.pending, ledger.metrics["ccrs.qr"].scored, ledger.other_outcomes)
+        assert 0 == run_command("worker", "app.db", "--judge", "lexical", "--until-idle").returncode
+    assert (6, 0) == ((total := read_ledger("app.db").total).scored, total.pending)
+
+
 def test_a_monitor_scores_metrics_that_need_no_judge(caplog: pytest.LogCaptureFixture) -> None:
     """A monitor whose metrics need no judge scores at once, and does not warn."""
     with Monitor(store="app.db", metrics=["exact_match", "rouge_l"]) as monitor:

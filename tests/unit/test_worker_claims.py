@@ -11,7 +11,7 @@ import pytest
 from ragstone.judges import Judge
 from ragstone.metrics import MetricBase
 from ragstone.schema import Captured, Sample, Score, Trace
-from ragstone.store import SqliteStore
+from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.testing import make_trace
 from ragstone.worker import ScoringSetup, Worker, open_setup, read_ledger
 
@@ -157,3 +157,14 @@ def test_each_metric_is_computed_once_by_a_worker_without_a_judge_and_one_with_i
     assert {"acme.plain": 20, "acme.judged": 20} == {name: row.scored for name, row in ledger.metrics.items()}
     with SqliteStore.open(tmp_path / "s.db", mode="own") as store:
         assert [] == store.recount(correct=False)
+
+
+def test_a_request_with_outcomes_is_not_claimed_by_a_worker_that_cannot_complete_it(tmp_path: Path) -> None:
+    """A claim of whole requests omits those with outcomes. Another claim has them, with the outcomes that they have."""
+    with SqliteStore.open(tmp_path / "s.db", mode="own") as store:
+        store.ingest("segment", 1, [Captured(trace=make_trace(each)) for each in ("t0", "t1")])
+        store.set_plan([PlannedMetric(name=name, version="1", judge_hash="") for name in ("a", "b")], [])
+        store.complete("t0", [Score(sample_id="t0", metric="a", metric_version="1", value=1.0, method="exact")])
+        assert ["t1"] == [trace.trace_id for trace in store.claim("w", 10, lease_s=60.0, whole=True)]
+        claimed = store.claim("w", 10, lease_s=60.0)
+        assert (["t0"], {"t0": {("a", "1", "")}}) == ([trace.trace_id for trace in claimed], claimed.known)
