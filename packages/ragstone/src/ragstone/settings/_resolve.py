@@ -232,10 +232,11 @@ def _merge(layers: list[_Layer]) -> Configuration:
             described = next(filter(None, urls[number:]), None)
             for name, value in stated.items():
                 if name in _SENT and described not in (None, called):
+                    key = f"{table}.{name}"
+                    place, to = layer.place(key), [show(kind.model_fields["url"], url) for url in (called, described)]
                     _warn_once(
-                        f"{layer.source} {table}.{name}",
-                        f"{layer.place(f'{table}.{name}')}: {table}.{name} is not sent to {show(kind.model_fields['url'], called)}, "
-                        f"because it belongs to {show(kind.model_fields['url'], described)}.",
+                        f"{layer.source} {key}",
+                        f"{place}: {key} is not sent to {to[0]}, because it belongs to {to[1]}.",
                     )
                     continue
                 if name not in values:

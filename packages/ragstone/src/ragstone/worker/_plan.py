@@ -33,7 +33,7 @@ class StorePlan:
     """None if the store does not have a plan, or does not exist."""
     replan: bool = False
     patience_s: float = 0.0
-    """Seconds for which a worker tries to own the store: a process that captures without a model owns it for short turns."""
+    """Seconds for which a worker tries to own the store, because a process without a model owns it for short turns."""
 
     @classmethod
     def read(cls, store: str | os.PathLike[str], *, plan_id: str | None = None, replan: bool = False) -> Self:

@@ -254,8 +254,8 @@ class Worker:
     ) -> None:
         """Run until `stop` is called, or until nothing is left to do.
 
-        If a model is not named, only metrics that need no model are scored, in short turns, so that a worker with the models
-        can use the store between them.
+        If a model is not named, only metrics that need no model are scored, in short turns, so that a worker with the
+        models can use the store between them.
 
         Args:
             until_idle: Return when nothing is spooled, pending or due.
