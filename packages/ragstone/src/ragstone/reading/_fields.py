@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from json import JSONDecoder
 from typing import Any, Final
 
 from ragstone.reading._json import inner_json
-from ragstone.reading._values import count_in, messages_in, passages_in, query_in, reply_message, text_of, values_in
-from ragstone.requests import Step
+from ragstone.reading._values import (
+    count_in,
+    messages_in,
+    passages_in,
+    query_in,
+    reply_message,
+    text_or_none,
+    values_in,
+)
+from ragstone.requests import Step, content_text
 
-_TOKEN_KEYS: Final = (("input_tokens", "prompt_tokens", "input"), ("output_tokens", "completion_tokens", "output"))
+_TOKEN_KEYS: Final = (
+    ("input_tokens", "prompt_tokens", "input", "prompt"),
+    ("output_tokens", "completion_tokens", "output", "completion"),
+)
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NAME: Final = re.compile(rb'"([A-Za-z0-9_.]{1,80})"\s*:')
 _WORD: Final = re.compile(rb"[a-z_]{2,80}")
@@ -60,13 +71,6 @@ def mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def text_or_none(value: Any) -> str | None:
-    """Return a non-empty text, or an integer as text, or None for anything else."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    return value if isinstance(value, str) and value else None
-
-
 def unix_time(value: Any) -> float | None:
     """Return a time in Unix seconds, from ISO 8601 (UTC without a zone) or a number of seconds or smaller units."""
     if isinstance(value, str):
@@ -84,12 +88,10 @@ def unix_time(value: Any) -> float | None:
 
 def tokens_in(usage: Any) -> tuple[int | None, int | None]:
     """Tokens read and written, under any tool's names for them."""
-    first, second = (_first_count(mapping(usage), keys) for keys in _TOKEN_KEYS)
-    return first, second
-
-
-def _first_count(usage: Mapping[str, Any], keys: Sequence[str]) -> int | None:
-    return next((count for key in keys if (count := count_in(usage.get(key))) is not None), None)
+    named = snake_case(mapping(usage))
+    counts = [[count_in(named.get(key)) for key in keys] for keys in _TOKEN_KEYS]
+    read, written = (next((count for count in found if count is not None), None) for found in counts)
+    return read, written
 
 
 def fill_inputs_and_outputs(step: Step, inputs: Any, outputs: Any) -> None:
@@ -125,7 +127,7 @@ def fill_tool(step: Step, arguments: Any, result: Any) -> None:
     if isinstance(result, str):
         step.reply = value if isinstance(value, str) else result
     elif (message := mapping(result)) and isinstance(message.get("content", message.get("blocks")), str | list):
-        step.reply = text_of(message.get("content", message.get("blocks")))
+        step.reply = content_text(message.get("content", message.get("blocks")))
 
 
 def _fill_model(step: Step, inputs: Any, outputs: Any) -> None:

@@ -14,7 +14,6 @@ from ragstone.reading._fields import (
     mapping,
     parse_names,
     snake_case,
-    text_or_none,
     tokens_in,
     unix_time,
 )
@@ -23,19 +22,11 @@ from ragstone.reading._json import inner_json
 from ragstone.reading._records import records
 from ragstone.reading._source import InputFile
 from ragstone.reading._stage import BufferedSpan, staged, traces_of
-from ragstone.reading._values import request_metadata, values_in
-from ragstone.requests import Step, StepKind
+from ragstone.reading._values import request_metadata, tags_in, text_or_none, values_in
+from ragstone.reading.otlp._langfuse import LANGFUSE_KINDS
+from ragstone.requests import Step
 from ragstone.schema import Trace
 
-_KINDS: Final[Mapping[str, StepKind]] = {
-    "CHAIN": "chain",
-    "SPAN": "chain",
-    "AGENT": "agent",
-    "TOOL": "tool",
-    "RETRIEVER": "retrieval",
-    "GENERATION": "model",
-    "EMBEDDING": "embedding",
-}
 _TRACE_ONLY: Final = ({"bookmarked"}, {"html_path"}, {"public", "release"}, {"total_cost", "observations"})
 _ADDED: Final = ("is_langchain_root", "resourceAttributes", "scope", "attributes", "tags")
 """Metadata that Langfuse's SDK and its server add."""
@@ -138,7 +129,7 @@ def _step(trace_id: str, row: Mapping[str, Any], *, is_otel: bool) -> Step:
     step = Step(
         id=own_id,
         parent=text_or_none(row.get("parent_observation_id")),
-        kind=_KINDS.get(str(row["type"]).upper(), "other"),
+        kind=LANGFUSE_KINDS.get(str(row["type"]).lower(), "other"),
         otel_trace_id=trace_id if is_otel else None,
         otel_span_id=own_id if is_otel else None,
         started_at=unix_time(row.get("start_time")),
@@ -150,26 +141,24 @@ def _step(trace_id: str, row: Mapping[str, Any], *, is_otel: bool) -> Step:
     fill_inputs_and_outputs(step, inner_json(row.get("input")), inner_json(row.get("output")))
     if step.kind == "model":
         usage = inner_json(row.get("usage_details")) or inner_json(row.get("usage"))
-        names = (text_or_none(row.get(field)) for field in ("provided_model_name", "model"))
-        step.model = next((name for name in names if name), step.model)
-        counts = tokens_in(snake_case(mapping(usage)))
+        step.model = text_or_none(row.get("provided_model_name"), row.get("model"), step.model)
+        counts = tokens_in(usage)
         if counts != (None, None):
             step.input_tokens, step.output_tokens = counts
     return step
 
 
 def _identity(row: Mapping[str, Any]) -> dict[str, Any]:
-    tags = inner_json(row.get("tags"))
     said = mapping(inner_json(row.get("metadata")))
     kept = request_metadata({name: inner_json(value) for name, value in said.items() if name not in _ADDED})
     environment = text_or_none(row.get("environment"))
     return {
         # `version` is that of the observation. Applications set one of the two.
-        "release": text_or_none(row.get("release")) or text_or_none(row.get("version")),
+        "release": text_or_none(row.get("release"), row.get("version")),
         "environment": None if environment == "default" else environment,
-        "name": text_or_none(row.get("name")) or text_or_none(row.get("trace_name")),
+        "name": text_or_none(row.get("name"), row.get("trace_name")),
         "session_id": text_or_none(row.get("session_id")),
         "user_id": text_or_none(row.get("user_id")),
-        "tags": tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else (),
+        "tags": tags_in(row.get("tags")),
         "metadata": kept,
     }

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ragstone.errors import DataError
-from ragstone.reading._fields import fill_inputs_and_outputs, has_fields, mapping, parse_names, text_or_none, unix_time
+from ragstone.reading._fields import fill_inputs_and_outputs, has_fields, mapping, parse_names, unix_time
 from ragstone.reading._formats import RejectedRecord
 from ragstone.reading._json import inner_json
 from ragstone.reading._records import records
 from ragstone.reading._source import InputFile
 from ragstone.reading._stage import BufferedSpan, staged, traces_of
-from ragstone.reading._values import count_in, request_metadata
+from ragstone.reading._values import count_in, request_metadata, tags_in, text_or_none
 from ragstone.requests import Step, StepKind
 from ragstone.schema import Trace
 
@@ -92,7 +92,6 @@ def _steps(trace_id: str, runs: list[Any]) -> list[Step]:  # noqa: ARG001 - the 
 def _step(run: Mapping[str, Any]) -> Step:
     extra = mapping(inner_json(run.get("extra")))
     said = mapping(inner_json(extra.get("metadata")))
-    tags = run.get("tags")
     step = Step(
         id=run["id"],
         parent=run["parent_run_id"],
@@ -103,16 +102,16 @@ def _step(run: Mapping[str, Any]) -> Step:
         ended_at=unix_time(run.get("end_time")),
         first_token_at=unix_time(run.get("first_token_time")),
         error=_error(run),
-        session_id=_first_text(said, *_SESSIONS),
-        user_id=_first_text(said, "user_id"),
-        tags=tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else (),
+        session_id=text_or_none(*map(said.get, _SESSIONS)),
+        user_id=text_or_none(said.get("user_id")),
+        tags=tags_in(run.get("tags")),
         metadata=_metadata(run, said),
     )
     if isinstance(reference := said.get("reference"), str):
         step.reference = (reference,)
     fill_inputs_and_outputs(step, inner_json(run.get("inputs")), inner_json(run.get("outputs")))
     if step.kind == "model":
-        step.model = step.model or _first_text(said, "ls_model_name")
+        step.model = text_or_none(step.model, said.get("ls_model_name"))
         # The server counts tokens by itself, and writes 0 if it could not.
         step.input_tokens = count_in(run.get("prompt_tokens")) or step.input_tokens
         step.output_tokens = count_in(run.get("completion_tokens")) or step.output_tokens
@@ -136,7 +135,3 @@ def _metadata(run: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]
         if (value := text_or_none(run.get(field))) is not None:
             kept.setdefault(name, value)
     return kept
-
-
-def _first_text(values: Mapping[str, Any], *names: str) -> str | None:
-    return next((text for name in names if (text := text_or_none(values.get(name))) is not None), None)

@@ -14,16 +14,11 @@ from typing import Any, Final
 from ragstone._util.surrogates import replace_surrogates_in
 from ragstone.errors import DataError
 from ragstone.reading._row_values import read_passage, shorten
-from ragstone.schema import MESSAGE_ROLES, MessageRole, Passage, Turn, field_names
+from ragstone.schema import MESSAGE_ROLES, MessageRole, Passage, Turn, field_names, message_role
 
 _TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text", "refusal"})
 _CALL_PARTS: Final = frozenset({"tool_use", "tool_call", "function_call", "custom_tool_call"})
 _RESULT_PARTS: Final = frozenset({"tool_result", "function_response"})
-_ITEM_ROLES: Final[Mapping[str, MessageRole]] = {
-    "function_call": "assistant", "custom_tool_call": "assistant", "function_call_output": "tool",
-    "custom_tool_call_output": "tool",
-}  # fmt: skip
-"""Types of items in OpenAI's Responses API that do not have a role."""
 _IGNORED: Final = "reasoning"
 _LISTS: Final = (*field_names("contexts", "output"), "results", "hits")
 """Names under which the result of a tool has its list of passages."""
@@ -67,7 +62,7 @@ def are_messages(value: object) -> bool:
         return True
     kind = _get(first, "type")
     has_content = _get(first, "content") is not None and kind not in _TEXT_PARTS
-    return isinstance(kind, str) and (kind in MESSAGE_ROLES or kind in _ITEM_ROLES or has_content)
+    return isinstance(kind, str) and (message_role(kind) is not None or has_content)
 
 
 def read_conversation(
@@ -148,7 +143,7 @@ def _message(one: object, number: int, name: str, position: int) -> _Message | N
         return None
     stated = _get(one, "role")
     label = stated if isinstance(stated, str) else kind
-    role = MESSAGE_ROLES.get(str(label).lower()) or _ITEM_ROLES.get(str(label))
+    role = message_role(label)
     if role is None:
         problem = f"has the role {label!r}" if isinstance(label, str) else f"does not have a role: {shorten(one)}"
         raise DataError(

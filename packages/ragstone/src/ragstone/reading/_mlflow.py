@@ -9,38 +9,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ragstone.errors import DataError
-from ragstone.reading._fields import (
-    fill_inputs_and_outputs,
-    has_fields,
-    mapping,
-    parse_names,
-    text_or_none,
-    tokens_in,
-    unix_time,
-)
+from ragstone.reading._fields import fill_inputs_and_outputs, has_fields, mapping, parse_names, tokens_in, unix_time
 from ragstone.reading._formats import RejectedRecord
 from ragstone.reading._json import inner_json, parse_json
 from ragstone.reading._records import records
 from ragstone.reading._requests import requests_in
 from ragstone.reading._source import InputFile
-from ragstone.reading._values import request_metadata
-from ragstone.requests import Step, StepKind
+from ragstone.reading._values import request_metadata, text_or_none
+from ragstone.reading.otlp._mlflow import MLFLOW_KINDS
+from ragstone.requests import Step
 from ragstone.schema import Trace
 
-_KINDS: Final[Mapping[str, StepKind]] = {
-    "CHAIN": "chain",
-    "WORKFLOW": "chain",
-    "TASK": "chain",
-    "AGENT": "agent",
-    "TOOL": "tool",
-    "RETRIEVER": "retrieval",
-    "RERANKER": "transform",
-    "LLM": "model",
-    "CHAT_MODEL": "model",
-    "EMBEDDING": "embedding",
-    "PARSER": "part",
-    "UNKNOWN": "chain",
-}
 _EXPECTED: Final = ("expected_response", "expected_output", "expected_answer", "ground_truth", "reference")
 """Expectations that are a whole correct answer; `expected_facts` are parts of one."""
 _TABLE: Final = ("trace_metadata", "request_metadata")
@@ -145,7 +124,7 @@ def _step(span: Mapping[str, Any], run_id: str | None) -> Step:
         run_id=run_id,
         otel_trace_id=trace_hex if is_otel else None,
         otel_span_id=span_hex if is_otel else None,
-        kind=_KINDS.get(str(attributes.get("mlflow.spanType", "UNKNOWN")).upper(), "other"),
+        kind=MLFLOW_KINDS.get(str(attributes.get("mlflow.spanType", "UNKNOWN")).upper(), "other"),
         name=text_or_none(span.get("name")),
         started_at=unix_time(span.get("start_time_unix_nano", span.get("start_time"))),
         ended_at=unix_time(span.get("end_time_unix_nano", span.get("end_time"))),

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ragstone.errors import DataError
-from ragstone.reading._fields import mapping, parse_names, text_or_none
+from ragstone.reading._fields import mapping, parse_names
 from ragstone.reading._formats import RejectedRecord
 from ragstone.reading._records import Record, records
 from ragstone.reading._row_traces import trace_of_row
 from ragstone.reading._source import InputFile
-from ragstone.reading._values import values_in
+from ragstone.reading._values import text_or_none, values_in
 from ragstone.requests import Request, Step, TraceDraft, assemble
 from ragstone.schema import Trace, field_names
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
+from ragstone.reading._fields import unix_time
 from ragstone.reading._formats import RejectedRecord
 from ragstone.reading._records import PARQUET, records
 from ragstone.reading._source import InputFile
@@ -71,8 +71,8 @@ def _span(value: Any) -> OtelSpan | str:
         span_id=span_id,
         parent_id=hex_id(value.get("parent_id"), n_bytes=8),
         name=str(value.get("name") or ""),
-        started_at=_time(value.get("start_time")),
-        ended_at=_time(value.get("end_time")),
+        started_at=unix_time(value.get("start_time")),
+        ended_at=unix_time(value.get("end_time")),
         is_error=value.get("status_code") == "ERROR",
         status_message=str(value.get("status_message") or ""),
         attributes=attributes,
@@ -111,15 +111,6 @@ def _events(events: Any) -> Iterator[SpanEvent]:
             attributes = event.get("attributes")
             yield SpanEvent(
                 str(event.get("name") or ""),
-                _time(event.get("timestamp")),
+                unix_time(event.get("timestamp")),
                 dict(attributes) if isinstance(attributes, Mapping) else {},
             )
-
-
-def _time(value: Any) -> float | None:
-    """Unix seconds of a time in ISO 8601; one without a zone is in UTC."""
-    try:
-        time = datetime.fromisoformat(value) if isinstance(value, str) else None
-        return None if time is None else (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        return None

@@ -66,12 +66,12 @@ def _trace(value: object, source: InputFile) -> Trace:
         raise DataError("a trace must be an object")
     if value.keys() >= _ANSWER:
         return _answer(value, source)
-    if "trace" in value and "state" in value:
-        if not isinstance(value["trace"], Mapping):
-            raise DataError(f"the texts of the request {str(value.get('trace_id'))[:80]!r} are not in the store")
-        value = value["trace"]  # the other fields are its outcomes
-    check_record("the trace", value)
-    return _valid(value)
+    if "state" in value and value.get("trace") is None:
+        raise DataError(f"the texts of the request {str(value.get('trace_id'))[:80]!r} are not in the store")
+    inner = value.get("trace")  # the other fields are its outcomes
+    fields = inner if isinstance(inner, Mapping) else value
+    check_record("the trace", fields)
+    return _valid(fields)
 
 
 def _exported(row: Mapping[str, Any]) -> Trace:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Final
 
 from pydantic import ValidationError
@@ -30,6 +31,14 @@ _REASONS: Final[Mapping[str, str]] = {
     "infrastructure": "server, HTTP or database spans",
     "nothing_retrieved_or_generated": "steps that neither retrieve nor generate",
 }
+
+
+_SAME: Final = tuple(
+    field.name
+    for field in fields(TraceDraft)
+    if field.name not in ("retrievals", "contexts", "input_tokens", "output_tokens")
+)
+"""Fields that a trace takes from its draft as they are."""
 
 
 def requests_in(
@@ -77,39 +86,12 @@ def _trace(draft: TraceDraft) -> Trace | RejectedRecord:
     has_usage = draft.input_tokens is not None or draft.output_tokens is not None
     try:
         return Trace(
-            trace_id=draft.trace_id,
-            name=draft.name,
-            source=draft.source,
-            run_id=draft.run_id,
-            parent_run_id=draft.parent_run_id,
-            otel_trace_id=draft.otel_trace_id,
-            otel_span_id=draft.otel_span_id,
-            otel_sampled=draft.otel_sampled,
-            session_id=draft.session_id,
-            user_id=draft.user_id,
-            app=draft.app,
-            release=draft.release,
-            environment=draft.environment,
-            query=draft.query,
+            **{name: getattr(draft, name) for name in _SAME},
             retrievals=tuple(_retrieval(found) for found in draft.retrievals),
             contexts=None if draft.contexts is None else _passages(draft.contexts),
-            response=draft.response,
-            reference=tuple(draft.reference),
-            status=draft.status,
-            error=draft.error,
-            inner_errors=tuple(draft.inner_errors),
-            started_at=draft.started_at,
-            ended_at=draft.ended_at,
-            first_token_s=draft.first_token_s,
-            model=draft.model,
             usage=Usage(input_tokens=draft.input_tokens or 0, output_tokens=draft.output_tokens or 0)
             if has_usage
             else None,
-            tags=tuple(draft.tags),
-            metadata=draft.metadata,
-            standalone_query=draft.standalone_query,
-            history=tuple(draft.history),
-            evidence=draft.evidence,
         )
     except ValidationError as error:
         fields = "; ".join(

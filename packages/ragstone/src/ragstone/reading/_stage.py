@@ -6,7 +6,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from ragstone.requests import RetrieverTools, Step
 from ragstone.schema import SCHEMA_VERSION, Trace, check_version
 
 _BATCH: Final = 500
-
+"""Spans that are kept in one transaction."""
 
 _TABLES: Final = f"""
     PRAGMA user_version = {SCHEMA_VERSION};
@@ -284,40 +284,58 @@ def traces_of(
     Raises:
         DataError: If the rest of the file is unreadable. It is raised after the traces read before.
     """
+
+    def read(trace: BufferedTrace) -> Iterable[Trace | RejectedRecord]:
+        if trace.is_cut:
+            place, reason = f"trace {trace.trace_id}", "more steps, or larger ones, than a trace may have"
+            return [RejectedRecord(place=place, reason=reason)]
+        found = steps(trace.trace_id, [json.loads(body) for body in trace.spans])
+        return requests_in(found, source=source, trace_id=trace.trace_id, retriever_tools=retriever_tools)
+
+    return by_trace(_spans_of(records, spans), read)
+
+
+def _spans_of(
+    records: Iterable[Record | RejectedRecord], spans: Callable[[Any], Iterable[BufferedSpan]]
+) -> Iterator[BufferedSpan | RejectedRecord]:
+    for record in records:
+        if isinstance(record, RejectedRecord):
+            yield record
+            continue
+        try:
+            yield from spans(record.value)
+        except DataError as error:
+            yield RejectedRecord(place=record.place, reason=str(error))
+
+
+def by_trace(
+    spans: Iterable[BufferedSpan | RejectedRecord],
+    read: Callable[[BufferedTrace], Iterable[Trace | RejectedRecord]],
+) -> Iterator[Trace | RejectedRecord]:
+    """Group spans by trace, on disk, and yield the requests of each trace, by the start of the traces.
+
+    Unreadable records come first. If reading the spans fails, the requests read before are yielded first.
+
+    Args:
+        spans: In any order.
+        read: Function from the spans of a trace to its requests.
+    """
     with SpanBuffer() as stage:
-        damage = yield from _fill(stage, records, spans)
+        damage: DataError | None = None
+        batch: list[BufferedSpan] = []
+        try:
+            for span in spans:
+                if isinstance(span, RejectedRecord):
+                    yield span
+                    continue
+                batch.append(span)
+                if len(batch) >= _BATCH:
+                    stage.add(batch)
+                    batch.clear()
+        except DataError as error:
+            damage = error
+        stage.add(batch)
         for trace in stage.traces():
-            if trace.is_cut:
-                yield RejectedRecord(
-                    place=f"trace {trace.trace_id}", reason="more steps, or larger ones, than a trace may have"
-                )
-                continue
-            values = [json.loads(body) for body in trace.spans]
-            yield from requests_in(
-                steps(trace.trace_id, values), source=source, trace_id=trace.trace_id, retriever_tools=retriever_tools
-            )
+            yield from read(trace)
         if damage is not None:
             raise damage
-
-
-def _fill(
-    stage: SpanBuffer, records: Iterable[Record | RejectedRecord], spans: Callable[[Any], Iterable[BufferedSpan]]
-) -> Generator[RejectedRecord, None, DataError | None]:
-    kept: list[BufferedSpan] = []
-    damage = None
-    try:
-        for record in records:
-            if isinstance(record, RejectedRecord):
-                yield record
-                continue
-            try:
-                kept += spans(record.value)
-            except DataError as error:
-                yield RejectedRecord(place=record.place, reason=str(error))
-            if len(kept) >= _BATCH:
-                stage.add(kept)
-                kept.clear()
-    except DataError as error:
-        damage = error
-    stage.add(kept)
-    return damage

@@ -11,19 +11,9 @@ from typing import Any, Final
 
 from ragstone.errors import DataError
 from ragstone.reading._json import parse_json
-from ragstone.requests import Message, PassageDraft, Role, Step, Value, harvest
-from ragstone.schema import SETTING_NAMES, field_names
+from ragstone.requests import Message, PassageDraft, Role, Step, Value, content_text, harvest
+from ragstone.schema import SETTING_NAMES, field_names, message_role
 
-_ROLES: Final[Mapping[str, Role]] = {
-    "human": "user", "user": "user", "ai": "assistant", "assistant": "assistant", "model": "assistant",
-    "tool-call": "assistant", "system": "system", "developer": "system", "tool": "tool", "function": "tool",
-    "tool-response": "tool",
-}  # fmt: skip
-_CLASSES: Final[Mapping[str, Role]] = {
-    "HumanMessage": "user", "AIMessage": "assistant", "SystemMessage": "system", "ToolMessage": "tool",
-    "FunctionMessage": "tool", "ChatMessage": "other",
-}  # fmt: skip
-"""LangChain's classes of messages; those of streams end in "Chunk"."""
 _CALLS: Final = frozenset({"tool_call", "tool-call", "tool_use", "function_call", "toolCall"})
 _RESULTS: Final = frozenset({"tool_call_response", "tool-result", "tool_result", "function_call_output", "toolResult"})
 _RESULT_KEYS: Final = ("response", "output", "result", "content", "value", "text")
@@ -84,7 +74,19 @@ def fill_identity(step: Step, metadata: object) -> None:
 
 
 def _label(value: object) -> str | None:
-    return str(value) if isinstance(value, str | int) and value != "" else None
+    is_label = isinstance(value, str | int) and not isinstance(value, bool) and value != ""
+    return str(value) if is_label else None
+
+
+def tags_in(value: object) -> tuple[str, ...]:
+    """Return tags from a list, or from one written as JSON."""
+    tags = json_in(value)
+    return tuple(str(tag) for tag in tags if isinstance(tag, str | int)) if isinstance(tags, list) else ()
+
+
+def text_or_none(*values: object) -> str | None:
+    """Return the first value that is a non-empty text, or an integer, as text."""
+    return next((label for value in values if (label := _label(value)) is not None), None)
 
 
 def request_metadata(metadata: object) -> dict[str, Any]:
@@ -111,7 +113,7 @@ def _readable(value: Any, depth: int = 0) -> Any:
         return [_readable(item, depth + 1) for item in value]
     if depth < _MAX_DEPTH and isinstance(value, Mapping):
         # The content of LlamaIndex's messages and of results of its tools.
-        blocks = text_of(value.get("blocks"))
+        blocks = content_text(value.get("blocks"))
         return {
             key: blocks if key == "blocks" and blocks is not None else _readable(item, depth + 1)
             for key, item in value.items()
@@ -131,23 +133,6 @@ def query_in(value: Any) -> str | None:
             if path and name in (path[0], path[-1]):
                 return text
     return texts[0][1] if len(texts) == 1 or (texts and not texts[0][0]) else None
-
-
-def text_of(content: Any) -> str | None:
-    """Return the visible text of a message's content: not its reasoning, its tool calls or its images."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return None
-    parts: list[str] = []
-    for block in content:
-        if isinstance(block, str):
-            parts.append(block)
-        elif isinstance(block, Mapping) and block.get("type", "text") in ("text", "input_text", "output_text"):
-            text = block.get("text", block.get("content"))
-            if isinstance(text, str):
-                parts.append(text)
-    return "".join(parts) if parts else None
 
 
 def messages_in(value: Any, *, depth: int = 0) -> tuple[Message, ...]:
@@ -176,9 +161,7 @@ def messages_in(value: Any, *, depth: int = 0) -> tuple[Message, ...]:
 
 
 def _is_pair(item: object) -> bool:
-    return (
-        isinstance(item, list) and len(item) == 2 and all(isinstance(part, str) for part in item) and item[0] in _ROLES
-    )
+    return isinstance(item, list) and len(item) == 2 and isinstance(item[1], str) and message_role(item[0]) is not None
 
 
 def _messages_of(item: Any) -> tuple[Message, ...]:
@@ -186,7 +169,7 @@ def _messages_of(item: Any) -> tuple[Message, ...]:
     if isinstance(item, str):
         return (Message("user", item),)
     if _is_pair(item):
-        return (Message(_ROLES[item[0]], item[1]),)
+        return (Message(message_role(item[0]) or "other", item[1]),)
     if not isinstance(item, Mapping):
         return ()
     if "role" not in item and _type(item) in _RESULTS:
@@ -200,7 +183,7 @@ def _messages_of(item: Any) -> tuple[Message, ...]:
     blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
     results = tuple(_result(block) for block in blocks if _type(block) in _RESULTS)
     calls = bool(body.get("tool_calls")) or any(_type(block) in _CALLS for block in blocks)
-    text = text_of(content)
+    text = content_text(content)
     if results and not text:
         return results
     name = body.get("name", body.get("tool_name"))
@@ -224,16 +207,17 @@ def _role_and_body(item: Mapping[str, Any]) -> tuple[Role | None, Mapping[str, A
     """Return the role of a message and its fields; the role is None if the object is not a message."""
     if item.get("lc") == 1 and isinstance(item.get("kwargs"), Mapping):
         path = item.get("id")
-        name = path[-1] if isinstance(path, list) and path else None
-        return _CLASSES.get(name.removesuffix("Chunk")) if isinstance(name, str) else None, item["kwargs"]
+        return _role(path[-1] if isinstance(path, list) and path else None), item["kwargs"]
     named = item.get("role", item.get("type"))
     if isinstance(named, Mapping):
         named = named.get("value")
     data = item.get("data")
     body = data if isinstance(data, Mapping) and set(item) == {"type", "data"} else item
-    if not isinstance(named, str):
-        return None, body
-    return _ROLES.get(named) or _CLASSES.get(named.removesuffix("Chunk")), body
+    return _role(named), body
+
+
+def _role(name: object) -> Role | None:
+    return "other" if name in ("ChatMessage", "ChatMessageChunk") else message_role(name)
 
 
 def _result(block: Mapping[str, Any]) -> Message:
@@ -241,7 +225,7 @@ def _result(block: Mapping[str, Any]) -> Message:
     content = next((block[key] for key in _RESULT_KEYS if block.get(key) is not None), "")
     if isinstance(content, Mapping) and content.get("type") in ("text", "json") and "value" in content:
         content = content["value"]
-    text = text_of(content)
+    text = content_text(content)
     name = next((block[key] for key in ("name", "toolName", "tool_name") if isinstance(block.get(key), str)), None)
     return Message("tool", _dumped(content) if text is None else text, tool=name)
 

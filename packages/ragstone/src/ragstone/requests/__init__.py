@@ -6,6 +6,7 @@ from ragstone.requests._boundary import find_requests as find_requests
 from ragstone.requests._current import current_request
 from ragstone.requests._draft import PassageDraft, TraceDraft
 from ragstone.requests._draft import RetrievalDraft as RetrievalDraft
+from ragstone.requests._harvest import content_text as content_text
 from ragstone.requests._harvest import harvest
 from ragstone.requests._hits import read_hits as read_hits
 from ragstone.requests._observe import RequestBlocks as RequestBlocks

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ragstone.requests._draft import PassageDraft
 from ragstone.requests._step import Message, Value
-from ragstone.schema import MESSAGE_ROLES, field_names
+from ragstone.schema import field_names, message_role
 
 AS_JSON: Final = "<json>"
 """Last key of the path of a text that is a whole object as JSON, because none of its fields has a known name."""
@@ -107,8 +107,9 @@ class _Harvest:
             first, second = self._read(item[0]), item[1]
             if isinstance(first, PassageDraft):
                 return dataclasses.replace(first, score=_number(second)) if first.score is None else first
-            if isinstance(first, str) and first in MESSAGE_ROLES and isinstance(second, str | list):
-                return Message(MESSAGE_ROLES[first], _content_text(second) or "")
+            role = message_role(first)
+            if role is not None and isinstance(second, str | list):
+                return Message(role, content_text(second) or "")
         if isinstance(item, Mapping):
             return _document(item) or item
         return item
@@ -138,8 +139,8 @@ class _Harvest:
 
 
 def _message(value: Mapping[Any, Any]) -> Message | None:
-    role = value.get("role", value.get("type"))
-    if not isinstance(role, str) or role not in MESSAGE_ROLES or not ("content" in value or "parts" in value):
+    role = message_role(value.get("role", value.get("type")))
+    if role is None or not ("content" in value or "parts" in value):
         return None
     parts = value.get("parts")
     name = value.get("name")
@@ -147,15 +148,15 @@ def _message(value: Mapping[Any, Any]) -> Message | None:
         isinstance(parts, list) and any(isinstance(part, Mapping) and part.get("type") == "tool_call" for part in parts)
     )
     return Message(
-        MESSAGE_ROLES[role],
-        _content_text(value.get("content", parts)) or "",
+        role,
+        content_text(value.get("content", parts)) or "",
         calls_tool=calls,
-        tool=name if isinstance(name, str) and MESSAGE_ROLES[role] == "tool" else None,
+        tool=name if isinstance(name, str) and role == "tool" else None,
     )
 
 
-def _content_text(content: Any) -> str | None:
-    """Return the text of a message's content, without reasoning, tool calls and images."""
+def content_text(content: Any) -> str | None:
+    """Return the text of a message's content, without reasoning, tool calls and images. None if it has no text."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -166,7 +167,8 @@ def _content_text(content: Any) -> str | None:
         if isinstance(block, str)
         or (isinstance(block, Mapping) and block.get("type", "text") in ("text", "input_text", "output_text"))
     ]
-    return "".join(text for text in texts if isinstance(text, str))
+    visible = [text for text in texts if isinstance(text, str)]
+    return "".join(visible) if visible else None
 
 
 def _document(value: Mapping[Any, Any]) -> PassageDraft | None:

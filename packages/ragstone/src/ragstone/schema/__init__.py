@@ -31,6 +31,7 @@ from ragstone.schema._names import MESSAGE_ROLES as MESSAGE_ROLES
 from ragstone.schema._names import SETTING_NAMES as SETTING_NAMES
 from ragstone.schema._names import MessageRole as MessageRole
 from ragstone.schema._names import field_names
+from ragstone.schema._names import message_role as message_role
 from ragstone.schema._outcome import AlarmDelivery as AlarmDelivery
 from ragstone.schema._outcome import AnswerCause as AnswerCause
 from ragstone.schema._outcome import Delivery as Delivery

@@ -15,9 +15,11 @@ MessageRole = Literal["user", "assistant", "system", "tool"]
 
 MESSAGE_ROLES: Final[Mapping[str, MessageRole]] = {
     "human": "user", "user": "user", "ai": "assistant", "assistant": "assistant", "model": "assistant",
-    "system": "system", "developer": "system", "tool": "tool", "function": "tool",
+    "system": "system", "developer": "system", "tool": "tool", "function": "tool", "tool-call": "assistant",
+    "tool-response": "tool", "function_call": "assistant", "custom_tool_call": "assistant",
+    "function_call_output": "tool", "custom_tool_call_output": "tool",
 }  # fmt: skip
-"""Our name of each role of a message, by the name in a chat format."""
+"""Our name of each role of a message, by the name in a chat format, or by the type of an item without a role."""
 
 _EVERY: Final = frozenset({"row", "input", "output", "hit"})
 _ROW: Final = frozenset({"row"})
@@ -77,6 +79,18 @@ SETTING_NAMES: Final = frozenset(
     }
 )  # fmt: skip
 """Names of texts that describe a step, its run or its model. They are neither what it was asked nor what it found."""
+
+
+def message_role(name: object) -> MessageRole | None:
+    """Return our name of a role of a message, from that of a chat format or from a class of LangChain's messages.
+
+    Examples:
+        >>> message_role("human"), message_role("AIMessageChunk"), message_role("editor")
+        ('user', 'assistant', None)
+    """
+    if not isinstance(name, str):
+        return None
+    return MESSAGE_ROLES.get(name) or MESSAGE_ROLES.get(name.removesuffix("Chunk").removesuffix("Message").lower())
 
 
 @cache

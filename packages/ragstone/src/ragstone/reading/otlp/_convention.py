@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ragstone.reading._values import json_in
 from ragstone.reading.otlp._span import OtelSpan
 from ragstone.requests import Step, StepKind
 
@@ -69,17 +68,6 @@ def indexed(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
             if len(index) < 7 and index.isascii() and index.isdigit():
                 found.setdefault(int(index), {})[name] = value
     return [found[index] for index in sorted(found)]
-
-
-def text_or_none(*values: object) -> str | None:
-    """Return the first value that is a text with something in it."""
-    return next((value for value in values if isinstance(value, str) and value), None)
-
-
-def tags_in(value: object) -> tuple[str, ...]:
-    """Return tags from a list, or from one written as JSON."""
-    tags = json_in(value)
-    return tuple(str(tag) for tag in tags if isinstance(tag, str | int)) if isinstance(tags, list) else ()
 
 
 def exploded(attributes: Mapping[str, Any], prefix: str) -> dict[str, Any]:

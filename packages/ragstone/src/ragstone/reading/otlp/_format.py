@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
-from ragstone.errors import DataError
 from ragstone.reading._formats import RejectedRecord
 from ragstone.reading._source import InputFile
-from ragstone.reading._stage import BufferedSpan, SpanBuffer
+from ragstone.reading._stage import by_trace
 from ragstone.reading.otlp._files import spans_in
 from ragstone.reading.otlp._protobuf import looks_like_protobuf
 from ragstone.reading.otlp._requests import CONVENTIONS, traces_of
@@ -17,8 +17,6 @@ from ragstone.reading.otlp._span import OtelSpan
 from ragstone.requests import RetrieverTools
 from ragstone.schema import Trace
 
-_BATCH: Final = 500
-"""Spans that are kept in one transaction."""
 _MESSAGE: Final = re.compile(
     rb'\A(?:\xef\xbb\xbf)?\s*+(?:\[\s*+)?\{\s*"resource_?(?:[sS]pans|[lL]ogs|[mM]etrics|[pP]rofiles)"'
 )
@@ -56,26 +54,6 @@ def _conventions_in(head: bytes) -> str:
 def requests_of(
     spans: Iterator[OtelSpan | RejectedRecord], retriever_tools: RetrieverTools
 ) -> Iterator[Trace | RejectedRecord]:
-    """Group spans by trace, on disk, and yield their requests.
-
-    If reading the spans fails, the requests read before are yielded first.
-    """
-    with SpanBuffer() as stage:
-        damage: DataError | None = None
-        batch: list[BufferedSpan] = []
-        try:
-            for span in spans:
-                if isinstance(span, RejectedRecord):
-                    yield span
-                    continue
-                batch.append(span.staged())
-                if len(batch) >= _BATCH:
-                    stage.add(batch)
-                    batch.clear()
-        except DataError as error:
-            damage = error
-        stage.add(batch)
-        for staged in stage.traces():
-            yield from traces_of(staged, retriever_tools)
-        if damage is not None:
-            raise damage
+    """Group spans by trace, and yield their requests (see `by_trace`)."""
+    buffered = (span if isinstance(span, RejectedRecord) else span.staged() for span in spans)
+    return by_trace(buffered, partial(traces_of, retriever_tools=retriever_tools))

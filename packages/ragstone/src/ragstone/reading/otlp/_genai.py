@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ragstone.reading._fields import fill_tool
-from ragstone.reading._values import count_in, json_in, messages_in, passages_in, text_of
-from ragstone.reading.otlp._convention import Convention, indexed, step_of, text_or_none
+from ragstone.reading._fields import fill_tool, tokens_in
+from ragstone.reading._json import inner_json
+from ragstone.reading._values import json_in, messages_in, passages_in, text_or_none
+from ragstone.reading.otlp._convention import Convention, exploded, indexed, step_of
 from ragstone.reading.otlp._span import OtelSpan
-from ragstone.requests import Message, Step, StepKind, Value
+from ragstone.requests import Message, Step, StepKind, Value, content_text
 
 _OPERATIONS: Final[Mapping[str, StepKind]] = {
     "retrieval": "retrieval",
@@ -30,12 +31,6 @@ _OPERATIONS: Final[Mapping[str, StepKind]] = {
 _MODEL_ATTRIBUTES: Final = (
     "gen_ai.usage.", "gen_ai.prompt", "gen_ai.input.messages", "gen_ai.request.model", "gen_ai.completion",
 )  # fmt: skip
-_EVENTS: Final = {
-    "gen_ai.system.message": "system",
-    "gen_ai.user.message": "user",
-    "gen_ai.assistant.message": "assistant",
-    "gen_ai.tool.message": "tool",
-}
 _CHOICE_EVENT: Final = "gen_ai.choice"
 
 
@@ -58,8 +53,7 @@ def read_genai(span: OtelSpan) -> Step:
         _fill_messages(step, span)
     if step.kind in ("model", "agent"):
         step.model = text_or_none(attributes.get("gen_ai.response.model"), attributes.get("gen_ai.request.model"))
-        step.input_tokens = _count(attributes, "input_tokens", "prompt_tokens")
-        step.output_tokens = _count(attributes, "output_tokens", "completion_tokens")
+        step.input_tokens, step.output_tokens = tokens_in(exploded(attributes, "gen_ai.usage"))
     step.session_id = text_or_none(attributes.get("gen_ai.conversation.id"), attributes.get("session.id"))
     step.user_id = text_or_none(attributes.get("user.id"), attributes.get("enduser.id"))
     step.run_id = text_or_none(attributes.get("gen_ai.response.id"))
@@ -71,11 +65,6 @@ def _kind(attributes: Mapping[str, Any]) -> StepKind:
     if kind is not None:
         return kind
     return "model" if any(name.startswith(_MODEL_ATTRIBUTES) for name in attributes) else "other"
-
-
-def _count(attributes: Mapping[str, Any], *names: str) -> int | None:
-    counts = (count_in(attributes.get(f"gen_ai.usage.{name}")) for name in names)
-    return next((count for count in counts if count is not None), None)
 
 
 def _fill_messages(step: Step, span: OtelSpan) -> None:
@@ -98,12 +87,12 @@ def _sources(span: OtelSpan) -> Iterator[Mapping[str, Any]]:
 
 def _prompt(span: OtelSpan) -> Iterator[Message]:
     """Yield the messages that were sent: of the instructions, then of an attribute, of numbered ones, or of events."""
-    instructions = text_of(json_in(span.attributes.get("gen_ai.system_instructions")))
+    instructions = content_text(json_in(span.attributes.get("gen_ai.system_instructions")))
     if instructions:
         yield Message("system", instructions)
     for source in _sources(span):
         for name in ("gen_ai.input.messages", "gen_ai.prompt"):
-            if isinstance(source.get(name), str | list) and (found := messages_in(_value(source[name]))):
+            if isinstance(source.get(name), str | list) and (found := messages_in(inner_json(source[name]))):
                 yield from found
                 return
     numbered = [
@@ -115,8 +104,9 @@ def _prompt(span: OtelSpan) -> Iterator[Message]:
         yield from numbered
         return
     for event in span.events:
-        if event.name in _EVENTS:
-            yield from messages_in({"role": _EVENTS[event.name], "content": _content(event.attributes)})
+        role = event.name.removeprefix("gen_ai.").removesuffix(".message")
+        if event.name == f"gen_ai.{role}.message":
+            yield from messages_in({"role": role, "content": _content(event.attributes)})
 
 
 def _call_of(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,7 +116,7 @@ def _call_of(item: Mapping[str, Any]) -> dict[str, Any]:
 def _reply(span: OtelSpan) -> Message | None:
     for source in _sources(span):
         for name in ("gen_ai.output.messages", "gen_ai.completion"):
-            if isinstance(source.get(name), str | list) and (found := messages_in(_value(source[name]))):
+            if isinstance(source.get(name), str | list) and (found := messages_in(inner_json(source[name]))):
                 return found[-1]._replace(role="assistant")
     numbered = indexed(span.attributes, "gen_ai.completion")
     for item in numbered:
@@ -142,19 +132,13 @@ def _reply(span: OtelSpan) -> Message | None:
     return Message("assistant", "", calls_tool=True) if numbered else None
 
 
-def _value(value: Any) -> Any:
-    """Return parsed messages, or the text itself if it is not JSON: some producers write the prompt as it is."""
-    inner = json_in(value)
-    return inner if isinstance(inner, list | Mapping) else value
-
-
 def _content(message: Mapping[str, Any]) -> str | None:
     content = message.get("content", message.get("gen_ai.event.content"))
     if isinstance(content, str) and content.startswith("["):
         # Blocks of text, as some instrumentations write them.
-        blocks = text_of(json_in(content))
+        blocks = content_text(json_in(content))
         return content if blocks is None else blocks
-    return text_of(content)
+    return content_text(content)
 
 
 GENAI: Final = Convention(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from ragstone.reading._fields import fill_inputs_and_outputs
-from ragstone.reading._values import count_in, json_in
-from ragstone.reading.otlp._convention import Convention, step_of, text_or_none
+from ragstone.reading._fields import fill_inputs_and_outputs, tokens_in
+from ragstone.reading._json import inner_json
+from ragstone.reading._values import text_or_none
+from ragstone.reading.otlp._convention import Convention, step_of
 from ragstone.reading.otlp._span import OtelSpan
 from ragstone.requests import Step, StepKind
 
-_KINDS: Final[Mapping[str, StepKind]] = {
+MLFLOW_KINDS: Final[Mapping[str, StepKind]] = {
     "RETRIEVER": "retrieval",
     "RERANKER": "transform",
     "LLM": "model",
@@ -25,6 +26,7 @@ _KINDS: Final[Mapping[str, StepKind]] = {
     "UNKNOWN": "chain",
     "TASK": "chain",
 }
+"""Kinds of steps by the type of a span in MLflow."""
 
 
 def _matches(span: OtelSpan) -> bool:
@@ -33,24 +35,16 @@ def _matches(span: OtelSpan) -> bool:
 
 def _read(span: OtelSpan) -> Step:
     attributes = span.attributes
-    values = {name: _value(value) for name, value in attributes.items() if name.startswith("mlflow.")}
-    kind = _KINDS.get(str(values.get("mlflow.spanType")).upper(), "chain" if values else "other")
+    values = {name: inner_json(value) for name, value in attributes.items() if name.startswith("mlflow.")}
+    kind = MLFLOW_KINDS.get(str(values.get("mlflow.spanType")).upper(), "chain" if values else "other")
     step = step_of(span, kind=kind)
     fill_inputs_and_outputs(step, values.get("mlflow.spanInputs"), values.get("mlflow.spanOutputs"))
     if step.kind == "model":
-        usage = values.get("mlflow.chat.tokenUsage")
-        if isinstance(usage, Mapping):
-            step.input_tokens = count_in(usage.get("input_tokens"))
-            step.output_tokens = count_in(usage.get("output_tokens"))
+        step.input_tokens, step.output_tokens = tokens_in(values.get("mlflow.chat.tokenUsage"))
         step.model = text_or_none(values.get("mlflow.llm.model"), values.get("mlflow.chat.model"))
     step.session_id = text_or_none(values.get("mlflow.trace.session"), attributes.get("session.id"))
     step.user_id = text_or_none(values.get("mlflow.trace.user"), attributes.get("user.id"))
     return step
-
-
-def _value(value: Any) -> Any:
-    inner = json_in(value)
-    return value if inner is None else inner
 
 
 MLFLOW: Final = Convention(

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from ragstone.reading._fields import fill_tool
+from ragstone.reading._fields import fill_tool, tokens_in
 from ragstone.reading._values import (
-    count_in,
     fill_identity,
     json_in,
     messages_in,
@@ -17,9 +16,11 @@ from ragstone.reading._values import (
     passages_in,
     query_in,
     reply_message,
+    tags_in,
+    text_or_none,
     values_in,
 )
-from ragstone.reading.otlp._convention import Convention, exploded, indexed, step_of, tags_in, text_or_none
+from ragstone.reading.otlp._convention import Convention, exploded, indexed, step_of
 from ragstone.reading.otlp._span import OtelSpan
 from ragstone.requests import Message, PassageDraft, Step, StepKind
 
@@ -108,8 +109,7 @@ def _fill_model(step: Step, span: OtelSpan) -> None:
         step.calls_tool = reply.calls_tool
         step.reply = None if reply.calls_tool and not reply.text else reply.text
     step.model = text_or_none(attributes.get("llm.model_name"))
-    step.input_tokens = count_in(attributes.get("llm.token_count.prompt"))
-    step.output_tokens = count_in(attributes.get("llm.token_count.completion"))
+    step.input_tokens, step.output_tokens = tokens_in(exploded(attributes, "llm.token_count"))
     step.first_token_at = next((e.at for e in span.events if e.name.startswith("First Token")), None)
 
 

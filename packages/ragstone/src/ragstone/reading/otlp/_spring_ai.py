@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from ragstone.reading._fields import fill_tool
-from ragstone.reading._values import json_in, passages_in
-from ragstone.reading.otlp._convention import Convention, text_or_none
+from ragstone.reading._values import json_in, passages_in, text_or_none
+from ragstone.reading.otlp._convention import Convention
 from ragstone.reading.otlp._genai import is_genai, read_genai
 from ragstone.reading.otlp._span import OtelSpan
 from ragstone.requests import Step, StepKind, Value

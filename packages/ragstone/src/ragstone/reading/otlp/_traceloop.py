@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ragstone.reading._fields import fill_tool
+from ragstone.reading._fields import fill_tool, tokens_in
 from ragstone.reading._values import (
-    count_in,
     fill_identity,
     json_in,
     messages_in,
     passages_in,
     query_in,
     reply_message,
+    text_or_none,
     values_in,
 )
-from ragstone.reading.otlp._convention import Convention, exploded, text_or_none
+from ragstone.reading.otlp._convention import Convention, exploded
 from ragstone.reading.otlp._genai import read_genai
 from ragstone.reading.otlp._span import OtelSpan
 from ragstone.requests import PassageDraft, Step
@@ -97,8 +97,7 @@ def _fill_model(step: Step, given: Any, got: Any) -> None:
     usages = (got.get("additional_kwargs"), raw.get("usage") if isinstance(raw, Mapping) else None)
     for usage in usages:
         if isinstance(usage, Mapping) and step.input_tokens is None and step.output_tokens is None:
-            step.input_tokens = count_in(usage.get("prompt_tokens", usage.get("input_tokens")))
-            step.output_tokens = count_in(usage.get("completion_tokens", usage.get("output_tokens")))
+            step.input_tokens, step.output_tokens = tokens_in(usage)
     if isinstance(raw, Mapping):
         step.model = step.model or text_or_none(raw.get("model"))
 

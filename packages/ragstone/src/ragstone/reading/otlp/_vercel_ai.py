@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ragstone.reading._fields import fill_tool
-from ragstone.reading._values import count_in, fill_identity, json_in, messages_in, passages_in, values_in
-from ragstone.reading.otlp._convention import Convention, exploded, step_of, text_or_none
+from ragstone.reading._fields import fill_tool, tokens_in
+from ragstone.reading._values import fill_identity, json_in, messages_in, passages_in, text_or_none, values_in
+from ragstone.reading.otlp._convention import Convention, exploded, step_of
 from ragstone.reading.otlp._span import OtelSpan
 from ragstone.requests import Step, StepKind
 
@@ -55,19 +55,13 @@ def _fill_model(step: Step, span: OtelSpan) -> None:
     step.calls_tool = bool(attributes.get("ai.response.toolCalls")) and not _text(attributes)
     step.reply = None if step.calls_tool else _text(attributes)
     step.model = text_or_none(attributes.get("ai.response.model"), attributes.get("ai.model.id"))
-    step.input_tokens = _count(attributes, "inputTokens", "promptTokens")
-    step.output_tokens = _count(attributes, "outputTokens", "completionTokens")
+    step.input_tokens, step.output_tokens = tokens_in(exploded(attributes, "ai.usage"))
     step.first_token_at = next((event.at for event in span.events if event.name == "ai.stream.firstChunk"), None)
 
 
 def _text(attributes: Mapping[str, Any]) -> str | None:
     found = (attributes.get(f"ai.response.{name}") for name in ("text", "object"))
     return next((text for text in found if isinstance(text, str)), None)
-
-
-def _count(attributes: Mapping[str, Any], *names: str) -> int | None:
-    counts = (count_in(attributes.get(f"ai.usage.{name}")) for name in names)
-    return next((count for count in counts if count is not None), None)
 
 
 VERCEL_AI: Final = Convention(
