@@ -19,8 +19,14 @@ from ragstone.reading._values import (
     text_or_none,
     values_in,
 )
-from ragstone.requests import Step, content_text
+from ragstone.requests import Step, StepKind, content_text
 
+_STEP_KINDS: Final[Mapping[str, StepKind]] = {
+    "chain": "chain", "span": "chain", "workflow": "chain", "task": "chain", "agent": "agent", "tool": "tool",
+    "retriever": "retrieval", "reranker": "transform", "llm": "model", "chat_model": "model", "generation": "model",
+    "embedding": "embedding", "prompt": "part", "parser": "part",
+}  # fmt: skip
+"""Kind of a step by its type in Langfuse, LangSmith, MLflow and OpenInference, in lower case."""
 _TOKEN_KEYS: Final = (
     ("input_tokens", "prompt_tokens", "input", "prompt"),
     ("output_tokens", "completion_tokens", "output", "completion"),
@@ -56,6 +62,11 @@ def first_names(head: bytes) -> set[str]:
     except (ValueError, RecursionError):
         return parse_names(head)
     return set(value) if isinstance(value, dict) else set()
+
+
+def step_kind(name: object, default: StepKind = "other") -> StepKind:
+    """Return the kind of a step from the type that a tool recorded, or the default for an unknown type."""
+    return _STEP_KINDS.get(str(name).lower(), default)
 
 
 def snake_case(record: Mapping[str, Any]) -> dict[str, Any]:

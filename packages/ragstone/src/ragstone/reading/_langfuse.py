@@ -14,6 +14,7 @@ from ragstone.reading._fields import (
     mapping,
     parse_names,
     snake_case,
+    step_kind,
     tokens_in,
     unix_time,
 )
@@ -23,7 +24,6 @@ from ragstone.reading._records import records
 from ragstone.reading._source import InputFile
 from ragstone.reading._stage import BufferedSpan, staged, traces_of
 from ragstone.reading._values import request_metadata, tags_in, text_or_none, values_in
-from ragstone.reading.otlp._langfuse import LANGFUSE_KINDS
 from ragstone.requests import Step
 from ragstone.schema import Trace
 
@@ -129,7 +129,7 @@ def _step(trace_id: str, row: Mapping[str, Any], *, is_otel: bool) -> Step:
     step = Step(
         id=own_id,
         parent=text_or_none(row.get("parent_observation_id")),
-        kind=LANGFUSE_KINDS.get(str(row["type"]).lower(), "other"),
+        kind=step_kind(row["type"]),
         otel_trace_id=trace_id if is_otel else None,
         otel_span_id=own_id if is_otel else None,
         started_at=unix_time(row.get("start_time")),

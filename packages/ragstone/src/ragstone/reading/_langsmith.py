@@ -6,25 +6,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ragstone.errors import DataError
-from ragstone.reading._fields import fill_inputs_and_outputs, has_fields, mapping, parse_names, unix_time
+from ragstone.reading._fields import fill_inputs_and_outputs, has_fields, mapping, parse_names, step_kind, unix_time
 from ragstone.reading._formats import RejectedRecord
 from ragstone.reading._json import inner_json
 from ragstone.reading._records import records
 from ragstone.reading._source import InputFile
 from ragstone.reading._stage import BufferedSpan, staged, traces_of
 from ragstone.reading._values import count_in, request_metadata, tags_in, text_or_none
-from ragstone.requests import Step, StepKind
+from ragstone.requests import Step
 from ragstone.schema import Trace
 
-_KINDS: Final[Mapping[str, StepKind]] = {
-    "chain": "chain",
-    "llm": "model",
-    "retriever": "retrieval",
-    "tool": "tool",
-    "embedding": "embedding",
-    "prompt": "part",
-    "parser": "part",
-}
 _LEAKED: Final = ("revision_id", "usage_metadata", "model_name", "_type", "stop", "thread_id", "conversation_id")
 """Metadata that the SDK and LangChain add, and ids that have their own fields."""
 _SESSIONS: Final = ("session_id", "thread_id", "conversation_id")
@@ -96,7 +87,7 @@ def _step(run: Mapping[str, Any]) -> Step:
         id=run["id"],
         parent=run["parent_run_id"],
         run_id=run["id"],
-        kind=_KINDS.get(run["run_type"], "other"),
+        kind=step_kind(run["run_type"]),
         name=text_or_none(run.get("name")),
         started_at=unix_time(run.get("start_time")),
         ended_at=unix_time(run.get("end_time")),

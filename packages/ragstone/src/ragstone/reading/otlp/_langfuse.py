@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
-from ragstone.reading._fields import fill_inputs_and_outputs, tokens_in, unix_time
+from ragstone.reading._fields import fill_inputs_and_outputs, step_kind, tokens_in, unix_time
 from ragstone.reading._json import inner_json
 from ragstone.reading._values import fill_identity, json_in, tags_in, text_or_none
 from ragstone.reading.otlp._convention import Convention, exploded, step_of
 from ragstone.reading.otlp._span import OtelSpan
-from ragstone.requests import Step, StepKind
+from ragstone.requests import Step
 
 _OBSERVATION: Final = "langfuse.observation"
-LANGFUSE_KINDS: Final[Mapping[str, StepKind]] = {
-    "retriever": "retrieval",
-    "generation": "model",
-    "agent": "agent",
-    "chain": "chain",
-    "span": "chain",
-    "tool": "tool",
-    "embedding": "embedding",
-}
-"""Kinds of steps by the type of an observation in Langfuse, in lower case."""
 _OWN_METADATA: Final = frozenset({"tags", "is_langchain_root", "resourceAttributes", "scope"})
 
 
@@ -32,7 +21,7 @@ def _matches(span: OtelSpan) -> bool:
 
 def _read(span: OtelSpan) -> Step:
     attributes = span.attributes
-    step = step_of(span, kind=LANGFUSE_KINDS.get(str(attributes.get(f"{_OBSERVATION}.type", "span")).lower(), "other"))
+    step = step_of(span, kind=step_kind(attributes.get(f"{_OBSERVATION}.type", "span")))
     given, got = (inner_json(attributes.get(f"{_OBSERVATION}.{side}")) for side in ("input", "output"))
     if span.parent_id is None or attributes.get("langfuse.internal.is_app_root"):
         # What the application states about the whole request wins over its outermost step.

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
-from ragstone.reading._fields import fill_inputs_and_outputs, tokens_in
+from ragstone.reading._fields import fill_inputs_and_outputs, step_kind, tokens_in
 from ragstone.reading._json import inner_json
 from ragstone.reading._values import text_or_none
 from ragstone.reading.otlp._convention import Convention, step_of
 from ragstone.reading.otlp._span import OtelSpan
-from ragstone.requests import Step, StepKind
-
-MLFLOW_KINDS: Final[Mapping[str, StepKind]] = {
-    "RETRIEVER": "retrieval",
-    "RERANKER": "transform",
-    "LLM": "model",
-    "CHAT_MODEL": "model",
-    "AGENT": "agent",
-    "TOOL": "tool",
-    "EMBEDDING": "embedding",
-    "PARSER": "part",
-    "CHAIN": "chain",
-    "WORKFLOW": "chain",
-    "UNKNOWN": "chain",
-    "TASK": "chain",
-}
-"""Kinds of steps by the type of a span in MLflow."""
+from ragstone.requests import Step
 
 
 def _matches(span: OtelSpan) -> bool:
@@ -36,7 +19,7 @@ def _matches(span: OtelSpan) -> bool:
 def _read(span: OtelSpan) -> Step:
     attributes = span.attributes
     values = {name: inner_json(value) for name, value in attributes.items() if name.startswith("mlflow.")}
-    kind = MLFLOW_KINDS.get(str(values.get("mlflow.spanType")).upper(), "chain" if values else "other")
+    kind = step_kind(values.get("mlflow.spanType"), "chain" if values else "other")
     step = step_of(span, kind=kind)
     fill_inputs_and_outputs(step, values.get("mlflow.spanInputs"), values.get("mlflow.spanOutputs"))
     if step.kind == "model":

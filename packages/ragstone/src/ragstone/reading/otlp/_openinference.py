@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from ragstone.reading._fields import fill_tool, tokens_in
+from ragstone.reading._fields import fill_tool, step_kind, tokens_in
 from ragstone.reading._values import (
     fill_identity,
     json_in,
@@ -22,19 +22,9 @@ from ragstone.reading._values import (
 )
 from ragstone.reading.otlp._convention import Convention, exploded, indexed, step_of
 from ragstone.reading.otlp._span import OtelSpan
-from ragstone.requests import Message, PassageDraft, Step, StepKind
+from ragstone.requests import Message, PassageDraft, Step
 
 _KIND: Final = "openinference.span.kind"
-_KINDS: Final[Mapping[str, StepKind]] = {
-    "CHAIN": "chain",
-    "RETRIEVER": "retrieval",
-    "RERANKER": "transform",
-    "LLM": "model",
-    "TOOL": "tool",
-    "AGENT": "agent",
-    "EMBEDDING": "embedding",
-    "PROMPT": "part",
-}
 _SHOWN_NODE: Final = re.compile(
     r"<NodeWithScore\(node=\w{1,40}\(id_=(?P<id>[^\s(),]{1,500})\), score=(?P<score>[-+.\w]{1,40})\)>"
 )
@@ -52,7 +42,7 @@ def is_openinference(span: OtelSpan) -> bool:
 def read_openinference(span: OtelSpan) -> Step:
     """Return the step of a span."""
     attributes = span.attributes
-    step = step_of(span, kind=_KINDS.get(str(attributes[_KIND]).upper(), "other"))
+    step = step_of(span, kind=step_kind(attributes[_KIND]))
     if step.kind in ("chain", "model") and _PART_NAMES.search(span.name):
         step.kind = "part"
     elif step.kind == "model":
