@@ -235,7 +235,8 @@ def test_traceloop_tells_nodes_that_came_from_nodes_that_were_sorted():
 @pytest.mark.parametrize("inputs", ["", {}, None])
 def test_the_name_and_tags_of_a_streamed_chain_are_not_its_question(inputs):
     """Traceloop records an empty input for a streamed chain, next to the name, tags and metadata of the run."""
-    given = {"inputs": inputs, "tags": ["lighthouse"], "metadata": {"release": "2.0"}, "kwargs": {"name": "plain"}}
+    settings = {"name": "plain", "voice": "night shift"}
+    given = {"inputs": inputs, "tags": ["lighthouse"], "metadata": {"release": "2.0"}, "kwargs": settings}
     asked = {"query": "How high is it?", "tags": ["seq:step:1"], "metadata": {}, "kwargs": {"name": "Shelf"}}
     chain_span = span(
         {
