@@ -36,7 +36,6 @@ from ragstone.cli._panels import OUTPUT
 from ragstone.cli._progress import Progress, show_progress
 from ragstone.cli._reasons import reason_lines
 from ragstone.cli._settings import OF_COMMAND, arguments_of, settings_of
-from ragstone.cli._stdin import stdin_as_file
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments import Experiment, count_kept, evaluate
 from ragstone.judges import BatchPendingError, find_outage
@@ -116,58 +115,57 @@ def evaluate_command(
             # A run that resumes after a kill reads replies from this cache instead of paying for them again.
             os.environ["RAGSTONE_CACHE"] = f"{traces.absolute()}.cache"
     check_not_read(output, file, references)
-    with stdin_as_file([file]) as (data,):
-        if dry_run:
-            spread, rejected = StrideSampler(_MAX_ESTIMATED), list[RejectedRow]()
-            for sample in iter_samples(
-                data, rejected, fields=fields, references=_references(references), qrels=qrels, on_bad_row=on_bad_row
-            ):
-                spread.add(sample)
-            _print_dry_run(
-                spread,
-                [row.reason for row in rejected],
-                names,
-                models,
-                reasons=reasons,
-                json_output=json_output,
-            )
-            return
-        specs = models.specs()
-        with (
-            show_progress("scoring", find_outage=find_outage) as progress,
-            _resumable(traces if app else None, output, progress),
-            _batch_described(json_output=json_output),
+    if dry_run:
+        spread, rejected = StrideSampler(_MAX_ESTIMATED), list[RejectedRow]()
+        for sample in iter_samples(
+            file, rejected, fields=fields, references=_references(references), qrels=qrels, on_bad_row=on_bad_row
         ):
+            spread.add(sample)
+        _print_dry_run(
+            spread,
+            [row.reason for row in rejected],
+            names,
+            models,
+            reasons=reasons,
+            json_output=json_output,
+        )
+        return
+    specs = models.specs()
+    with (
+        show_progress("scoring", find_outage=find_outage) as progress,
+        _resumable(traces if app else None, output, progress),
+        _batch_described(json_output=json_output),
+    ):
 
-            def show(n_done: int, total: int) -> None:
-                if n_done == 0 and output is None and not json_output:
-                    # Before the first call is paid for, because the outcomes cannot be kept afterwards.
-                    typer.echo(
-                        "Only the means will be printed. To see which answers are wrong, and why: add --output outcomes.jsonl",
-                        err=True,
-                    )
-                progress.update(n_done, total)
+        def show(n_done: int, total: int) -> None:
+            if n_done == 0 and output is None and not json_output:
+                # Before the first call is paid for, because the outcomes cannot be kept afterwards.
+                typer.echo(
+                    "Only the means will be printed. To see which answers are wrong, and why: add --output outcomes.jsonl",
+                    err=True,
+                )
+            progress.update(n_done, total)
 
-            result = evaluate(
-                data,
-                names,
-                app=application,
-                repeats=repeats,
-                retriever_tools=parse_retriever_tools(retriever_tool, no_retriever_tool),
-                traces=traces,
-                **specs,
-                batch=batch,
-                sinks=settings.scoring.sinks,
-                fields=fields,
-                references=_references(references),
-                qrels=qrels,
-                on_bad_row=on_bad_row,
-                **arguments_of(context, settings, "limits", "analysis", omit=("undecided", *OF_COMMAND)),
-                reasons=reasons,
-                output=output,
-                progress=show,
-                on_outcomes=progress.count,
-            )
+        result = evaluate(
+            file,
+            names,
+            app=application,
+            repeats=repeats,
+            retriever_tools=parse_retriever_tools(retriever_tool, no_retriever_tool),
+            traces=traces,
+            **specs,
+            batch=batch,
+            sinks=settings.scoring.sinks,
+            fields=fields,
+            references=_references(references),
+            qrels=qrels,
+            on_bad_row=on_bad_row,
+            **arguments_of(context, settings, "limits", "analysis", omit=("undecided", *OF_COMMAND)),
+            reasons=reasons,
+            output=output,
+            progress=show,
+            on_outcomes=progress.count,
+        )
     _print_rejected([row.reason for row in result.rejected])
     for line in batch_lines(result.batch):
         print_text(line, err=True)

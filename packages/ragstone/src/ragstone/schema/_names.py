@@ -15,6 +15,7 @@ MessageRole = Literal["user", "assistant", "system", "tool"]
 
 MESSAGE_ROLES: Final[Mapping[str, MessageRole]] = {
     "human": "user", "user": "user", "ai": "assistant", "assistant": "assistant", "model": "assistant",
+    "agent": "assistant",
     "system": "system", "developer": "system", "tool": "tool", "function": "tool", "tool-call": "assistant",
     "tool-response": "tool", "function_call": "assistant", "custom_tool_call": "assistant",
     "function_call_output": "tool", "custom_tool_call_output": "tool",
