@@ -40,7 +40,7 @@ from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments import Experiment, count_kept, evaluate
 from ragstone.judges import BatchPendingError, find_outage
 from ragstone.metrics import resolve_metrics
-from ragstone.reading import RejectedRow, iter_samples, read_samples
+from ragstone.reading import Choice, RejectedRow, iter_samples, read_samples
 from ragstone.schema import Failure
 from ragstone.scoring import JudgedCounts, StrideSampler, estimate_run
 
@@ -73,6 +73,27 @@ def evaluate_command(
     field: Annotated[
         list[str] | None,
         typer.Option("--field", metavar="FIELD=COLUMN", help="A column with an unknown name: query=Frage."),
+    ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(
+            "--rows", hidden=True, metavar="PATH", help="The list or the sheet with the rows: results.results."
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", hidden=True, min=1, metavar="N", help="Read only the first N rows.")
+    ] = None,
+    separator: Annotated[
+        str | None,
+        typer.Option(
+            "--separator", hidden=True, metavar="TEXT", help="Separator of the passages in a cell: '|', '\\n'."
+        ),
+    ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            "--encoding", hidden=True, metavar="NAME", help="Encoding of the file: cp1252. UTF-16 is detected."
+        ),
     ] = None,
     on_bad_row: Annotated[
         OnBadRow,
@@ -115,10 +136,17 @@ def evaluate_command(
             # A run that resumes after a kill reads replies from this cache instead of paying for them again.
             os.environ["RAGSTONE_CACHE"] = f"{traces.absolute()}.cache"
     check_not_read(output, file, references)
+    choice = Choice(rows=rows, limit=limit, separator=separator, encoding=encoding)
     if dry_run:
         spread, rejected = StrideSampler(_MAX_ESTIMATED), list[RejectedRow]()
         for sample in iter_samples(
-            file, rejected, fields=fields, references=_references(references), qrels=qrels, on_bad_row=on_bad_row
+            file,
+            rejected,
+            fields=fields,
+            references=_references(references),
+            qrels=qrels,
+            on_bad_row=on_bad_row,
+            choice=choice,
         ):
             spread.add(sample)
         _print_dry_run(
@@ -160,6 +188,10 @@ def evaluate_command(
             references=_references(references),
             qrels=qrels,
             on_bad_row=on_bad_row,
+            rows=rows,
+            limit=limit,
+            separator=separator,
+            encoding=encoding,
             **arguments_of(context, settings, "limits", "analysis", omit=("undecided", *OF_COMMAND)),
             reasons=reasons,
             output=output,

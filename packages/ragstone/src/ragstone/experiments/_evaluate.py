@@ -31,7 +31,7 @@ from ragstone.judges import (
     wait_for_outages,
 )
 from ragstone.metrics import Metric
-from ragstone.reading import QrelsSource, RejectedRow, SampleSource, iter_samples
+from ragstone.reading import Choice, QrelsSource, RejectedRow, SampleSource, iter_samples
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import JudgedCounts, Scorer, explain_lowest_scores
 from ragstone.settings import RUN_KEYS, takes_settings
@@ -60,6 +60,10 @@ async def aevaluate(
     references: Mapping[str, Sequence[str]] | None = None,
     qrels: QrelsSource | None = None,
     on_bad_row: Literal["raise", "skip"] = "raise",
+    rows: str | None = None,
+    limit: int | None = None,
+    separator: str | None = None,
+    encoding: str | None = None,
     concurrency: int = 16,
     deadline_s: float | None = None,
     max_outage_s: float = 300.0,
@@ -81,8 +85,9 @@ async def aevaluate(
     """Score a dataset. Every sample and metric results in exactly one outcome.
 
     Args:
-        data: A path (JSONL, JSON, CSV, Parquet, a TREC run), rows with field names of common libraries, samples, or a data
-            frame.
+        data: A path or URL of a file of rows (JSON lines, JSON, CSV, Excel, Parquet, Arrow, a TREC run) or traces, a store,
+            "-" for standard input, rows with field names of common libraries, samples, traces, or a table of pandas, Polars,
+            Arrow or Hugging Face.
         metrics: Names, groups or metric objects.
         app: The application to evaluate: a function of the question (or of the sample, if its first parameter is named `row`
             or annotated as `Sample`), a LangChain runnable or graph, or a LlamaIndex query or chat engine. It is called for
@@ -97,6 +102,10 @@ async def aevaluate(
         references: References by sample id, for samples without a reference.
         qrels: Relevance by sample id, for ranking metrics: path of TREC or BEIR qrels, or a mapping.
         on_bad_row: "raise" stops at an invalid row before any model call. "skip" skips and counts invalid rows.
+        rows: Dotted path of the list in a document with several ("results.results"), or the name of a sheet.
+        limit: Number of rows that are read: the first ones, which are not a random sample.
+        separator: Separator of the passages in a cell, such as "|" or a line break.
+        encoding: Encoding of a text file, such as "cp1252". UTF-8 and UTF-16 are detected.
         concurrency: Number of samples scored concurrently.
         deadline_s: Seconds until a sample's open metrics fail as "timeout", without outages. Default: 120 after the
             last call.
@@ -147,12 +156,19 @@ async def aevaluate(
     check_not_read(output, data, references, qrels)
     kept = KeptOutcomes(output)
     rejected: list[RejectedRow] = []
-    rows = SampleRows()
+    read = SampleRows()
+    choice = Choice(rows=rows, limit=limit, separator=separator, encoding=encoding)
     for sample in iter_samples(
-        data, rejected, fields=fields, references=references, qrels=qrels, on_bad_row=on_bad_row
+        data,
+        rejected,
+        fields=fields,
+        references=references,
+        qrels=qrels,
+        on_bad_row=on_bad_row,
+        choice=choice,
     ):
-        rows.add(sample)
-    samples = rows.finish()
+        read.add(sample)
+    samples = read.finish()
     if not samples:
         raise DataError(
             f"the data does not contain valid samples ({count(len(rejected), 'row')} rejected). Give rows with at least a query, "
@@ -380,6 +396,10 @@ def evaluate(
     references: Mapping[str, Sequence[str]] | None = None,
     qrels: QrelsSource | None = None,
     on_bad_row: Literal["raise", "skip"] = "raise",
+    rows: str | None = None,
+    limit: int | None = None,
+    separator: str | None = None,
+    encoding: str | None = None,
     concurrency: int = 16,
     deadline_s: float | None = None,
     max_outage_s: float = 300.0,
@@ -415,6 +435,10 @@ def evaluate(
             references=references,
             qrels=qrels,
             on_bad_row=on_bad_row,
+            rows=rows,
+            limit=limit,
+            separator=separator,
+            encoding=encoding,
             concurrency=concurrency,
             deadline_s=deadline_s,
             max_outage_s=max_outage_s,

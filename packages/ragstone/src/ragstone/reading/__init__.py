@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ragstone.reading._stage import BufferedSpan as BufferedSpan
     from ragstone.reading._stage import BufferedTrace as BufferedTrace
     from ragstone.reading._stage import SpanBuffer as SpanBuffer
+    from ragstone.reading._tables import Choice as Choice
     from ragstone.reading._traces import find_formats as find_formats
     from ragstone.reading._traces import read_traces
     from ragstone.reading._trec.beir import read_beir, write_beir
@@ -74,6 +75,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             ),
             "_source": ("InputFile", "Sources", "open_inputs"),
             "_stage": ("BufferedSpan", "BufferedTrace", "SpanBuffer"),
+            "_tables": ("Choice",),
             "_traces": ("find_formats", "read_traces"),
             "_trec.beir": ("read_beir", "write_beir"),
             "_trec.qrels": ("read_qrels", "write_trec_qrels"),

@@ -139,7 +139,7 @@ def describe_bytes(error: UnicodeDecodeError, name: str) -> str:
     letter = byte.decode("cp1252", "replace")
     shown = f" (in cp1252: {letter!r})" if letter.isprintable() and letter != "\N{REPLACEMENT CHARACTER}" else ""
     return (
-        f"not UTF-8: byte 0x{byte.hex()}{shown}. Name the encoding, for example --set reading.encoding=cp1252 "
+        f"not UTF-8: byte 0x{byte.hex()}{shown}. Name the encoding, for example --encoding cp1252 "
         f"(encoding='cp1252'), or convert the file: iconv -f cp1252 -t utf-8 {name} > utf8.txt"
     )
 

@@ -205,7 +205,7 @@ def _separated(sample: Sample, separator: str | None, report: ReadingReport) -> 
         passages = [Passage(text=part, rank=rank) for rank, part in enumerate(filter(None, parts))]
         return sample.model_copy(update={"contexts": tuple(passages)})
     if report.has_text_cells and "\n" in text.strip():
-        report.note("cells with line breaks are one passage. If each line is one, add --set reading.separator='\\n'")
+        report.note("cells with line breaks are one passage. If each line is one, add --separator '\\n'")
     return sample
 
 

@@ -19,6 +19,7 @@ from ragstone._util.row_limits import MAX_ROW_BYTES, BoundedStream, CsvLines, bo
 from ragstone.errors import DataError, MissingExtraError
 from ragstone.reading._files import describe_bytes, encoding_error, is_workbook, refuse_other
 from ragstone.reading._layouts import looks_like_row
+from ragstone.reading._rows import FIELD_ALIASES
 from ragstone.reading._source import InputFile
 from ragstone.reading._trec.samples import RUN_SUFFIXES, is_run, run_rows
 
@@ -195,6 +196,11 @@ def table_of(value: object, name: str, wanted: str | None = None) -> Table:
     _collect_lists(value, (), lists)
     facts = {path: _Facts(len(items), _keys(items)) for path, items in lists.items()}
     path = _choose(facts, wanted, name)
+    if path == "predictions" and facts[path].keys.isdisjoint(FIELD_ALIASES["query"]):
+        raise DataError(
+            f"{name!r} has predictions of LlamaIndex without their questions, which are in another file, in its list examples, "
+            "in the same order. Add the query of each example to its prediction, and evaluate the result"
+        )
     return Table(
         format="JSON object", rows=iter(lists[path]), chosen=path, others=tuple(_described(facts, without=path))
     )
