@@ -94,14 +94,9 @@ LAYOUTS: Final[tuple[Layout, ...]] = (
     _layout(
         "MultiHop-RAG",
         "query answer evidence_list",
-        "`answer` is the correct answer, and the passages are its evidence",
+        "`answer` is the correct answer. The evidence is not contexts, because no retrieval returned it",
         query="query",
         reference="answer",
-        contexts={
-            "$each": "evidence_list[]",
-            "text": "fact",
-            "metadata": {"$object": {"title": "title", "url": "url"}},
-        },
     ),
     _layout(
         "HotpotQA",
@@ -212,8 +207,18 @@ def renamed(row: Mapping[str, Any], layout: Layout, fields: Mapping[str, str]) -
         name: place for name, place in layout.fields.items() if name not in fields and given.isdisjoint(_roots(place))
     }
     used = {root for place in places.values() for root in _roots(place)} | (layout.keys - given)
-    values = {name: value for name, place in places.items() if (value := _value(place, row)) not in (None, [], {})}
-    return {**{key: value for key, value in row.items() if key not in used}, **values}
+    values = {name: _value(place, row) for name, place in places.items()}
+    # Empty contexts are a retrieval without passages. Any other empty value is a missing one.
+    values = {
+        name: value for name, value in values.items() if value not in (None, {}) and (value != [] or name == "contexts")
+    }
+    names = {name for known in values for name in FIELD_ALIASES[known]}
+    rest = {key: value for key, value in row.items() if key not in used}
+    unread = {key: value for key, value in rest.items() if key in names}
+    if unread:
+        # Another name of a field that was read would be a second value of this field.
+        values["metadata"] = {**unread, **(row.get("metadata") or {})}
+    return {**{key: value for key, value in rest.items() if key not in unread}, **values}
 
 
 def _roots(place: Any) -> list[str]:
