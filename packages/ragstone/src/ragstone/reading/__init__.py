@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ragstone._util.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from ragstone.reading._columns import FIELD_ALIASES
     from ragstone.reading._formats import DetectedFormat as DetectedFormat
     from ragstone.reading._formats import RejectedRecord, TraceFormat, all_formats, detect
     from ragstone.reading._labels import GENERIC_LABELS as GENERIC_LABELS
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from ragstone.reading._records import records as records
     from ragstone.reading._report import ReadingReport
     from ragstone.reading._row_traces import trace_of_row as trace_of_row
-    from ragstone.reading._rows import FIELD_ALIASES, sample_from_row
+    from ragstone.reading._rows import sample_from_row
     from ragstone.reading._samples import RejectedRow as RejectedRow
     from ragstone.reading._samples import SampleSource as SampleSource
     from ragstone.reading._samples import build_rows_error as build_rows_error
@@ -64,7 +65,8 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_labels": ("GENERIC_LABELS", "LabelFile", "LabelRecord", "by_answer", "read_label_file"),
             "_records": ("Record", "records"),
             "_report": ("ReadingReport",),
-            "_rows": ("FIELD_ALIASES", "sample_from_row"),
+            "_columns": ("FIELD_ALIASES",),
+            "_rows": ("sample_from_row",),
             "_samples": (
                 "RejectedRow",
                 "SampleSource",

@@ -13,11 +13,12 @@ from typing import Any, Final
 from ragstone._util.csv_rows import csv_rows, detect_separator
 from ragstone._util.row_limits import CsvLines
 from ragstone.errors import ConfigurationError, DataError
+from ragstone.reading._columns import FIELD_ALIASES
 from ragstone.reading._fields import parse_names, unix_time
 from ragstone.reading._formats import RejectedRecord
 from ragstone.reading._json import clean
 from ragstone.reading._records import PARQUET, Record, records
-from ragstone.reading._rows import FIELD_ALIASES, sample_from_row
+from ragstone.reading._rows import sample_from_row
 from ragstone.reading._source import MAX_RECORD_BYTES, InputFile
 from ragstone.reading._trec.beir import read_beir
 from ragstone.reading._trec.qrels import read_qrels

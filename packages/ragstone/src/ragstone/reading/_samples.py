@@ -12,10 +12,11 @@ from typing import Any, Final, Literal
 
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError
+from ragstone.reading._columns import FIELD_ALIASES
 from ragstone.reading._layouts import Layout, find_layout, renamed
 from ragstone.reading._report import ReadingReport, group_reasons
 from ragstone.reading._row_ids import RowIds, id_remedy
-from ragstone.reading._rows import FIELD_ALIASES, sample_from_row
+from ragstone.reading._rows import RowReader
 from ragstone.reading._source import InputFile, open_inputs
 from ragstone.reading._tables import RUN, Choice, object_rows, open_table
 from ragstone.reading._traces import trace_samples
@@ -50,6 +51,7 @@ def read_samples(
     limit: int | None = None,
     separator: str | None = None,
     encoding: str | None = None,
+    report: ReadingReport | None = None,
 ) -> tuple[list[Sample], list[RejectedRow]]:
     """Read all samples of a dataset.
 
@@ -67,6 +69,7 @@ def read_samples(
         limit: Number of rows that are read. They are the first rows, and not a random sample.
         separator: Separator of the passages in a cell, such as "|" or a line break.
         encoding: Encoding of a text file, such as "cp1252". UTF-8 and UTF-16 are detected.
+        report: Receives what was read: format, columns, empty and missing values, and columns that were not used.
 
     Raises:
         ConfigurationError: If `on_bad_row` has another value, the file does not exist, or `fields` contains a name that
@@ -85,6 +88,7 @@ def read_samples(
             qrels=qrels,
             on_bad_row=on_bad_row,
             choice=Choice(rows=rows, limit=limit, separator=separator, encoding=encoding),
+            report=report,
         )
     )
     return samples, rejected
@@ -100,6 +104,7 @@ def iter_samples(
     on_bad_row: Literal["raise", "skip"] = "raise",
     choice: Choice | None = None,
     report: ReadingReport | None = None,
+    with_app: bool = False,
 ) -> Iterator[Sample]:
     """Yield the samples of a dataset one by one. Arguments and errors are those of `read_samples`.
 
@@ -112,8 +117,10 @@ def iter_samples(
         on_bad_row: "raise" raises an error after the last row if a row was invalid.
         choice: What is read of the dataset, and how.
         report: Receives what was read, and is complete after the last row.
+        with_app: Whether an application answers the queries, so that a column `answer` is the reference.
     """
     report = ReadingReport() if report is None else report
+    reader = RowReader(fields, report=report, with_app=with_app)
     for field in fields or ():
         if field not in FIELD_ALIASES:
             raise ConfigurationError(
@@ -137,7 +144,7 @@ def iter_samples(
             is_row = not isinstance(row, Sample)
             is_laid_out = layout is not None and isinstance(row, Mapping) and layout.keys <= row.keys()
             plain = renamed(row, layout, fields or {}) if layout is not None and is_laid_out else row
-            sample = sample_from_row(plain, position=position, fields=fields) if is_row else row
+            sample = reader.read(plain, position) if is_row else row
             sample = ids.add(_separated(sample, separator, report), position, is_row=is_row)
         except DataError as error:
             rejected.append(RejectedRow(position=position, reason=str(error)))
