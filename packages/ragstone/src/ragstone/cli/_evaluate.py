@@ -31,7 +31,7 @@ from ragstone.cli._failed_share import describe_excess
 from ragstone.cli._gate import FailUnderOption, JunitOption, exit_if_failed, parse_thresholds
 from ragstone.cli._models import Models, metrics_of
 from ragstone.cli._options import JsonOption, NoRetrieverToolOption, RetrieverToolOption, parse_retriever_tools
-from ragstone.cli._output import failure_lines, print_json, print_text
+from ragstone.cli._output import failure_lines, print_json, print_reading, print_text
 from ragstone.cli._panels import OUTPUT
 from ragstone.cli._progress import Progress, show_progress
 from ragstone.cli._reasons import reason_lines
@@ -40,7 +40,7 @@ from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments import Experiment, count_kept, evaluate
 from ragstone.judges import BatchPendingError, find_outage
 from ragstone.metrics import resolve_metrics
-from ragstone.reading import Choice, RejectedRow, iter_samples, read_samples
+from ragstone.reading import Choice, ReadingReport, RejectedRow, iter_samples, read_samples
 from ragstone.schema import Failure
 from ragstone.scoring import JudgedCounts, StrideSampler, estimate_run
 
@@ -138,7 +138,7 @@ def evaluate_command(
     check_not_read(output, file, references)
     choice = Choice(rows=rows, limit=limit, separator=separator, encoding=encoding)
     if dry_run:
-        spread, rejected = StrideSampler(_MAX_ESTIMATED), list[RejectedRow]()
+        spread, rejected, reading = StrideSampler(_MAX_ESTIMATED), list[RejectedRow](), ReadingReport()
         for sample in iter_samples(
             file,
             rejected,
@@ -147,11 +147,13 @@ def evaluate_command(
             qrels=qrels,
             on_bad_row=on_bad_row,
             choice=choice,
+            report=reading,
         ):
             spread.add(sample)
+        print_reading(reading)
         _print_dry_run(
             spread,
-            [row.reason for row in rejected],
+            reading,
             names,
             models,
             reasons=reasons,
@@ -195,10 +197,10 @@ def evaluate_command(
             **arguments_of(context, settings, "limits", "analysis", omit=("undecided", *OF_COMMAND)),
             reasons=reasons,
             output=output,
+            on_read=print_reading,
             progress=show,
             on_outcomes=progress.count,
         )
-    _print_rejected([row.reason for row in result.rejected])
     for line in batch_lines(result.batch):
         print_text(line, err=True)
     check = result.check(thresholds, undecided=analysis.undecided) if thresholds else None
@@ -283,21 +285,15 @@ def _go_on(kept: Sequence[str]) -> str:
     return f"{'. '.join(kept)}. Run the same command to resume."
 
 
-def _print_rejected(reasons: Sequence[str]) -> None:
-    for reason in reasons[:5]:
-        print_text(f"skipped: {reason}", err=True)
-
-
 def _print_dry_run(
     spread: StrideSampler,
-    rejected: Sequence[str],
+    reading: ReadingReport,
     metrics: Sequence[str],
     models: Models,
     *,
     reasons: int,
     json_output: bool,
 ) -> None:
-    _print_rejected(rejected)
     n_samples = spread.n_seen
     estimate = run_async(
         estimate_run(spread.samples, resolve_metrics(metrics), calls_per_reading=models.calls_per_reading)
@@ -308,9 +304,12 @@ def _print_dry_run(
         models,
         json_output=json_output,
         heading=f"{count(n_samples, 'sample')} would be scored",
-        facts={"n_samples": n_samples, "n_rejected": len(rejected)},
+        facts={"n_samples": n_samples, "n_rejected": reading.n_rejected, "reading": reading.to_dict()},
         reason_calls=min(reasons, n_samples),
     )
+    remedies = reading.remedies(reading.guesses)
+    if remedies and any(not metric.n_applicable for metric in estimate.metrics):
+        print_text(f"0 applicable: if these columns are the missing fields: {' '.join(remedies)}", err=True)
 
 
 def _fields(pairs: list[str]) -> dict[str, str]:

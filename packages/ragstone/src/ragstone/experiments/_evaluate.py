@@ -31,7 +31,7 @@ from ragstone.judges import (
     wait_for_outages,
 )
 from ragstone.metrics import Metric
-from ragstone.reading import Choice, QrelsSource, RejectedRow, SampleSource, iter_samples
+from ragstone.reading import Choice, QrelsSource, ReadingReport, RejectedRow, SampleSource, iter_samples
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import JudgedCounts, Scorer, explain_lowest_scores
 from ragstone.settings import RUN_KEYS, takes_settings
@@ -79,6 +79,7 @@ async def aevaluate(
     cluster: str | None = AUTO_CLUSTER,
     confidence_level: float = CONFIDENCE_LEVEL,
     output: str | os.PathLike[str] | None = None,
+    on_read: Callable[[ReadingReport], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
     on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None = None,
 ) -> Experiment:
@@ -132,6 +133,7 @@ async def aevaluate(
         confidence_level: Confidence level of the intervals in the experiment's summary and report, and of its gates, in (0, 1).
         output: JSONL file for the outcomes, as `Experiment.to_jsonl` writes it. Until the run ends, complete samples are in
             `OUTPUT.partial`. If the run is interrupted, the same call scores only the others.
+        on_read: Called with the report of what was read, before the first call of a model or of the application.
         progress: Called with (finished samples, all samples) when scoring starts, and after each sample. Each repeat counts.
         on_outcomes: Called with the outcomes of each sample when they are complete, before `progress`.
 
@@ -157,6 +159,7 @@ async def aevaluate(
     kept = KeptOutcomes(output)
     rejected: list[RejectedRow] = []
     read = SampleRows()
+    reading = ReadingReport()
     choice = Choice(rows=rows, limit=limit, separator=separator, encoding=encoding)
     for sample in iter_samples(
         data,
@@ -166,9 +169,13 @@ async def aevaluate(
         qrels=qrels,
         on_bad_row=on_bad_row,
         choice=choice,
+        report=reading,
+        with_app=app is not None,
     ):
         read.add(sample)
     samples = read.finish()
+    if on_read is not None:
+        on_read(reading)
     if not samples:
         raise DataError(
             f"the data does not contain valid samples ({count(len(rejected), 'row')} rejected). Give rows with at least a query, "
@@ -247,6 +254,7 @@ async def aevaluate(
                 usage=setup.scorer.usage,
                 wall_s=time.monotonic() - started,
                 rejected=tuple(rejected),
+                reading=reading,
                 sink_errors=tuple(error for at in delivered for error in at.errors()),
                 sink_skipped={at.sink: at.skipped for at in delivered if at.skipped},
                 traces=scored.traces,
@@ -415,6 +423,7 @@ def evaluate(
     cluster: str | None = AUTO_CLUSTER,
     confidence_level: float = CONFIDENCE_LEVEL,
     output: str | os.PathLike[str] | None = None,
+    on_read: Callable[[ReadingReport], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
     on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None = None,
 ) -> Experiment:
@@ -454,6 +463,7 @@ def evaluate(
             cluster=cluster,
             confidence_level=confidence_level,
             output=output,
+            on_read=on_read,
             progress=progress,
             on_outcomes=on_outcomes,
         )

@@ -210,6 +210,8 @@ def _split_context(found: dict[str, list[str]], columns: Sequence[str], taken: s
 
 def _guesses(unused: Sequence[str], read: set[str]) -> dict[str, str]:
     guesses: dict[str, str] = {}
+    if "contexts" not in read and any(name_key(column).startswith("contextspanid") for column in unused):
+        guesses["contexts"] = "reference"  # Phoenix keeps the passages there
     for column in unused:
         name = _GUESS_OF.get(name_key(column)) or _guess(column)
         if name is not None and name not in read:

@@ -138,6 +138,7 @@ class RowReader:
             self._report.decide("reference", f"{why}; otherwise: --field response=answer")
         elif plan.is_answer_undecided:
             self._report.decide("response", "if it is the correct answer: --field reference=answer")
+            self._report.guess("reference", plan.names["response"][0])
 
     def _find_fields(
         self, flat: Mapping[str, Any], plan: ColumnPlan, position: int

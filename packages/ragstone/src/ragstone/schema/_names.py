@@ -136,7 +136,7 @@ ROW_GUESSES: Final[Mapping[str, tuple[str, ...]]] = {
     "contexts": (
         "evidence", "evidences", "evidence_list", "snippets", "sources", "search_results", "chunks", "nodes", "hits", "docs",
         "references", "positive", "facts", "gold_contexts", "gold_context", "reference_contexts", "ground_truth_context",
-        "ground_truth_contexts", "text", "passage", "document", "chunk", "content",
+        "ground_truth_contexts", "text", "passage", "document", "chunk", "content", "kontext",
     ),
     "response": (
         "completion", "reply", "generation", "generations", "summary", "hypothesis", "candidate", "pred", "predictions",
@@ -144,7 +144,7 @@ ROW_GUESSES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "reference": (
         "gold", "golden", "gt", "truth", "target", "targets", "label", "labels", "solution", "answers", "alt_ans",
-        "short_answer", "short_answers", "exact_answer", "ideal", "correct", "nuggets",
+        "short_answer", "short_answers", "exact_answer", "ideal", "correct", "musterantwort",
     ),
 }  # fmt: skip
 """Names with several meanings. They are not read, and the report says which field they may be."""
