@@ -28,8 +28,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
+from ragstone.reading._columns import FIELD_ALIASES
 from ragstone.reading._row_values import is_missing, to_plain
-from ragstone.reading._rows import FIELD_ALIASES
 
 _ROW_NAMES: Final = frozenset(name for known in ("query", "messages", "response") for name in FIELD_ALIASES[known])
 _MAX_PARTS: Final = 100
