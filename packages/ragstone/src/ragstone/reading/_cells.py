@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+import warnings
 from typing import Any, Final
 
 from ragstone._util.surrogates import replace_surrogates_in
@@ -71,13 +73,26 @@ def parse_cell(text: str) -> list[Any]:
     except RecursionError:
         raise CellError(_message(text, f"it is nested more than {_MAX_DEPTH} times")) from None
     except ValueError:
-        value = _Reader(_undoubled(text)).whole()
+        value = _python_list(text)
+        if value is None:
+            value = _Reader(_undoubled(text)).whole()
     value = replace_surrogates_in(value)
     if isinstance(value, dict):
         return [value]
     if not isinstance(value, list):
         raise CellError(_message(text, "it is one value in brackets"))
     return value
+
+
+def _python_list(text: str) -> list[Any] | None:
+    """Return a list exactly as Python writes it, or None. Python's parser is faster than ours."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # a text's backslashes are its own
+            value = ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+    return value if isinstance(value, list) and repr(value) == text.strip() else None
 
 
 def _undoubled(text: str) -> str:

@@ -98,11 +98,14 @@ class ReadingReport:
 
     def use(self, name: str, column: str) -> None:
         """Count a row whose field was read from a column."""
-        self.fields.setdefault(name, _FieldUse()).columns[column] += 1
+        if (found := self.fields.get(name)) is None:
+            found = self.fields[name] = _FieldUse()
+        found.columns[column] += 1
 
     def count_items(self, name: str, n: int) -> None:
         """Count a row whose field has `n` items."""
-        found = self.fields.setdefault(name, _FieldUse())
+        if (found := self.fields.get(name)) is None:
+            found = self.fields[name] = _FieldUse()
         found.fewest = n if found.n_lists == 0 else min(found.fewest, n)
         found.most = max(found.most, n)
         found.n_lists += 1

@@ -158,7 +158,7 @@ class RowReader:
                 found[field] = "+".join(_id(flat[column]) for column in columns)
                 sources[field] = "+".join(columns)
                 continue
-            values = {}
+            values: dict[str, Any] = {}
             for column in columns:
                 value = self._value(flat[column], field, column, is_given=field in plan.given)
                 if not is_missing(value):
@@ -202,24 +202,20 @@ class RowReader:
                 return None
             self._report.count_value("placeholder_text", field)
             return value
-        if field == "contexts" and not is_given:
-            try:
-                items = _cell_items(value)
-            except DataError:
-                return value  # read again, with an error for the row
-            if items and all(isinstance(item, str) and _URL.fullmatch(item) for item in items):
-                self._report.note(f"{column}: URLs only, not read as passages; otherwise: --field contexts={column}")
-                return None
+        if field == "contexts" and not is_given and _are_addresses(value):
+            self._report.note(f"{column}: URLs only, not read as passages; otherwise: --field contexts={column}")
+            return None
         return value
 
     def _identified(self, passages: tuple[Passage, ...] | None, ids: Any) -> tuple[Passage, ...] | None:
         """Give passages the ids that ragas keeps in another field."""
+        if not passages or is_missing(ids):
+            return passages
         names = _names(ids)
-        if not passages or any(passage.id is not None for passage in passages):
+        if any(passage.id is not None for passage in passages):
             return passages
         if len(names) != len(passages):
-            if not is_missing(to_plain(ids)):
-                self._report.note("retrieved_context_ids: not used, because their number is not that of the passages")
+            self._report.note("retrieved_context_ids: not used, because their number is not that of the passages")
             return passages
         return tuple(passage.model_copy(update={"id": name}) for passage, name in zip(passages, names, strict=True))
 
@@ -247,6 +243,23 @@ class RowReader:
                 report.count_items("reference", len(sample.reference))
             if not sample.reference:
                 report.count_value("empty", "reference")
+
+
+def _are_addresses(value: Any) -> bool:
+    """Return whether contexts consist of URLs."""
+    value = to_plain(value)
+    if isinstance(value, str):
+        if "://" not in value[:40]:
+            return False
+        try:
+            value = _cell_items(value)
+        except DataError:
+            return False  # read again, with an error for the row
+    return (
+        isinstance(value, list | tuple)
+        and bool(value)
+        and all(isinstance(item, str) and _URL.fullmatch(item) for item in value)
+    )
 
 
 def _count_texts(report: ReadingReport, field: str, texts: Sequence[str], value: Any) -> None:
