@@ -19,7 +19,7 @@ from ragstone._util.row_limits import MAX_ROW_BYTES, BoundedStream, CsvLines, bo
 from ragstone.errors import DataError, MissingExtraError
 from ragstone.reading._files import describe_bytes, encoding_error, is_workbook, refuse_other
 from ragstone.reading._layouts import looks_like_row
-from ragstone.reading._rows import FIELD_ALIASES
+from ragstone.reading._columns import FIELD_ALIASES
 from ragstone.reading._source import InputFile
 from ragstone.reading._trec.samples import RUN_SUFFIXES, is_run, run_rows
 
