@@ -17,9 +17,9 @@ from ragstone._util.parquet_rows import arrow_rows, parquet_rows
 from ragstone._util.plural import count
 from ragstone._util.row_limits import MAX_ROW_BYTES, BoundedStream, CsvLines, bounded_lines, check_json_row
 from ragstone.errors import DataError, MissingExtraError
+from ragstone.reading._columns import FIELD_ALIASES
 from ragstone.reading._files import describe_bytes, encoding_error, is_workbook, refuse_other
 from ragstone.reading._layouts import looks_like_row
-from ragstone.reading._columns import FIELD_ALIASES
 from ragstone.reading._source import InputFile
 from ragstone.reading._trec.samples import RUN_SUFFIXES, is_run, run_rows
 
