@@ -41,7 +41,7 @@ _OTHER_VARIABLES: Final = frozenset(
 )
 """Variables that are read where they are used, because they are secrets or the place of a spool."""
 _IN_TEST: Final = "PYTEST_CURRENT_TEST"
-"""A variable of pytest. Variables of test suites, such as RAGSTONE_REQUIRE_SERVERS, are not named in a test."""
+"""A variable of pytest. Variables of test suites, are not named in a test."""
 _warned: Final[set[tuple[str, str]]] = set()
 """What the log has named. A command reads its sources twice."""
 _T = TypeVar("_T", bound=Settings)
