@@ -316,7 +316,7 @@ def _describe(
     key, info, value = f"{table}.{name}", kind.model_fields[name], values[name]
     source = place(key)
     if first["type"] == "settings":
-        return f"{source}: {key}: {first['msg'].replace('TABLE', table.upper())}."
+        return f"{source}: {key}: {first['msg'].replace('<TABLE>', table.upper())}."
     inner = get_args(kind_of(info.annotation))
     if len(first["loc"]) > 2 and inner and isinstance(inner[0], type) and issubclass(inner[0], Settings):
         position, part = first["loc"][1:3]
