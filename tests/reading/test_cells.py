@@ -50,6 +50,7 @@ def texts_of(cell: str) -> list[str]:
         ('{"text": "a"}', ["a"]),
         ("[{'text': 'a', 'score': 0.5} {'text': 'b', 'score': nan}]", ["a", "b"]),
         ("[]", []),
+        (json.dumps(json.dumps(["a", "b"])), ["a", "b"]),
         ("[ ]", []),
         ("()", []),
         ("", []),

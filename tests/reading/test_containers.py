@@ -219,3 +219,46 @@ def test_sheet_with_far_cells_is_read_to_its_header(tmp_path: Path):
     samples, report = report_of(tmp_path / "a.xlsx")
     assert [("Why?", "So."), ("", "far")] == [(sample.query, sample.response) for sample in samples]
     assert "Sheet" == report.where
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"query": "q", "response": "A", "sub_questions": [{"question": "s?", "answer": "x"}]},
+        {"query": "q", "response": "A", "contexts": [{"question": "s?", "answer": "x", "text": "t"}]},
+        {"query": "q", "response": "A"},
+        {"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "A"}]},
+    ],
+)
+def test_an_object_with_a_question_is_one_row(content: dict[str, object], tmp_path: Path) -> None:
+    """The lists of one sample are its fields, and not the rows of the file."""
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps(content))
+    samples, _ = read_samples(path)
+    assert [("q", "A")] == [(sample.query, sample.response) for sample in samples]
+
+
+def test_lines_may_end_with_a_carriage_return(tmp_path: Path) -> None:
+    """Excel for Macintosh writes such files."""
+    path = tmp_path / "mac.csv"
+    path.write_bytes(b"id,query,response\r1,q,a\r2,r,b\r")
+    samples, _ = read_samples(path)
+    assert ["1", "2"] == [sample.id for sample in samples]
+
+
+def test_a_quote_without_an_end_is_an_error(tmp_path: Path) -> None:
+    """Otherwise one cell has the text of all further rows, and they are not scored."""
+    path = tmp_path / "open.csv"
+    path.write_text('id,query,response\n1,q,a\n2,"r,b\n3,s,c\n')
+    samples, rejected = read_samples(path, on_bad_row="skip")
+    assert (["1"], 1) == ([sample.id for sample in samples], len(rejected))
+    with pytest.raises(DataError, match="line 4 has a quote without an end"):
+        read_samples(path)
+
+
+def test_rows_of_empty_cells_are_not_rows(tmp_path: Path) -> None:
+    """Excel writes them as commas, and a sheet does not have them."""
+    path = tmp_path / "blank.csv"
+    path.write_text("id,query,response\n1,q,a\n,,\n2,r,\n")
+    samples, _ = read_samples(path)
+    assert ["1", "2"] == [sample.id for sample in samples]

@@ -90,6 +90,7 @@ class CsvLines:
         self._lines = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
         self._name = name
         self._n_chars = 0
+        self.has_ended = False
 
     def next_row(self) -> None:
         """Begin to count again."""
@@ -107,6 +108,7 @@ class CsvLines:
         """
         line = self._lines.readline(MAX_ROW_BYTES + 1)
         if not line:
+            self.has_ended = True
             raise StopIteration
         self._n_chars += len(line)
         if self._n_chars > MAX_ROW_BYTES:

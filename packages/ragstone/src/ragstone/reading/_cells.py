@@ -18,7 +18,7 @@ _MAX_DEPTH: Final = 50
 _OPENERS: Final = {"[": "]", "(": ")", "{": "}"}
 _CALLS: Final = r"(?:array|ndarray|Index|Series|deque|dict_values|list|tuple)"
 _BEGINS: Final = re.compile(
-    rf"""\s*+(?:{_CALLS}\(\s*+[\[(]|page_content=['"]|Document\(\w++=|(?:[\[(]\s*+)++(?:['"{{]|Document\(|{_CALLS}\(|$|[\])]\s*+$)|\{{\s*+(?:['"]|\}}\s*+$))"""
+    rf"""\s*+(?:{_CALLS}\(\s*+[\[(]|page_content=['"]|"[\[{{]\\"|Document\(\w++=|(?:[\[(]\s*+)++(?:['"{{]|Document\(|{_CALLS}\(|$|[\])]\s*+$)|\{{\s*+(?:['"]|\}}\s*+$))"""
 )
 """A bracket with a quote, an object or nothing in it, or the call of a constructor with a list."""
 _SPACE: Final = re.compile(r"\s*+")
@@ -77,6 +77,8 @@ def parse_cell(text: str) -> list[Any]:
         if value is None:
             value = _Reader(_undoubled(text)).whole()
     value = replace_surrogates_in(value)
+    if isinstance(value, str) and begins_like_list(value):  # a list that was encoded twice
+        return parse_cell(value)
     if isinstance(value, dict):
         return [value]
     if not isinstance(value, list):

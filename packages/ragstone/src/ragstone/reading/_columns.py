@@ -35,32 +35,10 @@ _WORDS: Final = (
     ("response", frozenset({"answer", "response", "output", "generated", "prediction"})),
 )
 """Words in a longer name that suggest a field."""
-_OTHER_WORDS: Final = frozenset(
-    [
-        "id",
-        "ids",
-        "score",
-        "scores",
-        "label",
-        "labels",
-        "count",
-        "n",
-        "num",
-        "type",
-        "date",
-        "time",
-        "url",
-        "urls",
-        "tokens",
-        "length",
-        "len",
-        "rate",
-        "latency",
-        "cost",
-        "embedding",
-        "source",
-    ]
-)
+_OTHER_WORDS: Final = frozenset({
+    "id", "ids", "score", "scores", "label", "labels", "count", "n", "num", "type", "date",
+    "time", "url", "urls", "tokens", "length", "len", "rate", "latency", "cost", "embedding", "source",
+})  # fmt: skip
 """Words in the name of a column that describes another one (`answer_score`, `query_id`)."""
 _NUMBERED: Final = re.compile(r"(.*?\D)(\d{1,4})$", re.DOTALL)
 _PARTS: Final = re.compile(r"[A-Z]?[a-z]++|[A-Z]++|\d++")

@@ -32,6 +32,7 @@ _MAX_DEPTH: Final = 4
 """Depth of nested objects down to which a list of rows is found."""
 _JSON: Final = re.compile(rb'\s*+(?:\{\s*+["}]|\[\s*+["\[{\]0-9tfn-])')
 _SEPARATOR_LINE: Final = re.compile(r"sep=(.)\s*", re.IGNORECASE)
+_LINE_END: Final = re.compile(r"[\r\n]")
 _TEXT_SUFFIXES: Final = (".csv", ".tsv", ".tab", ".txt")
 _LINE_SUFFIXES: Final = (".jsonl", ".ndjson")
 RUN: Final = "TREC run"
@@ -194,6 +195,8 @@ def table_of(value: object, name: str, wanted: str | None = None) -> Table:
         return rows
     lists: dict[str, list[Any]] = {}
     _collect_lists(value, (), lists)
+    if not wanted and _is_one_row(value, lists):
+        return Table(format="JSON row", rows=iter((value,)))
     facts = {path: _Facts(len(items), _keys(items)) for path, items in lists.items()}
     path = _choose(facts, wanted, name)
     if path == "predictions" and facts[path].keys.isdisjoint(FIELD_ALIASES["query"]):
@@ -204,6 +207,13 @@ def table_of(value: object, name: str, wanted: str | None = None) -> Table:
     return Table(
         format="JSON object", rows=iter(lists[path]), chosen=path, others=tuple(_described(facts, without=path))
     )
+
+
+def _is_one_row(value: Mapping[Any, Any], lists: Iterable[str]) -> bool:
+    """Return whether an object has a question, and no list that is not a field."""
+    has_query = any(isinstance(value.get(name), str) for name in FIELD_ALIASES["query"])
+    known = {name for names in FIELD_ALIASES.values() for name in names}
+    return (has_query or "role" in _keys(value.get("messages") or ())) and known.issuperset(lists)
 
 
 def _columns(value: Mapping[Any, Any]) -> Table | None:
@@ -358,10 +368,9 @@ def _text_table(source: InputFile, head: bytes, suffix: str, wanted: str | None)
     text = head[: 2**16].decode("utf-8", "replace")
     stated = _SEPARATOR_LINE.match(text)
     first = text[stated.end() :] if stated else text
-    separator = (
-        stated[1] if stated else detect_separator(first.partition("\n")[0], prefers_tab=suffix in (".tsv", ".tab"))
-    )
-    header = next(csv.reader([first.partition("\n")[0]], delimiter=separator), [])
+    first = _LINE_END.split(first, maxsplit=1)[0]
+    separator = stated[1] if stated else detect_separator(first, prefers_tab=suffix in (".tsv", ".tab"))
+    header = next(csv.reader([first], delimiter=separator), [])
     if suffix not in _TEXT_SUFFIXES[:3] and not looks_like_row(header) and not (stated or len(header) > 1 or not head):
         raise DataError(
             f"{source.name!r} begins with {text[:40]!r}, which is not a known format. Give JSON lines, JSON, a table "
@@ -384,6 +393,13 @@ def _text_rows(source: InputFile, separator: str, *, skips_line: bool) -> Iterat
             reader = csv_rows(lines, name, separator=separator)
             for number, row in enumerate(reader, start=1):
                 lines.next_row()
+                if lines.has_ended:  # a closed row needs no further line
+                    yield DataError(
+                        f"the row that ends in line {reader.line_num + skips_line} has a quote without an end"
+                    )
+                    continue
+                if not any(row.values()):
+                    continue  # Excel writes rows of commas
                 unnamed: Any = row.pop(None, ())  # a list of the cells beyond the header
                 if any(unnamed):
                     # Otherwise a part of a response would be scored as the whole response.
