@@ -262,3 +262,17 @@ def test_rows_of_empty_cells_are_not_rows(tmp_path: Path) -> None:
     path.write_text("id,query,response\n1,q,a\n,,\n2,r,\n")
     samples, _ = read_samples(path)
     assert ["1", "2"] == [sample.id for sample in samples]
+
+
+def test_a_named_column_with_two_spellings_is_an_error() -> None:
+    """Which of them is meant cannot be known."""
+    row = {"My Q": "a", "my_q": "b", "response": "c"}
+    with pytest.raises(DataError, match="does not have the field 'myq'"):
+        read_samples([row], fields={"query": "myq"})
+
+
+def test_a_cell_that_is_nested_too_deeply_is_an_error_of_its_row() -> None:
+    """The reader is recursive, and would end with Python's limit."""
+    row = {"query": "q", "contexts": "[" * 2_000 + "'a'," + "]" * 2_000}
+    with pytest.raises(DataError, match="nested more than 50 times"):
+        read_samples([row])
