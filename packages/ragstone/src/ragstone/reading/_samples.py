@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError
@@ -17,11 +17,12 @@ from ragstone.reading._layouts import Layout, find_layout, renamed
 from ragstone.reading._report import ReadingReport, group_reasons
 from ragstone.reading._row_ids import RowIds, id_remedy
 from ragstone.reading._rows import RowReader
-from ragstone.reading._source import InputFile, open_inputs
 from ragstone.reading._tables import RUN, Choice, object_rows, open_table
-from ragstone.reading._traces import trace_samples
-from ragstone.reading._trec.samples import QrelsSource, qrels_from, with_qrels, without_passages
 from ragstone.schema import Passage, Sample, Trace, sample_from_trace
+
+if TYPE_CHECKING:
+    from ragstone.reading._source import InputFile
+    from ragstone.reading._trec.samples import QrelsSource
 
 _MAX_REJECTED: Final = 100_000
 """Invalid rows after which a file is not read on."""
@@ -129,7 +130,11 @@ def iter_samples(
             )
     if on_bad_row not in ("raise", "skip"):
         raise ConfigurationError(f"on_bad_row must be 'raise' or 'skip', got {on_bad_row!r}")
-    grades = None if qrels is None else qrels_from(qrels)
+    grades = None
+    if qrels is not None:
+        from ragstone.reading._trec.samples import qrels_from, with_qrels, without_passages
+
+        grades = qrels_from(qrels)
     ids, first = RowIds(), ""
     has_reference = is_judged = False
     separator = _unescaped(choice.separator) if choice is not None and choice.separator else None
@@ -240,6 +245,8 @@ def _open_rows(data: SampleSource, choice: Choice, report: ReadingReport, stack:
         table = object_rows(data, choice.rows)
         rows: Iterator[Any] = (sample_from_trace(row) if isinstance(row, Trace) else row for row in table.rows)
     else:
+        from ragstone.reading._traces import trace_samples  # rows in memory need neither the store nor trace formats
+
         source = _input_file(os.fspath(data), choice, stack)
         requests = None if choice.rows else trace_samples(source.path if source else data, report)
         if requests is not None:
@@ -261,6 +268,8 @@ def _open_rows(data: SampleSource, choice: Choice, report: ReadingReport, stack:
 
 def _input_file(name: str, choice: Choice, stack: ExitStack) -> InputFile | None:
     """Return the file, or None if it is not one: a directory, a store, or missing."""
+    from ragstone.reading._source import InputFile, open_inputs
+
     if name == "-" or name.startswith(("http://", "https://")):
         (source,) = stack.enter_context(open_inputs(name))
         return replace(source, encoding=choice.encoding)

@@ -10,18 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain, islice, zip_longest
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ragstone._util.csv_rows import csv_rows, detect_separator
-from ragstone._util.parquet_rows import arrow_rows, parquet_rows
 from ragstone._util.plural import count
 from ragstone._util.row_limits import MAX_ROW_BYTES, BoundedStream, CsvLines, bounded_lines, check_json_row
 from ragstone.errors import DataError, MissingExtraError
 from ragstone.reading._columns import FIELD_ALIASES
 from ragstone.reading._files import describe_bytes, encoding_error, is_workbook, refuse_other
 from ragstone.reading._layouts import looks_like_row
-from ragstone.reading._source import InputFile
-from ragstone.reading._trec.samples import RUN_SUFFIXES, is_run, run_rows
+
+if TYPE_CHECKING:
+    from ragstone.reading._source import InputFile
 
 _MAX_COLUMNS: Final = 10_000
 _SMALL_JSON: Final = 2**20
@@ -89,6 +89,9 @@ def open_table(source: InputFile, wanted: str | None = None) -> Table:
         DataError: If the format is unknown, the file does not contain rows, or several lists could contain them.
         MissingExtraError: If a format needs a missing package.
     """
+    from ragstone._util.parquet_rows import arrow_rows, parquet_rows
+    from ragstone.reading._trec.samples import RUN_SUFFIXES, is_run, run_rows
+
     head = source.head()
     names = [suffix.lower() for suffix in source.path.suffixes]
     suffix = next((s for s in reversed(names) if s not in (".gz", ".zst")), "")
