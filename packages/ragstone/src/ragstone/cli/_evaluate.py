@@ -31,16 +31,17 @@ from ragstone.cli._failed_share import describe_excess
 from ragstone.cli._gate import FailUnderOption, JunitOption, exit_if_failed, parse_thresholds
 from ragstone.cli._models import Models, metrics_of
 from ragstone.cli._options import JsonOption, NoRetrieverToolOption, RetrieverToolOption, parse_retriever_tools
-from ragstone.cli._output import failure_lines, print_json, print_reading, print_text
+from ragstone.cli._output import failure_lines, print_json, print_text
 from ragstone.cli._panels import OUTPUT
 from ragstone.cli._progress import Progress, show_progress
 from ragstone.cli._reasons import reason_lines
 from ragstone.cli._settings import OF_COMMAND, arguments_of, settings_of
+from ragstone.cli._stdin import stdin_as_file
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments import Experiment, count_kept, evaluate
 from ragstone.judges import BatchPendingError, find_outage
 from ragstone.metrics import resolve_metrics
-from ragstone.reading import Choice, ReadingReport, RejectedRow, iter_samples, read_samples
+from ragstone.reading import RejectedRow, iter_samples, read_samples
 from ragstone.schema import Failure
 from ragstone.scoring import JudgedCounts, StrideSampler, estimate_run
 
@@ -73,27 +74,6 @@ def evaluate_command(
     field: Annotated[
         list[str] | None,
         typer.Option("--field", metavar="FIELD=COLUMN", help="A column with an unknown name: query=Frage."),
-    ] = None,
-    rows: Annotated[
-        str | None,
-        typer.Option(
-            "--rows", hidden=True, metavar="PATH", help="The list or the sheet with the rows: results.results."
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", hidden=True, min=1, metavar="N", help="Read only the first N rows.")
-    ] = None,
-    separator: Annotated[
-        str | None,
-        typer.Option(
-            "--separator", hidden=True, metavar="TEXT", help="Separator of the passages in a cell: '|', '\\n'."
-        ),
-    ] = None,
-    encoding: Annotated[
-        str | None,
-        typer.Option(
-            "--encoding", hidden=True, metavar="NAME", help="Encoding of the file: cp1252. UTF-16 is detected."
-        ),
     ] = None,
     on_bad_row: Annotated[
         OnBadRow,
@@ -136,71 +116,59 @@ def evaluate_command(
             # A run that resumes after a kill reads replies from this cache instead of paying for them again.
             os.environ["RAGSTONE_CACHE"] = f"{traces.absolute()}.cache"
     check_not_read(output, file, references)
-    choice = Choice(rows=rows, limit=limit, separator=separator, encoding=encoding)
-    if dry_run:
-        spread, rejected, reading = StrideSampler(_MAX_ESTIMATED), list[RejectedRow](), ReadingReport()
-        for sample in iter_samples(
-            file,
-            rejected,
-            fields=fields,
-            references=_references(references),
-            qrels=qrels,
-            on_bad_row=on_bad_row,
-            choice=choice,
-            report=reading,
+    with stdin_as_file([file]) as (data,):
+        if dry_run:
+            spread, rejected = StrideSampler(_MAX_ESTIMATED), list[RejectedRow]()
+            for sample in iter_samples(
+                data, rejected, fields=fields, references=_references(references), qrels=qrels, on_bad_row=on_bad_row
+            ):
+                spread.add(sample)
+            _print_dry_run(
+                spread,
+                [row.reason for row in rejected],
+                names,
+                models,
+                reasons=reasons,
+                json_output=json_output,
+            )
+            return
+        specs = models.specs()
+        with (
+            show_progress("scoring", find_outage=find_outage) as progress,
+            _resumable(traces if app else None, output, progress),
+            _batch_described(json_output=json_output),
         ):
-            spread.add(sample)
-        print_reading(reading)
-        _print_dry_run(
-            spread,
-            reading,
-            names,
-            models,
-            reasons=reasons,
-            json_output=json_output,
-        )
-        return
-    specs = models.specs()
-    with (
-        show_progress("scoring", find_outage=find_outage) as progress,
-        _resumable(traces if app else None, output, progress),
-        _batch_described(json_output=json_output),
-    ):
 
-        def show(n_done: int, total: int) -> None:
-            if n_done == 0 and output is None and not json_output:
-                # Before the first call is paid for, because the outcomes cannot be kept afterwards.
-                typer.echo(
-                    "Only the means will be printed. To see which answers are wrong, and why: add --output outcomes.jsonl",
-                    err=True,
-                )
-            progress.update(n_done, total)
+            def show(n_done: int, total: int) -> None:
+                if n_done == 0 and output is None and not json_output:
+                    # Before the first call is paid for, because the outcomes cannot be kept afterwards.
+                    typer.echo(
+                        "Only the means will be printed. To see which answers are wrong, and why: add --output outcomes.jsonl",
+                        err=True,
+                    )
+                progress.update(n_done, total)
 
-        result = evaluate(
-            file,
-            names,
-            app=application,
-            repeats=repeats,
-            retriever_tools=parse_retriever_tools(retriever_tool, no_retriever_tool),
-            traces=traces,
-            **specs,
-            batch=batch,
-            sinks=settings.scoring.sinks,
-            fields=fields,
-            references=_references(references),
-            qrels=qrels,
-            on_bad_row=on_bad_row,
-            rows=rows,
-            limit=limit,
-            separator=separator,
-            encoding=encoding,
-            **arguments_of(context, settings, "limits", "analysis", omit=("undecided", *OF_COMMAND)),
-            reasons=reasons,
-            output=output,
-            on_read=print_reading,
-            progress=show,
-            on_outcomes=progress.count,
-        )
+            result = evaluate(
+                data,
+                names,
+                app=application,
+                repeats=repeats,
+                retriever_tools=parse_retriever_tools(retriever_tool, no_retriever_tool),
+                traces=traces,
+                **specs,
+                batch=batch,
+                sinks=settings.scoring.sinks,
+                fields=fields,
+                references=_references(references),
+                qrels=qrels,
+                on_bad_row=on_bad_row,
+                **arguments_of(context, settings, "limits", "analysis", omit=("undecided", *OF_COMMAND)),
+                reasons=reasons,
+                output=output,
+                progress=show,
+                on_outcomes=progress.count,
+            )
+    _print_rejected([row.reason for row in result.rejected])
     for line in batch_lines(result.batch):
         print_text(line, err=True)
     check = result.check(thresholds, undecided=analysis.undecided) if thresholds else None
@@ -285,15 +253,21 @@ def _go_on(kept: Sequence[str]) -> str:
     return f"{'. '.join(kept)}. Run the same command to resume."
 
 
+def _print_rejected(reasons: Sequence[str]) -> None:
+    for reason in reasons[:5]:
+        print_text(f"skipped: {reason}", err=True)
+
+
 def _print_dry_run(
     spread: StrideSampler,
-    reading: ReadingReport,
+    rejected: Sequence[str],
     metrics: Sequence[str],
     models: Models,
     *,
     reasons: int,
     json_output: bool,
 ) -> None:
+    _print_rejected(rejected)
     n_samples = spread.n_seen
     estimate = run_async(
         estimate_run(spread.samples, resolve_metrics(metrics), calls_per_reading=models.calls_per_reading)
@@ -304,12 +278,9 @@ def _print_dry_run(
         models,
         json_output=json_output,
         heading=f"{count(n_samples, 'sample')} would be scored",
-        facts={"n_samples": n_samples, "n_rejected": reading.n_rejected, "reading": reading.to_dict()},
+        facts={"n_samples": n_samples, "n_rejected": len(rejected)},
         reason_calls=min(reasons, n_samples),
     )
-    remedies = reading.remedies(reading.guesses)
-    if remedies and any(not metric.n_applicable for metric in estimate.metrics):
-        print_text(f"0 applicable: if these columns are the missing fields: {' '.join(remedies)}", err=True)
 
 
 def _fields(pairs: list[str]) -> dict[str, str]:

@@ -24,12 +24,12 @@ from ragstone.cli._options import (
     parse_time_range,
     read_sources,
 )
-from ragstone.cli._output import print_json, print_lines, print_reading, print_text, terminal_options
+from ragstone.cli._output import print_json, print_lines, print_text, terminal_options
 from ragstone.cli._panels import OUTPUT
 from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import OutcomeSource, ScoreCheck, build_report, check_source, store_of, write_report
-from ragstone.reading import ReadingReport, read_samples
+from ragstone.reading import read_samples
 from ragstone.schema import Sample
 from ragstone.store import describe_store, is_database_url
 from ragstone.views import ReportText, ReportView
@@ -246,12 +246,7 @@ def _describe(source: str) -> str:
 
 def read_texts(data: str | None) -> list[Sample]:
     """Read the samples of `--data`."""
-    if data is None:
-        return []
-    report = ReadingReport()
-    samples, _ = read_samples(data, report=report)
-    print_reading(report)
-    return samples
+    return [] if data is None else read_samples(data)[0]
 
 
 def parse_targets(texts: list[str]) -> dict[str, float]:

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from ragstone._util.plural import count
 from ragstone._util.row_limits import MAX_ROW_BYTES, check_json_row
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.reading._columns import FIELD_ALIASES
+from ragstone.reading._rows import FIELD_ALIASES
 from ragstone.reading._samples import RejectedRow, SampleSource, iter_rows
 
 _Bounds = tuple[float, float] | None

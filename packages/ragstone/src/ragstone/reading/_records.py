@@ -21,6 +21,7 @@ _LARGE: Final = 8 * 2**20
 _SMALL: Final = 2**20
 """Bytes of a document that cannot have too many values."""
 _SPACE: Final = b" \t\r\n"
+_BOM: Final = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def _is_lines(source: InputFile) -> bool:
     first, second = next(lines, None), next(lines, None)
     if first is None:
         return True
-    text = first.text.strip()
+    text = first.text.removeprefix(_BOM).strip()
     if second is None:
         # One line may be a whole list, and too large a one to be read as a whole.
         return not ((first.is_too_long or len(text) > _LARGE) and text.startswith((b"[", b"{")))
@@ -85,7 +86,7 @@ def _is_lines(source: InputFile) -> bool:
 
 def _parses(line: Line) -> bool:
     try:
-        json.loads(line.text)
+        json.loads(line.text.removeprefix(_BOM))
     except RecursionError:
         return True  # too deep a line is a line
     except ValueError:
@@ -121,7 +122,7 @@ def _unwrapped(value: Any, place: str, within: Sequence[str]) -> Iterator[Record
 def _of_document(source: InputFile, within: Sequence[str]) -> Iterator[Record | RejectedRecord]:
     with source.open() as stream:
         text = stream.read(MAX_RECORD_BYTES + 1)
-    start = text[: 2**16].lstrip(_SPACE)
+    start = text[: 2**16].removeprefix(_BOM).lstrip(_SPACE)
     if len(text) > _LARGE and (found := _parser()) is not None and _list_name(start, within) is not None:
         del text
         yield from _of_large_document(source, start, within, found)
@@ -168,6 +169,8 @@ def _of_large_document(
 ) -> Iterator[Record | RejectedRecord]:
     name = _list_name(start, within)
     with source.open() as stream:
+        if stream.read(3) != _BOM:
+            stream.seek(0)
         bounded = BoundedStream(stream, source.name)
         items = ijson.items(bounded, f"{name}.item" if name else "item", use_float=True)
         number = 0

@@ -68,8 +68,6 @@ class ReadingReport:
     """Decisions and warnings of the reader, each with the number of rows it applies to."""
     reasons: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Reasons of rejected rows without the row's number: the first full reason, and the number of rows."""
-    decisions: dict[str, str] = field(default_factory=dict)
-    """Why a column was taken for a field, and the option that takes it for another one, by field."""
     fields: dict[str, _FieldUse] = field(default_factory=dict)
     """Columns and sizes by field."""
     values: dict[ValueKind, Counter[str]] = field(default_factory=dict)
@@ -92,20 +90,13 @@ class ReadingReport:
             first, n = self.reasons.get(key, (reason, 0))
             self.reasons[key] = (first, n + 1)
 
-    def decide(self, name: str, why: str) -> None:
-        """Add the reason of a choice that the names of the columns leave open, and how to choose otherwise."""
-        self.decisions.setdefault(name, why)
-
     def use(self, name: str, column: str) -> None:
         """Count a row whose field was read from a column."""
-        if (found := self.fields.get(name)) is None:
-            found = self.fields[name] = _FieldUse()
-        found.columns[column] += 1
+        self.fields.setdefault(name, _FieldUse()).columns[column] += 1
 
     def count_items(self, name: str, n: int) -> None:
         """Count a row whose field has `n` items."""
-        if (found := self.fields.get(name)) is None:
-            found = self.fields[name] = _FieldUse()
+        found = self.fields.setdefault(name, _FieldUse())
         found.fewest = n if found.n_lists == 0 else min(found.fewest, n)
         found.most = max(found.most, n)
         found.n_lists += 1
@@ -168,7 +159,6 @@ class ReadingReport:
                 | ({"n_items": use.n_items, "fewest": use.fewest, "most": use.most} if use.n_lists else {})
                 for name, use in self.fields.items()
             },
-            "decisions": dict(self.decisions),
             "guesses": {name: column for name, column in self.guesses.items() if name not in self.fields},
             "unused": list(self.unused),
             "values": {kind: dict(names) for kind, names in self.values.items()},
@@ -185,7 +175,7 @@ class ReadingReport:
         if found.n_lists:
             mean = f"{found.n_items / found.n_lists:.1f}".removesuffix(".0")
             text += f" (list, {mean} a row, {found.fewest} to {found.most})"
-        return f"{text} ({self.decisions[name]})" if name in self.decisions else text
+        return text
 
 
 def group_reasons(reasons: Iterable[str]) -> list[str]:

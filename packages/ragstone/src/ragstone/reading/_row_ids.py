@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from ragstone._util.id_table import IdTable
 from ragstone.errors import DataError
-from ragstone.reading._columns import FIELD_ALIASES
 from ragstone.reading._row_values import to_plain
-from ragstone.reading._rows import flatten, sample_from_row
+from ragstone.reading._rows import FIELD_ALIASES, flatten, sample_from_row
 from ragstone.schema import Sample, derive_id
 
 _MAX_ADDED: Final = 3

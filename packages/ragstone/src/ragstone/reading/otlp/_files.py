@@ -74,10 +74,12 @@ def _large(source: InputFile, head: bytes) -> Iterator[OtelSpan | RejectedRecord
         ("resource_spans", "scope_spans") if b'"resource_spans"' in head[:65536] else ("resourceSpans", "scopeSpans")
     )
     path = f"{names[0]}.item.{names[1]}.item.spans.item"
-    if re.match(rb"\s*\[", head):
+    if re.match(rb"\s*\[", head.removeprefix(b"\xef\xbb\xbf")):
         path = f"item.{path}"
     number = 0
     with source.open() as stream:
+        if stream.read(3) != b"\xef\xbb\xbf":
+            stream.seek(0)
         bounded = BoundedStream(stream, source.name)
         items = ijson.items(bounded, path, use_float=True, multiple_values=True)
         while True:
