@@ -39,6 +39,7 @@ GUIDES = {
     "--from": "../how-to/message-broker.md",
     "--judge": "../how-to/judge-endpoints.md",
     "--metrics": "metrics.md",
+    "--pass-at": "../how-to/validate-metrics.md#measure-passk-of-an-application",
     "--qrels": "../how-to/ranking.md",
     "--reasons": "../how-to/reasons.md",
     "--set": "settings.md",

@@ -12,7 +12,7 @@ from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._failed_share import describe_excess
 from ragstone.cli._models import Models
-from ragstone.cli._options import JsonOption, LabelOption
+from ragstone.cli._options import JsonOption
 from ragstone.cli._output import failure_lines, print_json, print_text
 from ragstone.cli._panels import MODELS
 from ragstone.cli._progress import format_duration, show_progress
@@ -55,16 +55,12 @@ JudgeKeysOption = Annotated[
 
 def judge_card_command(
     labels: Annotated[
-        Path,
-        typer.Option(
-            "--labels", help="Human labels: rows with id and label, or a file of ARES, RAGChecker, ragas or MTRAG."
-        ),
+        Path, typer.Option("--labels", help="Human labels: rows with id and label (JSONL, JSON, CSV, Parquet).")
     ],
     data: Annotated[
         Path | None,
         typer.Option("--data", help="Samples, as for `evaluate`. Default: the rows of --labels are the samples."),
     ] = None,
-    label: LabelOption = None,
     judge: JudgesOption = None,
     judge_model: JudgeModelsOption = None,
     judge_api_key_env: JudgeKeysOption = None,
@@ -75,6 +71,7 @@ def judge_card_command(
         ),
     ] = None,
     criterion: CriterionOption = None,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Number of times that each wording is scored.")] = 2,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the labels, print the design and its cost, then exit.")
     ] = False,
@@ -102,11 +99,9 @@ def judge_card_command(
     chosen: dict[str, Any] = {
         "metrics": None if metrics is None and criterion is None else parse_metrics(metrics or "", criterion),
         "conditions": () if research.conditions == ("none",) else research.conditions,
-        "repeats": research.repeats,
+        "repeats": repeats,
         "max_crossed": research.max_crossed,
-        "label_columns": label or (),
-        "label_range": research.label_range,
-        "label_values": research.label_values,
+        "label_column": research.label_column,
         "seed": settings.analysis.seed or 0,
     }
     source = None if data is None else str(data)

@@ -12,9 +12,9 @@ import typer
 
 from ragstone._util.files import check_not_read, open_output
 from ragstone._util.plural import count
-from ragstone.cli._options import JsonOption, LabelOption
+from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text
-from ragstone.cli._settings import arguments_of, settings_of
+from ragstone.cli._settings import settings_of
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import add_labels, draw_to_label, drawn_rows
 from ragstone.store import quote_store
@@ -60,9 +60,8 @@ def draw(
 def add(
     store: StoreArgument,
     file: Annotated[
-        Path, typer.Argument(help="Rows with trace_id (or question), label and author, or a file of a known layout.")
+        Path, typer.Argument(help="Rows with trace_id (or question), label and author: CSV, JSONL, JSON or Parquet.")
     ],
-    label: LabelOption = None,
     author: Annotated[
         str | None, typer.Option("--author", help="Author of rows without one. Default: the name of this user.")
     ] = None,
@@ -74,13 +73,8 @@ def add(
 
     A label replaces the one that the same author gave before.
     """
-    added = add_labels(
-        store,
-        str(file),
-        author=author or _user(),
-        label_columns=label or (),
-        **arguments_of(context, settings_of(context), "research"),
-    )
+    bounds = settings_of(context).research.label_range or (0.0, 1.0)
+    added = add_labels(store, str(file), author=author or _user(), label_range=bounds)
     if json_output:
         print_json(asdict(added))
         return
@@ -89,7 +83,7 @@ def add(
         text += f", {added.n_replaced:,} replaced"
     if added.n_repeated:
         text += f". {count(added.n_repeated, 'row is', 'rows are')} about the same request and author as a later row, which counts"
-    print_text("\n".join([f"{text}.", *added.notes]))
+    print_text(f"{text}.")
     print_text(f"agreement with the metrics: ragstone report {quote_store(store)}")
 
 

@@ -22,15 +22,6 @@ if TYPE_CHECKING:
 OnlyMetricsOption = Annotated[
     str | None, typer.Option("--metrics", help="Metrics or groups, comma-separated. Default: all.")
 ]
-LabelOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--label",
-        metavar="COLUMN[=METRIC]",
-        help="Column of labels, or LIST.NAME for labels of the claims, passages or sub-questions in a list. Repeatable. "
-        "Default: detected.",
-    ),
-]
 PlanOption = Annotated[
     str | None,
     typer.Option(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ragstone.cli._options import JsonOption, LabelOption, OnlyMetricsOption, SystemsArgument, parse_named_file
+from ragstone.cli._options import JsonOption, OnlyMetricsOption, SystemsArgument, parse_named_file
 from ragstone.cli._output import print_json, print_text
 from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.cli._stdin import stdin_as_file
@@ -21,14 +21,27 @@ def validate_metrics_command(
         Path | None,
         typer.Option(
             "--labels",
-            help="Human labels: rows with id and label, or a file of ARES, RAGChecker, ragas or MTRAG. Default: those in a "
-            "store.",
+            help="Human labels: rows with id and label (JSONL, JSON, CSV, Parquet). Default: those in a store.",
         ),
     ] = None,
-    label: LabelOption = None,
     repeat: Annotated[
         list[str] | None,
         typer.Option("--repeat", help="The same samples scored again. With several systems: NAME=FILE. Repeatable."),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            help="Metric, or labels: with three or more systems, how well each metric ranks them as this does (Kendall's tau).",
+        ),
+    ] = None,
+    pass_at: Annotated[
+        str | None,
+        typer.Option(
+            "--pass-at",
+            metavar="K,...",
+            help="pass@k for these k, from repeated answers: the probability that one of k answers reaches research.threshold.",
+        ),
     ] = None,
     fit_weights: Annotated[
         Path | None,
@@ -64,8 +77,9 @@ def validate_metrics_command(
         report = validate_metrics(
             *({name: path} if name else path for name, path in sources),
             labels=None if labels is None else str(labels),
-            label_columns=label or (),
             repeats=by_system if any(name for name, _ in repeats) else [path for _, path in repeats],
+            target=target,
+            pass_at=() if pass_at is None else _numbers(pass_at),
             fit_weights=fit_weights,
             metrics=None if metrics is None else split_metrics(metrics),
             **arguments_of(context, settings, "analysis", "research"),
@@ -105,3 +119,10 @@ def topicality_command(
         print_json(report.to_dict())
     else:
         print_text(report)
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigurationError(f"--pass-at must be K or K,K, got {text!r}; for example --pass-at 1,5") from None

@@ -198,7 +198,7 @@ def _file_rows(path: Path) -> Iterator[Any]:
         yield from _jsonl_rows(path)
     elif suffix == ".json":
         yield from _json_rows(path)
-    elif suffix in (".csv", ".tsv"):
+    elif suffix == ".csv":
         yield from _csv_rows(path)
     elif suffix == ".parquet":
         yield from _parquet_rows(path)
