@@ -63,7 +63,7 @@ def test_without_a_cache_every_run_asks(samples: Path) -> None:
     with FakeJudgeServer() as server:
         outputs = [run_command("evaluate", samples, "--judge", server.url).stderr for _ in range(2)]
         assert 2 * 21 == server.calls
-    assert [] == [output for output in outputs if "cache" in output]
+    assert [] == [output for output in outputs if "cache" in output.replace(str(samples), "")]
 
 
 def test_a_damaged_cache_fails_nothing(samples: Path, tmp_path: Path) -> None:

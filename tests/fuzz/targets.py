@@ -33,7 +33,6 @@ from ragstone.judges._http.replies import completions, token_ids
 from ragstone.judges._parse import parse_json
 from ragstone.reading import InputFile, RejectedRecord, all_formats, read_qrels, read_samples
 from ragstone.reading.otlp import OtlpFormat, spans_of_request
-from ragstone.replay import merge_outcomes
 from ragstone.research._dataset.documents import read_documents
 from ragstone.research._validation.labels import read_labels
 from ragstone.schema import Captured, Dropped, Failure, Passage, Retrieval, Score, Trace, spool_entry_adapter
@@ -257,11 +256,6 @@ def outcomes(content: bytes, folder: Path) -> str:
     return "outcomes"
 
 
-def merge(content: bytes, folder: Path) -> str:
-    report = merge_outcomes(folder / "store.db", [str(path_with(content, folder, "part.jsonl"))])
-    return f"{min(report.n_outcomes, 1)} outcomes"
-
-
 def documents(content: bytes, folder: Path) -> str:
     path_with(content, folder, "documents.jsonl")
     return f"{min(len(read_documents([folder / 'documents.jsonl']).documents), 1)} documents"
@@ -433,7 +427,6 @@ TARGETS: dict[str, Target] = {
     "qrels": Target(qrels, lambda: [b"q1 0 d1 1\nq1 0 d2 0\n", b"query-id\tcorpus-id\tscore\nq1\td1\t1\n"]),
     "labels": Target(labels, lambda: [b"id,m,rater\na,0.5,ann\nb,yes,bob\n"]),
     "outcomes": Target(outcomes, lambda: [lines(SCORE.model_dump(mode="json"), FAILURE.model_dump(mode="json"))]),
-    "store-merge": Target(merge, lambda: [lines(RECORD)]),
     "documents": Target(documents, lambda: [lines({"id": "d1", "text": "The first ferry leaves at 6:10."})]),
     "config": Target(config, lambda: [CONFIG]),
     "judge-reply": Target(reply_text, lambda: [text.encode() for text in REPLIES]),

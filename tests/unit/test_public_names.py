@@ -92,7 +92,7 @@ PUBLIC = {
         RayReport score
     """,
     "ragstone.replay": """
-        areplay_traces merge_outcomes plan_replay replay_traces
+        areplay_traces plan_replay replay_traces
     """,
     "ragstone.requests": """
         Message PassageDraft PromptLimit Recorder Request RetrieverTools Role Statements Step StepKind TraceDraft Value assemble

@@ -14,7 +14,6 @@ from ragstone.errors import ConfigurationError, DataError, JudgeUnavailableError
 from ragstone.judges import Budget
 from ragstone.ray._block import BlockScorer, _contains, _digest, read_done
 from ragstone.ray._score import _check_arguments, _count_actors
-from ragstone.replay import merge_outcomes
 from ragstone.schema import Failure, Trace
 from ragstone.worker import ScorerSpec
 
@@ -56,7 +55,6 @@ def test_a_block_is_one_file_of_all_outcomes(output):
     assert path.name.startswith("part-")
     assert len({row["outcome_id"] for row in rows}) == len(rows) == 100
     assert sum(row["trace_json"] is not None for row in rows) == 50
-    assert merge_outcomes(Path(output).parent / "s.db", [output]).n_outcomes == 100
 
 
 def test_what_the_output_has_is_not_scored_again(output):

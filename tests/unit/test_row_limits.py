@@ -9,7 +9,6 @@ import pytest
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import read_outcomes
 from ragstone.reading import read_qrels, read_samples
-from ragstone.replay import merge_outcomes
 from ragstone.research._dataset.documents import read_documents
 from ragstone.research._validation.labels import read_labels
 from ragstone.settings import read_file
@@ -20,7 +19,6 @@ READERS = {
     "answers.run": read_samples,
     "documents.jsonl": lambda path: read_documents([path]),
     "labels.jsonl": lambda path: read_labels(path, metrics=["m"]),
-    "records.jsonl": lambda path: merge_outcomes(path.with_name("store.db"), [str(path)]),
 }
 
 

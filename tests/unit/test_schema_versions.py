@@ -21,7 +21,6 @@ from ragstone.experiments._kept import KeptOutcomes, RunIdentity
 from ragstone.judges import ReplyCache
 from ragstone.metrics import UdcgTheta
 from ragstone.reading._stage import BufferedSpan, SpanBuffer
-from ragstone.replay import merge_outcomes
 from ragstone.schema import (
     Captured,
     Sample,
@@ -31,7 +30,7 @@ from ragstone.schema import (
     outcome_adapter,
     spool_entry_adapter,
 )
-from ragstone.sinks import JsonlSink, record_row
+from ragstone.sinks import JsonlSink
 from ragstone.spool import SpoolReader, SpoolWriter
 from ragstone.store import SqliteStore, backup_store, restore_store
 
@@ -100,12 +99,6 @@ def outcome_file(folder: Path) -> Stored:
     return Stored(path, lambda: ragstone.compare([path, path]), f"line 1 of {str(path)!r}")
 
 
-def exported_records(folder: Path) -> Stored:
-    path = folder / "records.jsonl"
-    path.write_text(json.dumps(record_row(SCORE, TRACE)) + "\n")
-    return Stored(path, lambda: merge_outcomes(folder / "s.db", [path]), f"the record in {path}, line 1")
-
-
 def kept_outcomes(folder: Path) -> Stored:
     """The outcomes that an interrupted evaluation left."""
 
@@ -146,7 +139,7 @@ def sink_file(folder: Path) -> Stored:
 
 
 FORMATS = [
-    store, owned_store, backup, reply_cache, span_buffer, segment, outcome_file, exported_records, kept_outcomes, saved_answers, weights,
+    store, owned_store, backup, reply_cache, span_buffer, segment, outcome_file, kept_outcomes, saved_answers, weights,
     sink_file,
 ]  # fmt: skip
 

@@ -152,7 +152,9 @@ def test_rows_that_cannot_be_completed_are_counted_by_what_they_lack():
 def test_rows_that_cannot_be_read_are_named_without_an_option_that_is_not_there():
     """All of them are told, and what can be done here."""
     bad = [{"query": "?", "contexts": [passage("a", "perhaps")], "grade": 1}] * 2
-    with pytest.raises(DataError, match=r"2 of 5 rows cannot be read:\n  row 4: .*'perhaps'.*\n  row 5: ") as caught:
+    with pytest.raises(
+        DataError, match=r"2 of 5 rows cannot be read:\n  row 4: .*'perhaps'.* \(and 1 more row\)\n"
+    ) as caught:
         correlate_udcg([*rows_of(((R, W), 2), ((W, W), 1), ((W, H), 0)), *bad])
     assert "skip" not in str(caught.value)
 

@@ -27,7 +27,6 @@ from ragstone.requests import PassageDraft, Request, RetrievalDraft, TraceDraft,
 from ragstone.schema import (
     Captured,
     Feedback,
-    FeedbackRates,
     Passage,
     Retrieval,
     SampledOut,
@@ -157,17 +156,12 @@ class Converter:
         self._lengths = lengths
 
     def needs_text(self, draft: TraceDraft | Request) -> bool:
-        """Return whether a request is kept, or may be kept after feedback.
+        """Return whether a request is kept.
 
         This depends on its id and rates only, so repeated calls return the same.
         """
         about = draft.draft if isinstance(draft, Request) else draft
-        return (
-            self._is_kept(about, self._rules.rate(about, self._application)) or self._after_feedback(about) is not None
-        )
-
-    def _after_feedback(self, about: TraceDraft) -> FeedbackRates | None:
-        return self._rules.rates_after_feedback(about, self._application, is_kept_at=partial(self._is_kept, about))
+        return self._is_kept(about, self._rules.rate(about, self._application))
 
     @staticmethod
     def _is_kept(about: TraceDraft, rate: float) -> bool:
@@ -199,24 +193,12 @@ class Converter:
         trace_id = _label(about.trace_id) or ""
         # From the draft before it is assembled, as in `needs_text`.
         rate = self._rules.rate(about, self._application)
-        is_kept, after_feedback = self._is_kept(about, rate), self._after_feedback(about)
-        trace = None
-        if is_kept or after_feedback is not None:
+        if self._is_kept(about, rate):
             if isinstance(draft, Request):
                 draft = assemble(draft)
-            # A rate of 0 is not a probability of a trace. Feedback sets the one of a request that is not kept.
-            trace = self._conversion().trace(draft, inclusion_probability=rate if is_kept else 1.0)
-        if is_kept and trace is not None:
-            entry = Captured(trace=trace, plan=self._plan, after_feedback=after_feedback)
+            entry = Captured(trace=self._conversion().trace(draft, inclusion_probability=rate), plan=self._plan)
             return "captured", spool_entry_adapter.dump_json(entry)
-        out = SampledOut(
-            trace_id=trace_id,
-            started_at=about.started_at,
-            inclusion_probability=rate,
-            trace=trace,
-            plan=None if trace is None else self._plan,
-            after_feedback=after_feedback,
-        )
+        out = SampledOut(trace_id=trace_id, started_at=about.started_at, inclusion_probability=rate)
         return "sampled_out", spool_entry_adapter.dump_json(out)
 
     def _conversion(self) -> _Conversion:

@@ -1,19 +1,13 @@
-"""Sampling rules: which share of the requests of an application, with a tag, a status or with feedback is kept."""
+"""Sampling rules: which share of the requests of an application, with a tag or a status is kept."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
 
 from ragstone.capture._application import Application
 from ragstone.requests import TraceDraft
-from ragstone.schema import FeedbackRates
 from ragstone.settings import SamplingRule
-
-FeedbackKind = Literal["negative", "positive"]
-"""Feedback below 0.5, and other feedback."""
-_FEEDBACK: Final[tuple[FeedbackKind, ...]] = get_args(FeedbackKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,36 +19,10 @@ class SamplingRules:
 
     def rate(self, draft: TraceDraft, application: Application) -> float:
         """Return the sampling probability of a request. It depends on its application, tags and status only."""
-        rule = self._match(draft, application, None)
+        rule = self._match(draft, application)
         return self.sample_rate if rule is None else rule.rate
 
-    def rates_after_feedback(
-        self, draft: TraceDraft, application: Application, *, is_kept_at: Callable[[float], bool]
-    ) -> FeedbackRates | None:
-        """Return the probabilities that feedback gives a request. None if it cannot change anything.
-
-        Only a higher probability counts: a request that was kept stays.
-
-        Args:
-            draft: The request.
-            application: What all requests get.
-            is_kept_at: Whether the request is kept at a rate.
-        """
-        if not any(rule.feedback for rule in self.rules):
-            return None
-        before = self.rate(draft, application)
-        rates: dict[FeedbackKind, float] = {}
-        wait_s = 0.0
-        for kind in _FEEDBACK:
-            rule = self._match(draft, application, kind)
-            if rule is not None and rule.feedback and rule.rate > before and is_kept_at(rule.rate):
-                rates[kind] = rule.rate
-                wait_s = max(wait_s, rule.within_s)
-        if not rates:
-            return None
-        return FeedbackRates(negative=rates.get("negative"), positive=rates.get("positive"), wait_s=wait_s)
-
-    def _match(self, draft: TraceDraft, application: Application, feedback: FeedbackKind | None) -> SamplingRule | None:
+    def _match(self, draft: TraceDraft, application: Application) -> SamplingRule | None:
         if not self.rules:
             return None
         app = application.label(draft)["app"]
@@ -64,7 +32,6 @@ class SamplingRules:
                 (rule.app is None or rule.app == app)
                 and (rule.tag is None or rule.tag in tags)
                 and (rule.status is None or rule.status == draft.status)
-                and (rule.feedback is None or rule.feedback == feedback)
             ):
                 return rule
         return None

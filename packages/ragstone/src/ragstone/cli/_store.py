@@ -78,7 +78,7 @@ def prune(
             n_requests = sum(iter(lambda: opened.remove_requests(before=oldest), 0))
         if before is not None and not dry_run:
             n = sum(iter(lambda: opened.remove_texts(before=before), 0))
-            while opened.forget_unselected(before=before):
+            while opened.forget_unknown_feedback():
                 pass
         if shrink:
             opened.shrink()

@@ -47,7 +47,7 @@ def score(
 
     A killed actor is restarted, and repeats its block. After any interruption, also a killed driver or a judge that is
     away, the same call scores only the requests that the output does not have: each outcome is in the output once.
-    `ragstone.replay.merge_outcomes(STORE, OUTPUT)` then adds the output to a store.
+    The column `outcome_json` holds the lines of a file of outcomes, which `report` and `compare` read.
 
     Args:
         dataset: Rows with the fields of a data set (`id`, `query`, `contexts`, `response`, ...), or with one field

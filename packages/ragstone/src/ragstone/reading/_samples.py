@@ -18,7 +18,6 @@ from ragstone.errors import ConfigurationError, DataError, MissingExtraError
 from ragstone.reading._report import ReadingReport, group_reasons
 from ragstone.reading._row_ids import RowIds, id_remedy
 from ragstone.reading._rows import FIELD_ALIASES, sample_from_row
-from ragstone.reading._traces import trace_samples
 from ragstone.reading._trec.samples import RUN_SUFFIXES, QrelsSource, qrels_from, run_rows, with_qrels, without_passages
 from ragstone.schema import Sample, Trace, sample_from_trace
 
@@ -176,6 +175,8 @@ def iter_rows(data: SampleSource, report: ReadingReport | None = None) -> Iterat
         data: The dataset, traces, or a store.
         report: Receives what was read of traces.
     """
+    from ragstone.reading._traces import trace_samples
+
     requests = trace_samples(data, ReadingReport() if report is None else report)
     if requests is not None:
         yield from requests

@@ -3,10 +3,9 @@
 from ragstone.replay._intake import FileReport as FileReport
 from ragstone.replay._intake import ReplayTraceSource as ReplayTraceSource
 from ragstone.replay._intake import ignored_entries as ignored_entries
-from ragstone.replay._merge import merge_outcomes
 from ragstone.replay._replay import ReplayPlan as ReplayPlan
 from ragstone.replay._replay import ReplayReport as ReplayReport
 from ragstone.replay._replay import areplay_traces, plan_replay, replay_traces
 from ragstone.replay._replay import redacted as redacted
 
-__all__ = ["areplay_traces", "merge_outcomes", "plan_replay", "replay_traces"]
+__all__ = ["areplay_traces", "plan_replay", "replay_traces"]

@@ -8,7 +8,6 @@ from ragstone.schema._entry import MAX_REQUEST_ID as MAX_REQUEST_ID
 from ragstone.schema._entry import Captured as Captured
 from ragstone.schema._entry import Dropped as Dropped
 from ragstone.schema._entry import Feedback as Feedback
-from ragstone.schema._entry import FeedbackRates as FeedbackRates
 from ragstone.schema._entry import Ignored as Ignored
 from ragstone.schema._entry import SampledOut as SampledOut
 from ragstone.schema._entry import SpoolEntry as SpoolEntry

@@ -13,17 +13,6 @@ MAX_REQUEST_ID: Final = 200
 """Maximum length of the id of a request in feedback."""
 
 
-class FeedbackRates(Record):
-    """Sampling probabilities of a request after feedback. The hash that decided about the request is below all of them."""
-
-    negative: float | None = Field(default=None, gt=0, le=1)
-    """After feedback below 0.5. None: it does not change the probability, or does not select this request."""
-    positive: float | None = Field(default=None, gt=0, le=1)
-    """After other feedback."""
-    wait_s: float = Field(gt=0)
-    """Seconds from the arrival of the request in the store in which feedback counts."""
-
-
 class Captured(Record):
     """A trace that sampling selected."""
 
@@ -31,24 +20,15 @@ class Captured(Record):
     trace: Trace
     plan: dict[str, Any] | None = None
     """Settings with which the application scores (see `ScoringPlan`). None if it does not name any."""
-    after_feedback: FeedbackRates | None = None
 
 
 class SampledOut(Record):
-    """A trace that sampling did not select. Its id and sampling probability are stored.
-
-    Its text is stored only while feedback may still select it.
-    """
+    """A trace that sampling did not select. Its id and sampling probability are stored."""
 
     entry: Literal["sampled_out"] = "sampled_out"
     trace_id: str
     started_at: float
     inclusion_probability: float = Field(ge=0, le=1)
-    trace: Trace | None = None
-    """The request, if feedback may select it."""
-    plan: dict[str, Any] | None = None
-    """The plan of the request, if feedback may select it."""
-    after_feedback: FeedbackRates | None = None
 
 
 class Feedback(Record):

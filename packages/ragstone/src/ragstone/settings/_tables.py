@@ -77,7 +77,7 @@ def _canaries(value: int) -> int:
 
 
 def _model(value: str) -> str:
-    if "://" not in value and "?" in value:
+    if value.startswith("openai:") and "?" in value:
         raise_rule(
             "the name of a model does not have a query (?...). Set its key in api_key_env, or in RAGSTONE_TABLE_API_KEY"
         )
@@ -318,26 +318,17 @@ class SamplingRule(Settings):
     app: Text | None = key(None, "Name of the application.")
     tag: Text | None = key(None, "One of the tags of the request or of its application.")
     status: TraceStatus | None = key(None, "How the request ended.")
-    feedback: Literal["negative", "positive"] | None = key(None, "Feedback about the request.")
-    within: Age = key("1d", "Age of a request up to which feedback counts.", rule=_AGE_RULE)
 
     @property
     def conditions(self) -> dict[str, Any]:
         """The values that a request must have."""
-        return {name: value for name, value in self.stated.items() if name not in ("rate", "within")}
-
-    @property
-    def within_s(self) -> float:
-        """Seconds in which feedback counts."""
-        return parse_age(self.within, name="within")
+        return {name: value for name, value in self.stated.items() if name != "rate"}
 
 
 def _check_rules(rules: tuple[SamplingRule, ...]) -> tuple[SamplingRule, ...]:
     for number, rule in enumerate(rules, 1):
         if not rule.conditions:
-            raise_rule(f"rule {number} must have at least one of app, tag, status and feedback")
-        if "within" in rule.stated and rule.feedback is None:
-            raise_rule(f"rule {number}: within is the time to wait for feedback, but the rule does not have `feedback`")
+            raise_rule(f"rule {number} must have at least one of app, tag and status")
         for before, other in enumerate(rules[: number - 1], 1):
             if other.conditions.items() <= rule.conditions.items():
                 raise_rule(
@@ -353,8 +344,8 @@ class Sampling(Settings):
     sample_rate: float = key(1.0, "Probability that a request is captured, if no rule matches.", ge=0, le=1)
     rules: Annotated[tuple[SamplingRule, ...], BeforeValidator(_listed), AfterValidator(_check_rules)] = key(
         (),
-        "Rules in order. The first one whose application, tag, status and feedback match gives the probability.",
-        rule="a list of tables [[sampling.rules]], each with a rate and app, tag, status or feedback",
+        "Rules in order. The first one whose application, tag and status match gives the probability.",
+        rule="a list of tables [[sampling.rules]], each with a rate and app, tag or status",
     )
 
 

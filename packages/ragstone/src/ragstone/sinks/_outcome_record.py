@@ -1,4 +1,4 @@
-"""Whole records of outcomes and requests as rows, which a store can merge."""
+"""Whole records of outcomes and requests as rows of a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECORD_COLUMNS: Final = {
 
 
 def record_row(outcome: Score | NotApplicable | Failure, trace: Trace | None) -> dict[str, Any]:
-    """Return an outcome and its request as a row with the columns `RECORD_COLUMNS`, for `merge_outcomes`.
+    """Return an outcome and its request as a row with the columns `RECORD_COLUMNS`.
 
     Args:
         outcome: The outcome.

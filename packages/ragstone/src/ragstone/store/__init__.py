@@ -20,8 +20,6 @@ from ragstone.store._records import Completion as Completion
 from ragstone.store._records import DeliveryKind as DeliveryKind
 from ragstone.store._records import DrawnRequest as DrawnRequest
 from ragstone.store._records import ErasedRequests as ErasedRequests
-from ragstone.store._records import MergeCounts as MergeCounts
-from ragstone.store._records import MergedRequest as MergedRequest
 from ragstone.store._records import MetricCounts as MetricCounts
 from ragstone.store._records import PlannedMetric as PlannedMetric
 from ragstone.store._records import RetentionCounts as RetentionCounts

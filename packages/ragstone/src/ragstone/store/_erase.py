@@ -47,12 +47,7 @@ class SqlErase(SqlStore):
         if not conditions:
             return []
         parameters = [value for values in wanted.values() for value in values]
-        found: dict[str, None] = {}
-        # Of a request that was sampled out, only the body that waits for feedback has the user.
-        for last, trace_id, matches, body in self._requests(" OR ".join(conditions), parameters):  # noqa: B007
-            if matches or (body is not None and _is_of(body, users, sessions)):
-                found[trace_id] = None
-        return list(found)
+        return [trace_id for _, trace_id in self._requests(" OR ".join(conditions), parameters)]
 
     def _requests(self, condition: str, parameters: Sequence[str]) -> Iterator[Any]:
         last = -1
@@ -60,11 +55,9 @@ class SqlErase(SqlStore):
             with self._database.read() as db:
                 page = db.execute(
                     f"""
-                    SELECT t.seq, t.trace_id, CASE WHEN {condition} THEN 1 ELSE 0 END, r.body
-                    FROM traces AS t LEFT JOIN feedback_rates AS r ON r.seq = t.seq
-                    WHERE t.seq > ? AND ({condition} OR r.body IS NOT NULL) ORDER BY t.seq LIMIT ?
+                    SELECT t.seq, t.trace_id FROM traces AS t WHERE t.seq > ? AND ({condition}) ORDER BY t.seq LIMIT ?
                     """,  # noqa: S608 - placeholders
-                    (*parameters, last, *parameters, PAGE),
+                    (last, *parameters, PAGE),
                 ).fetchall()
                 last = last_key("traces", page, last)
             yield from page
@@ -205,7 +198,7 @@ def erase_group(
         db.executemany(f"DELETE FROM {table} WHERE seq = ?", [(o.seq,) for o in outcomes])  # noqa: S608 - constant names
     if outcomes:
         shorten_ranges(db)
-    for table in ("trace_bodies", "feedback_rates", "traces"):
+    for table in ("trace_bodies", "traces"):
         db.executemany(f"DELETE FROM {table} WHERE seq = ?", [(seq,) for seq, *_ in traces])  # noqa: S608 - constant names
     add_to_outcome_counts(db, [((o.metric, o.metric_version, o.judge_hash, o.kind), o.value) for o in outcomes], n=-1)
     states = Counter(state for _, _, state, *_ in traces)

@@ -1,4 +1,4 @@
-"""Hashes of the ids of erased requests, so that a merge, a replay or the spool of another host does not bring them back."""
+"""Hashes of the ids of erased requests, so that a replay or the spool of another host does not bring them back."""
 
 from __future__ import annotations
 

@@ -37,21 +37,16 @@ def add_feedback(db: Sql, entries: Sequence[Feedback], *, now: float) -> None:
     )
 
 
-def match_feedback(
-    db: Sql, arrived: Iterable[Captured | SampledOut], feedback: Sequence[Feedback]
-) -> list[tuple[str, float]]:
+def match_feedback(db: Sql, arrived: Iterable[Captured | SampledOut], feedback: Sequence[Feedback]) -> None:
     """Match feedback to requests: new requests with all feedback that waits, and new feedback with all requests.
 
     Args:
         db: The transaction that stores them.
         arrived: New requests.
         feedback: New feedback.
-
-    Returns:
-        Trace id and value of the feedback that was matched.
     """
     if db.execute("SELECT 1 FROM feedback WHERE trace_id IS NULL LIMIT 1").fetchone() is None:
-        return []
+        return
     ids = sorted({id_ for entry in arrived for id_ in _ids(entry)} | {entry.request_id for entry in feedback})
     waiting: list[tuple[int, str, str, float]] = []
     for start in range(0, len(ids), _CHUNK):
@@ -60,15 +55,12 @@ def match_feedback(
                 "SELECT seq, value FROM feedback WHERE trace_id IS NULL AND request_id = ?", (request_id,)
             ).fetchall()
             waiting += [(seq, trace_id, state, value) for seq, value in rows]
-    matched: list[tuple[str, float]] = []
     for seq, trace_id, state, value in sorted(waiting):
         is_first = db.execute("SELECT 1 FROM feedback WHERE trace_id = ? LIMIT 1", (trace_id,)).fetchone() is None
         db.execute("UPDATE feedback SET trace_id = ? WHERE seq = ?", (trace_id, seq))
-        matched.append((trace_id, value))
         # What is known of a request that was sampled out is not enough for a stream. The others have weights.
         if is_first and state != "sampled_out":
             queue_outcomes(db, [(trace_id, *FEEDBACK_STREAM, value)])
-    return matched
 
 
 def _requests_with_feedback(db: Sql, ids: Sequence[str]) -> list[tuple[str, str, str]]:
@@ -93,9 +85,8 @@ def _requests_with_feedback(db: Sql, ids: Sequence[str]) -> list[tuple[str, str,
 
 
 def _ids(entry: Captured | SampledOut) -> list[str]:
-    if isinstance(entry, SampledOut) and entry.trace is None:
+    if isinstance(entry, SampledOut):
         return [entry.trace_id]
-    assert entry.trace is not None  # noqa: S101 - a captured request has one
     return [id_ for id_ in (entry.trace.trace_id, entry.trace.otel_trace_id) if id_]
 
 

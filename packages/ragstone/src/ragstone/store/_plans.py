@@ -68,10 +68,9 @@ def plans_of_entries(db: Sql, entries: Iterable[Captured | SampledOut]) -> dict[
     ids: dict[str, str] = {}
     latest: dict[str, ScoringPlan] = {}
     for entry in entries:
-        if entry.plan is not None:
-            about = entry.trace if isinstance(entry, Captured) else entry
-            plan = ScoringPlan.of_settings(entry.plan, since=about.started_at)
-            ids[about.trace_id] = plan.id
+        if isinstance(entry, Captured) and entry.plan is not None:
+            plan = ScoringPlan.of_settings(entry.plan, since=entry.trace.started_at)
+            ids[entry.trace.trace_id] = plan.id
             if plan.id not in latest or latest[plan.id].since < plan.since:
                 latest[plan.id] = plan
     replaced: dict[str, str] = {}

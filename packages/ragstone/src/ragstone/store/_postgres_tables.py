@@ -45,7 +45,6 @@ TABLES: Final = (
         received_at DOUBLE PRECISION NOT NULL,
         text_removed_at DOUBLE PRECISION,
         inclusion_probability DOUBLE PRECISION NOT NULL,
-        stream_probability DOUBLE PRECISION,
         name TEXT,
         run_id TEXT,
         otel_trace_id TEXT,
@@ -146,15 +145,6 @@ TABLES: Final = (
         given_at DOUBLE PRECISION NOT NULL,
         received_at DOUBLE PRECISION NOT NULL,
         checksum BIGINT NOT NULL
-    )
-    """,
-    """
-    CREATE TABLE feedback_rates (
-        seq BIGINT PRIMARY KEY REFERENCES traces (seq),
-        negative DOUBLE PRECISION,
-        positive DOUBLE PRECISION,
-        until DOUBLE PRECISION NOT NULL,
-        body TEXT
     )
     """,
     """

@@ -37,8 +37,6 @@ from ragstone.store._records import (
     DrawnRequest,
     ErasedRequests,
     ExportedOutcome,
-    MergeCounts,
-    MergedRequest,
     MetricCounts,
     OutboxRow,
     PlannedMetric,
@@ -364,19 +362,8 @@ class Store(Protocol):
         """
         ...
 
-    def forget_unselected(self, *, before: float | None = None, limit: int = 100) -> int:
-        """Remove the texts of up to `limit` sampled-out requests that feedback cannot select anymore, and old unknown feedback.
-
-        Args:
-            before: Also those that started before this time, Unix seconds. From then on feedback does not change the
-                probability of requests of that time, whether they were kept or not.
-            limit: Maximum number of requests.
-
-        Returns:
-            The larger of two numbers. The first one is the number of requests that feedback cannot affect anymore.
-            Requests that were kept count too, and keep their texts. The second one is the number of removed entries
-            of feedback whose request did not arrive for seven days.
-        """
+    def forget_unknown_feedback(self, *, limit: int = 100) -> int:
+        """Remove up to `limit` entries of old feedback about unknown requests, and return their number."""
         ...
 
     def forget_sampled_out(self, *, before: float, limit: int = 1_000) -> int:
@@ -510,17 +497,6 @@ class Store(Protocol):
 
         Raises:
             DataError: If the request is not found, is pending or was sampled out.
-        """
-        ...
-
-    def merge(self, requests: Sequence[MergedRequest]) -> MergeCounts:
-        """Add requests and outcomes that were computed elsewhere, each once. What is stored already stays as it is.
-
-        They are delivered like others, and belong to baselines, but are not evidence for an alarm. A finished request
-        without a planned metric does not count in that metric's row of the ledger.
-
-        Raises:
-            DataError: If a request is neither stored nor given, was sampled out, or cannot be stored as JSON.
         """
         ...
 

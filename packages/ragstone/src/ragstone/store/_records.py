@@ -96,17 +96,6 @@ class ExportedOutcome(NamedTuple):
     """The request, if its text was asked for and is stored."""
 
 
-class MergeCounts(NamedTuple):
-    """What a merge has added to a store."""
-
-    traces: int = 0
-    known_traces: int = 0
-    """Requests that were stored before."""
-    outcomes: int = 0
-    known_outcomes: int = 0
-    """Outcomes that were stored before."""
-
-
 class CountDifference(NamedTuple):
     """A counter that differed from the rows that it counts."""
 
@@ -198,18 +187,6 @@ class Claims(list[Trace]):
         super().__init__()
         self.known: dict[str, set[tuple[str, str, str]]] = {}
         """Metric, version and judge hash of the outcomes that a trace has already, by its id."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergedRequest:
-    """A request with outcomes that were computed elsewhere."""
-
-    trace_id: str
-    trace: Trace | None
-    """None if the store has it."""
-    outcomes: Sequence[Score | NotApplicable | Failure]
-    is_finished: bool = True
-    """Whether it has all outcomes that it will get. If not, it stays pending until it has all planned ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,6 @@ from ragstone.store._counts import SAMPLED_OUT_FORGOTTEN, add_to_counters
 from ragstone.store._erase import erase_group
 from ragstone.store._feedback import forget_feedback, remove_comments
 from ragstone.store._records import RemovedText, RetentionCounts
-from ragstone.store._second_draw import forget_unselected
 from ragstone.store._sql import PAGE, SqlStore
 
 _OLD: Final = "t.started_at < ?1 AND t.text_removed_at IS NULL AND t.state IN ('scored', 'not_applicable', 'failed')"
@@ -96,13 +95,9 @@ class SqlRetention(SqlStore):
             return erase_group(db, ids, lock=self._lock_completed, reason=_EXPIRED).requests if ids else 0
 
     @override
-    def forget_unselected(self, *, before: float | None = None, limit: int = 100) -> int:
+    def forget_unknown_feedback(self, *, limit: int = 100) -> int:
         with self._database.write() as db:
-            now = self._clock()
-            return max(
-                forget_unselected(db, until=now, started_before=before, limit=limit),
-                forget_feedback(db, now=now, limit=limit),
-            )
+            return forget_feedback(db, now=self._clock(), limit=limit)
 
     @override
     def forget_sampled_out(self, *, before: float, limit: int = 1_000) -> int:
@@ -111,16 +106,15 @@ class SqlRetention(SqlStore):
             rows = db.execute(
                 f"""
                 SELECT t.seq, t.received_at,
-                       EXISTS (SELECT 1 FROM feedback_rates AS r WHERE r.seq = t.seq),
                        EXISTS (SELECT 1 FROM feedback AS f WHERE f.trace_id = t.trace_id)
                 FROM traces AS t WHERE t.state = 'sampled_out' AND t.seq > ?1 ORDER BY t.seq LIMIT ?2
                 {self._lock_claimed}
                 """,  # noqa: S608 - one of two constant locks
                 (cursor[0] if cursor else -1, max(limit, 0)),
             ).fetchall()
-            # The first one that is too new, or that feedback may still select, ends the search.
-            old = list(itertools.takewhile(lambda row: row[1] < before and not row[2], rows))
-            found = [(seq,) for seq, _, _, has_feedback in old if not has_feedback]
+            # The first one that is too new ends the search.
+            old = list(itertools.takewhile(lambda row: row[1] < before, rows))
+            found = [(seq,) for seq, _, has_feedback in old if not has_feedback]
             db.executemany("DELETE FROM traces WHERE seq = ?", found)
             if old:
                 add_to_counters(db, {SAMPLED_OUT_FORGOTTEN: len(found)})

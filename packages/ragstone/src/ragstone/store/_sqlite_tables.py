@@ -47,9 +47,8 @@ TABLES: Final[dict[str, str]] = {
             stopped TEXT  -- why nothing is sent until the worker starts again
         ) WITHOUT ROWID
     """,
-    # `text_removed_at` is NULL while the text is there, or if it was never captured. `stream_probability` is NULL unless
-    # feedback has changed the other one. Streams use it, and 0 excludes the request from them. `slices` has the values of tags,
-    # retriever and language as JSON.
+    # `text_removed_at` is NULL while the text is there, or if it was never captured. `slices` has the values of
+    # tags, retriever and language as JSON.
     "traces": """
         CREATE TABLE traces (
             seq INTEGER PRIMARY KEY,
@@ -61,7 +60,6 @@ TABLES: Final[dict[str, str]] = {
             received_at REAL NOT NULL,
             text_removed_at REAL,
             inclusion_probability REAL NOT NULL,
-            stream_probability REAL,
             name TEXT,
             run_id TEXT,
             otel_trace_id TEXT,
@@ -169,16 +167,6 @@ TABLES: Final[dict[str, str]] = {
             given_at REAL NOT NULL,
             received_at REAL NOT NULL,
             checksum INTEGER NOT NULL
-        )
-    """,
-    # Probabilities that feedback may give to a request, and its text if it was sampled out.
-    "feedback_rates": """
-        CREATE TABLE feedback_rates (
-            seq INTEGER PRIMARY KEY REFERENCES traces (seq),
-            negative REAL,
-            positive REAL,
-            until REAL NOT NULL,  -- feedback that arrives later changes nothing
-            body TEXT
         )
     """,
     # Requests that are scored again every day, to see changes of a judge. Their texts are kept.

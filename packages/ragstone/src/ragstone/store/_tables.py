@@ -32,7 +32,6 @@ INDEXES: Final = (
     # Feedback that has just arrived, also if much is about unknown requests.
     "CREATE INDEX feedback_waiting_by_time ON feedback (received_at) WHERE trace_id IS NULL",
     # What feedback cannot select anymore.
-    "CREATE INDEX feedback_rates_by_time ON feedback_rates (until)",
     "CREATE INDEX watch_queue_by_session ON watch_queue (app, session, requested_at)",
     # A large queue is folded in parts.
     "CREATE INDEX watch_queue_by_time ON watch_queue (requested_at)",

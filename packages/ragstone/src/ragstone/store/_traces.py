@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from typing_extensions import override
 
@@ -27,13 +28,29 @@ from ragstone.store._feedback import add_feedback, match_feedback
 from ragstone.store._outcomes import IGNORED, evidence_counters, read_counter
 from ragstone.store._plans import plans_of_entries, plans_of_worker
 from ragstone.store._records import Claims, Completion, RequestLabel, StorePosition, TraceState
-from ragstone.store._second_draw import LABEL_COLUMNS, draw_again, label_values, store_rates
+from ragstone.store._slices import slices_of
 from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore
 from ragstone.store._tables import CHECKED_COLUMNS
 
 R = TypeVar("R")
 
 _logger = logging.getLogger("ragstone")
+
+_LABEL_COLUMNS: Final = (
+    "status",
+    "name",
+    "run_id",
+    "otel_trace_id",
+    "otel_span_id",
+    "otel_sampled",
+    "session_id",
+    "user_id",
+    "app",
+    "release",
+    "environment",
+    "slices",
+)
+"""Columns of a request that are not known if only its id is stored."""
 
 
 class SqlTraces(SqlStore):
@@ -316,9 +333,7 @@ def insert_entries(
     states = _insert(db, list(traces.values()), now=now)
     new = states.total()
     add_feedback(db, feedback, now=now)
-    store_rates(db, traces.values(), now=now)
-    matched = match_feedback(db, traces.values(), feedback)
-    changes = draw_again(db, matched, now=now)
+    match_feedback(db, traces.values(), feedback)
     db.executemany(
         "INSERT INTO drops VALUES (?, ?) ON CONFLICT (reason) DO UPDATE SET n = drops.n + excluded.n",
         sorted(drops.items()),
@@ -327,8 +342,6 @@ def insert_entries(
     for entry in traces.values():
         if isinstance(entry, Captured):
             counted.update([f"ended:{entry.trace.status}", *evidence_counters(entry.trace.evidence)])
-    # `+` of counters would drop negative ones.
-    counted.update(changes)
     add_to_counters(db, counted)
     db.executemany(
         "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
@@ -377,19 +390,23 @@ def _insert(db: Sql, entries: Sequence[Captured | SampledOut], *, now: float) ->
     return inserted
 
 
+def _label_values(trace: Trace) -> tuple[object, ...]:
+    """Return the values of `_LABEL_COLUMNS`."""
+    slices = slices_of(trace)
+    values = [getattr(trace, name) for name in _LABEL_COLUMNS[:-1]]
+    return (*values, json.dumps(slices, sort_keys=True) if slices else None)
+
+
 def _row(entry: Captured | SampledOut, *, now: float) -> tuple[object, ...]:
     """Return the values of `CHECKED_COLUMNS`."""
     if isinstance(entry, Captured):
         return checked_columns(entry.trace, now=now)
-    # Feedback may know the request by this id. Everything else about it stays in the body that waits.
-    otel_trace_id = None if entry.trace is None else entry.trace.otel_trace_id
-    about = (entry.trace_id, entry.started_at, now, entry.inclusion_probability)
-    return (*about, *(otel_trace_id if name == "otel_trace_id" else None for name in LABEL_COLUMNS))
+    return (entry.trace_id, entry.started_at, now, entry.inclusion_probability, *([None] * len(_LABEL_COLUMNS)))
 
 
 def checked_columns(trace: Trace, *, now: float) -> tuple[object, ...]:
     """Return the values of `CHECKED_COLUMNS` of a captured trace that arrives now (Unix seconds)."""
-    return (trace.trace_id, trace.started_at, now, trace.inclusion_probability, *label_values(trace))
+    return (trace.trace_id, trace.started_at, now, trace.inclusion_probability, *_label_values(trace))
 
 
 def _give_up(db: Sql, trace_id: str, reason: str, *, now: float) -> PreparedCompletion:

@@ -170,14 +170,6 @@ def _check_outcome(row: Sequence[Any]) -> None:
         raise damaged("outcomes", outcome_id, "its request is missing")
 
 
-def _check_waiting(row: Sequence[Any]) -> None:
-    _, trace_id, body = row
-    if trace_id is None:
-        raise damaged("feedback_rates", row[0], "its request is missing")
-    if body is not None:
-        to_trace(body, trace_id)
-
-
 def _check_delivery(row: Sequence[Any]) -> None:
     _, item_id, there, state, attempts, since, next_try = row
     if there is None:
@@ -268,14 +260,6 @@ _TABLES: Final = (
             first,
         )
         for table, key, first in (("labels", "seq", -1), ("label_frame", "trace_id", ""), ("feedback", "seq", -1))
-    ),
-    _Table(
-        "feedback_rates",
-        """
-        SELECT r.seq, t.trace_id, r.body FROM feedback_rates AS r LEFT JOIN traces AS t ON t.seq = r.seq
-        WHERE r.seq > ? ORDER BY r.seq LIMIT ?
-        """,
-        _check_waiting,
     ),
     _Table(
         "outbox",

@@ -91,8 +91,8 @@ def queue_outcomes(
         INSERT INTO watch_queue (trace_id, app, session, requested_at, probability, metric, metric_version, judge_hash, value,
                                  backfilled)
         SELECT trace_id, COALESCE(app, ''), COALESCE(session_id, trace_id), started_at,
-               COALESCE(stream_probability, inclusion_probability), ?, ?, ?, ?, ?
-        FROM traces WHERE trace_id = ? AND COALESCE(stream_probability, 1) > 0
+               inclusion_probability, ?, ?, ?, ?, ?
+        FROM traces WHERE trace_id = ?
         """,
         [(*row, int(backfilled), trace_id) for trace_id, *row in rows],
     )
@@ -116,7 +116,6 @@ class _Tables(WatchTables):
                 SELECT s.app, s.session, (
                     SELECT MIN(p.started_at) FROM traces AS p
                     WHERE p.state = 'pending' AND p.session_id = s.session AND COALESCE(p.app, '') = s.app
-                          AND COALESCE(p.stream_probability, 1) > 0
                 ) AS pending_at
                 FROM (
                     SELECT app, session FROM (

@@ -23,7 +23,6 @@ from ragstone.store._deliveries import SqlDeliveries
 from ragstone.store._erase import SqlErase
 from ragstone.store._export import SqlExport
 from ragstone.store._labels import SqlLabels
-from ragstone.store._merge import SqlMerge
 from ragstone.store._outcomes import SqlOutcomes, write_plan
 from ragstone.store._plans import SqlPlans
 from ragstone.store._postgres_connection import PostgresConnection, PostgresDatabase
@@ -58,7 +57,6 @@ class PostgresStore(
     SqlErase,
     SqlBackfill,
     SqlExport,
-    SqlMerge,
     SqlSpend,
     SqlPlans,
 ):

@@ -46,7 +46,6 @@ from ragstone.store._labels import (
     write_drawn,
     write_labels,
 )
-from ragstone.store._merge import SqlMerge
 from ragstone.store._outcomes import SqlOutcomes
 from ragstone.store._path import check_single_name, has_spool, real_path
 from ragstone.store._plans import SqlPlans
@@ -83,7 +82,6 @@ class SqliteStore(
     SqlErase,
     SqlBackfill,
     SqlExport,
-    SqlMerge,
     SqlSpend,
     SqlPlans,
 ):

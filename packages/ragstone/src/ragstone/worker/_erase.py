@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from ragstone.schema import Captured, SampledOut, Trace
+from ragstone.schema import Captured, Trace
 from ragstone.spool import SpoolReader
 from ragstone.store import ErasedRequests, Store
 from ragstone.worker._id_key import stored_ids
@@ -71,7 +71,7 @@ def _entries(reader: SpoolReader, offsets: dict[str, int]) -> Iterator[Trace]:
         offset = offsets.get(segment.name, 0)
         while (batch := reader.read(segment.name, offset)).entries:
             for entry in batch.entries:
-                if isinstance(entry, Captured | SampledOut) and entry.trace is not None:
+                if isinstance(entry, Captured):
                     yield entry.trace
             offset = batch.next_offset
 

@@ -65,9 +65,7 @@ class RetentionStep:
             return False
         now, ages = self._clock(), self._ages
         before = now - ages.seconds("bodies_older_than") if ages.bodies_older_than else None
-        n = self._errors.run_step(
-            "remove texts that wait for feedback", lambda: store.forget_unselected(before=before, limit=_PER_TURN), 0
-        )
+        n = self._errors.run_step("remove unknown feedback", lambda: store.forget_unknown_feedback(limit=_PER_TURN), 0)
         if before is not None:
             removed = self._errors.run_step(
                 "remove old texts", lambda: store.remove_texts(before=before, limit=_PER_TURN), 0
