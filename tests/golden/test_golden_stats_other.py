@@ -15,7 +15,6 @@ from statsmodels.stats.inter_rater import fleiss_kappa as statsmodels_fleiss
 
 from intervals import ends
 from ragstone.stats import (
-    BettingSequence,
     cohen_kappa,
     describe,
     fisher_interval,
@@ -199,24 +198,3 @@ def test_pass_at_k_is_hypergeometric(n, c, k):
     """One minus the chance to draw no correct answer without replacement."""
     assert float(stats.hypergeom(n, c, k).sf(0)) == pytest.approx(pass_at_k(n, c, k), abs=1e-12)
     assert 1 - math.comb(n - c, k) / math.comb(n, k) == pytest.approx(pass_at_k(n, c, k))
-
-
-def test_betting_as_the_paper_writes_it():
-    """The sequence equals a plain transcription of the formulas, value by value."""
-    rng = np.random.default_rng(4)
-    x = rng.beta(3, 1, 150)
-    alpha, n = 0.05, len(x)
-    t = np.arange(1, n + 1)
-    mean = (0.5 + np.cumsum(x)) / (t + 1)
-    variance = (0.25 + np.cumsum((x - mean) ** 2)) / (t + 1)
-    past_variance = np.r_[0.25, variance[:-1]]
-    bet = np.sqrt(2 * math.log(2 / alpha) / (past_variance * t * np.log(t + 1)))
-    m = np.linspace(0, 1, 201)[1:-1]
-    up = np.cumprod(1 + np.minimum(bet[:, None], 0.5 / m) * (x[:, None] - m), axis=0)
-    down = np.cumprod(1 - np.minimum(bet[:, None], 0.5 / (1 - m)) * (x[:, None] - m), axis=0)
-    alive = np.maximum.accumulate(np.maximum(up, down), axis=0) < 2 / alpha
-    betting = BettingSequence(grid=201)
-    for i, value in enumerate(x.tolist()):
-        betting.update(value)
-        left = m[alive[i]]
-        assert (max(0.0, left[0] - 0.005), min(1.0, left[-1] + 0.005)) == pytest.approx(betting.interval(), abs=1e-9)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ragstone.stats._online.alarms import BETS, QUARTER_S
+from ragstone.stats._alarms import BETS, QUARTER_S
 
 DAY_S = 86_400.0
 QUARTER_DAYS = QUARTER_S / DAY_S

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from alarm_streams import DetectorArray
 from ragstone.stats import AlarmBudget, CalendarDetector
-from ragstone.stats._online.alarms import QUARTER_S
+from ragstone.stats._alarms import QUARTER_S
 
 DAY_S = 86_400.0
 UNIT = st.tuples(st.floats(0, 1), st.floats(0, 0.2), st.floats(0, 1))

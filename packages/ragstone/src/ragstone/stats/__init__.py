@@ -13,6 +13,9 @@ if TYPE_CHECKING:
         landis_koch,
         percent_agreement,
     )
+    from ragstone.stats._alarms import BETS as BETS
+    from ragstone.stats._alarms import QUARTER_S as QUARTER_S
+    from ragstone.stats._alarms import AlarmBudget, CalendarDetector
     from ragstone.stats._bootstrap import bootstrap_interval
     from ragstone.stats._cluster import DesignEffect as DesignEffect
     from ragstone.stats._cluster import cluster_codes as cluster_codes
@@ -37,11 +40,6 @@ if TYPE_CHECKING:
     from ragstone.stats._multiple import DiscriminativePower as DiscriminativePower
     from ragstone.stats._multiple import discriminative_power as discriminative_power
     from ragstone.stats._multiple import holm
-    from ragstone.stats._online.alarms import BETS as BETS
-    from ragstone.stats._online.alarms import QUARTER_S as QUARTER_S
-    from ragstone.stats._online.alarms import AlarmBudget, CalendarDetector
-    from ragstone.stats._online.betting import BettingSequence
-    from ragstone.stats._online.proportion import ProportionSequence
     from ragstone.stats._paired import PairedTest as PairedTest
     from ragstone.stats._paired import expanded_tail as expanded_tail
     from ragstone.stats._paired import paired_bootstrap, sign_flip_test
@@ -69,10 +67,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Agreement",
     "AlarmBudget",
-    "BettingSequence",
     "CalendarDetector",
     "Estimate",
-    "ProportionSequence",
     "bootstrap_interval",
     "cohen_kappa",
     "design_effect",
@@ -126,9 +122,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_labeled": ("drawn_kappa", "drawn_prediction_powered_mean"),
             "_mean": ("Estimate", "mean_interval", "wilson_interval", "failure_bounds"),
             "_multiple": ("DiscriminativePower", "discriminative_power", "holm"),
-            "_online.alarms": ("BETS", "QUARTER_S", "AlarmBudget", "CalendarDetector"),
-            "_online.betting": ("BettingSequence",),
-            "_online.proportion": ("ProportionSequence",),
+            "_alarms": ("BETS", "QUARTER_S", "AlarmBudget", "CalendarDetector"),
             "_paired": ("PairedTest", "expanded_tail", "paired_bootstrap", "sign_flip_test", "paired_effect"),
             "_population": ("Description", "describe", "pass_at_k"),
             "_ppi": ("PredictionPoweredMean", "prediction_powered_mean"),

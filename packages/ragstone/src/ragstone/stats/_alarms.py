@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, Literal, Self
 
-from ragstone.stats._online.common import State, check_range, read_state, unit
-
 _DETECTOR: Final = "calendar"
 _BUDGET: Final = "alarm_budget"
 _DAY_S: Final = 86_400.0
@@ -18,6 +16,11 @@ QUARTER_S: Final = 365.25 / 4 * _DAY_S
 
 BETS: Final = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
 """Shares of the largest possible bet. Small bets detect small drops, and large bets detect large drops quickly."""
+
+State = dict[str, Any]
+"""State as numbers, texts and lists of numbers, serializable as JSON."""
+
+_SAME = 1e-9
 
 
 class AlarmBudget:
@@ -92,7 +95,7 @@ class AlarmBudget:
         Raises:
             ValueError: If the state has a different kind.
         """
-        read_state(state, _BUDGET)
+        _read_state(state, _BUDGET)
         new = cls(state["per_quarter"], start=state["at"])
         new._left = state["left"]
         return new
@@ -147,7 +150,7 @@ class CalendarDetector:
         Raises:
             ValueError: If an option is out of range.
         """
-        check_range(low, high)
+        _check_range(low, high)
         if not low < reference < high:
             raise ValueError(f"reference must be strictly between low and high ({low} and {high}), got {reference}")
         if direction not in ("drop", "rise"):
@@ -172,7 +175,7 @@ class CalendarDetector:
         Raises:
             ValueError: If a number is out of range.
         """
-        value, good = unit(x, self.low, self.high), unit(self.reference, self.low, self.high)
+        value, good = _unit(x, self.low, self.high), _unit(self.reference, self.low, self.high)
         if not 0 <= weight <= 1:
             raise ValueError(f"a weight must be in [0, 1], got {weight}")
         if not 0 <= spend < math.inf:
@@ -207,7 +210,28 @@ class CalendarDetector:
         Raises:
             ValueError: If the state has a different kind.
         """
-        read_state(state, _DETECTOR)
+        _read_state(state, _DETECTOR)
         new = cls(state["reference"], direction=state["direction"], low=state["low"], high=state["high"])
         new.n_alarms, new._m = state["n_alarms"], list(state["m"])
         return new
+
+
+def _check_range(low: float, high: float) -> None:
+    """Check that a range is finite and not empty."""
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"low and high must be finite with low < high, got low={low} and high={high}")
+
+
+def _unit(x: float, low: float, high: float) -> float:
+    """Map a value in [low, high] to [0, 1]. Rounding errors at the bounds are allowed."""
+    mapped = (x - low) / (high - low)
+    if not -_SAME <= mapped <= 1 + _SAME:
+        raise ValueError(f"every value must be in [{low}, {high}], got {x}")
+    return min(max(mapped, 0.0), 1.0)
+
+
+def _read_state(state: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """Check the kind of a state and return the state."""
+    if state.get("kind") != kind:
+        raise ValueError(f"the state has the kind {state.get('kind')!r}, expected {kind!r}")
+    return state

@@ -1,1 +1,0 @@
-"""Statistics of a stream that stay valid after every item."""
