@@ -9,9 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Final, Literal, Protocol, TypeAlias
-
-from ragstone.requests import Recorder
+from typing import Any, Final, Literal, TypeAlias
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,11 +183,3 @@ class Bm25:
 
 DemoChain: TypeAlias = Callable[[DemoQuestion], str]
 """Runs one question through a captured RAG chain and returns the answer."""
-
-
-class DemoChainBuilder(Protocol):
-    """Protocol of the objects behind entry points of the group `ragstone.demos`."""
-
-    def __call__(self, recorder: Recorder) -> DemoChain:
-        """Build the framework's chain over the handbook, with every request captured by `recorder`."""
-        ...

@@ -82,11 +82,7 @@ class Search:
 
 
 class Facts:
-    """The steps of a request and what is in them. Steps of an attempt that failed contribute nothing.
-
-    Args:
-        request: The request.
-    """
+    """The steps of a request and what is in them. Steps of an attempt that failed contribute nothing."""
 
     def __init__(self, request: Request) -> None:
         self.request = request

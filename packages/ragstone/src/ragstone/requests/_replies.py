@@ -46,14 +46,11 @@ class StreamReader:
     def __init__(self) -> None:
         self._parts: list[str] = []
         self._reply = Reply()
-        self.n_unread = 0
-        """Chunks that hold nothing that is known. Streams have some, such as the event of a finished part."""
 
     def add(self, chunk: Any) -> bool:
         """Read a chunk, and return whether it holds text."""
         piece = _piece(chunk)
         if piece is None:
-            self.n_unread += 1
             return False
         reply = self._reply
         reply.model = piece.model or reply.model
