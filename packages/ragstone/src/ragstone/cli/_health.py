@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 
 
 class HealthPage:
-    """`/healthz`, `/readyz`, and `/metrics` with the families of the `prometheus` sink, from the start of the command.
-
-    Args:
-        host: Address to listen on.
-        port: Port. 0 selects a free port.
-    """
+    """`/healthz`, `/readyz`, and `/metrics` with the families of the `prometheus` sink, from the start of the command."""
 
     def __init__(self, host: str = "", port: int = 0) -> None:
         self._host, self._port = host, port

@@ -31,7 +31,7 @@ from ragstone.judges import (
     wait_for_outages,
 )
 from ragstone.metrics import Metric
-from ragstone.reading import QrelsSource, RejectedRow, SampleSource, iter_samples
+from ragstone.reading import RejectedRow, SampleSource, iter_samples
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import JudgedCounts, Scorer, explain_lowest_scores
 from ragstone.settings import RUN_KEYS, takes_settings
@@ -39,6 +39,7 @@ from ragstone.sinks import Sink
 from ragstone.worker import open_setup
 
 if TYPE_CHECKING:
+    from ragstone.reading import QrelsSource
     from ragstone.requests import RetrieverTools
 
 _PREPARE_OUTAGE_S: Final = 10.0

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal
 
 from ragstone._util.csv_rows import csv_rows
 from ragstone._util.parquet_rows import parquet_rows
@@ -18,8 +18,10 @@ from ragstone.errors import ConfigurationError, DataError, MissingExtraError
 from ragstone.reading._report import ReadingReport, group_reasons
 from ragstone.reading._row_ids import RowIds, id_remedy
 from ragstone.reading._rows import FIELD_ALIASES, sample_from_row
-from ragstone.reading._trec.samples import RUN_SUFFIXES, QrelsSource, qrels_from, run_rows, with_qrels, without_passages
 from ragstone.schema import Sample, Trace, sample_from_trace
+
+if TYPE_CHECKING:
+    from ragstone.reading._trec.samples import QrelsSource
 
 _CSV_COLUMNS: Final = 10_000
 _SMALL_JSON: Final = 2**20
@@ -106,7 +108,11 @@ def iter_samples(
             )
     if on_bad_row not in ("raise", "skip"):
         raise ConfigurationError(f"on_bad_row must be 'raise' or 'skip', got {on_bad_row!r}")
-    grades = None if qrels is None else qrels_from(qrels)
+    grades = None
+    if qrels is not None:
+        from ragstone.reading._trec.samples import RUN_SUFFIXES, qrels_from, with_qrels, without_passages
+
+        grades = qrels_from(qrels)
     ids, first = RowIds(), ""
     has_reference = is_judged = False
     for position, row in enumerate(iter_rows(data, report), start=1):
@@ -175,13 +181,12 @@ def iter_rows(data: SampleSource, report: ReadingReport | None = None) -> Iterat
         data: The dataset, traces, or a store.
         report: Receives what was read of traces.
     """
-    from ragstone.reading._traces import trace_samples
+    if isinstance(data, str | os.PathLike):
+        # Rows in memory need neither the store nor the trace formats.
+        from ragstone.reading._traces import trace_samples
 
-    requests = trace_samples(data, ReadingReport() if report is None else report)
-    if requests is not None:
-        yield from requests
-    elif isinstance(data, str | os.PathLike):
-        yield from _file_rows(Path(data))
+        requests = trace_samples(data, ReadingReport() if report is None else report)
+        yield from _file_rows(Path(data)) if requests is None else requests
     elif hasattr(data, "to_dict") and hasattr(data, "columns"):
         # A part at a time, because the rows of a frame need many times its memory.
         frame: Any = data
@@ -194,6 +199,8 @@ def iter_rows(data: SampleSource, report: ReadingReport | None = None) -> Iterat
 def _file_rows(path: Path) -> Iterator[Any]:
     if not path.is_file():
         raise ConfigurationError(f"file not found: {str(path)!r}. Give the path of a JSONL, JSON, CSV or Parquet file")
+    from ragstone.reading._trec.samples import RUN_SUFFIXES, run_rows
+
     suffix = path.suffix.lower()
     if suffix in (".jsonl", ".ndjson"):
         yield from _jsonl_rows(path)

@@ -106,10 +106,6 @@ class WorstAnswers:
 
     After up to 24 hours, the worst `n` are therefore all selected, and some that were among the worst before them: with
     scores in random order, about n * (1 + ln(N / n)) of N answers. At most 5 * n of them get judge calls in 24 hours.
-
-    Args:
-        n: Number of answers, 0 for none.
-        clock: A monotonic clock, in seconds.
     """
 
     def __init__(self, n: int, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -46,7 +46,6 @@ class SegmentState:
     """State of one segment when it was listed."""
 
     name: str
-    size_bytes: int
     live: bool
     """Whether a running process may still append to it."""
 
@@ -82,9 +81,6 @@ class SpoolReader:
     Reading the same segment from the same offset always returns the same entries, even after the segment has grown. The
     caller stores `next_offset` in the transaction that stores the entries, so each entry is stored exactly once. Files
     that are not segments are ignored.
-
-    Args:
-        directory: The spool directory. It does not have to exist yet.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
@@ -236,7 +232,7 @@ class SpoolReader:
                     self._directory / name,
                 )
             return None
-        return SegmentState(name=name, size_bytes=size, live=not final)
+        return SegmentState(name=name, live=not final)
 
     @contextlib.contextmanager
     def _os_errors(self, doing: str) -> Iterator[None]:

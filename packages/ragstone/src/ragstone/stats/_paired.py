@@ -253,10 +253,6 @@ def paired_effect(
     d_z is for paired scores. Cohen's d of two independent groups differs from it: it divides by the standard deviation of
     the scores, and is smaller the more the systems' scores correlate.
 
-    Args:
-        first: Scores, higher is better. NaN is a missing score.
-        second: Scores of the same samples in the same order.
-
     Raises:
         ValueError: If the lengths differ, no sample has both scores, or a score is infinite.
 

@@ -132,11 +132,6 @@ def open_alarms(tables: WatchTables) -> list[Alarm]:
 def accept_alarm(tables: WatchTables, number: int, *, now: float) -> Alarm | None:
     """Accept the change behind an alarm: the units since then become the new baseline of its stream.
 
-    Args:
-        tables: The store, in a transaction.
-        number: Number of the alarm.
-        now: Unix seconds.
-
     Returns:
         The alarm, or None if it is not found or not open.
     """

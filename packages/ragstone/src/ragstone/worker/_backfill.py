@@ -237,13 +237,6 @@ class BackfillQueue:
 class _Backfill:
     """One backfill: newest requests first, so that an early end leaves the most recent weeks scored.
 
-    Args:
-        request: What to score.
-        setup: Metrics, models and limits, after the scorer's `prepare`.
-        concurrency: Number of requests scored concurrently.
-        patience_s: Seconds after which an unavailable judge ends the backfill.
-        clock: Returns the current time in Unix seconds.
-
     Raises:
         ConfigurationError: If the setup does not have a metric of the request.
     """

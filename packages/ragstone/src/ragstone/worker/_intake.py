@@ -48,9 +48,6 @@ def claim_spool(store: str | os.PathLike[str]) -> Path:
 
     A worker stores all requests of its spool directory, so two databases with one directory would get the requests of the other.
 
-    Args:
-        store: Path of a store file, or URL of a database.
-
     Raises:
         ConfigurationError: If the directory belongs to another database.
     """

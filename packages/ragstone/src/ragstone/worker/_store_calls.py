@@ -22,9 +22,6 @@ class StoreCalls:
     """Runs calls one after another on a thread, so that the event loop never waits for a disk or a network.
 
     A call that never returns prevents neither `give_up` nor the end of the process.
-
-    Args:
-        name: Name of the thread.
     """
 
     def __init__(self, name: str) -> None:

@@ -30,9 +30,6 @@ class SavedRuns:
     The next run with the same path reads `PATH.partial` and asks for the rest only. An answer counts if the application
     has the same name and the sample asks the same. Failures are not saved while the run lasts, so they are asked again.
 
-    Args:
-        path: The file. None saves nothing.
-
     Raises:
         ConfigurationError: If the path is a directory, or its directory does not exist.
     """

@@ -147,13 +147,6 @@ def open_source(
 ) -> ReportSource:
     """Open what a report is built from.
 
-    Args:
-        source: An `Experiment`, a file of outcomes, a store, or a `TimeRange` of one.
-        name: Name of the system. Default: the name of the source.
-        samples: The samples of a file of outcomes, for texts and labels that it does not contain.
-        cluster: Key of the clusters of samples, "auto", or "none" for independent samples. An experiment has its own.
-        confidence_level: Confidence level of intervals, in (0, 1). An experiment has its own.
-
     Raises:
         ConfigurationError: If the file does not exist, or the confidence level is invalid.
         StoreError: If a store cannot be read.
