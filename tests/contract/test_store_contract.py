@@ -17,7 +17,6 @@ from ragstone.schema import (
     Evidence,
     Failure,
     Feedback,
-    FeedbackRates,
     Ignored,
     IgnoredTraces,
     LedgerRow,
@@ -967,25 +966,12 @@ class TestRetention:
         assert (9, 0) == (store.ledger().total.sampled_out, store.forget_sampled_out(before=clock.now))
 
     def test_what_feedback_is_about_is_not_forgotten(self, store: Store, clock: Clock):
-        """Neither a request with feedback, which does not stop the search, nor one that feedback may still select, which does."""
-        rates = FeedbackRates(negative=1.0, positive=None, wait_s=3_600.0)
-        waiting = SampledOut(
-            trace_id="waits",
-            started_at=999_000.0,
-            inclusion_probability=0.1,
-            after_feedback=rates,
-            trace=captured("waits").trace,
-        )
-        store.ingest("b", 1, [sampled_out("said"), sampled_out("out1"), waiting, sampled_out("out2")])
+        """A request with feedback stays, and does not stop the search."""
+        store.ingest("b", 1, [sampled_out("said"), sampled_out("out1"), sampled_out("out2")])
         store.ingest("b", 2, [Feedback(request_id="said", value=0.0, given_at=clock.now)])
-        assert 2 == store.forget_sampled_out(before=clock.now + 1)
-        assert ["said", "waits", "out2"] == [id_ for id_ in ("said", "out1", "waits", "out2") if store.explain(id_)]
-        clock.now += 7_200
-        while store.forget_unselected():
-            pass
-        assert [2, 0] == [store.forget_sampled_out(before=clock.now) for _ in range(2)]
-        assert ["said"] == [id_ for id_ in ("said", "out1", "waits", "out2") if store.explain(id_)]
-        assert 4 == store.ledger().total.sampled_out
+        assert [3, 0] == [store.forget_sampled_out(before=clock.now + 1) for _ in range(2)]
+        assert ["said"] == [id_ for id_ in ("said", "out1", "out2") if store.explain(id_)]
+        assert 3 == store.ledger().total.sampled_out
 
     def test_nothing_that_is_counted_changes(self, store: Store):
         """The ledger, the counts of metrics, and every outcome but for its texts."""

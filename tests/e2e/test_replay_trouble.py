@@ -120,16 +120,16 @@ def test_a_judge_that_is_not_there_fails_nothing(tmp_path):
 
 @pytest.mark.usefixtures("virtual_time")
 def test_another_judge_does_not_end_with_success_while_requests_wait_for_the_first(tmp_path, capsys):
-    """Exit code 3 names their plan; the printed command with the new judge scores them."""
+    """Exit code 2 names what differs from the plan; a worker that replaces the plan scores them."""
     file, store = rows(tmp_path / "rows.jsonl", 3), tmp_path / "r.db"
     with FakeJudgeServer() as server:
         gone = server.url
     assert 3 == replay(file, "--store", store, "--judge", gone)
     with FakeJudgeServer() as server:
-        assert 3 == replay(file, "--store", store, "--judge", server.url)
+        assert 2 == replay(file, "--store", store, "--judge", server.url)
         printed = capsys.readouterr().err
-        assert f"3 requests are pending with plan {read_ledger(store).plans[0].id} (judge.url = {gone}" in printed
-        assert f"ragstone worker {store} --until-idle --replan, with the same metrics and models" in printed
+        assert f"judge.url: plan {gone}, here {server.url}" in printed
+        assert "run `ragstone worker --replan` with them" in printed
         options = ("--metrics", "ccrs.qr,ccrs.id", "--judge", server.url)
         assert 0 == run("worker", store, "--until-idle", "--replan", *options)
 

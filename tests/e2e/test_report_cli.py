@@ -161,6 +161,7 @@ def test_any_terminal(files: tuple[Path, Path], columns: str, encoding: str) -> 
     long = data.with_name("long.jsonl")
     rows = [{**row, "question": f"{row['question']} \u201cAnd why\u201d, {'of all others, ' * 20}?"} for row in ROWS]
     long.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    evaluate(long, ["ccrs"], judge="lexical").to_jsonl(outcomes)
     listed = run_in_new_process("traces", outcomes, "--data", long, COLUMNS=columns, PYTHONIOENCODING=encoding)
     assert 0 == listed.returncode, listed.stderr
     most = min(int(columns), 100)

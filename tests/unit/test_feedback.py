@@ -56,9 +56,9 @@ def test_many_wrong_ids(tmp_path):
         store.ingest("a", 1, [*(said(f"wrong{i}") for i in range(1000)), request("t"), said("t")])
         clock.now += 6 * 86_400
         store.ingest("a", 2, [said("new")])
-        assert 0 == store.forget_unselected()
+        assert 0 == store.forget_unknown_feedback()
         clock.now += 1.1 * 86_400
-        assert [400, 400, 200, 0] == [store.forget_unselected(limit=400) for _ in range(4)]
+        assert [400, 400, 200, 0] == [store.forget_unknown_feedback(limit=400) for _ in range(4)]
         assert {"received": 1002, "waiting": 0, "unknown": 1001} == store.ledger().feedback.model_dump()
         assert 1 == len(store.explain("t").feedback)
         store.ingest("a", 3, [request("new")])

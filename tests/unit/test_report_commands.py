@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 
 from ragstone.cli._report import _command, _next_steps
-from ragstone.settings import Analysis
 
 
 def test_the_command_of_a_page_has_its_options() -> None:
     """Those that differ from the defaults, so that the command gives the same numbers."""
-    plain = _command(["a.jsonl"], None, [], [], 5, Analysis())
+    plain = _command(["a.jsonl"], None, [], [], 5, {})
     assert plain == "ragstone report a.jsonl --worst 5"
     command = _command(
-        ["new=a.jsonl"], "b.jsonl", ["rows.csv"], ["ccrs.ac=0.5"], 9, Analysis(cluster="user_id", confidence_level=0.9)
+        ["new=a.jsonl"], "b.jsonl", ["rows.csv"], ["ccrs.ac=0.5"], 9, {"confidence_level": 0.9, "cluster": "user_id"}
     )
     assert command == (
         "ragstone report new=a.jsonl --baseline b.jsonl --data rows.csv --target ccrs.ac=0.5 --set "

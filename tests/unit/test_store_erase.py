@@ -8,14 +8,12 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
 from command_line import run_command
 from live_store import METRICS, make_trace
 from ragstone import Monitor
 from ragstone.judges import ReplyCache
 from ragstone.requests import TraceDraft
-from ragstone.schema import Captured, Feedback, FeedbackRates, SampledOut, Score
+from ragstone.schema import Captured, Feedback, Score
 from ragstone.spool import SpoolWriter
 from ragstone.store import DrawnRequest, PlannedMetric, SqliteStore, StoredLabel
 from ragstone.worker import id_hasher, spool_directory
@@ -50,15 +48,11 @@ def write_store(path: Path) -> Path:
             if k < 4:
                 store.complete(trace.trace_id, scores(trace))
         waiting = request(7, "ada-l", inclusion_probability=0.1)
-        out = SampledOut(
-            trace_id="t7", started_at=waiting.started_at, inclusion_probability=0.1, trace=waiting,
-            after_feedback=FeedbackRates(negative=1.0, positive=None, wait_s=1e9),
-        )  # fmt: skip
         said = [
             Feedback(request_id=id_, value=0.0, comment=comment, given_at=1.0)
             for id_, comment in (("t1", TEXT), ("never-came", "?"))
         ]
-        store.ingest("test", 10, [out, *said])
+        store.ingest("test", 10, [Captured(trace=waiting), *said])
         store.save_labels([StoredLabel("t1", "ann", 1.0, 7.0), StoredLabel("t2", "ann", 1.0, 7.0)])
         store.save_draw([DrawnRequest("t1", 0.5, 0), DrawnRequest("t2", 0.5, 1)])
         store.mark_sent("jsonl", [item.outcome.id for item in store.due_deliveries("jsonl", limit=11)])
@@ -228,15 +222,3 @@ def test_what_is_said(tmp_path):
     assert "Backups" in said
     assert os.environ.get("RAGSTONE_CACHE") is None
     assert "dropped, erased: 4" in run_command("status", path).stdout
-
-
-@pytest.mark.parametrize("damaged", [True, False])
-def test_a_damaged_waiting_body_does_not_prevent_it(tmp_path, damaged):
-    """It is not of anybody, and `store verify` finds it."""
-    path = write_store(tmp_path / "a.db")
-    if damaged:
-        db = sqlite3.connect(path)
-        db.execute("UPDATE feedback_rates SET body = x'01ff'")
-        db.commit()
-        db.close()
-    assert 4 - damaged == erase(path, "--user", "ada-l")["stored"]["requests"]

@@ -217,7 +217,6 @@ class SpoolReader:
             try:
                 with (self._directory / name).open("rb") as file:
                     final = _is_final(file)
-                    size = os.fstat(file.fileno()).st_size
                     try:
                         is_segment = _read_start(file, name)[0] is not None
                     except StoreVersionError:  # `read` raises the error

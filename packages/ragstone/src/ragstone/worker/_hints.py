@@ -67,7 +67,7 @@ def describe_pending(
         about += "" if is_only else f" with plan {plan.id} ({_describe_plan(plan.settings)})"
         is_other = last is not None and bool(plan_differences(plan.settings, last.settings))
         # The process that captured requests without a model owns the store for short turns, and does not complete them.
-        if owned and not is_other and not lacks_models((last or plan).settings):
+        if owned and not is_other and not (plan.id and lacks_models((last or plan).settings)):
             sentences[plan.id] = f"{about}. The process that owns the store scores them."
             continue
         flags = ["--until-idle", *metrics, *([] if is_only else [f"--plan={plan.id}"])]
