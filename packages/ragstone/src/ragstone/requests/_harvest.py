@@ -156,7 +156,7 @@ def _message(value: Mapping[Any, Any]) -> Message | None:
 
 
 def content_text(content: Any) -> str | None:
-    """Return the text of a message's content, without reasoning, tool calls and images. None if it has no text."""
+    """Return the text of a message's content, without reasoning, tool calls and images. None if it does not have any text."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
