@@ -29,8 +29,6 @@ from ragstone.schema import (
 from ragstone.store import (
     Completion,
     DrawnRequest,
-    MergeCounts,
-    MergedRequest,
     PlannedMetric,
     SqliteStore,
     Store,
@@ -1393,60 +1391,11 @@ def test_what_is_far_in_the_future_is_due_when_the_clock_was_put_back(open_store
         assert ["v"] == [each.trace_id for each in store.claim("me", 9, lease_s=60)]
 
 
-class TestMerge:
-    """Outcomes that were computed elsewhere."""
-
-    def test_requests_and_outcomes_are_added_once(self, store: Store):
-        """New ones, known ones, a pending one that becomes finished, and one with other metrics than the plan."""
-        store.set_plan([GROUNDED, RECALL], [])
-        ingest(store, "pending", "finished")
-        store.complete("finished", both("finished"))
-        other = PlannedMetric(name="other", version="1")
-        requests = [
-            MergedRequest(trace_id=name, trace=captured(name).trace, outcomes=outcomes)
-            for name, outcomes in {
-                "new": both("new"),
-                "pending": both("pending"),
-                "finished": [*both("finished"), score("finished", other)],
-                "elsewhere": [score("elsewhere", other)],
-            }.items()
-        ]
-        requests.append(MergedRequest(trace_id="new", trace=None, outcomes=[score("new", other)]))
-        requests.append(
-            MergedRequest(trace_id="part", trace=captured("part").trace, outcomes=[score("part")], is_finished=False)
-        )
-
-        assert store.merge(requests) == MergeCounts(traces=3, known_traces=2, outcomes=8, known_outcomes=2)
-        ledger = store.ledger()
-        assert (ledger.total.scored, ledger.total.pending) == (4, 1)
-        assert {name: (row.captured, row.pending) for name, row in ledger.metrics.items()} == {
-            GROUNDED.name: (4, 0), RECALL.name: (4, 1)
-        }  # fmt: skip
-        assert store.recount(correct=False) == []
-        assert store.verify().ok
-        again = store.merge(requests)
-        assert (again.traces, again.outcomes) == (0, 0)
-        assert store.ledger() == ledger
-        assert store.recount(correct=False) == []
-
-    def test_a_merge_that_fails_leaves_nothing(self, store: Store):
-        """An outcome without a request, and one of a request that was not sampled."""
-        store.ingest("a", 1, [sampled_out("out")])
-        first = MergedRequest(trace_id="t", trace=captured("t").trace, outcomes=[score("t")])
-        for trace_id in ("nowhere", "out"):
-            with pytest.raises(DataError, match=trace_id):
-                store.merge([first, MergedRequest(trace_id=trace_id, trace=None, outcomes=[score(trace_id)])])
-
-        assert store.trace("t") is None
-        assert list(store.outcomes()) == []
-        assert store.recount(correct=False) == []
-
-
 class TestErasedRequests:
     """A store keeps hashes of the ids of erased requests."""
 
     def test_an_erased_request_does_not_come_back(self, store: Store):
-        """Neither from another spool nor with a merge. It is a duplicate, and the others come in."""
+        """From another spool it is a duplicate, and the others come in."""
         ingest(store, "t1", "t2")
         store.complete("t1", [score("t1")])
         store.erase(["t1", "never-came"])
@@ -1454,15 +1403,11 @@ class TestErasedRequests:
         before = store.ledger().total
 
         store.ingest("other host", 1, [captured("t1"), captured("t3")])
-        counts = store.merge([MergedRequest(trace_id="t4", trace=captured("t4").trace, outcomes=[score("t4")])])
 
-        assert 1 == counts.traces
         assert 1 == store.duplicates()
-        assert {"t2", "t3", "t4"} == {trace.trace_id for trace in store.traces()}
-        assert before.captured + 2 == store.ledger().total.captured
+        assert {"t2", "t3"} == {trace.trace_id for trace in store.traces()}
+        assert before.captured + 1 == store.ledger().total.captured
         assert store.recount(correct=False) == []
-        with pytest.raises(DataError, match="'t1'"):
-            store.merge([MergedRequest(trace_id="t1", trace=captured("t1").trace, outcomes=[score("t1")])])
 
     def test_an_erased_request_can_be_let_in_again(self, store: Store):
         """Its new arrival is counted as a new request."""

@@ -38,7 +38,7 @@ _RESULTS: Final[tuple[tuple[frozenset[str], str, str], ...]] = (
     (
         frozenset({"magic", "format", "pid", "created_at"}),
         "a segment of a spool",
-        "A worker reads its folder into a store: ragstone worker STORE --spool FOLDER",
+        "A worker reads its folder into a store: ragstone worker STORE",
     ),
 )
 """Files of Ragstone without samples: names in their first record, what they are, and the command that reads them."""

@@ -41,7 +41,7 @@ _OTHER_VARIABLES: Final = frozenset(
 )
 """Variables that are read where they are used, because they are secrets or the place of a spool."""
 _IN_TEST: Final = "PYTEST_CURRENT_TEST"
-"""A variable of pytest. Variables of test suites, such as RAGSTONE_REQUIRE_SERVERS, are not named in a test."""
+"""A variable of pytest. Variables of test suites, are not named in a test."""
 _warned: Final[set[tuple[str, str]]] = set()
 """What the log has named. A command reads its sources twice."""
 _T = TypeVar("_T", bound=Settings)
@@ -316,7 +316,7 @@ def _describe(
     key, info, value = f"{table}.{name}", kind.model_fields[name], values[name]
     source = place(key)
     if first["type"] == "settings":
-        return f"{source}: {key}: {first['msg'].replace('TABLE', table.upper())}."
+        return f"{source}: {key}: {first['msg'].replace('<TABLE>', table.upper())}."
     inner = get_args(kind_of(info.annotation))
     if len(first["loc"]) > 2 and inner and isinstance(inner[0], type) and issubclass(inner[0], Settings):
         position, part = first["loc"][1:3]

@@ -79,7 +79,7 @@ def _canaries(value: int) -> int:
 def _model(value: str) -> str:
     if value.startswith("openai:") and "?" in value:
         raise_rule(
-            "the name of a model does not have a query (?...). Set its key in api_key_env, or in RAGSTONE_TABLE_API_KEY"
+            "the name of a model does not have a query (?...). Set its key in api_key_env, or in RAGSTONE_<TABLE>_API_KEY"
         )
     return value
 
