@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from ragstone.reading._formats import DetectedFormat as DetectedFormat
     from ragstone.reading._formats import RejectedRecord, TraceFormat, all_formats, detect
     from ragstone.reading._records import Record as Record
-    from ragstone.reading._records import records as records
     from ragstone.reading._report import ReadingReport
     from ragstone.reading._row_traces import trace_of_row as trace_of_row
     from ragstone.reading._rows import FIELD_ALIASES, sample_from_row
@@ -55,7 +54,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
         __name__,
         {
             "_formats": ("DetectedFormat", "RejectedRecord", "TraceFormat", "all_formats", "detect"),
-            "_records": ("Record", "records"),
+            "_records": ("Record",),
             "_report": ("ReadingReport",),
             "_rows": ("FIELD_ALIASES", "sample_from_row"),
             "_samples": (
