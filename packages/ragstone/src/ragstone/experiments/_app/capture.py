@@ -104,8 +104,8 @@ def framework_capture(recorder: Recorder, app: object) -> Iterator[None]:
         for entry in skipped:
             if _is_used(entry, frozenset()):
                 logger.warning(
-                    "requests of %s were not captured, because the application imported it while it was called. Import it "
-                    "at the beginning of the application's module",
+                    "requests of %s were not captured, because the application imported it while it was called. "
+                    "Import it at the beginning of the application's module",
                     entry.name,
                 )
 

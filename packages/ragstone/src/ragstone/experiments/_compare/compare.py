@@ -368,7 +368,7 @@ def compare(
 ) -> Comparison:
     """Compare systems that were evaluated on the same samples, or traffic of different periods.
 
-    Samples are matched by their ids, and by question and history if their rows have no id, never by their position. The same id with
+    Samples are matched by their ids, and by question and history if their rows have no id, never by position. The same id with
     another question is an error. All pairs of systems are compared on all metrics with the
     paired randomized Tukey test: for any number of systems and metrics, the probability of any false significant difference is
     at most 1 - `confidence_level`, and the confidence intervals cover all differences simultaneously. A sample
