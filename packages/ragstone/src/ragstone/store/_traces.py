@@ -36,20 +36,7 @@ R = TypeVar("R")
 
 _logger = logging.getLogger("ragstone")
 
-_LABEL_COLUMNS: Final = (
-    "status",
-    "name",
-    "run_id",
-    "otel_trace_id",
-    "otel_span_id",
-    "otel_sampled",
-    "session_id",
-    "user_id",
-    "app",
-    "release",
-    "environment",
-    "slices",
-)
+_LABEL_COLUMNS: Final = CHECKED_COLUMNS["traces"][4:]
 """Columns of a request that are not known if only its id is stored."""
 
 
