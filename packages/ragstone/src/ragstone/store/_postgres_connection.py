@@ -24,8 +24,10 @@ from ragstone._util.postgres import (
 )
 from ragstone.errors import RagstoneError, StoreCorruptError, StoreError, StoreUnavailableError
 from ragstone.store._body import UNREADABLE, DamagedRowError, damaged_store, unreadable
-from ragstone.store._postgres_tables import SCHEMA
 from ragstone.store._sql import Rows, Sql, Transactions
+
+SCHEMA: Final = "ragstone"
+"""Schema for all tables, because the database may belong to an application."""
 
 _RETRY_S: Final = 1.0
 """Minimum pause after a failed connection attempt. If the attempt took longer, the pause is four times its duration."""

@@ -25,13 +25,12 @@ from ragstone.store._export import SqlExport
 from ragstone.store._labels import SqlLabels
 from ragstone.store._outcomes import SqlOutcomes, write_plan
 from ragstone.store._plans import SqlPlans
-from ragstone.store._postgres_connection import PostgresConnection, PostgresDatabase
-from ragstone.store._postgres_tables import SCHEMA, TABLES
+from ragstone.store._postgres_connection import SCHEMA, PostgresConnection, PostgresDatabase
 from ragstone.store._records import PlannedMetric
 from ragstone.store._retention import SqlRetention
 from ragstone.store._spend import SqlSpend
 from ragstone.store._sql import Sql
-from ragstone.store._tables import APPLICATION_ID
+from ragstone.store._tables import APPLICATION_ID, create_statements
 from ragstone.store._traces import SqlTraces
 from ragstone.store._verify import SqlVerify
 from ragstone.store._watch import SqlWatch
@@ -286,7 +285,7 @@ def _prepare(db: Sql, place: str) -> None:
         _check_privileges(db, place, ("SELECT", "INSERT", "UPDATE", "DELETE"))
         _check_version(db, place)
         return
-    for statement in TABLES:
+    for statement in create_statements("postgres"):
         db.execute(statement)
     db.execute("INSERT INTO meta VALUES ('version', ?)", (str(SCHEMA_VERSION),))
 

@@ -30,8 +30,7 @@ from ragstone.errors import (
     StoreNotReadyError,
     StoreOwnedError,
 )
-from ragstone.schema import check_version
-from ragstone.store import _sqlite_tables
+from ragstone.schema import SCHEMA_VERSION, check_version
 from ragstone.store._backfill import SqlBackfill
 from ragstone.store._body import UNREADABLE, DamagedRowError, damaged_store, unreadable
 from ragstone.store._deliveries import SqlDeliveries
@@ -53,7 +52,7 @@ from ragstone.store._records import Claims, DrawnRequest, StoredLabel
 from ragstone.store._retention import SqlRetention
 from ragstone.store._spend import SqlSpend
 from ragstone.store._sql import Transactions
-from ragstone.store._tables import APPLICATION_ID
+from ragstone.store._tables import APPLICATION_ID, TABLES, create_statements
 from ragstone.store._traces import SqlTraces
 from ragstone.store._verify import SqlVerify
 from ragstone.store._watch import SqlWatch
@@ -317,7 +316,7 @@ def _open_for_owner(path: Path) -> Database:
                     str(path),
                 )
             with database.write():
-                _sqlite_tables.create_tables(db)
+                _create_tables(db)
         _check_tables(db, path)
         undo.pop_all()
         return database
@@ -407,6 +406,15 @@ def _configure(db: sqlite3.Connection, path: Path) -> None:
     db.execute(f"PRAGMA journal_size_limit = {_WAL_SIZE_LIMIT}")
 
 
+def _create_tables(db: sqlite3.Connection) -> None:
+    """Create the tables in an empty file. Call it in a transaction, so that either all of them exist or none."""
+    for statement in create_statements("sqlite"):
+        db.execute(statement)
+    db.execute("INSERT INTO meta VALUES ('version', ?)", (str(SCHEMA_VERSION),))
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
 def _is_empty(db: sqlite3.Connection) -> bool:
     return _pragma(db, "application_id") == 0 and not _table_names(db)
 
@@ -421,7 +429,7 @@ def _check_identity(db: sqlite3.Connection, path: Path) -> None:
 
 
 def _check_tables(db: sqlite3.Connection, path: Path) -> None:
-    missing = sorted(set(_sqlite_tables.TABLES) - _table_names(db))
+    missing = sorted(set(TABLES) - _table_names(db))
     problem = f"tables are missing ({', '.join(missing)})" if missing else "the table meta is empty"
     if missing or db.execute("SELECT 1 FROM meta").fetchone() is None:
         raise StoreCorruptError(
