@@ -15,6 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 import ragstone
 from ragstone.cli._commands import COMMANDS, GROUPS, Command, children, example_of, nearest, panel_of, purpose_of
 from ragstone.cli._config import ConfigOption, apply_config
+from ragstone.cli._declare import command_of
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._help import HELP_NAMES, add_shared_options, use_layout, wants_help
 from ragstone.cli._logs import LogFormat, configure_logging
@@ -60,7 +61,7 @@ def _load(name: str, entry: Command, texts: Mapping[str, Any]) -> Any:
     module, _, attribute = entry.function.partition(".")
     whole = typer.Typer(add_completion=False)
     with end_at_once():
-        whole.command(name, **texts)(getattr(import_module(f"ragstone.cli.{module}"), attribute))
+        whole.command(name, **texts)(command_of(getattr(import_module(f"ragstone.cli.{module}"), attribute)))
     command = typer.main.get_command(whole)
     command.settings = entry.settings  # type: ignore[attr-defined]
     add_shared_options(command)

@@ -5,42 +5,9 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from ragstone.cli._panels import MODELS
 from ragstone.errors import ConfigurationError
-
-AppOption = Annotated[
-    str | None,
-    typer.Option(
-        "--app",
-        rich_help_panel=MODELS,
-        metavar="MODULE:NAME",
-        help="The application to evaluate: a function of the question, a LangChain runnable or a LlamaIndex engine.",
-    ),
-]
-RepeatsOption = Annotated[
-    int,
-    typer.Option(
-        "--repeats",
-        min=1,
-        metavar="N",
-        rich_help_panel=MODELS,
-        help="Calls of --app for each question.",
-    ),
-]
-TracesOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--traces",
-        hidden=True,
-        rich_help_panel=MODELS,
-        help="JSONL file for the captured calls. An interrupted run resumes with the same one. Default: FILE.APP.traces.jsonl "
-        "in the current directory.",
-    ),
-]
 
 
 def load_app(spec: str, *, option: str = "--app") -> Any:

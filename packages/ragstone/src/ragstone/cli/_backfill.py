@@ -8,16 +8,17 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Any
 
 import typer
 
 from ragstone._util.signals import stopped_by_signals
-from ragstone.cli._criterion import CriterionOption, parse_metrics
-from ragstone.cli._estimate import DryRunOption, print_estimate
+from ragstone.cli._criterion import parse_metrics
+from ragstone.cli._estimate import print_estimate
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._models import Models, max_outage_of, models_for_store
-from ragstone.cli._options import JsonOption, parse_time
+from ragstone.cli._options import parse_time
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.cli._progress import show_progress
 from ragstone.cli._settings import settings_of
@@ -43,42 +44,30 @@ _ALIVE_S = 60.0
 
 
 def backfill_command(
-    store: Annotated[str, typer.Argument(help="The store: a file or postgresql://...")],
-    metrics: Annotated[str | None, typer.Option("--metrics", help="Metrics or groups, comma-separated.")] = None,
-    criterion: CriterionOption = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--since", metavar="TIME", help="Requests from this time on: 2026-11-01, 2026-11-01T12:00 or -7d."
-        ),
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Requests before this time. Default: now.")
-    ] = None,
-    sink: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--sink",
-            metavar="NAME",
-            help="Instead of --metrics: deliver stored outcomes to this sink of the plan. Repeatable.",
-        ),
-    ] = None,
-    sample: Annotated[
-        float,
-        typer.Option("--sample", help="Share of the sessions to score, above 0. A larger share adds to a smaller one."),
-    ] = 1.0,
-    until_budget: Annotated[
-        bool,
-        typer.Option("--until-budget", help="Start although the budget is too small, and stop when it is reached."),
-    ] = False,
-    dry_run: DryRunOption = False,
-    json_output: JsonOption = False,
+    store: str,
     *,
+    metrics: str | None = None,
+    criterion: list[Path] | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    sink: list[str] | None = None,
+    sample: float = 1.0,
+    until_budget: bool = False,
+    dry_run: bool = False,
+    json_output: bool = False,
     context: typer.Context,
 ) -> None:
     """Score stored requests with metrics that were added later.
 
     The scores are for reports and baselines, not for alarms.
+
+    Options:
+        metrics: Metrics or groups, comma-separated.
+        since (TIME): Requests from this time on: 2026-11-01, 2026-11-01T12:00 or -7d.
+        until (TIME): Requests before this time. Default: now.
+        sink (NAME): Instead of --metrics: deliver stored outcomes to this sink of the plan. Repeatable.
+        sample: Share of the sessions to score, above 0. A larger share adds to a smaller one.
+        until_budget: Start although the budget is too small, and stop when it is reached.
     """
     start, end = _period(since, until)
     if (metrics is None) == (not sink):

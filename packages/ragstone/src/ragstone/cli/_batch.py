@@ -3,25 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
-
-import typer
 
 from ragstone._util.plural import count
 from ragstone.cli._output import sanitize_for_terminal
-from ragstone.cli._panels import LIMITS
 from ragstone.judges import BatchReport
-
-BatchOption = Annotated[
-    str | None,
-    typer.Option(
-        "--batch",
-        hidden=True,
-        metavar="FOLDER",
-        rich_help_panel=LIMITS,
-        help="Write judge calls to files for a batch API instead of sending them, and read the results from this folder.",
-    ),
-]
 
 
 def batch_lines(batch: BatchReport | None) -> Iterator[str]:

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from ragstone._util.table import text_table
-from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.judges import CacheSummary, ReplyCache
 
 
 def cache_command(
-    folder: Annotated[Path, typer.Argument(help="The cache directory (--cache or $RAGSTONE_CACHE).")],
-    clear: Annotated[bool, typer.Option("--clear", help="Remove cached replies.")] = False,
-    older_than_days: Annotated[
-        float | None, typer.Option("--older-than-days", min=0, help="Only replies older than this number of days.")
-    ] = None,
-    json_output: JsonOption = False,
+    folder: Path, *, clear: bool = False, older_than_days: float | None = None, json_output: bool = False
 ) -> None:
-    """Summarize or clear a reply cache."""
+    """Summarize or clear a reply cache.
+
+    Options:
+        folder: The cache directory (--cache or $RAGSTONE_CACHE).
+        clear: Remove cached replies.
+        older_than_days (>=0): Only replies older than this number of days.
+    """
     cache = ReplyCache(folder)
     n_removed = cache.clear(older_than_days=older_than_days) if clear else None
     # After clearing, summarize the remaining replies.

@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from ragstone._util.files import write_output
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._gate import JunitOption, check_junit
+from ragstone.cli._gate import check_junit
 from ragstone.cli._options import (
-    JsonOption,
-    OnlyMetricsOption,
-    SystemsArgument,
     read_sources,
 )
 from ragstone.cli._output import cause_table, print_json, print_text
-from ragstone.cli._panels import OUTPUT, STATISTICS
 from ragstone.cli._report import read_texts
 from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.cli._stdin import stdin_as_file
@@ -30,103 +26,49 @@ from ragstone.views import CauseRow
 
 
 def compare_command(
-    systems: SystemsArgument,
-    metrics: OnlyMetricsOption = None,
-    baseline: Annotated[
-        str | None, typer.Option("--baseline", help="Compare each system with this one only. Default: all pairs.")
-    ] = None,
-    hypothesis: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--hypothesis",
-            rich_help_panel=STATISTICS,
-            help="A hypothesis stated before looking at the data: 'B > A', 'B != A', 'B > A on METRIC'. Repeatable. "
-            "P-values are corrected for the number of hypotheses.",
-        ),
-    ] = None,
-    primary: Annotated[
-        str | None,
-        typer.Option(
-            "--primary",
-            metavar="METRIC",
-            rich_help_panel=STATISTICS,
-            help="The metric that decides, named before looking at the data. It is tested alone, the others are exploratory.",
-        ),
-    ] = None,
-    fail_if_worse: Annotated[
-        bool,
-        typer.Option(
-            "--fail-if-worse",
-            rich_help_panel=STATISTICS,
-            help="Exit with 1 if a system is significantly worse than the baseline (default: the first file).",
-        ),
-    ] = False,
-    gate_metrics: Annotated[
-        str | None,
-        typer.Option(
-            "--gate-metrics",
-            rich_help_panel=STATISTICS,
-            help="Metrics or groups that the gate checks, comma-separated. Default: all.",
-        ),
-    ] = None,
-    margin: Annotated[
-        float | None,
-        typer.Option(
-            "--margin",
-            rich_help_panel=STATISTICS,
-            help="Exit with 1 unless the data exclude a loss of this size, such as 0.01 (non-inferiority test).",
-        ),
-    ] = None,
-    equivalent_within: Annotated[
-        float | None,
-        typer.Option(
-            "--equivalent-within",
-            rich_help_panel=STATISTICS,
-            help="Exit with 1 unless the data exclude a loss and a gain of this size, such as 0.02 (two one-sided tests).",
-        ),
-    ] = None,
-    paired: Annotated[
-        bool | None,
-        typer.Option(
-            "--paired/--unpaired",
-            rich_help_panel=STATISTICS,
-            help="Whether the systems have the same samples. Default: unpaired for stores with different samples (traffic), "
-            "otherwise paired.",
-        ),
-    ] = None,
-    changed: Annotated[
-        int,
-        typer.Option(
-            "--changed",
-            min=0,
-            metavar="N",
-            rich_help_panel=OUTPUT,
-            help="List the N samples of each metric whose scores changed most.",
-        ),
-    ] = 0,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--data",
-            rich_help_panel=OUTPUT,
-            help="The evaluated file of each system, in the same order, for the texts of --changed, the causes of wrong "
-            "answers, and columns that analysis.cluster names. Repeat it for each system.",
-        ),
-    ] = None,
-    junit: JunitOption = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", rich_help_panel=OUTPUT, help="Write a summary for pull requests and CI jobs (summary.md)."
-        ),
-    ] = None,
-    json_output: JsonOption = False,
+    systems: list[str],
     *,
+    metrics: str | None = None,
+    baseline: str | None = None,
+    hypothesis: list[str] | None = None,
+    primary: str | None = None,
+    fail_if_worse: bool = False,
+    gate_metrics: str | None = None,
+    margin: float | None = None,
+    equivalent_within: float | None = None,
+    paired: bool | None = None,
+    changed: int = 0,
+    data: list[str] | None = None,
+    junit: Path | None = None,
+    output: Path | None = None,
+    json_output: bool = False,
     context: typer.Context,
 ) -> None:
     """Find significant differences between systems or periods.
 
     Compares systems on the same samples, or the requests of two periods of a store.
+
+    Options:
+        baseline: Compare each system with this one only. Default: all pairs.
+
+    Tests and gates:
+        hypothesis: A hypothesis stated before looking at the data: 'B > A', 'B != A', 'B > A on METRIC'. Repeatable.
+            P-values are corrected for the number of hypotheses.
+        primary (METRIC): The metric that decides, named before looking at the data. It is tested alone, the others are
+            exploratory.
+        fail_if_worse: Exit with 1 if a system is significantly worse than the baseline (default: the first file).
+        gate_metrics: Metrics or groups that the gate checks, comma-separated. Default: all.
+        margin: Exit with 1 unless the data exclude a loss of this size, such as 0.01 (non-inferiority test).
+        equivalent_within: Exit with 1 unless the data exclude a loss and a gain of this size, such as 0.02 (two
+            one-sided tests).
+        paired (--paired/--unpaired): Whether the systems have the same samples. Default: unpaired for stores with
+            different samples (traffic), otherwise paired.
+
+    Output:
+        changed (>=0 N): List the N samples of each metric whose scores changed most.
+        data: The evaluated file of each system, in the same order, for the texts of --changed, the causes of wrong
+            answers, and columns that analysis.cluster names. Repeat it for each system.
+        output (-o): Write a summary for pull requests and CI jobs (summary.md).
     """
     settings = settings_of(context)
     gated = fail_if_worse or margin is not None or equivalent_within is not None

@@ -4,20 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from ragstone.metrics import quote, split_metrics
-
-CriterionOption = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--criterion",
-        metavar="FILE",
-        help="TOML file with your own criterion. Repeatable.",
-    ),
-]
 
 
 def parse_metrics(metrics: str, criteria: Sequence[Path] | None) -> list[str]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._models import Models
-from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, progress_bar, sanitize_for_terminal
 from ragstone.cli._settings import arguments_of, settings_of
 
@@ -20,31 +19,23 @@ _SHOWN = 10
 
 
 def build(
-    documents: Annotated[
-        list[Path], typer.Argument(help="Files and directories: text, Markdown, or JSONL with id and text.")
-    ],
-    output_dir: Annotated[
-        Path,
-        typer.Option(
-            "--output-dir", "-o", help="Directory of the dataset. An interrupted run resumes in the same directory."
-        ),
-    ] = Path("dataset"),
-    report: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--report", help="Reference reports, in the same formats. Each report becomes an item. Repeatable."
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan and its cost without calling the judge.")
-    ] = False,
-    json_output: JsonOption = False,
+    documents: list[Path],
     *,
+    output_dir: Path = Path("dataset"),
+    report: list[Path] | None = None,
+    dry_run: bool = False,
+    json_output: bool = False,
     context: typer.Context,
 ) -> None:
     """Generate queries, sub-questions and ratings.
 
     The documents are divided into passages. The directory gets a file review.csv to edit.
+
+    Options:
+        documents: Files and directories: text, Markdown, or JSONL with id and text.
+        output_dir (-o): Directory of the dataset. An interrupted run resumes in the same directory.
+        report: Reference reports, in the same formats. Each report becomes an item. Repeatable.
+        dry_run: Print the plan and its cost without calling the judge.
     """
     from ragstone.research import build_dataset, plan_dataset
 
@@ -83,15 +74,14 @@ def build(
 
 
 def apply_command(
-    folder: Annotated[Path, typer.Argument(help="The --output-dir of `lab dataset build`.")],
-    keep_ratings: Annotated[
-        bool, typer.Option("--keep-ratings", help="Keep the ratings of edited rows instead of asking the judge again.")
-    ] = False,
-    json_output: JsonOption = False,
-    *,
-    context: typer.Context,
+    folder: Path, *, keep_ratings: bool = False, json_output: bool = False, context: typer.Context
 ) -> None:
-    """Write the dataset of your edited review.csv."""
+    """Write the dataset of your edited review.csv.
+
+    Options:
+        folder: The --output-dir of `lab dataset build`.
+        keep_ratings: Keep the ratings of edited rows instead of asking the judge again.
+    """
     from ragstone.research import apply_review
 
     settings = settings_of(context)
@@ -109,26 +99,21 @@ def apply_command(
 
 
 def negatives(
-    documents: Annotated[
-        list[Path],
-        typer.Argument(help="Files and directories of your corpus: text, Markdown, or JSONL with id and text."),
-    ],
-    output_dir: Annotated[
-        Path,
-        typer.Option(
-            "--output-dir", "-o", help="Directory of the queries. An interrupted run resumes in the same directory."
-        ),
-    ] = Path("negatives"),
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan and its cost without calling the judge.")
-    ] = False,
-    json_output: JsonOption = False,
+    documents: list[Path],
     *,
+    output_dir: Path = Path("negatives"),
+    dry_run: bool = False,
+    json_output: bool = False,
     context: typer.Context,
 ) -> None:
     """Write queries that your documents do not answer.
 
     `ragstone lab topicality` compares the scores of them with those of other queries.
+
+    Options:
+        documents: Files and directories of your corpus: text, Markdown, or JSONL with id and text.
+        output_dir (-o): Directory of the queries. An interrupted run resumes in the same directory.
+        dry_run: Print the plan and its cost without calling the judge.
     """
     from ragstone.research import build_negatives, plan_negatives
 

@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Literal
+from typing import Literal
 
 import typer
 
 from ragstone._util.table import text_table
-from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.errors import ConfigurationError
 from ragstone.store import open_store
 
-_StoreArgument = Annotated[str, typer.Argument(help="The store, as passed to Monitor(store=...).")]
-_SinkOption = Annotated[str | None, typer.Option("--sink", help="Only this sink, named as in `ragstone status`.")]
-
 
 def deliveries_command(
-    store: _StoreArgument,
-    sink: _SinkOption = None,
-    state: Annotated[
-        Literal["pending", "sent", "skipped", "failed"], typer.Option("--state", help="State of the deliveries.")
-    ] = "failed",
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of listed deliveries.")] = 50,
-    retry: Annotated[
-        bool, typer.Option("--retry", help="Reset them to pending. The worker must not be running.")
-    ] = False,
-    json_output: JsonOption = False,
+    store: str,
+    *,
+    sink: str | None = None,
+    state: Literal["pending", "sent", "skipped", "failed"] = "failed",
+    limit: int = 50,
+    retry: bool = False,
+    json_output: bool = False,
 ) -> None:
     """List deliveries to sinks by state, or retry them.
 
     The list has the last error of each.
+
+    Options:
+        store: The store, as passed to Monitor(store=...).
+        sink: Only this sink, named as in `ragstone status`.
+        state: State of the deliveries.
+        limit (>=1): Maximum number of listed deliveries.
+        retry: Reset them to pending. The worker must not be running.
     """
     if retry:
         with open_store(store, mode="own") as owned:

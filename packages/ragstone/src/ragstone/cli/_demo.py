@@ -7,11 +7,9 @@ import sys
 import time
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from ragstone.cli._options import JsonOption
 from ragstone.cli._output import ledger_lines, print_json, print_lines, print_text, progress_bar, terminal_options
 from ragstone.demo import SAMPLE_FILES, load_questions, sample_file
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError, StoreError
@@ -21,24 +19,23 @@ from ragstone.views import ReportText
 
 _METRICS = ("ccrs", "udcg")
 _DEADLINE_S = 600.0
-_FILES = "; ".join(f"{name} ({content})" for name, content in SAMPLE_FILES.items())
 
 
 def demo_command(
-    output_dir: Annotated[Path, typer.Option("--output-dir", help="Directory for the store and the scores.")] = Path(
-        "ragstone-demo"
-    ),
-    samples: Annotated[
-        str | None,
-        typer.Option(
-            "--samples", metavar="NAME", help=f"Only print a sample file, to try other commands with: {_FILES}."
-        ),
-    ] = None,
-    json_output: JsonOption = False,
+    *, output_dir: Path = Path("ragstone-demo"), samples: str | None = None, json_output: bool = False
 ) -> None:
     """Capture, score and report a small corpus, or print a sample file.
 
     Without API key, GPU or network.
+
+    Options:
+        output_dir: Directory for the store and the scores.
+        samples (NAME): Only print a sample file, to try other commands with: answers (29 questions with passages, responses
+            and references (JSON lines)); old-answers (the same questions, answered by an older version (JSON lines));
+            questions (the questions and references alone (JSON lines)); labels (what people say about the answers (CSV));
+            spans (two weeks of traces until now: the older version, then the newer one (OTLP, JSON lines)); langfuse (a week
+            of traces of the newer version until now, as Langfuse exports them (JSON lines)); handbook (the documents
+            (Markdown)).
     """
     if samples is not None:
         if samples not in SAMPLE_FILES:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import typer
 
@@ -15,7 +15,6 @@ from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._models import Models
-from ragstone.cli._options import JsonOption, NoRetrieverToolOption
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal, unused_tool_lines
 from ragstone.cli._settings import settings_of
 from ragstone.errors import ConfigurationError, JudgeError
@@ -107,22 +106,20 @@ class _Finding:
 
 
 def doctor_command(
-    store: Annotated[str | None, typer.Option("--store", help="A store: names the tools to declare.")] = None,
-    no_retriever_tool: NoRetrieverToolOption = None,
-    settings: Annotated[
-        bool,
-        typer.Option(
-            "--settings",
-            help="Print all settings with value and source, and call no endpoint.",
-        ),
-    ] = False,
-    json_output: JsonOption = False,
     *,
+    store: str | None = None,
+    no_retriever_tool: list[str] | None = None,
+    settings: bool = False,
+    json_output: bool = False,
     context: typer.Context,
 ) -> None:
     """Measure what the endpoints of judge, reader and embedder can do.
 
     Explains how Ragstone uses them.
+
+    Options:
+        store: A store: names the tools to declare.
+        settings: Print all settings with value and source, and call no endpoint.
     """
     ledger = None if store is None else read_ledger(store)
     if settings:

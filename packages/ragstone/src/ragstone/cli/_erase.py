@@ -5,12 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from ragstone._util.plural import count
-from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.cli._owned import open_owned
 from ragstone.errors import ConfigurationError
@@ -20,32 +16,26 @@ from ragstone.worker import Erasure, erase_requests
 
 
 def erase_command(
-    store: Annotated[str, typer.Argument(help="The store: a file or postgresql://...")],
-    users: Annotated[
-        list[str] | None,
-        typer.Option("--user", metavar="ID", help="All requests of this user. Repeat it for several users."),
-    ] = None,
-    sessions: Annotated[
-        list[str] | None, typer.Option("--session", metavar="ID", help="All requests of this session. Repeatable.")
-    ] = None,
-    ids: Annotated[
-        list[str] | None,
-        typer.Option("--trace", metavar="ID", help="The request with this id, ours or OpenTelemetry's. Repeatable."),
-    ] = None,
-    cache: Annotated[
-        Path | None,
-        typer.Option(
-            "--cache",
-            metavar="DIR",
-            help="Cache of replies whose newer part is removed too (default: $RAGSTONE_CACHE). Its replies do not have users.",
-        ),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count. A worker may run.")] = False,
-    json_output: JsonOption = False,
+    store: str,
+    *,
+    users: list[str] | None = None,
+    sessions: list[str] | None = None,
+    ids: list[str] | None = None,
+    cache: Path | None = None,
+    dry_run: bool = False,
+    json_output: bool = False,
 ) -> None:
     """Remove all that is stored about a user or a request.
 
     Also about a session, from the store, its spool and a cache. The ledger counts what was erased.
+
+    Options:
+        users (--user ID): All requests of this user. Repeat it for several users.
+        sessions (--session ID): All requests of this session. Repeatable.
+        ids (--trace ID): The request with this id, ours or OpenTelemetry's. Repeatable.
+        cache (DIR): Cache of replies whose newer part is removed too (default: $RAGSTONE_CACHE). Its replies do not
+            have users.
+        dry_run: Only count. A worker may run.
     """
     if not (users or sessions or ids):
         raise ConfigurationError("--user, --session or --trace must say what is erased. Give at least one of them.")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from ragstone._util.plural import count
 from ragstone.cli._models import Models
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.cli._progress import format_duration
 from ragstone.scoring import RunEstimate
-
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the expected cost, and exit.")]
 
 
 def print_estimate(

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import typer
 
@@ -16,23 +16,18 @@ from ragstone._util.files import check_not_read
 from ragstone._util.plural import count
 from ragstone._util.run_async import run_async
 from ragstone.cli._application import (
-    AppOption,
-    RepeatsOption,
-    TracesOption,
     count_answers,
     default_traces,
     load_app,
 )
-from ragstone.cli._batch import BatchOption, batch_lines
-from ragstone.cli._criterion import CriterionOption
-from ragstone.cli._estimate import DryRunOption, print_estimate
+from ragstone.cli._batch import batch_lines
+from ragstone.cli._estimate import print_estimate
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._failed_share import describe_excess
-from ragstone.cli._gate import FailUnderOption, JunitOption, exit_if_failed, parse_thresholds
+from ragstone.cli._gate import exit_if_failed, parse_thresholds
 from ragstone.cli._models import Models, metrics_of
-from ragstone.cli._options import JsonOption, NoRetrieverToolOption, RetrieverToolOption, parse_retriever_tools
+from ragstone.cli._options import parse_retriever_tools
 from ragstone.cli._output import failure_lines, print_json, print_text
-from ragstone.cli._panels import OUTPUT
 from ragstone.cli._progress import Progress, show_progress
 from ragstone.cli._reasons import reason_lines
 from ragstone.cli._settings import OF_COMMAND, arguments_of, settings_of
@@ -51,54 +46,46 @@ _MAX_ESTIMATED = 1000
 
 
 def evaluate_command(
-    file: Annotated[
-        str,
-        typer.Argument(help="Samples: JSONL, JSON, CSV, Parquet, TREC, or -"),
-    ],
-    criterion: CriterionOption = None,
-    app: AppOption = None,
-    repeats: RepeatsOption = 1,
-    retriever_tool: RetrieverToolOption = None,
-    no_retriever_tool: NoRetrieverToolOption = None,
-    traces: TracesOption = None,
-    references: Annotated[
-        Path | None,
-        typer.Option("--references", help="File with references, joined by id."),
-    ] = None,
-    qrels: Annotated[
-        Path | None,
-        typer.Option(
-            "--qrels", hidden=True, help="Relevance judgments by sample id and passage id, in TREC or BEIR format."
-        ),
-    ] = None,
-    field: Annotated[
-        list[str] | None,
-        typer.Option("--field", metavar="FIELD=COLUMN", help="A column with an unknown name: query=Frage."),
-    ] = None,
-    on_bad_row: Annotated[
-        OnBadRow,
-        typer.Option("--on-bad-row", show_default=False, help="At an invalid row: stop (the default), or count."),
-    ] = "raise",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            rich_help_panel=OUTPUT,
-            help="JSONL file for the outcomes. The same command resumes an interrupted run.",
-        ),
-    ] = None,
-    dry_run: DryRunOption = False,
-    batch: BatchOption = None,
-    fail_under: FailUnderOption = None,
-    junit: JunitOption = None,
-    json_output: JsonOption = False,
+    file: str,
     *,
+    criterion: list[Path] | None = None,
+    app: str | None = None,
+    repeats: int = 1,
+    retriever_tool: list[str] | None = None,
+    no_retriever_tool: list[str] | None = None,
+    traces: Path | None = None,
+    references: Path | None = None,
+    qrels: Path | None = None,
+    field: list[str] | None = None,
+    on_bad_row: OnBadRow = "raise",
+    output: Path | None = None,
+    dry_run: bool = False,
+    batch: str | None = None,
+    fail_under: list[str] | None = None,
+    junit: Path | None = None,
+    json_output: bool = False,
     context: typer.Context,
 ) -> None:
     """Score a file of samples, or the answers of an application.
 
     Prints the mean of each metric with its confidence interval, and counts.
+
+    Options:
+        file: Samples: JSONL, JSON, CSV, Parquet, TREC, or -
+        references: File with references, joined by id.
+        qrels (hidden): Relevance judgments by sample id and passage id, in TREC or BEIR format.
+        field (FIELD=COLUMN): A column with an unknown name: query=Frage.
+        on_bad_row: At an invalid row: stop, or skip and count it.
+
+    Models:
+        app (MODULE:NAME): The application to evaluate: a function of the question, a LangChain runnable or a LlamaIndex
+            engine.
+        repeats (>=1 N): Calls of --app for each question.
+        traces (hidden): JSONL file for the captured calls. An interrupted run resumes with the same one. Default:
+            FILE.APP.traces.jsonl in the current directory.
+
+    Output:
+        output (-o): JSONL file for the outcomes. The same command resumes an interrupted run.
     """
     settings = settings_of(context)
     limits, analysis, reasons = settings.limits, settings.analysis, settings.scoring.reasons

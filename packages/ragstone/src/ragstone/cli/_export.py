@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from ragstone.cli._options import JsonOption, parse_time_range
+from ragstone.cli._options import parse_time_range
 from ragstone.cli._output import print_json, print_text
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import TimeRange
@@ -15,23 +12,15 @@ from ragstone.sinks import check_export_path, export_row, write_export
 from ragstone.store import open_store
 
 
-def export_command(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="STORE",
-            help="The store (a file or postgresql://...), or a period of it: STORE@-7d.., STORE@FROM..TO.",
-        ),
-    ],
-    output: Annotated[Path, typer.Argument(help="The file to write: .jsonl or .parquet. An existing one is replaced.")],
-    text: Annotated[
-        bool, typer.Option("--texts", help="Also write queries, answers, passages, reasons and the judge's replies.")
-    ] = False,
-    json_output: JsonOption = False,
-) -> None:
+def export_command(source: str, output: Path, *, text: bool = False, json_output: bool = False) -> None:
     """Write the outcomes of a store to one file.
 
     With app, release, tags, score, interval and weight. Only its owner can read the file.
+
+    Options:
+        source (STORE): The store (a file or postgresql://...), or a period of it: STORE@-7d.., STORE@FROM..TO.
+        output: The file to write: .jsonl or .parquet. An existing one is replaced.
+        text (--texts): Also write queries, answers, passages, reasons and the judge's replies.
     """
     opened = parse_time_range(source)
     period = opened if isinstance(opened, TimeRange) else TimeRange(opened)

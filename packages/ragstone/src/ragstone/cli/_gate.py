@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._output import print_text
-from ragstone.cli._panels import OUTPUT
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import (
     ScoreCheck,
@@ -20,24 +18,6 @@ from ragstone.experiments import (
 )
 from ragstone.metrics import Metric, full_name, resolve_metrics
 from ragstone.settings import Analysis
-
-FailUnderOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--fail-under",
-        metavar="METRIC=MEAN",
-        rich_help_panel=OUTPUT,
-        help="Exit with 1 unless the mean is shown to be at least this (at most, if lower is better).",
-    ),
-]
-JunitOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--junit",
-        rich_help_panel=OUTPUT,
-        help="Write the gate as JUnit XML, for CI.",
-    ),
-]
 
 
 def check_junit(path: Path | None, *, has_gate: bool, gates: str) -> None:

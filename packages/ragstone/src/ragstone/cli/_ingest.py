@@ -8,22 +8,17 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from ragstone._util.signals import stopped_by_signals
 from ragstone._util.systemd import notify
 from ragstone.capture import Capture, redact_secrets
-from ragstone.cli._criterion import CriterionOption
 from ragstone.cli._health import HealthPage, watchdog
 from ragstone.cli._logs import announce
 from ragstone.cli._models import models_for_store, worker_options
 from ragstone.cli._options import (
-    ListenOption,
-    NoRetrieverToolOption,
-    ReplanOption,
-    RetrieverToolOption,
     parse_address,
     parse_retriever_tools,
 )
@@ -44,38 +39,29 @@ _OPEN = "none"
 
 
 def ingest_command(
-    store: Annotated[str, typer.Argument(help="The store for requests and scores: a file or postgresql://...")],
-    listen: ListenOption = "127.0.0.1:4318",
-    listen_grpc: Annotated[
-        str | None,
-        typer.Option(
-            "--listen-grpc", metavar="HOST:PORT", help="Receive OTLP over gRPC too, such as at 127.0.0.1:4317."
-        ),
-    ] = None,
-    criterion: CriterionOption = None,
-    replan: ReplanOption = False,
-    retriever_tool: RetrieverToolOption = None,
-    no_retriever_tool: NoRetrieverToolOption = None,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            "--token",
-            envvar="RAGSTONE_INGEST_TOKEN",
-            show_envvar=True,
-            help="Text of at least 16 characters that exporters must send (Authorization: Bearer ...). Needed for --listen on an "
-            "address that other machines can reach. none: a proxy or the network controls access.",
-        ),
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option("--allow-host", metavar="NAME", help="Name of this machine in the header Host. Repeatable."),
-    ] = None,
+    store: str,
     *,
+    listen: str = "127.0.0.1:4318",
+    listen_grpc: str | None = None,
+    criterion: list[Path] | None = None,
+    replan: bool = False,
+    retriever_tool: list[str] | None = None,
+    no_retriever_tool: list[str] | None = None,
+    token: str | None = None,
+    allow_host: list[str] | None = None,
     context: typer.Context,
 ) -> None:
     """Receive OTLP from applications, and score their requests.
 
     SIGTERM or Ctrl-C stops it cleanly.
+
+    Options:
+        store: The store for requests and scores: a file or postgresql://...
+        listen_grpc (HOST:PORT): Receive OTLP over gRPC too, such as at 127.0.0.1:4317.
+        token ($RAGSTONE_INGEST_TOKEN): Text of at least 16 characters that exporters must send (Authorization: Bearer
+            ...). Needed for --listen on an address that other machines can reach. none: a proxy or the network controls
+            access.
+        allow_host (NAME): Name of this machine in the header Host. Repeatable.
     """
     # Imported here, because no other command needs the server.
     from ragstone.ingest import Access, FeedbackRoute, OtlpGrpcReceiver, OtlpReceiver, OtlpTraceSource, SharedSpanBuffer

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ragstone.cli._criterion import CriterionOption, parse_metrics
+from ragstone.cli._criterion import parse_metrics
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._failed_share import describe_excess
 from ragstone.cli._models import Models
-from ragstone.cli._options import JsonOption
 from ragstone.cli._output import failure_lines, print_json, print_text
-from ragstone.cli._panels import MODELS
 from ragstone.cli._progress import format_duration, show_progress
 from ragstone.cli._settings import OF_COMMAND, arguments_of, settings_of
 from ragstone.errors import ConfigurationError
@@ -26,62 +24,36 @@ if TYPE_CHECKING:
     from ragstone.research import CardPlan, JudgeCard
 
 
-JudgesOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--judge",
-        rich_help_panel=MODELS,
-        help="A judge, in the forms of `evaluate --judge`. Repeatable. Default: $RAGSTONE_JUDGE.",
-    ),
-]
-JudgeModelsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--judge-model",
-        rich_help_panel=MODELS,
-        help='Model at the URL of --judge. With several judges once for each, in their order ("" for none).',
-    ),
-]
-JudgeKeysOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--judge-api-key-env",
-        metavar="VARIABLE",
-        rich_help_panel=MODELS,
-        help='Environment variable with the API key. With several judges once for each, in their order ("" for none).',
-    ),
-]
-
-
 def judge_card_command(
-    labels: Annotated[
-        Path, typer.Option("--labels", help="Human labels: rows with id and label (JSONL, JSON, CSV, Parquet).")
-    ],
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", help="Samples, as for `evaluate`. Default: the rows of --labels are the samples."),
-    ] = None,
-    judge: JudgesOption = None,
-    judge_model: JudgeModelsOption = None,
-    judge_api_key_env: JudgeKeysOption = None,
-    metrics: Annotated[
-        str | None,
-        typer.Option(
-            "--metrics", help="Metrics or groups, comma-separated. Default: those that the labels name, otherwise ccrs."
-        ),
-    ] = None,
-    criterion: CriterionOption = None,
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Number of times that each wording is scored.")] = 2,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check the labels, print the design and its cost, then exit.")
-    ] = False,
-    json_output: JsonOption = False,
     *,
+    labels: Path,
+    data: Path | None = None,
+    judge: list[str] | None = None,
+    judge_model: list[str] | None = None,
+    judge_api_key_env: list[str] | None = None,
+    metrics: str | None = None,
+    criterion: list[Path] | None = None,
+    repeats: int = 2,
+    dry_run: bool = False,
+    json_output: bool = False,
     context: typer.Context,
 ) -> None:
     """Measure how far judges can be trusted.
 
     Compares them with human labels: agreement, bias, wording, order, repeats and cost.
+
+    Options:
+        labels: Human labels: rows with id and label (JSONL, JSON, CSV, Parquet).
+        data: Samples, as for `evaluate`. Default: the rows of --labels are the samples.
+        metrics: Metrics or groups, comma-separated. Default: those that the labels name, otherwise ccrs.
+        repeats (>=1): Number of times that each wording is scored.
+        dry_run: Check the labels, print the design and its cost, then exit.
+
+    Models:
+        judge: A judge, in the forms of `evaluate --judge`. Repeatable. Default: $RAGSTONE_JUDGE.
+        judge_model: Model at the URL of --judge. With several judges once for each, in their order ("" for none).
+        judge_api_key_env (VARIABLE): Environment variable with the API key. With several judges once for each, in their
+            order ("" for none).
     """
     from ragstone.research import judge_card, plan_judge_card
 

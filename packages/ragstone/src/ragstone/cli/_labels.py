@@ -6,35 +6,28 @@ import csv
 import getpass
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from ragstone._util.files import check_not_read, open_output
 from ragstone._util.plural import count
-from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text
 from ragstone.cli._settings import settings_of
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import add_labels, draw_to_label, drawn_rows
 from ragstone.store import quote_store
 
-StoreArgument = Annotated[str, typer.Argument(help="The store: a file or postgresql://...")]
-
 
 def draw(
-    store: StoreArgument,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Number of requests to draw.")] = 100,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the drawn requests without a label to this CSV file.")
-    ] = None,
-    json_output: JsonOption = False,
-    *,
-    context: typer.Context,
+    store: str, *, limit: int = 100, output: Path | None = None, json_output: bool = False, context: typer.Context
 ) -> None:
     """Draw scored requests at random, to be labeled.
 
     The metrics disagree about half of them. The store keeps the probability of each draw.
+
+    Options:
+        limit (>=1): Number of requests to draw.
+        output (-o): Write the drawn requests without a label to this CSV file.
     """
     if output is not None and not output.absolute().parent.is_dir():
         raise ConfigurationError(f"cannot write {str(output)!r}: its directory does not exist")
@@ -58,20 +51,15 @@ def draw(
 
 
 def add(
-    store: StoreArgument,
-    file: Annotated[
-        Path, typer.Argument(help="Rows with trace_id (or question), label and author: CSV, JSONL, JSON or Parquet.")
-    ],
-    author: Annotated[
-        str | None, typer.Option("--author", help="Author of rows without one. Default: the name of this user.")
-    ] = None,
-    json_output: JsonOption = False,
-    *,
-    context: typer.Context,
+    store: str, file: Path, *, author: str | None = None, json_output: bool = False, context: typer.Context
 ) -> None:
     """Add labels from a file.
 
     A label replaces the one that the same author gave before.
+
+    Options:
+        file: Rows with trace_id (or question), label and author: CSV, JSONL, JSON or Parquet.
+        author: Author of rows without one. Default: the name of this user.
     """
     bounds = settings_of(context).research.label_range or (0.0, 1.0)
     added = add_labels(store, str(file), author=author or _user(), label_range=bounds)

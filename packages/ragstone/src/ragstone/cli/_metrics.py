@@ -7,24 +7,22 @@ import itertools
 import json
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from ragstone._util.table import text_table
-from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.errors import MissingExtraError
 from ragstone.metrics import Argument, MetricCard, WorkedExample, all_metrics, find_family, resolve_metrics
 
 
-def metrics_command(
-    name: Annotated[
-        str | None, typer.Argument(help="A metric (ccrs.qr, ndcg@5) or a group (ccrs). Default: all.")
-    ] = None,
-    json_output: JsonOption = False,
-) -> None:
-    """List all metrics, or explain one with a worked example."""
+def metrics_command(name: str | None = None, *, json_output: bool = False) -> None:
+    """List all metrics, or explain one with a worked example.
+
+    Options:
+        name: A metric (ccrs.qr, ndcg@5) or a group (ccrs). Default: all.
+    """
     cards = [metric.card for metric in all_metrics()] if name is None else _named(name)
     if json_output:
         print_json([_as_dict(card) for card in cards])

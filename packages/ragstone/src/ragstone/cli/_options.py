@@ -7,68 +7,16 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ragstone.cli._panels import OUTPUT
 from ragstone.errors import ConfigurationError
 
 if TYPE_CHECKING:
     # Imported where they are used: the commands that only declare options load neither.
     from ragstone.experiments import OutcomeSource, TimeRange
     from ragstone.requests import RetrieverTools
-
-OnlyMetricsOption = Annotated[
-    str | None, typer.Option("--metrics", help="Metrics or groups, comma-separated. Default: all.")
-]
-PlanOption = Annotated[
-    str | None,
-    typer.Option(
-        "--plan", metavar="ID", help="Score requests of this plan (see `ragstone status`). Default: the last."
-    ),
-]
-ReplanOption = Annotated[
-    bool,
-    typer.Option(
-        "--replan", help="Replace the plan of the store by these metrics and models, for pending requests too."
-    ),
-]
-SystemsArgument = Annotated[
-    list[str],
-    typer.Argument(
-        help="Outcome files of `evaluate --output`, or stores. NAME=FILE names a system, STORE@FROM..TO selects a period "
-        "of a store, - is standard input."
-    ),
-]
-FromOption = Annotated[
-    str | None,
-    typer.Option(
-        "--from",
-        metavar="URL",
-        help="Message broker of the applications: redis://HOST/NAME or nats://HOST/NAME, as in Monitor(store=...).",
-    ),
-]
-RetrieverToolOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--retriever-tool",
-        metavar="NAME[=SEPARATOR]",
-        hidden=True,
-        help="A tool whose text results are passages. Separator between passages: \\n and \\t are escapes. Repeatable.",
-    ),
-]
-NoRetrieverToolOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--no-retriever-tool",
-        metavar="NAME",
-        hidden=True,
-        help="A tool that does not retrieve, such as a calculator: its text results are not passages. Repeatable.",
-    ),
-]
-
-JsonOption = Annotated[bool, typer.Option("--json", rich_help_panel=OUTPUT, help="Print JSON.")]
 
 
 def options_of(declaration: Callable[..., None]) -> list[Any]:
@@ -120,11 +68,6 @@ def parse_time(text: str) -> float:
 
 def _time_in(text: str) -> float | None:
     return parse_time(text) if text else None
-
-
-_LISTEN = typer.Option("--listen", metavar="HOST:PORT", help="Address of the server. Port 0 takes a free one.")
-ListenOption = Annotated[str, _LISTEN]
-OptionalListenOption = Annotated[str | None, _LISTEN]
 
 
 def parse_address(text: str, option: str = "--listen") -> tuple[str, int]:

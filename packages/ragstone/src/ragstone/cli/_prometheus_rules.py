@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.resources
 import string
-from typing import Annotated
 
 import typer
 
@@ -12,19 +11,13 @@ from ragstone.errors import ConfigurationError
 from ragstone.experiments import card_of
 
 
-def prometheus_rules_command(
-    target: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--target",
-            metavar="METRIC=MEAN",
-            help="Also alert if the mean of a metric over 24 hours is worse than this. Repeatable.",
-        ),
-    ] = None,
-) -> None:
+def prometheus_rules_command(*, target: list[str] | None = None) -> None:
     """Print Prometheus alert rules.
 
     The rules use the metrics of the sink `prometheus`, and of `--listen`.
+
+    Options:
+        target (METRIC=MEAN): Also alert if the mean of a metric over 24 hours is worse than this. Repeatable.
     """
     rules = [_read("ragstone.rules.yml")]
     if target:

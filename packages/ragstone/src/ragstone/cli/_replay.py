@@ -8,21 +8,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from ragstone._util.plural import count
 from ragstone._util.signals import STOP_SIGNALS, handle_signals
 from ragstone.capture import redact_secrets
-from ragstone.cli._batch import BatchOption, batch_lines
-from ragstone.cli._criterion import CriterionOption
-from ragstone.cli._estimate import DryRunOption, print_estimate
+from ragstone.cli._batch import batch_lines
+from ragstone.cli._estimate import print_estimate
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._failed_share import describe_excess
-from ragstone.cli._gate import FailUnderOption, JunitOption, exit_if_failed, parse_thresholds
+from ragstone.cli._gate import exit_if_failed, parse_thresholds
 from ragstone.cli._models import Models, metrics_of, models_for_store
-from ragstone.cli._options import JsonOption, NoRetrieverToolOption, RetrieverToolOption, parse_retriever_tools
+from ragstone.cli._options import parse_retriever_tools
 from ragstone.cli._output import ledger_lines, print_json, print_text, sanitize_for_terminal
 from ragstone.cli._progress import Progress, show_progress
 from ragstone.cli._settings import OF_COMMAND, arguments_of, settings_of
@@ -42,39 +41,31 @@ _SHOWN = 5
 
 
 def replay_command(
-    sources: Annotated[
-        list[str], typer.Argument(help="Files, directories or http(s) URLs, plain, .gz or .zst. - is standard input.")
-    ],
-    store: Annotated[
-        str,
-        typer.Option("--store", metavar="STORE", help="The store for traces and scores."),
-    ] = "ragstone-replay.db",
-    format: Annotated[  # noqa: A002 - the name of the option
-        str, typer.Option("--format", metavar="NAME", help="Format. auto detects it and prints the evidence.")
-    ] = "auto",
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            "--shard",
-            hidden=True,
-            metavar="NUMBER/TOTAL",
-            help="Only one of several disjoint parts of the traces, such as 3/16. Give each part a store of its own.",
-        ),
-    ] = None,
-    criterion: CriterionOption = None,
-    dry_run: DryRunOption = False,
-    batch: BatchOption = None,
-    retriever_tool: RetrieverToolOption = None,
-    no_retriever_tool: NoRetrieverToolOption = None,
-    fail_under: FailUnderOption = None,
-    junit: JunitOption = None,
-    json_output: JsonOption = False,
+    sources: list[str],
     *,
+    store: str = "ragstone-replay.db",
+    format_name: str = "auto",
+    shard: str | None = None,
+    criterion: list[Path] | None = None,
+    dry_run: bool = False,
+    batch: str | None = None,
+    retriever_tool: list[str] | None = None,
+    no_retriever_tool: list[str] | None = None,
+    fail_under: list[str] | None = None,
+    junit: Path | None = None,
+    json_output: bool = False,
     context: typer.Context,
 ) -> None:
     """Score traces that other tools have exported.
 
     The scores are delivered. The same command resumes an interrupted run.
+
+    Options:
+        sources: Files, directories or http(s) URLs, plain, .gz or .zst. - is standard input.
+        store (STORE): The store for traces and scores.
+        format_name (--format NAME): Format. auto detects it and prints the evidence.
+        shard (NUMBER/TOTAL hidden): Only one of several disjoint parts of the traces, such as 3/16. Give each part a
+            store of its own.
     """
     tools = parse_retriever_tools(retriever_tool, no_retriever_tool)
     settings = settings_of(context)
@@ -86,7 +77,7 @@ def replay_command(
         plan = plan_replay(
             sources,
             names,
-            format=format,
+            format=format_name,
             retriever_tools=tools,
             shard=shard,
             calls_per_reading=models.calls_per_reading,
@@ -109,7 +100,7 @@ def replay_command(
                 **models.specs(),
                 batch=batch,
                 sinks=settings.scoring.sinks,
-                format=format,
+                format=format_name,
                 retriever_tools=tools,
                 shard=shard,
                 **arguments_of(context, settings, "limits", omit=OF_COMMAND),

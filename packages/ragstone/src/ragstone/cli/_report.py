@@ -6,26 +6,22 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from ragstone.cli._gate import (
-    FailUnderOption,
-    JunitOption,
     exit_if_failed,
     parse_metric_values,
     parse_thresholds,
 )
 from ragstone.cli._models import Models
 from ragstone.cli._options import (
-    JsonOption,
     parse_named_file,
     parse_time_range,
     read_sources,
 )
 from ragstone.cli._output import print_json, print_lines, print_text, terminal_options
-from ragstone.cli._panels import OUTPUT
 from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import OutcomeSource, ScoreCheck, build_report, check_source, store_of, write_report
@@ -35,80 +31,39 @@ from ragstone.store import describe_store, is_database_url
 from ragstone.views import ReportText, ReportView
 from ragstone.worker import StorePlan
 
-SourceArgument = Annotated[
-    str,
-    typer.Argument(
-        help="A store (a file or postgresql://...), requests of a period (STORE@-7d.., STORE@2026-11-01..2026-11-08), or a "
-        "file of outcomes (evaluate --output)."
-    ),
-]
-DataOption = Annotated[
-    str | None,
-    typer.Option("--data", help="The evaluated file, for the texts of a file of outcomes, which has only their ids."),
-]
-TargetOption = Annotated[
-    list[str] | None,
-    typer.Option("--target", help="METRIC=MEAN that you want to reach, such as ccrs.ac=0.8. Repeatable."),
-]
-ByOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--by", help="Label whose values are compared, such as topic. Repeatable. Default: all with few values."
-    ),
-]
-SourcesArgument = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="SOURCE...",
-        help="A store (a file or postgresql://...), requests of a period (STORE@-7d.., STORE@2026-11-01..2026-11-08), or a "
-        "file of outcomes (evaluate --output). NAME=SOURCE names it. Of several, the last is reported and compared with the "
-        "first.",
-    ),
-]
-
 
 def report_command(
-    sources: SourcesArgument,
+    sources: list[str],
+    *,
+    baseline: str | None = None,
+    data: list[str] | None = None,
+    target: list[str] | None = None,
+    by: list[str] | None = None,
+    worst: int = 5,
+    fail_under: list[str] | None = None,
+    junit: Path | None = None,
+    output: Path | None = None,
+    texts: bool = True,
+    json_output: bool = False,
     context: typer.Context,
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            "--baseline",
-            metavar="NAME",
-            help="Show what changed against this one of the sources, or against another source. Default: the first of several.",
-        ),
-    ] = None,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--data",
-            help="The evaluated file, for the texts of a file of outcomes, which has only their ids, and for columns that "
-            "analysis.cluster names. Of several sources, once for each in the same order, or once for the reported one.",
-        ),
-    ] = None,
-    target: TargetOption = None,
-    by: ByOption = None,
-    worst: Annotated[int, typer.Option("--worst", min=0, help="Number of answers to show.")] = 5,
-    fail_under: FailUnderOption = None,
-    junit: JunitOption = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            rich_help_panel=OUTPUT,
-            help="Write a page (report.html, one file without network requests) or a summary for pull requests (report.md).",
-        ),
-    ] = None,
-    texts: Annotated[
-        bool,
-        typer.Option(
-            "--texts/--no-texts", rich_help_panel=OUTPUT, help="Include texts of questions, answers and passages."
-        ),
-    ] = True,
-    json_output: JsonOption = False,
 ) -> None:
-    """Print a verdict, the causes of wrong answers, and the worst."""
+    """Print a verdict, the causes of wrong answers, and the worst.
+
+    Options:
+        sources (SOURCE...): A store (a file or postgresql://...), requests of a period (STORE@-7d..,
+            STORE@2026-11-01..2026-11-08), or a file of outcomes (evaluate --output). NAME=SOURCE names it. Of several,
+            the last is reported and compared with the first.
+        baseline (NAME): Show what changed against this one of the sources, or against another source. Default: the
+            first of several.
+        data: The evaluated file, for the texts of a file of outcomes, which has only their ids, and for columns that
+            analysis.cluster names. Of several sources, once for each in the same order, or once for the reported one.
+        worst (>=0): Number of answers to show.
+
+    Output:
+        output (-o): Write a page (report.html, one file without network requests) or a summary for pull requests
+            (report.md).
+        texts (--texts/--no-texts): Include texts of questions, answers and passages.
+    """
     settings = settings_of(context)
     analysis = arguments_of(context, settings, "analysis")
     systems = _read_systems(sources, baseline)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from ragstone.brokers import is_broker_url
-from ragstone.cli._options import FromOption, JsonOption, NoRetrieverToolOption
 from ragstone.cli._output import broker_line, ledger_lines, print_json, print_text
 from ragstone.cli._settings import settings_of
 from ragstone.errors import RagstoneError, StoreCorruptError, StoreError, StoreNotReadyError
@@ -23,16 +22,18 @@ from ragstone.worker import advise, read_ledger
 
 
 def status_command(
-    store: Annotated[
-        str, typer.Argument(help="The store, as passed to Monitor(store=...): a file, postgresql://... or redis://...")
-    ],
-    no_retriever_tool: NoRetrieverToolOption = None,
-    from_url: FromOption = None,
-    json_output: JsonOption = False,
+    store: str,
     *,
+    no_retriever_tool: list[str] | None = None,
+    from_url: str | None = None,
+    json_output: bool = False,
     context: typer.Context,
 ) -> None:
-    """Count the captured requests by state, and print each mean."""
+    """Count the captured requests by state, and print each mean.
+
+    Options:
+        store: The store, as passed to Monitor(store=...): a file, postgresql://... or redis://...
+    """
     if is_broker_url(store):
         _print_broker(store, as_json=json_output)
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
@@ -13,7 +13,6 @@ from ragstone._util.age import parse_age
 from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.cli._owned import open_owned
 from ragstone.errors import ConfigurationError
@@ -34,33 +33,24 @@ _OWNED_HINT: Final = " Or let its owner remove them: set bodies_older_than or re
 
 
 def prune(
-    store: Annotated[str, typer.Argument(help="The store: a file or postgresql://...")],
-    bodies_older_than: Annotated[
-        str | None,
-        typer.Option(
-            "--bodies-older-than", metavar="AGE", help="Age of the requests whose text is removed: 30d, 12h or 90m."
-        ),
-    ] = None,
-    requests_older_than: Annotated[
-        str | None,
-        typer.Option(
-            "--requests-older-than",
-            metavar="AGE",
-            help="Age of the requests that are removed with their scores and all that is stored about them.",
-        ),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the requests.")] = False,
-    shrink: Annotated[
-        bool,
-        typer.Option(
-            "--shrink", help="Also write the file again without free space. Needs as much free disk space as the store."
-        ),
-    ] = False,
-    json_output: JsonOption = False,
+    store: str,
+    *,
+    bodies_older_than: str | None = None,
+    requests_older_than: str | None = None,
+    dry_run: bool = False,
+    shrink: bool = False,
+    json_output: bool = False,
 ) -> None:
     """Remove old texts or old requests. All counts stay.
 
     Requests that are not yet scored or delivered, and labeled ones, are kept.
+
+    Options:
+        bodies_older_than (AGE): Age of the requests whose text is removed: 30d, 12h or 90m.
+        requests_older_than (AGE): Age of the requests that are removed with their scores and all that is stored about
+            them.
+        dry_run: Only count the requests.
+        shrink: Also write the file again without free space. Needs as much free disk space as the store.
     """
     if shrink and dry_run:
         raise ConfigurationError("--shrink writes the file, and --dry-run changes nothing. Give one of them.")
@@ -105,17 +95,13 @@ def _time_of(age: str | None, name: str) -> float | None:
     return None if age is None else time.time() - parse_age(age, name=name)
 
 
-def verify(
-    store: Annotated[str, typer.Argument(help="The store: a file or postgresql://...")],
-    repair: Annotated[
-        bool,
-        typer.Option("--repair", help="Move damaged rows to the table damaged_rows. No worker may own the store."),
-    ] = False,
-    json_output: JsonOption = False,
-) -> None:
+def verify(store: str, *, repair: bool = False, json_output: bool = False) -> None:
     """Read all rows of a store, and find damage.
 
     Checks checksums, references, the counters of `ragstone status`, the file and its spool.
+
+    Options:
+        repair: Move damaged rows to the table damaged_rows. No worker may own the store.
     """
     with open_owned(store) if repair else open_store(store, mode="read") as opened:
         found = opened.verify(repair=repair)
@@ -145,26 +131,27 @@ def verify(
         raise typer.Exit(ExitCode.GATE)
 
 
-def backup(
-    store: Annotated[str, typer.Argument(help="The store file. Its worker may run.")],
-    file: Annotated[Path, typer.Argument(help="The backup. It must not exist.")],
-) -> None:
+def backup(store: str, file: Path) -> None:
     """Copy a store file while its worker runs.
 
     The copy is verified.
+
+    Options:
+        store: The store file. Its worker may run.
+        file: The backup. It must not exist.
     """
     found = backup_store(store, file)
     print_text(f"{found.checked['traces']:,} requests and {found.checked['outcomes']:,} outcomes saved in {file}.")
 
 
-def restore(
-    file: Annotated[Path, typer.Argument(help="The backup.")],
-    store: Annotated[str, typer.Argument(help="The store file to create.")],
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Replace a store that exists. No process may own it.")
-    ] = False,
-) -> None:
-    """Verify a backup, and make it a store."""
+def restore(file: Path, store: str, *, replace: bool = False) -> None:
+    """Verify a backup, and make it a store.
+
+    Options:
+        file: The backup.
+        store: The store file to create.
+        replace: Replace a store that exists. No process may own it.
+    """
     found = restore_store(file, store, replace=replace)
     print_text(f"{found.checked['traces']:,} requests and {found.checked['outcomes']:,} outcomes restored in {store}.")
 

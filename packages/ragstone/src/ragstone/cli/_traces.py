@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from typing import Annotated
 
-import typer
-
-from ragstone.cli._options import JsonOption, parse_time_range
+from ragstone.cli._options import parse_time_range
 from ragstone.cli._output import (
     print_json,
     print_lines,
@@ -19,7 +16,7 @@ from ragstone.cli._output import (
     trace_dict,
     trace_lines,
 )
-from ragstone.cli._report import DataOption, SourceArgument, read_texts
+from ragstone.cli._report import read_texts
 from ragstone.cli._watch import read_alarm
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import OutcomeSource, TimeRange, explain_answer, find_worst, store_of
@@ -30,35 +27,31 @@ from ragstone.worker import advise, read_ledger
 
 
 def traces_command(
-    source: SourceArgument,
-    trace_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Show this answer: text, scores with reasons, and passages.")
-    ] = None,
-    worst: Annotated[int, typer.Option("--worst", min=1, help="Maximum number of answers, worst first.")] = 20,
-    cause: Annotated[
-        str | None, typer.Option("--cause", help="Only answers with this cause (see `ragstone report`).")
-    ] = None,
-    metric: Annotated[
-        str | None, typer.Option("--metric", help="Order by this metric instead of the mean of all scores.")
-    ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            "--where",
-            help='Only answers with these labels and scores: "release=2.4 and ccrs.ac<0.5". Operators: = != < <= > >= and ~ '
-            "(contains).",
-        ),
-    ] = None,
-    alarm: Annotated[
-        int | None,
-        typer.Option(
-            "--alarm", metavar="N", help="The worst answers behind this alarm of a store (see `ragstone watch`)."
-        ),
-    ] = None,
-    data: DataOption = None,
-    json_output: JsonOption = False,
+    source: str,
+    trace_id: str | None = None,
+    *,
+    worst: int = 20,
+    cause: str | None = None,
+    metric: str | None = None,
+    where: str | None = None,
+    alarm: int | None = None,
+    data: str | None = None,
+    json_output: bool = False,
 ) -> None:
-    """List the worst answers, or show one with its evidence."""
+    """List the worst answers, or show one with its evidence.
+
+    Options:
+        source: A store (a file or postgresql://...), requests of a period (STORE@-7d.., STORE@2026-11-01..2026-11-08),
+            or a file of outcomes (evaluate --output).
+        trace_id ([ID]): Show this answer: text, scores with reasons, and passages.
+        worst (>=1): Maximum number of answers, worst first.
+        cause: Only answers with this cause (see `ragstone report`).
+        metric: Order by this metric instead of the mean of all scores.
+        where: Only answers with these labels and scores: "release=2.4 and ccrs.ac<0.5". Operators: = != < <= > >= and ~
+            (contains).
+        alarm (N): The worst answers behind this alarm of a store (see `ragstone watch`).
+        data: The evaluated file, for the texts of a file of outcomes, which has only their ids.
+    """
     opened = parse_time_range(source)
     metric = None if metric is None else full_name(metric)
     if trace_id is not None:

@@ -5,36 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from ragstone._util.files import check_not_read
 from ragstone.cli._models import Models
-from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, progress_bar, terminal_options
-from ragstone.cli._panels import OUTPUT
 from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import quote
 
-FileArgument = Annotated[
-    Path, typer.Argument(help="Rows with query and contexts, several per query: JSONL, JSON, CSV or Parquet.")
-]
 
-
-def fit(
-    file: FileArgument,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", rich_help_panel=OUTPUT, help="JSON file for the weights.")
-    ] = Path("theta.json"),
-    json_output: JsonOption = False,
-    *,
-    context: typer.Context,
-) -> None:
+def fit(file: Path, *, output: Path = Path("theta.json"), json_output: bool = False, context: typer.Context) -> None:
     """Fit the weights of UDCG to graded contexts.
 
     Prints how well UDCG with these weights ranks the contexts of held-out queries.
+
+    Output:
+        output (-o): JSON file for the weights.
     """
     from ragstone.research import fit_udcg
 
@@ -59,21 +48,15 @@ def fit(
 
 
 def correlate(
-    file: FileArgument,
-    theta: Annotated[
-        Path | None,
-        typer.Option("--theta", help="Weights from `ragstone lab udcg fit`. Default: cross-validated weights."),
-    ] = None,
-    erag: Annotated[
-        bool, typer.Option("--erag", help="Also let the reader answer from each passage alone (eRAG).")
-    ] = False,
-    json_output: JsonOption = False,
-    *,
-    context: typer.Context,
+    file: Path, *, theta: Path | None = None, erag: bool = False, json_output: bool = False, context: typer.Context
 ) -> None:
     """Correlate UDCG and other ranking metrics with graded answers.
 
     Query by query, with weights of UDCG that are cross-validated or given.
+
+    Options:
+        theta: Weights from `ragstone lab udcg fit`. Default: cross-validated weights.
+        erag: Also let the reader answer from each passage alone (eRAG).
     """
     from ragstone.research import correlate_udcg
 
@@ -97,27 +80,26 @@ def correlate(
 
 
 def rank(
-    file: FileArgument,
-    top_k: Annotated[
-        int | None, typer.Option("--top-k", "-k", min=1, help="Keep only the best k passages. Default: all.")
-    ] = None,
-    erag: Annotated[
-        bool, typer.Option("--erag", help="Sort by the reader's answer from each passage alone (eRAG).")
-    ] = False,
-    keep_order: Annotated[
-        bool, typer.Option("--keep-order", help="Add the values to each passage without reordering.")
-    ] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", rich_help_panel=OUTPUT, help="JSONL file for the samples. Default: stdout."),
-    ] = None,
-    json_output: JsonOption = False,
+    file: Path,
     *,
+    top_k: int | None = None,
+    erag: bool = False,
+    keep_order: bool = False,
+    output: Path | None = None,
+    json_output: bool = False,
     context: typer.Context,
 ) -> None:
     """Sort the passages of each sample by their utility.
 
     This is an oracle reranker: it knows the utility of each passage for the reader.
+
+    Options:
+        top_k (-k >=1): Keep only the best k passages. Default: all.
+        erag: Sort by the reader's answer from each passage alone (eRAG).
+        keep_order: Add the values to each passage without reordering.
+
+    Output:
+        output (-o): JSONL file for the samples. Default: stdout.
     """
     from ragstone.research import rank_udcg
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from ragstone.cli._application import load_app
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._models import Models
-from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text, progress_bar
 from ragstone.cli._progress import format_duration
 from ragstone.cli._settings import arguments_of, settings_of
@@ -20,43 +19,27 @@ if TYPE_CHECKING:
 
 
 def experiment_command(
-    data: Annotated[
-        Path,
-        typer.Argument(
-            help="Questions: rows with query, reference and contexts (the ranked candidates, with relevance if known)."
-        ),
-    ],
-    output_dir: Annotated[
-        Path,
-        typer.Option(
-            "--output-dir", "-o", help="Directory of the results. An interrupted run resumes in the same directory."
-        ),
-    ] = Path("udcg-experiment"),
-    parts: Annotated[
-        str | None,
-        typer.Option(
-            "--parts",
-            help="Comma-separated: position, k, distractors, orders, correlation, ablation, answer-prob, judges. Default: "
-            "all but the last two.",
-        ),
-    ] = None,
-    retriever: Annotated[
-        str | None,
-        typer.Option(
-            "--retriever", metavar="MODULE:NAME", help="Function of the query that returns the ranked candidates."
-        ),
-    ] = None,
-    erag: Annotated[
-        bool, typer.Option("--erag/--no-erag", help="Also let the reader answer from each candidate alone (eRAG).")
-    ] = True,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the questions, parts and expected cost, then exit.")
-    ] = False,
-    json_output: JsonOption = False,
+    data: Path,
     *,
+    output_dir: Path = Path("udcg-experiment"),
+    parts: str | None = None,
+    retriever: str | None = None,
+    erag: bool = True,
+    dry_run: bool = False,
+    json_output: bool = False,
     context: typer.Context,
 ) -> None:
-    """Repeat the experiments of the UDCG paper on your data."""
+    """Repeat the experiments of the UDCG paper on your data.
+
+    Options:
+        data: Questions: rows with query, reference and contexts (the ranked candidates, with relevance if known).
+        output_dir (-o): Directory of the results. An interrupted run resumes in the same directory.
+        parts: Comma-separated: position, k, distractors, orders, correlation, ablation, answer-prob, judges. Default:
+            all but the last two.
+        retriever (MODULE:NAME): Function of the query that returns the ranked candidates.
+        erag (--erag/--no-erag): Also let the reader answer from each candidate alone (eRAG).
+        dry_run: Print the questions, parts and expected cost, then exit.
+    """
     from ragstone.research import plan_udcg_experiment, run_udcg_experiment
 
     settings = settings_of(context)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from ragstone.cli._options import JsonOption, OnlyMetricsOption, SystemsArgument, parse_named_file
+from ragstone.cli._options import parse_named_file
 from ragstone.cli._output import print_json, print_text
 from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.cli._stdin import stdin_as_file
@@ -16,49 +15,30 @@ from ragstone.metrics import quote, split_metrics
 
 
 def validate_metrics_command(
-    systems: SystemsArgument,
-    labels: Annotated[
-        Path | None,
-        typer.Option(
-            "--labels",
-            help="Human labels: rows with id and label (JSONL, JSON, CSV, Parquet). Default: those in a store.",
-        ),
-    ] = None,
-    repeat: Annotated[
-        list[str] | None,
-        typer.Option("--repeat", help="The same samples scored again. With several systems: NAME=FILE. Repeatable."),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            "--target",
-            help="Metric, or labels: with three or more systems, how well each metric ranks them as this does (Kendall's tau).",
-        ),
-    ] = None,
-    pass_at: Annotated[
-        str | None,
-        typer.Option(
-            "--pass-at",
-            metavar="K,...",
-            help="pass@k for these k, from repeated answers: the probability that one of k answers reaches research.threshold.",
-        ),
-    ] = None,
-    fit_weights: Annotated[
-        Path | None,
-        typer.Option(
-            "--fit-weights",
-            metavar="FILE.json",
-            help="Learn weights of the CCRS ratings from --labels, and write them for the metric ccrs.composite@FILE.json.",
-        ),
-    ] = None,
-    metrics: OnlyMetricsOption = None,
-    json_output: JsonOption = False,
+    systems: list[str],
     *,
+    labels: Path | None = None,
+    repeat: list[str] | None = None,
+    target: str | None = None,
+    pass_at: str | None = None,
+    fit_weights: Path | None = None,
+    metrics: str | None = None,
+    json_output: bool = False,
     context: typer.Context,
 ) -> None:
     """Evaluate the metrics themselves.
 
     Distributions, ties, correlations, power, judge flips and agreement with people.
+
+    Options:
+        labels: Human labels: rows with id and label (JSONL, JSON, CSV, Parquet). Default: those in a store.
+        repeat: The same samples scored again. With several systems: NAME=FILE. Repeatable.
+        target: Metric, or labels: with three or more systems, how well each metric ranks them as this does (Kendall's
+            tau).
+        pass_at (K,...): pass@k for these k, from repeated answers: the probability that one of k answers reaches
+            research.threshold.
+        fit_weights (FILE.json): Learn weights of the CCRS ratings from --labels, and write them for the metric
+            ccrs.composite@FILE.json.
     """
     from ragstone.research import validate_metrics
 
@@ -96,16 +76,20 @@ def validate_metrics_command(
 
 
 def topicality_command(
-    in_domain: Annotated[Path, typer.Argument(help="Outcomes of in-domain queries, from `evaluate --output`.")],
-    out_of_domain: Annotated[Path, typer.Argument(help="Outcomes of out-of-domain queries on the same repository.")],
-    metrics: OnlyMetricsOption = None,
-    json_output: JsonOption = False,
+    in_domain: Path,
+    out_of_domain: Path,
     *,
+    metrics: str | None = None,
+    json_output: bool = False,
     context: typer.Context,
 ) -> None:
     """Check if a repository is about a domain.
 
     Compares the scores of in-domain and out-of-domain queries.
+
+    Options:
+        in_domain: Outcomes of in-domain queries, from `evaluate --output`.
+        out_of_domain: Outcomes of out-of-domain queries on the same repository.
     """
     from ragstone.research import topicality
 

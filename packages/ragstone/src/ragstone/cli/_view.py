@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from ragstone.cli._options import ListenOption, parse_address, parse_time_range
-from ragstone.cli._report import ByOption, TargetOption, parse_targets
+from ragstone.cli._options import parse_address, parse_time_range
+from ragstone.cli._report import parse_targets
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import TimeRange, store_of
 from ragstone.live import serve
 
 
 def view_command(
-    store: Annotated[
-        str, typer.Argument(help="The store (a file or postgresql://...), or a period of it, such as STORE@-7d..")
-    ],
-    listen: ListenOption = "127.0.0.1:8484",
-    token: Annotated[
-        str | None,
-        typer.Option(
-            "--token",
-            envvar="RAGSTONE_VIEW_TOKEN",
-            help="Text that a browser must present once, at least 16 characters. auto makes one. Needed for a --listen that other machines can reach.",
-        ),
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allow-host", metavar="NAME", help="Name of this server, for example behind a proxy. Repeatable."
-        ),
-    ] = None,
-    target: TargetOption = None,
-    by: ByOption = None,
+    store: str,
+    *,
+    listen: str = "127.0.0.1:8484",
+    token: str | None = None,
+    allow_host: list[str] | None = None,
+    target: list[str] | None = None,
+    by: list[str] | None = None,
 ) -> None:
     """Serve the report of a store as a page that updates itself.
 
     SIGTERM or Ctrl-C stops it.
+
+    Options:
+        store: The store (a file or postgresql://...), or a period of it, such as STORE@-7d..
+        token ($RAGSTONE_VIEW_TOKEN): Text that a browser must present once, at least 16 characters. auto makes one.
+            Needed for a --listen that other machines can reach.
+        allow_host (NAME): Name of this server, for example behind a proxy. Repeatable.
     """
     host, port = parse_address(listen)
     opened = parse_time_range(store)

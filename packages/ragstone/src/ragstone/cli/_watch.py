@@ -8,13 +8,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from ragstone._util.table import text_table
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.cli._settings import settings_of
 from ragstone.errors import ConfigurationError, DataError, StoreError, StoreOwnedError
@@ -45,32 +44,29 @@ _EXAMINED = 20_000
 
 
 def watch_command(
-    store: Annotated[str, typer.Argument(help="The store, as passed to Monitor(store=...).")],
-    alarm: Annotated[int | None, typer.Option("--alarm", metavar="N", help="Show this alarm, open or not.")] = None,
-    accept: Annotated[
-        int | None,
-        typer.Option("--accept", metavar="N", help="Accept the change behind this alarm as the new baseline."),
-    ] = None,
-    mute: Annotated[
-        int | None,
-        typer.Option("--mute", metavar="N", help="Send nothing about the stream of this alarm until --until."),
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", help="End of --mute: a time (2026-11-24T08:00) or a duration (12h, 3d).")
-    ] = None,
-    fail_on_alarm: Annotated[
-        bool, typer.Option("--fail-on-alarm", help="Exit code 1 if an alarm is open and not muted.")
-    ] = False,
-    test_notify: Annotated[
-        bool, typer.Option("--test-notify", help="Send a test message to the destinations of \\[watch] in --config.")
-    ] = False,
-    json_output: JsonOption = False,
+    store: str,
     *,
+    alarm: int | None = None,
+    accept: int | None = None,
+    mute: int | None = None,
+    until: str | None = None,
+    fail_on_alarm: bool = False,
+    test_notify: bool = False,
+    json_output: bool = False,
     context: typer.Context,
 ) -> None:
-    """Show the watched metrics, what each can find, and alarms.
+    r"""Show the watched metrics, what each can find, and alarms.
 
     Alarms can be accepted or muted.
+
+    Options:
+        store: The store, as passed to Monitor(store=...).
+        alarm (N): Show this alarm, open or not.
+        accept (N): Accept the change behind this alarm as the new baseline.
+        mute (N): Send nothing about the stream of this alarm until --until.
+        until: End of --mute: a time (2026-11-24T08:00) or a duration (12h, 3d).
+        fail_on_alarm: Exit code 1 if an alarm is open and not muted.
+        test_notify: Send a test message to the destinations of \[watch] in --config.
     """
     options = settings_of(context).watch
     if test_notify:

@@ -6,20 +6,18 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from ragstone._util.signals import stopped_by_signals
 from ragstone._util.systemd import notify
 from ragstone.brokers import make_trace_source
-from ragstone.cli._criterion import CriterionOption
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._failed_share import describe_excess
 from ragstone.cli._health import HealthPage, watchdog
 from ragstone.cli._logs import announce
 from ragstone.cli._models import models_for_store, worker_options
-from ragstone.cli._options import FromOption, OptionalListenOption, PlanOption, ReplanOption, parse_address
+from ragstone.cli._options import parse_address
 from ragstone.cli._output import print_text
 from ragstone.errors import StoreNotFoundError
 from ragstone.schema import Failure, NotApplicable, Score, Trace
@@ -29,22 +27,25 @@ from ragstone.worker import ScoringSetup, StorePlan, Worker, open_setup
 
 
 def worker_command(
-    store: Annotated[str, typer.Argument(help="The store of the application's monitors: a file or postgresql://...")],
-    criterion: CriterionOption = None,
-    from_url: FromOption = None,
-    plan_id: PlanOption = None,
-    replan: ReplanOption = False,
-    until_idle: Annotated[
-        bool, typer.Option("--until-idle", help="Stop when no trace or delivery is pending.")
-    ] = False,
-    listen: OptionalListenOption = None,
+    store: str,
     *,
+    criterion: list[Path] | None = None,
+    from_url: str | None = None,
+    plan_id: str | None = None,
+    replan: bool = False,
+    until_idle: bool = False,
+    listen: str | None = None,
     context: typer.Context,
 ) -> None:
     """Score the captured requests of a store, and deliver scores.
 
     The worker owns the store until it is stopped. SIGTERM or Ctrl-C stops it cleanly.
     With `--listen`, it serves /healthz, /readyz and /metrics.
+
+    Options:
+        store: The store of the application's monitors: a file or postgresql://...
+        plan_id (--plan ID): Score requests of this plan (see `ragstone status`). Default: the last.
+        until_idle: Stop when no trace or delivery is pending.
     """
     resolved = resolve_store(store)
     if not is_database_url(store) and not Path(store).absolute().parent.is_dir():

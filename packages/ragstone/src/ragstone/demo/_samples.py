@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import Any, Final
 
 from ragstone.demo._chain import Bm25, DemoPassage, DemoQuestion, extract_answer, load_corpus, load_questions
@@ -190,15 +189,5 @@ _WRITERS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "handbook": _handbook,
 }
 
-SAMPLE_FILES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "answers": "29 questions with passages, responses and references (JSON lines)",
-        "old-answers": "the same questions, answered by an older version (JSON lines)",
-        "questions": "the questions and references alone (JSON lines)",
-        "labels": "what people say about the answers (CSV)",
-        "spans": "two weeks of traces until now: the older version, then the newer one (OTLP, JSON lines)",
-        "langfuse": "a week of traces of the newer version until now, as Langfuse exports them (JSON lines)",
-        "handbook": "the documents (Markdown)",
-    }
-)
-"""Content of each sample file, by name."""
+SAMPLE_FILES: Final = tuple(_WRITERS)
+"""Names of the sample files."""
