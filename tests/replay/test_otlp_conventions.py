@@ -8,12 +8,8 @@ import pytest
 
 from ragstone.reading import BufferedTrace
 from ragstone.reading.otlp import OtelSpan, traces_of
-from ragstone.reading.otlp._genai import GENAI
-from ragstone.reading.otlp._langfuse import LANGFUSE
-from ragstone.reading.otlp._mlflow import MLFLOW
-from ragstone.reading.otlp._openinference import OPENINFERENCE
+from ragstone.reading.otlp._conventions import GENAI, LANGFUSE, MLFLOW, OPENINFERENCE, TRACELOOP
 from ragstone.reading.otlp._span import SpanEvent
-from ragstone.reading.otlp._traceloop import TRACELOOP
 from ragstone.requests import Request, Step, TraceDraft, assemble
 
 T = "0af7651916cd43dd8448eb211c80319c"

@@ -21,7 +21,7 @@ from ragstone.reading._values import (
 )
 from ragstone.requests import Step, StepKind, content_text
 
-_STEP_KINDS: Final[Mapping[str, StepKind]] = {
+STEP_KINDS: Final[Mapping[str, StepKind]] = {
     "chain": "chain", "span": "chain", "workflow": "chain", "task": "chain", "agent": "agent", "tool": "tool",
     "retriever": "retrieval", "reranker": "transform", "llm": "model", "chat_model": "model", "generation": "model",
     "embedding": "embedding", "prompt": "part", "parser": "part",
@@ -66,7 +66,7 @@ def first_names(head: bytes) -> set[str]:
 
 def step_kind(name: object, default: StepKind = "other") -> StepKind:
     """Return the kind of a step from the type that a tool recorded, or the default for an unknown type."""
-    return _STEP_KINDS.get(str(name).lower(), default)
+    return STEP_KINDS.get(str(name).lower(), default)
 
 
 def snake_case(record: Mapping[str, Any]) -> dict[str, Any]:

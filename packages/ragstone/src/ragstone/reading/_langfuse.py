@@ -8,22 +8,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragstone.errors import DataError
-from ragstone.reading._fields import (
-    fill_inputs_and_outputs,
-    has_fields,
-    mapping,
-    parse_names,
-    snake_case,
-    step_kind,
-    tokens_in,
-    unix_time,
-)
+from ragstone.reading._fields import has_fields, mapping, parse_names, snake_case, step_kind
 from ragstone.reading._formats import RejectedRecord
 from ragstone.reading._json import inner_json
 from ragstone.reading._records import records
 from ragstone.reading._source import InputFile
 from ragstone.reading._stage import BufferedSpan, staged, traces_of
-from ragstone.reading._values import request_metadata, tags_in, text_or_none, values_in
+from ragstone.reading._step_names import StepNames
+from ragstone.reading._values import request_metadata, text_or_none
 from ragstone.requests import Step
 from ragstone.schema import Trace
 
@@ -32,8 +24,31 @@ _ADDED: Final = ("is_langchain_root", "resourceAttributes", "scope", "attributes
 """Metadata that Langfuse's SDK and its server add."""
 _TRACE: Final = "trace"
 """The id, in a trace, of the record of the trace itself."""
+_STATED: Final = ("inputs", "outputs", "name", "started_at", "session_id", "user_id", "release", "environment", "tags")
+"""Fields that the record of a trace may state."""
 _HEX_TRACE: Final = re.compile("[0-9a-f]{32}")
 _HEX_SPAN: Final = re.compile("[0-9a-f]{16}")
+
+
+_NAMES: Final = StepNames(
+    labels={
+        "name": ("name", "trace_name"),
+        "session_id": ("session_id",),
+        "user_id": ("user_id",),
+        # `version` is that of the observation. Applications set one of the two.
+        "release": ("release", "version"),
+        "environment": ("environment",),
+        "model": ("provided_model_name", "model"),
+    },
+    times={
+        "started_at": ("start_time", "timestamp"),
+        "ended_at": ("end_time",),
+        "first_token_at": ("completion_start_time",),
+    },
+    usage=("usage_details", "usage"),
+    sides=("input", "output"),
+    tags="tags",
+)
 
 
 class LangfuseFormat:
@@ -105,22 +120,15 @@ def _steps(trace_id: str, rows: list[Any]) -> list[Step]:
 
 def _merge_trace_fields(top: Step, root: Step) -> None:
     """Set what the record of the trace states on its only outermost observation."""
-    top.inputs, top.outputs = root.inputs or top.inputs, root.outputs or top.outputs
-    top.name, top.started_at = root.name or top.name, root.started_at or top.started_at
-    top.session_id, top.user_id = root.session_id or top.session_id, root.user_id or top.user_id
-    top.release, top.environment = root.release or top.release, root.environment or top.environment
-    top.tags, top.metadata = root.tags or top.tags, {**top.metadata, **root.metadata}
+    for name in _STATED:
+        setattr(top, name, getattr(root, name) or getattr(top, name))
+    top.metadata = {**top.metadata, **root.metadata}
 
 
 def _trace_step(row: Mapping[str, Any]) -> Step:
-    return Step(
-        id=_TRACE,
-        kind="chain",
-        inputs=values_in(inner_json(row.get("input"))),
-        outputs=values_in(inner_json(row.get("output"))),
-        started_at=unix_time(row.get("timestamp")),
-        **_identity(row),
-    )
+    step = Step(id=_TRACE, kind="chain")
+    _fill(step, row)
+    return step
 
 
 def _step(trace_id: str, row: Mapping[str, Any], *, is_otel: bool) -> Step:
@@ -132,33 +140,14 @@ def _step(trace_id: str, row: Mapping[str, Any], *, is_otel: bool) -> Step:
         kind=step_kind(row["type"]),
         otel_trace_id=trace_id if is_otel else None,
         otel_span_id=own_id if is_otel else None,
-        started_at=unix_time(row.get("start_time")),
-        ended_at=unix_time(row.get("end_time")),
-        first_token_at=unix_time(row.get("completion_start_time")),
         error=(text_or_none(row.get("status_message")) or "error") if row.get("level") == "ERROR" else None,
-        **_identity(row),
     )
-    fill_inputs_and_outputs(step, inner_json(row.get("input")), inner_json(row.get("output")))
-    if step.kind == "model":
-        usage = inner_json(row.get("usage_details")) or inner_json(row.get("usage"))
-        step.model = text_or_none(row.get("provided_model_name"), row.get("model"), step.model)
-        counts = tokens_in(usage)
-        if counts != (None, None):
-            step.input_tokens, step.output_tokens = counts
+    _fill(step, row)
     return step
 
 
-def _identity(row: Mapping[str, Any]) -> dict[str, Any]:
+def _fill(step: Step, row: Mapping[str, Any]) -> None:
+    _NAMES.fill(step, row)
+    step.environment = None if step.environment == "default" else step.environment
     said = mapping(inner_json(row.get("metadata")))
-    kept = request_metadata({name: inner_json(value) for name, value in said.items() if name not in _ADDED})
-    environment = text_or_none(row.get("environment"))
-    return {
-        # `version` is that of the observation. Applications set one of the two.
-        "release": text_or_none(row.get("release"), row.get("version")),
-        "environment": None if environment == "default" else environment,
-        "name": text_or_none(row.get("name"), row.get("trace_name")),
-        "session_id": text_or_none(row.get("session_id")),
-        "user_id": text_or_none(row.get("user_id")),
-        "tags": tags_in(row.get("tags")),
-        "metadata": kept,
-    }
+    step.metadata = request_metadata({name: inner_json(value) for name, value in said.items() if name not in _ADDED})

@@ -6,19 +6,27 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ragstone.errors import DataError
-from ragstone.reading._fields import fill_inputs_and_outputs, has_fields, mapping, parse_names, step_kind, unix_time
+from ragstone.reading._fields import has_fields, mapping, parse_names
 from ragstone.reading._formats import RejectedRecord
 from ragstone.reading._json import inner_json
 from ragstone.reading._records import records
 from ragstone.reading._source import InputFile
 from ragstone.reading._stage import BufferedSpan, staged, traces_of
-from ragstone.reading._values import count_in, request_metadata, tags_in, text_or_none
+from ragstone.reading._step_names import StepNames
+from ragstone.reading._values import count_in, fill_identity, text_or_none
 from ragstone.requests import Step
 from ragstone.schema import Trace
 
-_LEAKED: Final = ("revision_id", "usage_metadata", "model_name", "_type", "stop", "thread_id", "conversation_id")
-"""Metadata that the SDK and LangChain add, and ids that have their own fields."""
-_SESSIONS: Final = ("session_id", "thread_id", "conversation_id")
+_LEAKED: Final = ("revision_id", "usage_metadata", "model_name", "_type", "stop")
+"""Metadata that the SDK and LangChain add."""
+_PROJECT: Final = {"langsmith_project": "session_name", "langsmith_project_id": "session_id"}
+_NAMES: Final = StepNames(
+    kind="run_type",
+    labels={"name": ("name",)},
+    times={"started_at": ("start_time",), "ended_at": ("end_time",), "first_token_at": ("first_token_time",)},
+    sides=("inputs", "outputs"),
+    tags="tags",
+)
 _PLACES: Final = ("dotted_order", "parent_run_id", "child_runs", "parent_run_ids")
 
 
@@ -81,26 +89,14 @@ def _steps(trace_id: str, runs: list[Any]) -> list[Step]:  # noqa: ARG001 - the 
 
 
 def _step(run: Mapping[str, Any]) -> Step:
-    extra = mapping(inner_json(run.get("extra")))
-    said = mapping(inner_json(extra.get("metadata")))
-    step = Step(
-        id=run["id"],
-        parent=run["parent_run_id"],
-        run_id=run["id"],
-        kind=step_kind(run["run_type"]),
-        name=text_or_none(run.get("name")),
-        started_at=unix_time(run.get("start_time")),
-        ended_at=unix_time(run.get("end_time")),
-        first_token_at=unix_time(run.get("first_token_time")),
-        error=_error(run),
-        session_id=text_or_none(*map(said.get, _SESSIONS)),
-        user_id=text_or_none(said.get("user_id")),
-        tags=tags_in(run.get("tags")),
-        metadata=_metadata(run, said),
-    )
-    if isinstance(reference := said.get("reference"), str):
-        step.reference = (reference,)
-    fill_inputs_and_outputs(step, inner_json(run.get("inputs")), inner_json(run.get("outputs")))
+    said = mapping(inner_json(mapping(inner_json(run.get("extra"))).get("metadata")))
+    step = Step(id=run["id"], parent=run["parent_run_id"], run_id=run["id"], error=_error(run))
+    _NAMES.set_kind(step, run)
+    _NAMES.fill(step, run)
+    fill_identity(step, {name: value for name, value in said.items() if name not in _LEAKED})
+    # LangSmith's word for a project is session; a session of a user is `session_id` in the metadata.
+    projects = {name: text_or_none(run.get(field)) for name, field in _PROJECT.items()}
+    step.metadata = {name: value for name, value in projects.items() if value is not None} | dict(step.metadata)
     if step.kind == "model":
         step.model = text_or_none(step.model, said.get("ls_model_name"))
         # The server counts tokens by itself, and writes 0 if it could not.
@@ -115,14 +111,3 @@ def _error(run: Mapping[str, Any]) -> str | None:
         return "error" if run.get("status") == "error" else None
     # The stack below it names files of the machine that ran it.
     return error.partition("Traceback (most recent call last)")[0].strip() or error.strip().splitlines()[-1]
-
-
-def _metadata(run: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
-    kept = request_metadata(
-        {k: v for k, v in said.items() if k not in (*_LEAKED, "session_id", "user_id", "reference")}
-    )
-    # LangSmith's word for a project is session; a session of a user is `session_id` in the metadata.
-    for name, field in (("langsmith_project", "session_name"), ("langsmith_project_id", "session_id")):
-        if (value := text_or_none(run.get(field))) is not None:
-            kept.setdefault(name, value)
-    return kept

@@ -9,21 +9,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ragstone.errors import DataError
-from ragstone.reading._fields import (
-    fill_inputs_and_outputs,
-    has_fields,
-    mapping,
-    parse_names,
-    step_kind,
-    tokens_in,
-    unix_time,
-)
+from ragstone.reading._fields import has_fields, mapping, parse_names, tokens_in, unix_time
 from ragstone.reading._formats import RejectedRecord
 from ragstone.reading._json import inner_json, parse_json
 from ragstone.reading._records import records
 from ragstone.reading._requests import requests_in
 from ragstone.reading._source import InputFile
-from ragstone.reading._values import request_metadata, text_or_none
+from ragstone.reading._step_names import MLFLOW_NAMES
+from ragstone.reading._values import fill_identity, request_metadata, text_or_none
 from ragstone.requests import Step
 from ragstone.schema import Trace
 
@@ -124,29 +117,20 @@ def _step(span: Mapping[str, Any], run_id: str | None) -> Step:
     is_otel = trace_hex is not None and span_hex is not None
     parent = span.get("parent_span_id", span.get("parent_id"))
     attributes = {name: inner_json(value) for name, value in mapping(inner_json(span.get("attributes"))).items()}
-    said = dict(mapping(attributes.get("metadata")))  # what the application gave LangChain
-    span_type = attributes.get("mlflow.spanType", "UNKNOWN")
     step = Step(
         id=span_hex or span_id,
         parent=_hex(parent, 8) or text_or_none(parent),
         run_id=run_id,
         otel_trace_id=trace_hex if is_otel else None,
         otel_span_id=span_hex if is_otel else None,
-        kind="chain" if span_type == "UNKNOWN" else step_kind(span_type),
         name=text_or_none(span.get("name")),
         started_at=unix_time(span.get("start_time_unix_nano", span.get("start_time"))),
         ended_at=unix_time(span.get("end_time_unix_nano", span.get("end_time"))),
         error=_error(span),
-        session_id=text_or_none(said.pop("session_id", None)) or text_or_none(said.pop("thread_id", None)),
-        user_id=text_or_none(said.pop("user_id", None)),
-        metadata=request_metadata(said),
     )
-    fill_inputs_and_outputs(step, attributes.get("mlflow.spanInputs"), attributes.get("mlflow.spanOutputs"))
-    if step.kind == "model":
-        step.model = text_or_none(attributes.get("mlflow.llm.model")) or step.model
-        counts = tokens_in(attributes.get("mlflow.chat.tokenUsage"))
-        if counts != (None, None):
-            step.input_tokens, step.output_tokens = counts
+    MLFLOW_NAMES.set_kind(step, attributes)
+    MLFLOW_NAMES.fill(step, attributes)
+    fill_identity(step, mapping(attributes.get("metadata")))  # what the application gave LangChain
     return step
 
 

@@ -20,7 +20,8 @@ _RESULT_KEYS: Final = ("response", "output", "result", "content", "value", "text
 _REPR: Final = re.compile(r"<[A-Za-z_][\w.]*+[( ].*>|[A-Z]\w*\([a-z_]\w*=.*\.\.\.", re.DOTALL)
 """What Python shows of an object: in angle brackets, or its constructor, cut in the middle."""
 _FRAMEWORK: Final = ("ls_", "lc_", "langgraph_", "checkpoint_", "__", "LANGSMITH_", "LANGCHAIN_")
-_SESSION_KEYS: Final = ("session_id", "thread_id", "conversation_id")
+_SESSION_KEYS: Final = ("session_id", "thread_id", "conversation_id", "sessionId")
+_USER_KEYS: Final = ("user_id", "userId")
 _MAX_DEPTH: Final = 4
 _MAX_INT: Final = 2**53
 """Readers of JSON disagree about larger integers."""
@@ -64,8 +65,9 @@ def fill_identity(step: Step, metadata: object) -> None:
     for key in _SESSION_KEYS:
         session_id = _label(rest.pop(key, None))
         step.session_id = step.session_id or session_id
-    user_id = _label(rest.pop("user_id", None))
-    step.user_id = step.user_id or user_id
+    for key in _USER_KEYS:
+        user_id = _label(rest.pop(key, None))
+        step.user_id = step.user_id or user_id
     reference = rest.pop("reference", None)
     if isinstance(reference, str | list) and not step.reference:
         texts = [reference] if isinstance(reference, str) else reference

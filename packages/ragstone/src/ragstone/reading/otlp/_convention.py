@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from ragstone.reading._step_names import StepNames
 from ragstone.reading.otlp._span import OtelSpan
-from ragstone.requests import Step, StepKind
+from ragstone.requests import Step
 
 _INFRASTRUCTURE: Final = ("http.", "rpc.", "db.", "messaging.", "faas.")
+_NO_NAMES: Final = StepNames()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,28 +26,43 @@ class Convention:
     """Attribute names, or their beginnings, in a file with such spans."""
     claims: Callable[[OtelSpan], bool]
     """Whether a span follows this convention. A trace with such a span is read by it."""
-    read: Callable[[OtelSpan], Step]
-    covers: Callable[[OtelSpan], bool] | None = None
-    """Further spans that are read in such a trace, if the producer follows another convention too."""
+    names: StepNames = _NO_NAMES
+    fill: Callable[[Step, OtelSpan], None] | None = None
+    """Sets what names alone do not tell, before the fields with names are read."""
+    follows: Convention | None = None
+    """The convention that spans of this one follow too. It is applied first."""
+    covers: bool = True
+    """Whether all spans of the followed convention are read in a trace with a claimed span."""
+    fills_covered: bool = False
+    """Whether `fill` is for these spans too."""
 
     def reads(self, span: OtelSpan) -> bool:
         """Whether it reads a span of a trace with a claimed span."""
-        return self.claims(span) or (self.covers is not None and self.covers(span))
+        return self.claims(span) or (self.follows is not None and self.covers and self.follows.claims(span))
+
+    def read(self, span: OtelSpan) -> Step:
+        """Return the step of a span that it reads."""
+        step = step_of(span) if self.follows is None else self.follows.read(span)
+        if self.follows is None or self.fills_covered or self.claims(span):
+            self.names.set_kind(step, span.attributes)
+            if self.fill is not None:
+                self.fill(step, span)
+            self.names.fill(step, span.attributes)
+        return step
 
 
-def step_of(span: OtelSpan, *, kind: StepKind | None = None) -> Step:
-    """Return a step with what every span has, whatever its convention.
+def begin_with(*prefixes: str) -> Callable[[OtelSpan], bool]:
+    """Return whether a span has an attribute whose name begins with one of these, as a function of the span."""
+    return lambda span: any(name.startswith(prefixes) for name in span.attributes)
 
-    Args:
-        span: The span.
-        kind: None for a span of no convention: infrastructure if its attributes say so.
-    """
-    if kind is None:
-        kind = "infrastructure" if any(name.startswith(_INFRASTRUCTURE) for name in span.attributes) else "other"
+
+def step_of(span: OtelSpan) -> Step:
+    """Return a step with what every span has, whatever its convention: infrastructure, if its attributes say so."""
+    is_infrastructure = any(name.startswith(_INFRASTRUCTURE) for name in span.attributes)
     return Step(
         id=span.span_id,
         parent=span.parent_id,
-        kind=kind,
+        kind="infrastructure" if is_infrastructure else "other",
         name=span.name or None,
         started_at=span.started_at,
         ended_at=span.ended_at,
@@ -56,21 +73,3 @@ def step_of(span: OtelSpan, *, kind: StepKind | None = None) -> Step:
         release=span.resource.get("release"),
         environment=span.resource.get("environment"),
     )
-
-
-def indexed(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
-    """Return attributes `prefix.0.name`, `prefix.1.name` as one mapping an index, in the order of the indices."""
-    found: dict[int, dict[str, Any]] = {}
-    start = f"{prefix}."
-    for key, value in attributes.items():
-        if key.startswith(start):
-            index, _, name = key[len(start) :].partition(".")
-            if len(index) < 7 and index.isascii() and index.isdigit():
-                found.setdefault(int(index), {})[name] = value
-    return [found[index] for index in sorted(found)]
-
-
-def exploded(attributes: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """Return the object that was written as attributes `prefix.key`."""
-    start = f"{prefix}."
-    return {key[len(start) :]: value for key, value in attributes.items() if key.startswith(start)}

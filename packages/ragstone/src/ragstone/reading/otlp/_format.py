@@ -10,9 +10,10 @@ from typing import Final
 from ragstone.reading._formats import RejectedRecord
 from ragstone.reading._source import InputFile
 from ragstone.reading._stage import by_trace
+from ragstone.reading.otlp._conventions import CONVENTIONS
 from ragstone.reading.otlp._files import spans_in
 from ragstone.reading.otlp._protobuf import looks_like_protobuf
-from ragstone.reading.otlp._requests import CONVENTIONS, traces_of
+from ragstone.reading.otlp._requests import traces_of
 from ragstone.reading.otlp._span import OtelSpan
 from ragstone.requests import RetrieverTools
 from ragstone.schema import Trace

@@ -5,69 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ragstone.reading._fields import fill_tool, tokens_in
+from ragstone.reading._fields import mapping
 from ragstone.reading._json import inner_json
-from ragstone.reading._values import json_in, messages_in, passages_in, text_or_none
-from ragstone.reading.otlp._convention import Convention, exploded, indexed, step_of
+from ragstone.reading._step_names import indexed
+from ragstone.reading._values import json_in, messages_in
 from ragstone.reading.otlp._span import OtelSpan
-from ragstone.requests import Message, Step, StepKind, Value, content_text
+from ragstone.requests import Message, Step, Value, content_text
 
-_OPERATIONS: Final[Mapping[str, StepKind]] = {
-    "retrieval": "retrieval",
-    "vector_db_retrieve": "retrieval",
-    "rerank": "transform",
-    "chat": "model",
-    "completion": "model",
-    "text_completion": "model",
-    "generate_content": "model",
-    "embeddings": "embedding",
-    "execute_tool": "tool",
-    "invoke_agent": "agent",
-    "create_agent": "other",
-    "invoke_workflow": "chain",
-    "execute_task": "chain",
-    "framework": "chain",
-}
 _MODEL_ATTRIBUTES: Final = (
     "gen_ai.usage.", "gen_ai.prompt", "gen_ai.input.messages", "gen_ai.request.model", "gen_ai.completion",
 )  # fmt: skip
-_CHOICE_EVENT: Final = "gen_ai.choice"
 
 
-def is_genai(span: OtelSpan) -> bool:
-    """Whether a span follows the convention."""
-    return any(name.startswith(("gen_ai.", "llm.request.type")) for name in span.attributes)
-
-
-def read_genai(span: OtelSpan) -> Step:
-    """Return the step of a span with `gen_ai.*` attributes."""
-    attributes = span.attributes
-    step = step_of(span, kind=_kind(attributes))
-    if step.kind in ("retrieval", "transform"):
-        step.query = text_or_none(attributes.get("gen_ai.retrieval.query.text"))
-        step.passages = passages_in(json_in(attributes.get("gen_ai.retrieval.documents")))
-    elif step.kind == "tool":
-        step.name = text_or_none(attributes.get("gen_ai.tool.name")) or step.name
-        fill_tool(step, attributes.get("gen_ai.tool.call.arguments"), attributes.get("gen_ai.tool.call.result"))
-    elif step.kind in ("model", "agent", "chain"):
-        _fill_messages(step, span)
-    if step.kind in ("model", "agent"):
-        step.model = text_or_none(attributes.get("gen_ai.response.model"), attributes.get("gen_ai.request.model"))
-        step.input_tokens, step.output_tokens = tokens_in(exploded(attributes, "gen_ai.usage"))
-    step.session_id = text_or_none(attributes.get("gen_ai.conversation.id"), attributes.get("session.id"))
-    step.user_id = text_or_none(attributes.get("user.id"), attributes.get("enduser.id"))
-    step.run_id = text_or_none(attributes.get("gen_ai.response.id"))
-    return step
-
-
-def _kind(attributes: Mapping[str, Any]) -> StepKind:
-    kind = _OPERATIONS.get(str(attributes.get("gen_ai.operation.name")))
-    if kind is not None:
-        return kind
-    return "model" if any(name.startswith(_MODEL_ATTRIBUTES) for name in attributes) else "other"
-
-
-def _fill_messages(step: Step, span: OtelSpan) -> None:
+def fill_genai(step: Step, span: OtelSpan) -> None:
+    """Set the messages of a model, an agent or a chain. A span of an unknown operation with a prompt or tokens is a model."""
+    is_known = step.kind != "other" or span.attributes.get("gen_ai.operation.name") == "create_agent"
+    if not is_known and any(name.startswith(_MODEL_ATTRIBUTES) for name in span.attributes):
+        step.kind = "model"
+    if step.kind not in ("model", "agent", "chain"):
+        return
     prompt, reply = tuple(_prompt(span)), _reply(span)
     if step.kind == "model":
         step.prompt = prompt or None
@@ -122,13 +78,11 @@ def _reply(span: OtelSpan) -> Message | None:
     for item in numbered:
         if not _call_of(item) and (text := _content(item)) is not None:
             return Message("assistant", text)
-    for event in span.events:
-        if event.name == _CHOICE_EVENT:
-            message = json_in(event.attributes.get("message"))
-            text = _content(message) if isinstance(message, Mapping) else None
-            calls = isinstance(message, Mapping) and bool(message.get("tool_calls"))
-            if text is not None or calls:
-                return Message("assistant", text or "", calls_tool=calls)
+    choices = (event.attributes.get("message") for event in span.events if event.name == "gen_ai.choice")
+    for message in map(mapping, map(json_in, choices)):
+        text, calls = _content(message), bool(message.get("tool_calls"))
+        if text is not None or calls:
+            return Message("assistant", text or "", calls_tool=calls)
     return Message("assistant", "", calls_tool=True) if numbered else None
 
 
@@ -139,12 +93,3 @@ def _content(message: Mapping[str, Any]) -> str | None:
         blocks = content_text(json_in(content))
         return content if blocks is None else blocks
     return content_text(content)
-
-
-GENAI: Final = Convention(
-    name="genai",
-    title="OpenTelemetry GenAI",
-    markers=("gen_ai.operation.name", "gen_ai.retrieval.", "gen_ai.usage.", "gen_ai.prompt."),
-    claims=is_genai,
-    read=read_genai,
-)

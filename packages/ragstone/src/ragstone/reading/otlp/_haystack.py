@@ -7,31 +7,26 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ragstone.reading.otlp._convention import Convention
-from ragstone.reading.otlp._openinference import is_openinference, read_openinference, value_of
+from ragstone.reading.otlp._openinference import value_of
 from ragstone.reading.otlp._span import OtelSpan
-from ragstone.requests import Message, Role, Step, Value
+from ragstone.requests import Message, Step, Value
+from ragstone.schema import message_role
 
 _MESSAGE: Final = re.compile(r"ChatMessage\(_role=<ChatRole\.[A-Z]{1,20}: '(?P<role>[a-z]{1,20})'>")
 _LITERAL: Final = r"(?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
 _TEXT: Final = re.compile(rf"TextContent\(text={_LITERAL}", re.DOTALL)
 _RESULT: Final = re.compile(rf"ToolCallResult\(result={_LITERAL}", re.DOTALL)
 _TOOL: Final = re.compile(r"tool_name='(?P<name>[^']{1,200})'")
-_ROLES: Final[Mapping[str, Role]] = {
-    "user": "user", "assistant": "assistant", "system": "system", "tool": "tool"
-}  # fmt: skip
 
 
-def _matches(span: OtelSpan) -> bool:
-    return is_openinference(span) and _MESSAGE.search(_shown(span)) is not None
+def shows_messages(span: OtelSpan) -> bool:
+    """Return whether the inputs or outputs of a span show messages of Haystack."""
+    shown = (str(span.attributes.get(f"{side}.value", "")) for side in ("input", "output"))
+    return _MESSAGE.search("".join(shown)) is not None
 
 
-def _shown(span: OtelSpan) -> str:
-    return "".join(str(span.attributes.get(f"{side}.value", "")) for side in ("input", "output"))
-
-
-def _read(span: OtelSpan) -> Step:
-    step = read_openinference(span)
+def fill_haystack(step: Step, span: OtelSpan) -> None:
+    """Set the messages that a span shows."""
     given, got = (value_of(span.attributes, side) for side in ("input", "output"))
     prompt, replies = _messages(given, "messages"), _messages(got, "replies", "messages")
     if step.kind == "model":
@@ -43,7 +38,6 @@ def _read(span: OtelSpan) -> Step:
     elif step.kind in ("chain", "agent"):
         step.inputs = (Value(("messages",), messages=prompt),) if prompt else step.inputs
         step.outputs = (Value(("messages",), messages=replies),) if replies else step.outputs
-    return step
 
 
 def _messages(value: Any, *names: str) -> tuple[Message, ...]:
@@ -68,7 +62,7 @@ def _message(shown: str) -> Message | None:
     if result is not None:
         return Message("tool", _text(result), tool=tool["name"] if tool else None)
     text = "".join(_text(found) for found in _TEXT.finditer(shown))
-    return Message(_ROLES.get(matched["role"], "other"), text, calls_tool="ToolCall(" in shown)
+    return Message(message_role(matched["role"]) or "other", text, calls_tool="ToolCall(" in shown)
 
 
 def _text(literal: re.Match[str]) -> str:
@@ -77,13 +71,3 @@ def _text(literal: re.Match[str]) -> str:
     except (ValueError, SyntaxError):
         return literal["text"][1:-1]
     return text if isinstance(text, str) else ""
-
-
-HAYSTACK: Final = Convention(
-    name="haystack",
-    title="Haystack",
-    markers=("ChatMessage(_role=<ChatRole.",),
-    claims=_matches,
-    read=_read,
-    covers=is_openinference,
-)

@@ -7,24 +7,22 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from ragstone.reading._fields import fill_tool, step_kind, tokens_in
+from ragstone.reading._fields import fill_tool
+from ragstone.reading._step_names import exploded, indexed
 from ragstone.reading._values import (
-    fill_identity,
     json_in,
     messages_in,
     number_in,
     passages_in,
     query_in,
     reply_message,
-    tags_in,
     text_or_none,
     values_in,
 )
-from ragstone.reading.otlp._convention import Convention, exploded, indexed, step_of
 from ragstone.reading.otlp._span import OtelSpan
 from ragstone.requests import Message, PassageDraft, Step
 
-_KIND: Final = "openinference.span.kind"
+KIND: Final = "openinference.span.kind"
 _SHOWN_NODE: Final = re.compile(
     r"<NodeWithScore\(node=\w{1,40}\(id_=(?P<id>[^\s(),]{1,500})\), score=(?P<score>[-+.\w]{1,40})\)>"
 )
@@ -34,15 +32,9 @@ _PART_NAMES: Final = re.compile(
 """Prompt builders, splitters and parsers of Haystack, LangChain, LlamaIndex and DSPy, which are spans of kind CHAIN or LLM."""
 
 
-def is_openinference(span: OtelSpan) -> bool:
-    """Whether a span follows OpenInference."""
-    return _KIND in span.attributes
-
-
-def read_openinference(span: OtelSpan) -> Step:
-    """Return the step of a span."""
+def fill_openinference(step: Step, span: OtelSpan) -> None:
+    """Set what a step was given and what it returned."""
     attributes = span.attributes
-    step = step_of(span, kind=step_kind(attributes[_KIND]))
     if step.kind in ("chain", "model") and _PART_NAMES.search(span.name):
         step.kind = "part"
     elif step.kind == "model":
@@ -55,11 +47,6 @@ def read_openinference(span: OtelSpan) -> Step:
         step.input_texts = None if given is None else [passage.text for passage in given]
     elif step.kind != "embedding":
         _fill_chain(step, attributes)
-    step.session_id = text_or_none(attributes.get("session.id"))
-    step.user_id = text_or_none(attributes.get("user.id"))
-    step.tags = tags_in(attributes.get("tag.tags"))
-    fill_identity(step, attributes.get("metadata") or exploded(attributes, "metadata"))
-    return step
 
 
 def _fill_chain(step: Step, attributes: Mapping[str, Any]) -> None:
@@ -98,8 +85,6 @@ def _fill_model(step: Step, span: OtelSpan) -> None:
     if reply is not None:
         step.calls_tool = reply.calls_tool
         step.reply = None if reply.calls_tool and not reply.text else reply.text
-    step.model = text_or_none(attributes.get("llm.model_name"))
-    step.input_tokens, step.output_tokens = tokens_in(exploded(attributes, "llm.token_count"))
     step.first_token_at = next((e.at for e in span.events if e.name.startswith("First Token")), None)
 
 
@@ -152,8 +137,3 @@ def _documents(attributes: Mapping[str, Any], prefix: str) -> tuple[PassageDraft
         for item in listed
     ]
     return passages_in(rows)
-
-
-OPENINFERENCE: Final = Convention(
-    name="openinference", title="OpenInference", markers=(_KIND,), claims=is_openinference, read=read_openinference
-)

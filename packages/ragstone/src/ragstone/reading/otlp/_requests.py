@@ -13,28 +13,13 @@ from ragstone.reading._json import parse_json
 from ragstone.reading._requests import requests_in
 from ragstone.reading._stage import BufferedSpan, BufferedTrace
 from ragstone.reading.otlp._convention import Convention, step_of
-from ragstone.reading.otlp._genai import GENAI
-from ragstone.reading.otlp._haystack import HAYSTACK
+from ragstone.reading.otlp._conventions import CONVENTIONS
 from ragstone.reading.otlp._json_messages import is_request, spans_of
-from ragstone.reading.otlp._langchain4j import LANGCHAIN4J
-from ragstone.reading.otlp._langfuse import LANGFUSE
-from ragstone.reading.otlp._mlflow import MLFLOW
-from ragstone.reading.otlp._openinference import OPENINFERENCE
 from ragstone.reading.otlp._protobuf import spans_of_bytes
-from ragstone.reading.otlp._pydantic_ai import PYDANTIC_AI
 from ragstone.reading.otlp._size import check_json_size, check_protobuf_size, first_spans
-from ragstone.reading.otlp._smolagents import SMOLAGENTS
 from ragstone.reading.otlp._span import OtelSpan
-from ragstone.reading.otlp._spring_ai import SPRING_AI
-from ragstone.reading.otlp._traceloop import TRACELOOP
-from ragstone.reading.otlp._vercel_ai import VERCEL_AI
 from ragstone.requests import RetrieverTools, Step
 from ragstone.schema import Trace
-
-CONVENTIONS: Final = (
-    SMOLAGENTS, HAYSTACK, OPENINFERENCE, LANGFUSE, MLFLOW, TRACELOOP, VERCEL_AI, SPRING_AI, PYDANTIC_AI, LANGCHAIN4J, GENAI,
-)  # fmt: skip
-"""Richer ones first: of two that read the same, the first wins. A producer comes before the convention that it follows."""
 
 _ALL: Final = 3
 _UNKNOWN: Final = "not a request: no span follows a convention that is known"
