@@ -71,8 +71,6 @@ def test_a_plan_states_questions_cost_and_parts(tmp_path):
     assert (2, 3, 28, {"no reference": 1, "no query": 1}) == (
         plan.n_questions, plan.n_available, plan.n_candidates, dict(plan.left_out)
     )  # fmt: skip
-    assert plan.usage.calls == plan.estimate_seconds(max_concurrent_requests=4, call_latency_s=4.0)
-    assert plan.estimate_usd((1.0, 2.0)) == (plan.usage.input_tokens + 2 * plan.usage.output_tokens) / 1e6
     assert json.loads(json.dumps(plan.to_dict()))["calls"] == plan.usage.calls
     assert 0 == plan.n_recorded
     run_udcg_experiment(
@@ -343,8 +341,9 @@ def test_a_dry_run_states_the_cost_and_calls_nothing(data, tmp_path):
     )
     assert (0, "") == (done.returncode, done.stderr)
     assert "8 of 8 questions, 104 candidate passages, seed 0" in done.stdout
-    assert re.search(r"at most \d+ calls, about \d+ \+ \d+ tokens", done.stdout)
-    assert re.search(r"at most \d+\.\d\d USD; \d+ .*at 2 s per call and 16 concurrent requests", done.stdout)
+    assert re.search(r"\nat most \d+ calls:\n", done.stdout)
+    cost = r"about \d+ calls, \d+ \+ \d+ tokens \(\d+\.\d\d USD\), \d+ .* at 2 s per call and 16 concurrent requests"
+    assert re.search(cost, done.stdout)
     assert ["questions.jsonl"] == [path.name for path in tmp_path.iterdir()]
     done = run_command(*EXPERIMENT[:4], "--dry-run", "--json")
     assert json.loads(done.stdout)["n_questions"] == 8

@@ -26,7 +26,7 @@ _WORKER: Final = "watch retention daily_budget"
 _MEANS: Final = "analysis.cluster analysis.confidence_level"
 _GATED: Final = f"{_MEANS} analysis.undecided"
 _TESTS: Final = f"{_MEANS} analysis.n_permutations analysis.seed"
-_LAB: Final = "judge cache budget limits.concurrency"
+_LAB: Final = "judge cache budget limits.concurrency limits.stop_early limits.max_failed_share"
 _UDCG: Final = f"{_LAB} reader"
 
 PANELS: Final = {
@@ -133,7 +133,7 @@ COMMANDS: Final = {
         "_judge_card.judge_card_command",
         "Measure how far judges can be trusted.",
         "--labels labels.csv --judge openai:gpt-4o",
-        f"{_LAB} limits.deadline_s limits.max_outage_s limits.stop_early limits.max_failed_share limits.call_latency_s "
+        f"{_LAB} limits.deadline_s limits.max_outage_s limits.call_latency_s "
         "analysis.confidence_level analysis.n_resamples analysis.seed research.conditions research.max_crossed "
         "research.flip_threshold research.label_column research.label_range research.threshold",
     ),
@@ -181,7 +181,7 @@ COMMANDS: Final = {
         _UDCG,
     ),
     "lab udcg experiment": Command(
-        "_udcg_experiment.experiment_command",
+        "_udcg.experiment",
         "Repeat the experiments of the UDCG paper on your data.",
         "questions.jsonl --reader openai:gpt-4o",
         f"{_UDCG} limits.call_latency_s analysis.seed analysis.n_resamples research.k research.top_n "

@@ -8,7 +8,33 @@ from ragstone._util.plural import count
 from ragstone.cli._models import Models
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.cli._progress import format_duration
+from ragstone.schema import Usage
 from ragstone.scoring import RunEstimate
+
+
+def cost_of(usage: Usage, models: Models) -> tuple[dict[str, Any], str]:
+    """Return what calls and tokens cost, as values for JSON and in words."""
+    prices, call_latency_s, n_concurrent = (
+        models.prices,
+        models.settings.limits.call_latency_s,
+        models.concurrent_requests,
+    )
+    tokens = usage.input_tokens, usage.output_tokens
+    usd = None if prices is None else (tokens[0] * prices[0] + tokens[1] * prices[1]) / 1e6
+    seconds = usage.calls * call_latency_s / n_concurrent
+    price = "for USD, set judge.usd_per_million_tokens" if usd is None else f"{usd:.2f} USD"
+    text = (
+        f"about {usage.calls} calls, {tokens[0]} + {tokens[1]} tokens ({price}), "
+        f"{format_duration(seconds)} at {call_latency_s:g} s per call and {n_concurrent} concurrent requests"
+    )
+    values = {
+        "calls": usage.calls,
+        "input_tokens": tokens[0],
+        "output_tokens": tokens[1],
+        "usd": usd,
+        "seconds": seconds,
+    }
+    return values, text
 
 
 def print_estimate(
@@ -33,12 +59,8 @@ def print_estimate(
         reason_calls: Maximum number of judge calls for reasons, which the estimate does not include.
     """
     scale = n_samples / estimate.n_samples if estimate.n_samples else 0.0
-    concurrency = models.concurrent_requests
-    prices, call_latency_s = models.prices, models.settings.limits.call_latency_s
-    calls = round(estimate.usage.calls * scale)
-    tokens = round(estimate.usage.input_tokens * scale), round(estimate.usage.output_tokens * scale)
-    usd = None if prices is None else estimate.usd(prices) * scale
-    seconds = estimate.estimate_seconds(max_concurrent_requests=concurrency, call_latency_s=call_latency_s) * scale
+    names = ("calls", "input_tokens", "output_tokens")
+    costs, cost = cost_of(Usage(**{name: round(getattr(estimate.usage, name) * scale) for name in names}), models)
     metrics: list[dict[str, Any]] = [
         {
             "metric": metric.metric,
@@ -51,7 +73,6 @@ def print_estimate(
     ]
     if json_output:
         facts = facts | {"reason_calls": reason_calls}
-        costs = {"calls": calls, "input_tokens": tokens[0], "output_tokens": tokens[1], "usd": usd, "seconds": seconds}
         print_json(facts | {"n_rehearsed": estimate.n_samples, "metrics": metrics} | costs)
         return
     lines = [heading]
@@ -61,11 +82,7 @@ def print_estimate(
             reason, n = next(iter(metric["reasons"].items()))
             line += f", {metric['n_not_applicable']} not applicable, most often ({n}): {sanitize_for_terminal(reason)}"
         lines.append(line)
-    lines.append(
-        f"about {calls} calls, {tokens[0]} + {tokens[1]} tokens"
-        + (f", {usd:.2f} USD" if usd is not None else " (for USD, set judge.usd_per_million_tokens)")
-        + f", {format_duration(seconds)} at {call_latency_s:g} s per call and {concurrency} concurrent requests"
-    )
+    lines.append(cost)
     if reason_calls:
         lines.append(f"and up to {reason_calls} calls for reasons")
     if estimate.n_samples < n_samples:

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from ragstone.cli._criterion import parse_metrics
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._failed_share import describe_excess
-from ragstone.cli._models import Models
-from ragstone.cli._output import failure_lines, print_json, print_text
-from ragstone.cli._progress import format_duration, show_progress
-from ragstone.cli._settings import OF_COMMAND, arguments_of, settings_of
+from ragstone.cli._lab import Lab, leave, print_result
+from ragstone.cli._output import failure_lines
+from ragstone.cli._progress import show_progress
 from ragstone.errors import ConfigurationError
 from ragstone.judges import find_outage
 from ragstone.schema import Failure
 from ragstone.scoring import JudgedCounts
-
-if TYPE_CHECKING:
-    from ragstone.research import CardPlan, JudgeCard
 
 
 def judge_card_command(
@@ -47,7 +42,6 @@ def judge_card_command(
         data: Samples, as for `evaluate`. Default: the rows of --labels are the samples.
         metrics: Metrics or groups, comma-separated. Default: those that the labels name, otherwise ccrs.
         repeats (>=1): Number of times that each wording is scored.
-        dry_run: Check the labels, print the design and its cost, then exit.
 
     Models:
         judge: A judge, in the forms of `evaluate --judge`. Repeatable. Default: $RAGSTONE_JUDGE.
@@ -57,8 +51,8 @@ def judge_card_command(
     """
     from ragstone.research import judge_card, plan_judge_card
 
-    settings = settings_of(context)
-    models, research = Models(settings), settings.research
+    lab = Lab(context, json_output=json_output)
+    settings, models, research = lab.settings, lab.models, lab.settings.research
     urls: list[str | None] = [*judge] if judge else [None]
     named = _one_each("--judge-model", judge_model, urls)
     keys = _one_each("--judge-api-key-env", judge_api_key_env, urls)
@@ -78,27 +72,32 @@ def judge_card_command(
     }
     source = None if data is None else str(data)
     plan = plan_judge_card(str(labels), source, **chosen, n_judges=len(urls))
+    judges = [] if dry_run else [models.build_other_judge(*each) for each in zip(urls, named, keys, strict=True)]
+    lab.print_plan(plan, plan.usage, dry_run=dry_run)
     if dry_run:
-        _print_plan(plan, models, json_output=json_output)
         return
-    judges = [models.build_other_judge(*each) for each in zip(urls, named, keys, strict=True)]
-    _print_plan(plan, models, err=True)
     with show_progress("scoring", find_outage=find_outage) as progress:
         card = judge_card(
             str(labels),
             source,
             judge=judges,
             **chosen,
-            **arguments_of(context, settings, "limits", "analysis", "research", omit={*chosen, *OF_COMMAND}),
+            **lab.arguments("limits", "analysis", "research", omit=chosen),
             closes_judges=True,
             progress=progress.update,
             on_outcomes=progress.count,
         )
-    if json_output:
-        print_json(card.to_dict())
-    else:
-        print_text(card)
-    _exit(card, settings.limits.max_failed_share)
+    print_result(card, json_output=json_output)
+    for line in failure_lines(card.outcomes):
+        typer.echo(line, err=True)
+    if any(isinstance(o, Failure) and o.kind == "budget" for o in card.outcomes):
+        leave(
+            "the budget is exhausted, so the card is incomplete. With --cache, a run with a larger budget resumes.",
+            ExitCode.BUDGET,
+        )
+    counts = JudgedCounts()
+    counts.add(card.outcomes)
+    lab.leave_if_failed(counts, "judged outcomes")
 
 
 def _check_repeated(judges: Sequence[tuple[str | None, str | None]]) -> None:
@@ -120,37 +119,3 @@ def _one_each(option: str, values: Sequence[str] | None, urls: Sequence[str | No
             f'{option} "" for a judge without it'
         )
     return [value or None for value in values]
-
-
-def _print_plan(plan: CardPlan, models: Models, *, json_output: bool = False, err: bool = False) -> None:
-    usage, prices = plan.usage, models.prices
-    usd = None if prices is None else (usage.input_tokens * prices[0] + usage.output_tokens * prices[1]) / 1e6
-    call_latency_s = models.settings.limits.call_latency_s
-    seconds = usage.calls * call_latency_s / models.concurrent_requests
-    if json_output:
-        tokens = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
-        print_json(plan.to_dict() | {"calls": usage.calls, **tokens, "usd": usd, "seconds": seconds})
-        return
-    price = "for USD, set judge.usd_per_million_tokens" if usd is None else f"{usd:.2f} USD"
-    print_text(
-        f"{plan}\nabout {usage.calls} calls, {usage.input_tokens} + {usage.output_tokens} tokens ({price}), "
-        f"{format_duration(seconds)} at {call_latency_s:g} s per call and {models.concurrent_requests} concurrent requests",
-        err=err,
-    )
-
-
-def _exit(card: JudgeCard, max_failed_share: float) -> None:
-    """Print the first failure of each kind, and exit with the code of a result other than success."""
-    for line in failure_lines(card.outcomes):
-        typer.echo(line, err=True)
-    if any(isinstance(o, Failure) and o.kind == "budget" for o in card.outcomes):
-        typer.echo(
-            "The budget is exhausted, so the card is incomplete. With --cache, a run with a larger budget resumes.",
-            err=True,
-        )
-        raise typer.Exit(ExitCode.BUDGET)
-    counts = JudgedCounts()
-    counts.add(card.outcomes)
-    if (reason := describe_excess(counts, max_failed_share)) is not None:
-        typer.echo(f"exit code 3: {reason}", err=True)
-        raise typer.Exit(ExitCode.INFRASTRUCTURE)

@@ -10,9 +10,9 @@ from typing import Any
 import typer
 
 from ragstone._util.files import check_not_read
-from ragstone.cli._models import Models
-from ragstone.cli._output import print_json, progress_bar, terminal_options
-from ragstone.cli._settings import arguments_of, settings_of
+from ragstone.cli._application import load_app
+from ragstone.cli._lab import Lab
+from ragstone.cli._output import progress_bar, terminal_options
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import quote
 
@@ -28,23 +28,19 @@ def fit(file: Path, *, output: Path = Path("theta.json"), json_output: bool = Fa
     from ragstone.research import fit_udcg
 
     _check_writable(output, file)
-    settings = settings_of(context)
-    judge, reader = Models(settings).judge_and_reader()
+    lab = Lab(context, json_output=json_output)
+    judge, reader = lab.models.judge_and_reader()
     with progress_bar("reading") as progress:
         fitted = fit_udcg(
             str(file),
             reader=reader,
             judge=judge,
             progress=progress,
-            **arguments_of(context, settings, "limits", "analysis", "research"),
+            **lab.arguments("limits", "analysis", "research"),
         )
     fitted.theta.save(output)
-    _print_errors(fitted.errors)
-    if json_output:
-        print_json(fitted.to_dict() | {"output": str(output)})
-    else:
-        typer.echo(str(fitted))
-        typer.echo(f"saved. Use it with: ragstone evaluate FILE --metrics udcg_theta@{quote(str(output))}", err=True)
+    following = f"saved. Use it with: ragstone evaluate FILE --metrics udcg_theta@{quote(str(output))}"
+    lab.finish(fitted, saved=[following], resumes=False, output=str(output))
 
 
 def correlate(
@@ -60,8 +56,8 @@ def correlate(
     """
     from ragstone.research import correlate_udcg
 
-    settings = settings_of(context)
-    judge, reader = Models(settings).judge_and_reader()
+    lab = Lab(context, json_output=json_output)
+    judge, reader = lab.models.judge_and_reader()
     with progress_bar("reading") as progress:
         result = correlate_udcg(
             str(file),
@@ -70,13 +66,9 @@ def correlate(
             reader=reader,
             judge=judge,
             progress=progress,
-            **arguments_of(context, settings, "limits", "analysis"),
+            **lab.arguments("limits", "analysis"),
         )
-    _print_errors(result.errors)
-    if json_output:
-        print_json(result.to_dict())
-    else:
-        typer.echo(str(result))
+    lab.finish(result, resumes=False)
 
 
 def rank(
@@ -109,8 +101,8 @@ def rank(
         raise ConfigurationError(
             "--json prints the counts to stdout, where the samples would be printed. Add --output FILE."
         )
-    settings = settings_of(context)
-    judge, reader = Models(settings).judge_and_reader()
+    lab = Lab(context, json_output=json_output)
+    judge, reader = lab.models.judge_and_reader()
     with progress_bar("ranking") as progress:
         ranked = rank_udcg(
             str(file),
@@ -119,28 +111,77 @@ def rank(
             keep_order=keep_order,
             reader=reader,
             judge=judge,
-            concurrency=settings.limits.concurrency,
             progress=progress,
+            **lab.arguments("limits"),
         )
-    _print_errors(ranked.errors)
     if output is None:
         _print_rows(ranked.rows)
     else:
         ranked.to_jsonl(output)
-    if json_output:
-        print_json(ranked.to_dict())
-    else:
-        typer.echo(str(ranked), err=True)
+    lab.finish(ranked, resumes=False, err=True)
+
+
+def experiment(
+    data: Path,
+    *,
+    output_dir: Path = Path("udcg-experiment"),
+    parts: str | None = None,
+    retriever: str | None = None,
+    erag: bool = True,
+    dry_run: bool = False,
+    json_output: bool = False,
+    context: typer.Context,
+) -> None:
+    """Repeat the experiments of the UDCG paper on your data.
+
+    Options:
+        data: Questions: rows with query, reference and contexts (the ranked candidates, with relevance if known).
+        output_dir (-o): Directory of the results. An interrupted run resumes in the same directory.
+        parts: Comma-separated: position, k, distractors, orders, correlation, ablation, answer-prob, judges. Default:
+            all but the last two.
+        retriever (MODULE:NAME): Function of the query that returns the ranked candidates.
+        erag (--erag/--no-erag): Also let the reader answer from each candidate alone (eRAG).
+    """
+    from ragstone.research import plan_udcg_experiment, run_udcg_experiment
+
+    lab = Lab(context, json_output=json_output)
+    models, research = lab.models, lab.settings.research
+    chosen = lab.arguments("analysis", "research", omit=("second_judge", "second_judge_model")) | {
+        "parts": parts,
+        "retriever": None if retriever is None else load_app(retriever, option="--retriever"),
+        "erag": erag,
+        "k_values": tuple(sorted(set(research.k_values))),
+    }
+    if dry_run:
+        plan = plan_udcg_experiment(
+            str(data),
+            output_dir,
+            n_judges=1 + (research.second_judge is not None),
+            calls_per_reading=models.calls_per_reading,
+            **chosen,
+        )
+        lab.print_plan(plan, plan.usage, dry_run=True)
+        return
+    judge, reader = models.judge_and_reader()
+    if research.second_judge is not None:
+        chosen["second_judge"] = models.build_other_judge(research.second_judge, research.second_judge_model)
+    with progress_bar("calls") as progress:
+        result = run_udcg_experiment(
+            str(data),
+            output_dir,
+            reader=reader,
+            judge=judge,
+            on_plan=lambda plan: lab.print_plan(plan, plan.usage, dry_run=False),
+            progress=progress,
+            **lab.arguments("limits"),
+            **chosen,
+        )
+    lab.finish(result, saved=[f"saved in {output_dir}: result.json, contexts.jsonl, journal.jsonl"])
 
 
 def _print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     for row in rows:
         typer.echo(json.dumps(row, ensure_ascii=terminal_options()["ascii_only"]))
-
-
-def _print_errors(errors: Sequence[str]) -> None:
-    for error in errors:
-        typer.echo(f"failed: {error}", err=True)
 
 
 def _check_writable(output: Path, file: Path) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import typer
 
+from ragstone.cli._lab import print_result
 from ragstone.cli._options import parse_named_file
-from ragstone.cli._output import print_json, print_text
+from ragstone.cli._output import print_text
 from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.cli._stdin import stdin_as_file
 from ragstone.errors import ConfigurationError
@@ -64,10 +65,7 @@ def validate_metrics_command(
             metrics=None if metrics is None else split_metrics(metrics),
             **arguments_of(context, settings, "analysis", "research"),
         )
-    if json_output:
-        print_json(report.to_dict())
-    else:
-        print_text(report)
+    print_result(report, json_output=json_output)
     if fit_weights is not None:
         print_text(
             f"written: {fit_weights}. Score with these weights: --metrics ccrs.composite@{quote(str(fit_weights))}",
@@ -99,10 +97,7 @@ def topicality_command(
         metrics=None if metrics is None else split_metrics(metrics),
         **arguments_of(context, settings_of(context), "analysis", "research"),
     )
-    if json_output:
-        print_json(report.to_dict())
-    else:
-        print_text(report)
+    print_result(report, json_output=json_output)
 
 
 def _numbers(text: str) -> list[int]:

@@ -12,9 +12,14 @@ from typing import Any, Final, Self, TypeVar
 
 from ragstone._util.filelock import FileLock
 from ragstone.errors import ConfigurationError, DataError, JudgeError, StoreError
+from ragstone.judges import JudgeIdentity
+from ragstone.schema import Failure
+from ragstone.scoring import JudgedCounts
 
 PASSING: Final = frozenset({"budget", "unavailable", "timeout"})
 """Kinds of temporary failures, after which running the same command again may succeed."""
+_ENDING: Final = frozenset({"budget", "unavailable"})
+"""Kinds of failures after which all further calls would fail as well, some of them only after minutes."""
 
 _ANSWER: Final = "answer"
 _PLAN: Final = "plan"
@@ -137,44 +142,51 @@ class Journal:
 class JournaledCalls:
     """Model calls whose results are read from a journal, or written to it before they are used.
 
-    Equal concurrent calls are one call.
+    Equal calls are one call. After a model fails systematically (with `stop_early`), no further call is made, and later calls
+    fail with the same error. With a journal, from which another run continues, also after a budget is exhausted or a model is
+    unavailable.
 
     Args:
-        journal: The journal.
+        journal: The journal, or None to keep the results only in memory.
         concurrency: Number of concurrent calls. A kill of the process loses at most this many.
+        stop_early: Whether to stop if a model fails systematically.
         on_answer: Called after each distinct call that was answered.
-        stop_at: Kinds of `JudgeError` after which no further call is made. Later calls fail with the same error.
     """
 
     def __init__(
         self,
-        journal: Journal,
+        journal: Journal | None,
         *,
         concurrency: int,
+        stop_early: bool = True,
         on_answer: Callable[[], None] | None = None,
-        stop_at: frozenset[str] = frozenset(),
     ) -> None:
         self._journal = journal
-        self._stop_at = stop_at
-        self._stopped_by: JudgeError | None = None
+        self._stop_early = stop_early
         self._slots = asyncio.Semaphore(concurrency)
         self._work: dict[str, asyncio.Task[Any]] = {}
         self._known: set[str] = set()
         self._on_answer = on_answer or (lambda: None)
-        self.n_asked = 0
-        """Number of calls that were not in the journal."""
+        self._stopped_by: JudgeError | None = None
+        self.systematic: JudgeError | None = None
+        """The error of a model that fails systematically."""
+        self.counts: dict[str, JudgedCounts] = {}
+        """Answered and failed calls, by name of the model."""
         self.n_answered = 0
-        """Number of these calls that were answered."""
+        """Number of answered calls that were not in the journal."""
 
     @property
     def n_known(self) -> int:
         """Number of calls answered from the journal."""
         return len(self._known)
 
-    async def once(self, key: str, call: Callable[[], Coroutine[Any, Any, Any]], read: Callable[[Any], T]) -> T:
+    async def once(
+        self, model: JudgeIdentity, key: str, call: Callable[[], Coroutine[Any, Any, Any]], read: Callable[[Any], T]
+    ) -> T:
         """Return the result of a call, from the journal if it contains a valid one.
 
         Args:
+            model: The model that is called.
             key: Key of the call.
             call: Makes the call, and returns plain values for JSON.
             read: Makes the result from these values. It raises ValueError or KeyError if they are invalid.
@@ -182,7 +194,7 @@ class JournaledCalls:
         Raises:
             JudgeError: If the call fails.
         """
-        if key in self._journal and key not in self._work:
+        if self._journal is not None and key in self._journal and key not in self._work:
             try:
                 known = read(self._journal.answer(key))
             except (ValueError, KeyError, TypeError):
@@ -190,27 +202,50 @@ class JournaledCalls:
             else:
                 if key not in self._known:
                     self._known.add(key)
+                    self._counts_of(model).n_scored += 1
                     self._on_answer()
                 return known
         if key not in self._work:
-            self._work[key] = asyncio.create_task(self._call(key, call))
+            self._work[key] = asyncio.create_task(self._call(model, key, call))
         return read(await asyncio.shield(self._work[key]))
 
-    async def _call(self, key: str, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    async def _call(self, model: JudgeIdentity, key: str, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         async with self._slots:
             if self._stopped_by is not None:
                 raise self._stopped_by
-            self.n_asked += 1
             try:
                 value = await call()
             except JudgeError as error:
-                if error.kind in self._stop_at:
-                    self._stopped_by = error
+                self._count_failure(model, key, error)
                 raise
-            self._journal.append(key, value)
+            if self._journal is not None:
+                self._journal.append(key, value)
         self.n_answered += 1
+        self._counts_of(model).n_scored += 1
         self._on_answer()
         return value
+
+    def _counts_of(self, model: JudgeIdentity) -> JudgedCounts:
+        return self.counts.setdefault(model.name, JudgedCounts())
+
+    def _count_failure(self, model: JudgeIdentity, key: str, error: JudgeError) -> None:
+        counts = self._counts_of(model)
+        failure = {
+            "sample_id": key,
+            "metric": "call",
+            "metric_version": "1",
+            "judge": model.name,
+            "judge_hash": model.hash,
+        }
+        counts.add([Failure.model_validate(failure | {"kind": error.kind, "reason": str(error)})])
+        if error.kind in _ENDING and self._journal is not None:
+            self._stopped_by = error
+        elif self._stop_early and (cause := counts.describe_systematic()):
+            self._stopped_by = self.systematic = JudgeError(
+                f"the run was stopped. {cause}. Fix the cause, or make all calls with stop_early=False "
+                "(--set limits.stop_early=false)",
+                kind=error.kind,
+            )
 
     async def aclose(self) -> None:
         """Cancel calls in flight."""

@@ -40,10 +40,6 @@ class RunEstimate:
         price_in, price_out = usd_per_million_tokens
         return (self.usage.input_tokens * price_in + self.usage.output_tokens * price_out) / 1e6
 
-    def estimate_seconds(self, *, max_concurrent_requests: int, call_latency_s: float) -> float:
-        """Estimate the duration in seconds for this number of concurrent calls and this latency of a call."""
-        return self.usage.calls * call_latency_s / max_concurrent_requests
-
 
 async def estimate_run(
     samples: AsyncIterable[Sample] | Iterable[Sample], metrics: Sequence[Metric], *, calls_per_reading: int = 1

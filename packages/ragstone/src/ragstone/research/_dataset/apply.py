@@ -10,17 +10,17 @@ from typing import Any
 
 from ragstone._util.plural import count
 from ragstone._util.run_async import run_async
-from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Judge, judge_from
-from ragstone.research._dataset.draft import DATASET, DRAFT, JOURNAL, Draft, DraftItem, only, read_draft, write_rows
-from ragstone.research._dataset.journal import JournaledJudge, prepared
+from ragstone.metrics.crux import rate_answerability
+from ragstone.research._dataset.draft import DATASET, DRAFT, Draft, DraftItem, only, read_draft, write_rows
 from ragstone.research._dataset.review import MAX_TEXT, REVIEW, Key, read_review, texts_of
 from ragstone.research._journal import Journal
+from ragstone.research._run import JOURNAL, JournaledJudge, Run, RunResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetReview:
+class DatasetReview(RunResult):
     """The result of applying a review."""
 
     folder: Path
@@ -30,8 +30,6 @@ class DatasetReview:
     n_removed: int
     """Number of removed lines."""
     n_edited: int
-    n_asked: int
-    """Number of judge calls for edited texts."""
     left_out: tuple[str, ...]
     rated_by_baseline: bool = False
     """Whether the lexical baseline, which is not a judge, rated the edited texts."""
@@ -58,14 +56,19 @@ class DatasetReview:
             "n_edited": self.n_edited,
             "n_dropped": self.n_dropped,
             "n_removed": self.n_removed,
-            "n_asked": self.n_asked,
             "rated_by_baseline": self.rated_by_baseline,
             "left_out": list(self.left_out),
+            **self.run_values(),
         }
 
 
 def apply_review(
-    folder: str | Path, *, judge: str | Judge | None = None, keep_ratings: bool = False, concurrency: int = 8
+    folder: str | Path,
+    *,
+    judge: str | Judge | None = None,
+    keep_ratings: bool = False,
+    concurrency: int = 8,
+    stop_early: bool = True,
 ) -> DatasetReview:
     """Write the dataset that results from the draft of `build_dataset` and its edited `review.csv`.
 
@@ -77,6 +80,7 @@ def apply_review(
         judge: Judge for edited texts. Default: `RAGSTONE_JUDGE`. Without edits, no judge is called.
         keep_ratings: Keep the ratings of edited texts, for edits that do not change the meaning.
         concurrency: Number of concurrent judge calls.
+        stop_early: Stop if the judge fails systematically.
 
     Raises:
         ConfigurationError: If texts were edited and no judge is given.
@@ -94,7 +98,7 @@ def apply_review(
     draft = read_draft(folder / DRAFT)
     decisions = read_review(folder / REVIEW)
     reviewed, edits = _reviewed(draft, decisions)
-    n_asked, by_baseline = 0, False
+    asked: dict[str, Any] = {}
     if edits.ratings and not keep_ratings:
         if judge is None:
             raise ConfigurationError(
@@ -102,20 +106,15 @@ def apply_review(
                 "again, or keep the ratings if the meaning did not change (--keep-ratings)."
             )
         resolved_judge = judge_from(judge)
-        by_baseline = resolved_judge.identity.is_baseline
 
-        async def work() -> tuple[Draft, int]:
-            with Journal(folder / JOURNAL) as journal, suppress_capture():
-                asker = JournaledJudge(resolved_judge, journal, concurrency=concurrency)
-                try:
-                    await prepared(resolved_judge)
-                    return await _rate_again(reviewed, edits.ratings, asker), asker.n_asked
-                finally:
-                    await asker.aclose()
-                    if not isinstance(judge, Judge):
-                        await resolved_judge.aclose()
+        async def work() -> Draft:
+            with Journal(folder / JOURNAL) as journal:
+                async with Run(journal, concurrency=concurrency, stop_early=stop_early) as run:
+                    rated = await _rate_again(reviewed, edits.ratings, await run.add_judge(resolved_judge, judge))
+            asked.update(run.values(), rated_by_baseline=resolved_judge.identity.is_baseline)
+            return rated
 
-        reviewed, n_asked = run_async(work())
+        reviewed = run_async(work())
     written = write_rows(folder, reviewed)
     removed = texts_of(draft).keys() - decisions.keys()
     return DatasetReview(
@@ -124,9 +123,8 @@ def apply_review(
         n_dropped=len(removed) + sum(not kept for kept, _ in decisions.values()),
         n_removed=len(removed),
         n_edited=edits.n,
-        n_asked=n_asked,
         left_out=written.left_out,
-        rated_by_baseline=by_baseline,
+        **asked,
     )
 
 
@@ -187,8 +185,9 @@ async def _rate_again(draft: Draft, changed: frozenset[Key], asker: JournaledJud
             asked = [q for q in item.questions if everything or ("sub_question", item.id, q) in changed]
             if not asked:
                 continue
-            marks = await asker.rate(draft.passages[passage].text, [item.questions[q] for q in asked])
-            for question, mark in zip(asked, marks, strict=True):
+            texts = [item.questions[q] for q in asked]
+            reply = await rate_answerability(asker, draft.passages[passage].text, texts)
+            for question, mark in zip(asked, reply.marks, strict=True):
                 ratings[question][passage] = float(mark)
         items.append(replace(item, ratings=ratings))
     return replace(draft, items=tuple(items))

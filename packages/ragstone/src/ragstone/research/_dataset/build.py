@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from ragstone._util.run_async import run_async
-from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError
-from ragstone.judges import Judge, MissingModel, judge_from, metered
+from ragstone.judges import Judge
 from ragstone.metrics.crux import ETA
-from ragstone.research._dataset.draft import DATASET, DRAFT, JOURNAL, Draft, Rows, folder_of, write_json, write_rows
-from ragstone.research._dataset.journal import JournaledJudge, prepared
-from ragstone.research._dataset.making import ItemBuilder
+from ragstone.research._dataset.draft import DATASET, DRAFT, Draft, Rows, write_json, write_rows
+from ragstone.research._dataset.making import ItemBuilder, check_rating
 from ragstone.research._dataset.plan import DatasetPlan, Paths, plan_dataset
 from ragstone.research._dataset.review import REVIEW, edited, write_review
-from ragstone.research._journal import PASSING, Journal
-from ragstone.schema import Usage
+from ragstone.research._journal import Journal
+from ragstone.research._run import JOURNAL, JournaledJudge, Run, RunResult, folder_of, need_model
 
 _MOST_QUESTIONS: Final = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetBuild:
+class DatasetBuild(RunResult):
     """The result of building a dataset."""
 
     folder: Path
@@ -32,35 +30,19 @@ class DatasetBuild:
     rows: tuple[dict[str, Any], ...]
     left_out: tuple[str, ...]
     """Files, items and passages that were skipped, with reasons."""
-    failures: Mapping[str, int]
-    """Number of failed judge calls, by kind."""
-    notes: tuple[str, ...]
-    n_asked: int
-    """Number of judge calls."""
-    n_known: int
-    """Number of judge calls answered from the journal of an earlier run."""
     n_repeated: int
     """Number of sub-questions that were dropped because they repeat another."""
     n_unanswerable: int
     """Number of sub-questions that were dropped because no passage answers them."""
-    usage: Usage = field(default_factory=Usage)
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether running the same command again may complete more items (after a reached budget or an outage)."""
-        return any(kind in PASSING for kind in self.failures)
 
     def __str__(self) -> str:
         n_questions = sum(len(row["sub_questions"]) for row in self.rows)
         lines = [
             f"{len(self.rows)} of {len(self.plan.items)} items, {n_questions} sub-questions, in {self.folder / DATASET}",
             f"dropped sub-questions: {self.n_unanswerable} unanswerable, {self.n_repeated} repeated",
-            f"judge: {self.n_asked} calls, {self.n_known} replies from an earlier run",
+            *self.run_lines(),
         ]
-        if self.failures:
-            kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(self.failures.items()))
-            lines.append(f"failed judge calls: {kinds}")
-        return "\n".join([*lines, *self.notes])
+        return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -69,13 +51,9 @@ class DatasetBuild:
             "plan": self.plan.to_dict(),
             "n_rows": len(self.rows),
             "left_out": list(self.left_out),
-            "failures": dict(self.failures),
-            "notes": list(self.notes),
-            "n_asked": self.n_asked,
-            "n_known": self.n_known,
             "n_repeated": self.n_repeated,
             "n_unanswerable": self.n_unanswerable,
-            "usage": self.usage.model_dump(),
+            **self.run_values(),
         }
 
 
@@ -90,6 +68,7 @@ def build_dataset(
     questions: int = 10,
     rating_threshold: float = ETA,
     concurrency: int = 8,
+    stop_early: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> DatasetBuild:
     """Build a CRUX-style dataset from documents, or from reports about them.
@@ -110,12 +89,13 @@ def build_dataset(
         questions: Maximum sub-questions per item, up to 30.
         rating_threshold: Rating from which a passage counts as answering.
         concurrency: Number of concurrent judge calls.
+        stop_early: Stop if the judge fails systematically.
         progress: Called with (finished items, all items).
 
     Raises:
         ConfigurationError: If documents are missing, the directory is in use or a number is out of range.
         DataError: If a document or an earlier state is invalid.
-        JudgeError: If the judge is unavailable.
+        JudgeError: If the judge is unavailable at the start, or fails systematically.
 
     Examples:
         ```python
@@ -125,51 +105,34 @@ def build_dataset(
     """
     if not 1 <= questions <= _MOST_QUESTIONS:
         raise ConfigurationError(f"questions must be from 1 to {_MOST_QUESTIONS}, got {questions!r}")
-    if concurrency < 1 or not 0 < rating_threshold <= 5:
-        raise ConfigurationError(
-            f"concurrency must be at least 1 and rating_threshold must be above 0 and at most 5, got {concurrency!r} and "
-            f"{rating_threshold!r}"
-        )
+    check_rating(concurrency, rating_threshold)
     plan = plan_dataset(documents, reports=reports, max_items=max_items, max_passages=max_passages)
-    resolved_judge = judge_from(judge)
-    if resolved_judge.identity.is_baseline or isinstance(resolved_judge, MissingModel):
-        raise ConfigurationError(
-            f"building a dataset needs a model, and the judge is {resolved_judge.identity.name}. Set judge= (--judge)."
-        )
+    resolved_judge = need_model(judge, "building a dataset")
     folder = folder_of(output_dir)
 
     async def work() -> DatasetBuild:
-        with Journal(folder / JOURNAL) as journal, suppress_capture(), metered() as meter:
-            asker = JournaledJudge(resolved_judge, journal, concurrency=concurrency)
-            try:
-                await prepared(resolved_judge)
-                notes = _record_run(journal, plan, resolved_judge)
-                builder = await ItemBuilder(
-                    plan, asker, n_questions=questions, rating_threshold=rating_threshold
-                ).build(progress)
-            finally:
-                await asker.aclose()
-                if not isinstance(judge, Judge):
-                    await resolved_judge.aclose()
+        with Journal(folder / JOURNAL) as journal:
+            async with Run(journal, concurrency=concurrency, stop_early=stop_early) as run:
+                asker = await run.add_judge(resolved_judge, judge)
+                notes = _record_run(journal, plan, asker)
+                builder = ItemBuilder(plan, run, asker, n_questions=questions, rating_threshold=rating_threshold)
+                await builder.build(progress)
             written, more = _write(folder, builder.draft)
             return DatasetBuild(
                 folder=folder,
                 plan=plan,
                 rows=written.rows,
                 left_out=(*plan.left_out, *builder.left_out, *written.left_out),
-                failures=dict(builder.failures),
                 notes=(*notes, *more),
-                n_asked=asker.n_asked,
-                n_known=asker.n_known,
                 n_repeated=builder.n_repeated,
                 n_unanswerable=written.n_unanswerable,
-                usage=meter.total,
+                **run.values(),
             )
 
     return run_async(work())
 
 
-def _record_run(journal: Journal, plan: DatasetPlan, judge: Judge) -> list[str]:
+def _record_run(journal: Journal, plan: DatasetPlan, judge: JournaledJudge) -> list[str]:
     """Store the documents and the judge of this run, and return notes about changes since the last run."""
     current = {
         "documents": {document.name: document.digest for document in plan.documents},

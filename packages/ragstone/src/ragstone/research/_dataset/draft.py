@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from ragstone._util.files import write_output
-from ragstone.errors import ConfigurationError, DataError, StoreError
+from ragstone.errors import DataError, StoreError
 from ragstone.metrics.crux import ETA, answerable, required_subset
 
 
@@ -179,24 +179,6 @@ PASSAGES: Final = "passages.jsonl"
 """The passages of all pools, for an index."""
 DRAFT: Final = "draft.json"
 """The draft that the review refers to."""
-JOURNAL: Final = "journal.jsonl"
-"""The judge's replies."""
-
-
-def folder_of(output: str | Path) -> Path:
-    """Return the output directory, and create it if missing.
-
-    Raises:
-        ConfigurationError: If it cannot be created.
-    """
-    folder = Path(output)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigurationError(
-            f"cannot create the directory {str(folder)!r} (--output-dir): {error.strerror or error}"
-        ) from error
-    return folder
 
 
 def write_rows(folder: Path, draft: Draft) -> Rows:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ragstone.errors import JudgeError
+from ragstone.errors import ConfigurationError, JudgeError
+from ragstone.judges import JsonReply
+from ragstone.metrics.crux import rate_answerability
 from ragstone.research._dataset.draft import Draft, DraftItem, DraftPassage
-from ragstone.research._dataset.journal import JournaledJudge
 from ragstone.research._dataset.plan import DatasetPlan, PlannedItem
 from ragstone.research._dataset.prompts import (
     distinct_questions,
@@ -23,24 +22,27 @@ from ragstone.research._dataset.prompts import (
 )
 from ragstone.research._dataset.spans import Span
 from ragstone.research._journal import PASSING
+from ragstone.research._run import JournaledJudge, Run, gathered
 
 
 class ItemBuilder:
     """Builds all items of a plan."""
 
-    def __init__(self, plan: DatasetPlan, asker: JournaledJudge, *, n_questions: int, rating_threshold: float) -> None:
+    def __init__(
+        self, plan: DatasetPlan, run: Run, asker: JournaledJudge, *, n_questions: int, rating_threshold: float
+    ) -> None:
         self._plan = plan
+        self._run = run
         self._asker = asker
         self._n_questions = n_questions
         self._eta = rating_threshold
         self._documents = {document.name: document for document in plan.documents}
         self._passages: dict[str, DraftPassage] = {}
         self.left_out: list[str] = []
-        self.failures: Counter[str] = Counter()
         self.n_repeated = 0
         self.draft = Draft(passages={}, items=(), rating_threshold=rating_threshold)
 
-    async def build(self, progress: Callable[[int, int], None] | None) -> ItemBuilder:
+    async def build(self, progress: Callable[[int, int], None] | None) -> None:
         """Build all items. Failed items are skipped and reported."""
         n_done = 0
 
@@ -49,8 +51,7 @@ class ItemBuilder:
             try:
                 return await self._item(item)
             except JudgeError as error:
-                self.failures[error.kind] += 1
-                self.left_out.append(f"{item.id}: {error.kind}: {error}")
+                self._leave_out(item.id, error)
                 return None
             finally:
                 n_done += 1
@@ -62,34 +63,33 @@ class ItemBuilder:
         used = {passage for item in items for row in item.ratings.values() for passage in row}
         passages = {span.id: self._passages[span.id] for span in self._plan.spans if span.id in used}
         self.draft = Draft(passages=passages, items=tuple(items), rating_threshold=self._eta)
-        return self
+
+    def _leave_out(self, what: str, error: JudgeError) -> None:
+        self._run.errors.append(error)
+        self.left_out.append(f"{what}: {error.kind}: {error}")
 
     async def _item(self, item: PlannedItem) -> DraftItem:
-        query, written = await _all(
-            self._asker.ask(query_prompt(item.text), query_shape(), max_tokens=400),
-            self._asker.ask(
-                questions_prompt(item.text, self._n_questions),
-                questions_shape(self._n_questions),
-                max_tokens=64 + 64 * self._n_questions,
-            ),
-        )
-        texts = distinct_questions(written["items"])
-        self.n_repeated += len(written["items"]) - len(texts)
+        n = self._n_questions
+        calls: list[Awaitable[JsonReply[Any]]] = [
+            self._asker.ask_json(query_prompt(item.text), query_shape(), max_tokens=400),
+            self._asker.ask_json(questions_prompt(item.text, n), questions_shape(n), max_tokens=64 + 64 * n),
+        ]
+        replies = await gathered(calls)
+        query, written = replies[0].value["query"].strip(), replies[1].value["items"]
+        texts = distinct_questions(written)
+        self.n_repeated += len(written) - len(texts)
         if not texts:
             raise JudgeError("the judge did not return a sub-question", kind="unparseable")
-        if not query["query"].strip():
+        if not query:
             raise JudgeError("the judge did not return a query", kind="unparseable")
-        results = await asyncio.gather(*(self._rate(item, span, texts) for span in item.pool), return_exceptions=True)
-        for outcome in results:
-            if isinstance(outcome, BaseException):
-                raise outcome
-        marks = {span.id: row for span, row in zip(item.pool, results, strict=True) if isinstance(row, tuple)}
+        results = await gathered(self._rate(item, span, texts) for span in item.pool)
+        marks = {span.id: row for span, row in zip(item.pool, results, strict=True) if row is not None}
         if not marks:
             raise JudgeError("none of its passages could be rewritten and rated", kind="unparseable")
         questions = {f"q{number}": text for number, text in enumerate(texts, start=1)}
         return DraftItem(
             id=item.id,
-            query=query["query"].strip(),
+            query=query,
             anchor=item.anchor,
             questions=questions,
             ratings={
@@ -107,18 +107,17 @@ class ItemBuilder:
         """
         try:
             passage = await self._passage(span)
-            return await self._asker.rate(passage.text, questions)
+            return (await rate_answerability(self._asker, passage.text, questions)).marks
         except JudgeError as error:
             if error.kind in PASSING:
                 raise
-            self.failures[error.kind] += 1
-            self.left_out.append(f"{item.id}: passage {span.id}: {error.kind}: {error}")
+            self._leave_out(f"{item.id}: passage {span.id}", error)
             return None
 
     async def _passage(self, span: Span) -> DraftPassage:
         document = self._documents[span.document]
         prompt = passage_prompt(document.text, span.start, span.text)
-        written = (await self._asker.ask(prompt, passage_shape(), max_tokens=1024))["passage"].strip()
+        written = (await self._asker.ask_json(prompt, passage_shape(), max_tokens=1024)).value["passage"].strip()
         if span.id not in self._passages:
             self._passages[span.id] = DraftPassage(
                 id=span.id,
@@ -134,10 +133,14 @@ class ItemBuilder:
         return self._passages[span.id]
 
 
-async def _all(first: Any, second: Any) -> tuple[Any, Any]:
-    """Await both, then raise the first error, if any."""
-    outcomes = await asyncio.gather(first, second, return_exceptions=True)
-    for outcome in outcomes:
-        if isinstance(outcome, BaseException):
-            raise outcome
-    return outcomes[0], outcomes[1]
+def check_rating(concurrency: int, rating_threshold: float) -> None:
+    """Check the options that all commands with ratings share.
+
+    Raises:
+        ConfigurationError: If one is out of range.
+    """
+    if concurrency < 1 or not 0 < rating_threshold <= 5:
+        raise ConfigurationError(
+            f"concurrency must be at least 1 and rating_threshold must be above 0 and at most 5, got {concurrency!r} and "
+            f"{rating_threshold!r}"
+        )

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import math
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from ragstone._util.run_async import run_async
-from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError, JudgeError
-from ragstone.judges import Judge, MissingModel, judge_from, metered
-from ragstone.metrics.crux import ETA
+from ragstone.judges import Judge
+from ragstone.metrics.crux import ETA, rate_answerability
 from ragstone.research._dataset.documents import read_documents
-from ragstone.research._dataset.draft import JOURNAL, folder_of
-from ragstone.research._dataset.journal import JournaledJudge, prepared
+from ragstone.research._dataset.making import check_rating
 from ragstone.research._dataset.plan import Paths, paths_of
 from ragstone.research._dataset.prompts import distinct_questions, negatives_prompt, questions_shape
 from ragstone.research._dataset.review import edited, write_watched
 from ragstone.research._dataset.spans import Span, SpanIndex, spans_of
 from ragstone.research._journal import PASSING, Journal
-from ragstone.schema import Usage
+from ragstone.research._run import JOURNAL, JournaledJudge, Run, RunResult, folder_of, gathered, need_model
 
 QUERIES: Final = "queries.jsonl"
 _BATCH: Final = 10
@@ -78,7 +74,7 @@ class NegativesPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NegativeQueries:
+class NegativeQueries(RunResult):
     """Written queries."""
 
     path: Path
@@ -89,29 +85,13 @@ class NegativeQueries:
     """Number of queries that were dropped because they repeat another."""
     n_answered: int
     """Number of queries that were dropped because a passage answers them."""
-    failures: Mapping[str, int]
-    """Number of failed judge calls, by kind."""
-    errors: tuple[str, ...]
-    """The first error of each kind."""
-    n_asked: int
-    n_known: int
-    """Number of judge calls answered from the journal of an earlier run."""
-    usage: Usage = field(default_factory=Usage)
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether running the same command again may write more queries (after a reached budget or an outage)."""
-        return not PASSING.isdisjoint(self.failures)
 
     def __str__(self) -> str:
         lines = [
             f"{len(self.rows)} of {self.plan.n_queries} queries in {self.path}",
             f"dropped queries: {self.n_answered} that a passage answers, {self.n_repeated} repeated",
-            f"judge: {self.n_asked} calls, {self.n_known} replies from an earlier run",
+            *self.run_lines(),
         ]
-        if self.failures:
-            kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(self.failures.items()))
-            lines.append(f"failed judge calls: {kinds}")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -122,11 +102,7 @@ class NegativeQueries:
             "n_rows": len(self.rows),
             "n_repeated": self.n_repeated,
             "n_answered": self.n_answered,
-            "failures": dict(self.failures),
-            "errors": list(self.errors),
-            "n_asked": self.n_asked,
-            "n_known": self.n_known,
-            "usage": self.usage.model_dump(),
+            **self.run_values(),
         }
 
 
@@ -169,6 +145,7 @@ def build_negatives(
     max_passages: int = 3,
     rating_threshold: float = ETA,
     concurrency: int = 8,
+    stop_early: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> NegativeQueries:
     """Let the judge write queries on other subjects that the documents do not answer.
@@ -189,13 +166,14 @@ def build_negatives(
         max_passages: Number of passages that are checked for an answer to each query.
         rating_threshold: Rating from 0 to 5 from which a passage answers a query.
         concurrency: Number of concurrent judge calls.
+        stop_early: Stop if the judge fails systematically.
         progress: Called with (written queries, all queries).
 
     Raises:
         ConfigurationError: If documents are missing, a number is out of range, the directory is in use, or `queries.jsonl` was
             edited.
         DataError: If a document or an earlier state is invalid.
-        JudgeError: If the judge is unavailable at the start.
+        JudgeError: If the judge is unavailable at the start, or fails systematically.
 
     Source:
         VERA, section 3.4 (query generation). VERA does not check whether the documents answer a query.
@@ -206,34 +184,20 @@ def build_negatives(
         ragstone.evaluate(built.path, ["vera"], app=answer)
         ```
     """
-    if concurrency < 1 or not 0 < rating_threshold <= 5:
-        raise ConfigurationError(
-            f"concurrency must be at least 1 and rating_threshold must be above 0 and at most 5, got {concurrency!r} and "
-            f"{rating_threshold!r}"
-        )
+    check_rating(concurrency, rating_threshold)
     plan = plan_negatives(documents, queries=queries, max_passages=max_passages)
     path = folder_of(output_dir) / QUERIES
     if edited(path):
         raise ConfigurationError(
             f"{str(path)!r} was edited and is not overwritten. Evaluate it as it is, or give another directory (--output-dir)."
         )
-    resolved_judge = judge_from(judge)
-    if resolved_judge.identity.is_baseline or isinstance(resolved_judge, MissingModel):
-        raise ConfigurationError(
-            f"writing queries needs a model, and the judge is {resolved_judge.identity.name}. Set judge= (--judge)."
-        )
+    resolved_judge = need_model(judge, "writing queries")
 
     async def work() -> NegativeQueries:
-        with Journal(path.with_name(JOURNAL)) as journal, suppress_capture(), metered() as meter:
-            asker = JournaledJudge(resolved_judge, journal, concurrency=concurrency)
-            writer = _Writer(plan, asker, rating_threshold)
-            try:
-                await prepared(resolved_judge)
+        with Journal(path.with_name(JOURNAL)) as journal:
+            async with Run(journal, concurrency=concurrency, stop_early=stop_early) as run:
+                writer = _Writer(plan, run, await run.add_judge(resolved_judge, judge), rating_threshold)
                 await writer.write(progress)
-            finally:
-                await asker.aclose()
-                if not isinstance(judge, Judge):
-                    await resolved_judge.aclose()
             lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in writer.rows]
             write_watched(path, "".join(lines).encode("utf-8", errors="replace"))
             return NegativeQueries(
@@ -242,11 +206,7 @@ def build_negatives(
                 rows=tuple(writer.rows),
                 n_repeated=writer.n_repeated,
                 n_answered=writer.n_answered,
-                failures=dict(writer.failures),
-                errors=tuple(writer.errors.values()),
-                n_asked=asker.n_asked,
-                n_known=asker.n_known,
-                usage=meter.total,
+                **run.values(),
             )
 
     return run_async(work())
@@ -255,16 +215,15 @@ def build_negatives(
 class _Writer:
     """Writes and checks queries in rounds, until there are enough."""
 
-    def __init__(self, plan: NegativesPlan, asker: JournaledJudge, rating_threshold: float) -> None:
+    def __init__(self, plan: NegativesPlan, run: Run, asker: JournaledJudge, rating_threshold: float) -> None:
         self._plan = plan
+        self._run = run
         self._asker = asker
         self._eta = rating_threshold
         self._index = SpanIndex(plan.spans)
         self._written: tuple[str, ...] = ()
         """Distinct queries so far, also those that were dropped, so that they are not written again."""
         self.rows: list[dict[str, Any]] = []
-        self.failures: Counter[str] = Counter()
-        self.errors: dict[str, str] = {}
         self.n_repeated = self.n_answered = 0
 
     async def write(self, progress: Callable[[int, int], None] | None) -> None:
@@ -273,7 +232,7 @@ class _Writer:
             try:
                 await self._round(number)
             except JudgeError as error:
-                self._count(error)
+                self._run.errors.append(error)
                 if error.kind in PASSING:
                     return
             if progress is not None:
@@ -283,11 +242,11 @@ class _Writer:
 
     async def _round(self, number: int) -> None:
         prompt = negatives_prompt(list(self._excerpts(number)), self._written[-_SHOWN:], _BATCH)
-        reply = await self._asker.ask(prompt, questions_shape(_BATCH), max_tokens=64 + 64 * _BATCH)
-        known = len(self._written)
-        distinct = distinct_questions([*self._written, *reply["items"]])
+        reply = await self._asker.ask_json(prompt, questions_shape(_BATCH), max_tokens=64 + 64 * _BATCH)
+        known, written = len(self._written), reply.value["items"]
+        distinct = distinct_questions([*self._written, *written])
         checked = await self._best_passages(distinct[known:])
-        self.n_repeated += known + len(reply["items"]) - len(distinct)
+        self.n_repeated += known + len(written) - len(distinct)
         self._written = distinct
         for query, best in checked.items():
             if best is not None and best[0] >= self._eta:
@@ -316,25 +275,24 @@ class _Writer:
                 asked.setdefault(span, []).append(query)
         best: dict[str, tuple[int, str] | None] = dict.fromkeys(queries)
         unchecked: set[str] = set()
-        results = await asyncio.gather(
-            *(self._asker.rate(span.text, tuple(of_span)) for span, of_span in asked.items()), return_exceptions=True
-        )
-        for (span, of_span), marks in zip(asked.items(), results, strict=True):
-            if isinstance(marks, BaseException):
-                if not isinstance(marks, JudgeError) or marks.kind in PASSING:
-                    raise marks
-                self._count(marks)
+
+        async def rate(span: Span, of_span: Sequence[str]) -> tuple[int, ...]:
+            try:
+                return (await rate_answerability(self._asker, span.text, of_span)).marks
+            except JudgeError as error:
+                if error.kind in PASSING:
+                    raise
+                self._run.errors.append(error)
                 unchecked.update(of_span)
-                continue
+                return (0,) * len(of_span)
+
+        results = await gathered(rate(span, of_span) for span, of_span in asked.items())
+        for (span, of_span), marks in zip(asked.items(), results, strict=True):
             for query, mark in zip(of_span, marks, strict=True):
                 before = best[query]
                 if before is None or mark > before[0]:
                     best[query] = mark, span.id
         return {query: found for query, found in best.items() if query not in unchecked}
-
-    def _count(self, error: JudgeError) -> None:
-        self.failures[error.kind] += 1
-        self.errors.setdefault(error.kind, f"{error.kind}: {error}")
 
 
 def _row(query: str, best: tuple[int, str] | None) -> dict[str, Any]:

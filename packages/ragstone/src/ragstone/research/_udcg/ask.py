@@ -12,21 +12,12 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from ragstone._util.abstains import answer_abstains
-from ragstone._util.suppress import suppress_capture
 from ragstone.errors import JudgeError
-from ragstone.judges import (
-    Judge,
-    MissingModel,
-    Preparable,
-    Prompt,
-    Reader,
-    UsageMeter,
-    judge_from,
-    metered,
-    reader_from,
-)
+from ragstone.judges import Judge, Prompt, Reader, judge_from, reader_from
 from ragstone.metrics import LabelMode, label_of, passage_utilities, rouge_l
 from ragstone.metrics.text import exact_match
+from ragstone.research._journal import Journal
+from ragstone.research._run import JournaledJudge, JournaledReader, Run
 from ragstone.research._udcg.rows import Grade, PassageRating, rating_from, rating_of
 from ragstone.schema import Passage, Sample
 
@@ -94,54 +85,57 @@ async def open_models(
     reader: str | Reader | None,
     judge: str | Judge | None,
     *,
+    journal: Journal | None = None,
     labels: LabelMode = "auto",
     threshold: float = 0.5,
     concurrency: int = 16,
-) -> AsyncIterator[CachedModels]:
+    stop_early: bool = True,
+    on_answer: Callable[[], None] | None = None,
+) -> AsyncIterator[Models]:
     """Open a reader and a judge, and close those that were created here at the end.
 
     Args:
         reader: The user's `reader` argument.
         judge: The user's `judge` argument. Without a judge, the reader's model judges.
+        journal: The journal of their replies, or None to keep them only in memory.
         labels: Source of relevance labels, as for `Udcg`.
         threshold: Label from which a passage of the data is relevant.
-        concurrency: Number of rows processed concurrently.
+        concurrency: Number of rows processed concurrently, and of concurrent calls.
+        stop_early: Whether to stop if a model fails systematically.
+        on_answer: Called after each distinct call that was answered.
 
     Raises:
         ConfigurationError: If a model's configuration is invalid.
-        JudgeError: If a model is unavailable.
+        JudgeError: If a model is unavailable, or fails systematically.
     """
     has_judge = judge is not None or os.environ.get("RAGSTONE_JUDGE")
     resolved_judge = judge_from(judge if has_judge or not isinstance(reader, str) else reader)
     resolved_reader = reader_from(reader, judge=resolved_judge)
-    asker = CachedModels(resolved_reader, resolved_judge, labels=labels, threshold=threshold, concurrency=concurrency)
-    try:
-        with suppress_capture(), metered() as meter:
-            asker.spent = meter
-            for model in (resolved_judge, resolved_reader):
-                # Without a judge, labels of the data may be enough. A call to it is an error.
-                if isinstance(model, Preparable) and not (isinstance(model, MissingModel) and model.role == "judge"):
-                    await model.prepare()
-            yield asker
-    finally:
-        await asker.forget()
-        if not isinstance(judge, Judge):
-            await resolved_judge.aclose()
-        if not isinstance(reader, Reader):
-            await resolved_reader.aclose()
+    async with Run(journal, concurrency=concurrency, stop_early=stop_early, on_answer=on_answer) as run:
+        asked_judge = await run.add_judge(resolved_judge, judge)
+        asked_reader = await run.add_reader(resolved_reader, reader)
+        yield Models(run, asked_reader, asked_judge, labels=labels, threshold=threshold, concurrency=concurrency)
 
 
-class CachedModels:
-    """A reader and a judge with cached results, so that rows with the same passage share calls. See `open_models`."""
+class Models:
+    """A reader and a judge whose replies are kept, so that rows with the same passage share calls. See `open_models`."""
 
-    def __init__(self, reader: Reader, judge: Judge, *, labels: LabelMode, threshold: float, concurrency: int) -> None:
+    def __init__(
+        self,
+        run: Run,
+        reader: JournaledReader,
+        judge: JournaledJudge,
+        *,
+        labels: LabelMode,
+        threshold: float,
+        concurrency: int,
+    ) -> None:
+        self.run = run
         self.judge = judge
         self.reader = reader
-        self.spent = UsageMeter()
         self._labels: LabelMode = labels
         self._threshold = threshold
         self._concurrency = concurrency
-        self._memory: dict[Any, asyncio.Task[Any]] = {}
         self._judged = self._read = False
 
     def notes(self) -> tuple[str, ...]:
@@ -154,13 +148,6 @@ class CachedModels:
             )
             if done and identity.is_baseline
         )
-
-    async def forget(self) -> None:
-        """Clear the cache and cancel calls in flight."""
-        for task in self._memory.values():
-            task.cancel()
-        await asyncio.gather(*self._memory.values(), return_exceptions=True)
-        self._memory.clear()
 
     async def each(
         self,
@@ -188,16 +175,6 @@ class CachedModels:
             raise errors.exceptions[0] from errors
         return [task.result() for task in tasks]
 
-    async def gathered(self, calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-        """Await all calls, then raise the first error in their order, if any."""
-        outcomes = await asyncio.gather(*calls, return_exceptions=True)
-        results: list[T] = []
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
-            results.append(outcome)
-        return results
-
     async def rate(self, sample: Sample, passage: Passage) -> PassageRating:
         """Rate a passage for a sample's query, from its annotation if that is from the same models.
 
@@ -213,10 +190,6 @@ class CachedModels:
         )
         if known is not None:
             return known
-        key = ("rate", sample.query, sample.reference, passage.text, passage.relevance)
-        return await self._cached(key, lambda: self._ask_rating(sample, passage))
-
-    async def _ask_rating(self, sample: Sample, passage: Passage) -> PassageRating:
         (utility,) = await passage_utilities(
             sample.query or "",
             [passage],
@@ -260,16 +233,9 @@ class CachedModels:
         Raises:
             JudgeError: If the reader's reply is unusable.
         """
-        key = ("erag", sample.query, sample.reference, passage.text)
-
-        async def ask() -> float:
-            self._read = True
-            (score,) = await erag_scores(
-                sample.query or "", [passage.text], reference=sample.reference, reader=self.reader
-            )
-            return score
-
-        return await self._cached(key, ask)
+        self._read = True
+        (score,) = await erag_scores(sample.query or "", [passage.text], reference=sample.reference, reader=self.reader)
+        return score
 
     async def grade(self, sample: Sample, *, has_relevant: bool) -> Grade:
         """Grade a sample's response (or the reader's answer without one).
@@ -313,10 +279,3 @@ class CachedModels:
         self._judged = True
         reply = await self.judge.ask_json(prompt, _GRADE_SHAPE, max_tokens=_GRADE_TOKENS)
         return reply.value["grade"]
-
-    async def _cached(self, key: object, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        task = self._memory.get(key)
-        if task is None:
-            task = self._memory[key] = asyncio.create_task(ask())
-        result: T = await asyncio.shield(task)
-        return result

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final
 
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode
 from ragstone.reading import SampleSource
-from ragstone.research._udcg.ask import CachedModels, is_model_configured, open_models
+from ragstone.research._run import RunResult, gathered
+from ragstone.research._udcg.ask import Models, is_model_configured, open_models
 from ragstone.research._udcg.rows import RANKS, ContextRow, Grade, PassageRating, rating_from, read_contexts
-from ragstone.schema import Usage
 
 _FEW: Final = 20
 
@@ -36,16 +36,17 @@ class RatedContext:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RatedContexts:
+class RatedContexts(RunResult):
     """Complete rows, and counts of the others."""
 
     contexts: tuple[RatedContext, ...]
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Number of excluded rows, by reason."""
-    errors: tuple[str, ...] = ()
-    """The first errors."""
-    notes: tuple[str, ...] = ()
-    usage: Usage = field(default_factory=Usage)
+
+    def values(self) -> dict[str, Any]:
+        """Return the counts of excluded rows and the fields of `RunResult`, for a result that is computed from the rows."""
+        names = ("left_out", *(each.name for each in fields(RunResult)))
+        return {name: getattr(self, name) for name in names}
 
 
 def warn_small_sample(n: int) -> tuple[str, ...]:
@@ -73,6 +74,7 @@ async def complete(
     labels: LabelMode = "auto",
     threshold: float = 0.5,
     concurrency: int = 16,
+    stop_early: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> RatedContexts:
     """Read graded contexts, and compute missing values with the reader and the judge if they are named.
@@ -80,22 +82,25 @@ async def complete(
     Raises:
         ConfigurationError: If values are missing and no model is named.
         DataError: If a row is invalid, or no row remains.
-        JudgeError: If a model is unavailable or all calls fail.
+        JudgeError: If a model is unavailable or fails systematically, or all calls fail.
     """
     rows = read_contexts(data)
     if not rows:
         raise DataError(
             "the data does not contain rows. Each row needs one context of a question and the grade of the answer from it."
         )
-    usage, notes = Usage(), tuple[str, ...]()
+    called: dict[str, Any] = {}
     if is_model_configured(reader, judge):
-        async with open_models(reader, judge, labels=labels, threshold=threshold, concurrency=concurrency) as asker:
+        async with open_models(
+            reader, judge, labels=labels, threshold=threshold, concurrency=concurrency, stop_early=stop_early
+        ) as asker:
 
             async def ask(row: ContextRow) -> RatedContext | _IncompleteRow:
                 return await _complete_row(row, asker, erag=erag)
 
             results = await asker.each(ask, rows, progress)
-            usage, notes = asker.spent.total, asker.notes()
+            asker.run.errors += [one.why for one in results if isinstance(one, _IncompleteRow) and one.why is not None]
+            called = asker.run.values() | {"notes": asker.notes()}
     else:
         results = [_from_annotations(row, threshold, labels) for row in rows]
         n_missing = sum(isinstance(one, _IncompleteRow) and one.what != "no passages" for one in results)
@@ -106,10 +111,10 @@ async def complete(
             )
         if erag:
             raise ConfigurationError("eRAG scores need the reader's answers. Set reader= (--reader).")
-    return _summarize(results, usage, notes)
+    return _summarize(results, called)
 
 
-def _summarize(results: Sequence[RatedContext | _IncompleteRow], usage: Usage, notes: tuple[str, ...]) -> RatedContexts:
+def _summarize(results: Sequence[RatedContext | _IncompleteRow], called: Mapping[str, Any]) -> RatedContexts:
     complete_rows = tuple(one for one in results if isinstance(one, RatedContext))
     incomplete = [one for one in results if isinstance(one, _IncompleteRow)]
     errors = [one.why for one in incomplete if one.why is not None]
@@ -124,9 +129,7 @@ def _summarize(results: Sequence[RatedContext | _IncompleteRow], usage: Usage, n
     return RatedContexts(
         contexts=complete_rows,
         left_out=dict(sorted(Counter(one.what for one in incomplete).items())),
-        errors=tuple(str(error) for error in errors[:5]),
-        notes=notes,
-        usage=usage,
+        **called,
     )
 
 
@@ -143,14 +146,14 @@ def _from_annotations(row: ContextRow, threshold: float, labels: LabelMode) -> R
     return RatedContext(question=row.question, id=row.sample.id, ratings=tuple(ratings), grade=row.grade)
 
 
-async def _complete_row(row: ContextRow, asker: CachedModels, *, erag: bool) -> RatedContext | _IncompleteRow:
+async def _complete_row(row: ContextRow, asker: Models, *, erag: bool) -> RatedContext | _IncompleteRow:
     sample = row.sample
     if not sample.contexts:
         return _IncompleteRow("no passages")
     if not (sample.query and sample.query.strip()):
         return _IncompleteRow("no query")
     try:
-        ratings = await asker.gathered([asker.rate(sample, passage) for passage in sample.contexts])
+        ratings = await gathered(asker.rate(sample, passage) for passage in sample.contexts)
     except JudgeError as error:
         return _IncompleteRow("no utility", error)
     if erag:
@@ -158,7 +161,7 @@ async def _complete_row(row: ContextRow, asker: CachedModels, *, erag: bool) -> 
             return _IncompleteRow("no reference for eRAG")
         missing = [p for p, rating in zip(sample.contexts, ratings, strict=True) if rating.erag is None]
         try:
-            scores = iter(await asker.gathered([asker.erag(sample, passage) for passage in missing]))
+            scores = iter(await gathered(asker.erag(sample, passage) for passage in missing))
         except JudgeError as error:
             return _IncompleteRow("no eRAG", error)
         ratings = [rating if rating.erag is not None else replace(rating, erag=next(scores)) for rating in ratings]

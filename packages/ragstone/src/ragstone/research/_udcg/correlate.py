@@ -12,6 +12,7 @@ from ragstone._util.table import text_table
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode, UdcgTheta
 from ragstone.reading import SampleSource
+from ragstone.research._run import RunResult
 from ragstone.research._udcg.columns import (
     CORRELATIONS,
     DIFFERENCES,
@@ -45,7 +46,7 @@ class MetricCorrelation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UdcgCorrelation:
+class UdcgCorrelation(RunResult):
     """Correlations of metrics with graded answers."""
 
     metrics: tuple[MetricCorrelation, ...]
@@ -57,13 +58,13 @@ class UdcgCorrelation:
     """Numbers of correct, partially correct (without a relevant passage), abstained and wrong answers."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Number of excluded rows, by reason."""
-    errors: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
     seed: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return asdict(self) | {"grades": dict(self.grades), "left_out": dict(self.left_out)}
+        plain = asdict(replace(self, counts={}))
+        del plain["counts"]
+        return plain | {"grades": dict(self.grades), "left_out": dict(self.left_out)} | self.run_values()
 
     def __str__(self) -> str:
         head = ("metric", "Spearman, mean [95% CI]", "n", "constant as 0", "n", "UDCG minus metric", "pooled")
@@ -108,6 +109,7 @@ def correlate_udcg(
     n_resamples: int = 2000,
     seed: int = 0,
     concurrency: int = 16,
+    stop_early: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> UdcgCorrelation:
     """Correlate retrieval metrics with graded answers, question by question.
@@ -128,12 +130,13 @@ def correlate_udcg(
         n_resamples: Number of bootstrap resamples of the questions.
         seed: Seed of folds and bootstrap. It is stored in the result.
         concurrency: Number of rows processed concurrently.
+        stop_early: Stop if a model fails systematically.
         progress: Called with (finished rows, all rows).
 
     Raises:
         ConfigurationError: If values are missing and no model is named.
         DataError: If a row or the file of weights is invalid.
-        JudgeError: If a model is unavailable.
+        JudgeError: If a model is unavailable, or fails systematically.
 
     Source:
         UDCG, section 7.2. The source does not define the treatment of questions with one grade and of constant metrics.
@@ -153,13 +156,14 @@ def correlate_udcg(
             labels=labels,
             threshold=threshold,
             concurrency=concurrency,
+            stop_early=stop_early,
             progress=progress,
         )
     )
     found = correlate_contexts(
         rated.contexts, theta=weights, gamma=gamma, n_resamples=n_resamples, seed=seed, notes=rated.notes
     )
-    return replace(found, left_out=rated.left_out, errors=rated.errors)
+    return replace(found, **rated.values() | {"notes": found.notes})
 
 
 def correlate_contexts(

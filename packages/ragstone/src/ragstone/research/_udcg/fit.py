@@ -13,6 +13,7 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode, UdcgTheta
 from ragstone.reading import SampleSource
+from ragstone.research._run import RunResult
 from ragstone.research._udcg.columns import CORRELATIONS, DIFFERENCES
 from ragstone.research._udcg.complete import complete, warn_small_sample
 from ragstone.research._udcg.svm import (
@@ -39,7 +40,7 @@ _REFITS: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UdcgFit:
+class UdcgFit(RunResult):
     """Fitted weights, and how well they rank contexts of held-out questions."""
 
     theta: UdcgTheta
@@ -65,8 +66,6 @@ class UdcgFit:
     """The same for weights of distraction."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Number of excluded rows, by reason."""
-    errors: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -76,8 +75,7 @@ class UdcgFit:
             "beta": list(self.theta.beta),
             **self.theta.fit,
             "left_out": dict(self.left_out),
-            "errors": list(self.errors),
-            "notes": list(self.notes),
+            **self.run_values(),
         }
 
     def __str__(self) -> str:
@@ -123,6 +121,7 @@ def fit_udcg(
     n_resamples: int = 2000,
     seed: int = 0,
     concurrency: int = 16,
+    stop_early: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> UdcgFit:
     """Fit the weights of UDCG-theta to several contexts per question with graded answers.
@@ -142,13 +141,14 @@ def fit_udcg(
         n_resamples: Number of bootstrap resamples of the questions. The weights are fitted to at most 200 of them.
         seed: Seed of folds, solver and bootstrap. It is stored in the result.
         concurrency: Number of rows processed concurrently.
+        stop_early: Stop if a model fails systematically.
         progress: Called with (finished rows, all rows).
 
     Raises:
         MissingExtraError: If scikit-learn is not installed.
         ConfigurationError: If values are missing and no model is named, or `svm_c` contains numbers that are not positive.
         DataError: If a row is invalid, or fewer than two questions have different grades.
-        JudgeError: If a model is unavailable.
+        JudgeError: If a model is unavailable, or fails systematically.
 
     Source:
         UDCG, section 7.2. Joachims 2002, "Optimizing Search Engines using Clickthrough Data".
@@ -170,13 +170,15 @@ def fit_udcg(
             labels=labels,
             threshold=threshold,
             concurrency=concurrency,
+            stop_early=stop_early,
             progress=progress,
         )
     )
     k = common_length(rated.contexts)
     fitting = [context for context in rated.contexts if len(context.ratings) == k]
     other = len(rated.contexts) - len(fitting)
-    left_out = dict(rated.left_out) | ({f"not {k} passages": other} if other else {})
+    called = rated.values()
+    called["left_out"] = dict(rated.left_out) | ({f"not {k} passages": other} if other else {})
     design = design_of(fitting)
     informative = [question for question in range(len(design.questions)) if design.has_different_grades(question)]
     if len(informative) < 2:
@@ -186,6 +188,7 @@ def fit_udcg(
         )
     c, by_c = choose_c(design, informative, svm_c, folds=_FOLDS, seed=seed)
     weights, converged = solve(design, informative, c, seed)
+    called["notes"] += warn_small_sample(len(informative))
     estimated = _bootstrap_weights(design, informative, weights, c, n_refits=min(n_resamples, _REFITS), seed=seed)
     held_out = cross_validated(design, svm_c=svm_c, seed=seed)
     plain = design.x[:, :k].sum(axis=1) + design.x[:, k:].sum(axis=1) / 3
@@ -228,9 +231,7 @@ def fit_udcg(
         converged=converged,
         alpha=estimated[:k],
         beta=estimated[k:],
-        left_out=left_out,
-        errors=rated.errors,
-        notes=(*rated.notes, *warn_small_sample(len(informative))),
+        **called,
     )
 
 

@@ -15,15 +15,16 @@ from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.judges import Judge, JudgeIdentity, Reader
 from ragstone.metrics import LabelMode
 from ragstone.reading import SampleSource
-from ragstone.research._udcg.ask import CachedModels, open_models
+from ragstone.research._run import RunResult, gathered
+from ragstone.research._udcg.ask import Models, open_models
 from ragstone.research._udcg.rows import annotation_of, read_contexts, row_of
-from ragstone.schema import Passage, Sample, Usage
+from ragstone.schema import Passage, Sample
 
 RankBy = Literal["utility", "erag"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UdcgRanking:
+class UdcgRanking(RunResult):
     """Samples with their passages ranked and annotated."""
 
     rows: tuple[Mapping[str, Any], ...]
@@ -34,11 +35,8 @@ class UdcgRanking:
     """Number of passages without a value. They are last, in their original order."""
     n_unranked: int
     """Number of unchanged samples: without query or passages, or (for eRAG) without reference."""
-    errors: tuple[str, ...]
-    notes: tuple[str, ...]
     reader: JudgeIdentity
     judge: JudgeIdentity
-    usage: Usage
 
     def to_jsonl(self, path: str | Path) -> None:
         """Write the samples to a file, one JSON object per line."""
@@ -53,11 +51,9 @@ class UdcgRanking:
             "n_unranked": self.n_unranked,
             "n_passages": self.n_passages,
             "n_failed": self.n_failed,
-            "errors": list(self.errors),
-            "notes": list(self.notes),
             "reader": self.reader.name,
             "judge": self.judge.name,
-            "usage": self.usage.model_dump(),
+            **self.run_values(),
         }
 
     def __str__(self) -> str:
@@ -98,6 +94,7 @@ def rank_udcg(
     labels: LabelMode = "auto",
     threshold: float = 0.5,
     concurrency: int = 16,
+    stop_early: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> UdcgRanking:
     """Sort each sample's passages by their utility for the reader, and annotate each passage with its values.
@@ -115,12 +112,13 @@ def rank_udcg(
         labels: As for `Udcg`.
         threshold: As for `Udcg`.
         concurrency: Number of samples processed concurrently.
+        stop_early: Stop if a model fails systematically.
         progress: Called with (finished samples, all samples).
 
     Raises:
         ConfigurationError: If an option is invalid.
         DataError: If a row is invalid, or the data is empty.
-        JudgeError: If a model is unavailable or all calls fail.
+        JudgeError: If a model is unavailable or fails systematically, or all calls fail.
 
     Source:
         UDCG, section 7.1. eRAG: Salemi and Zamani 2024.
@@ -142,13 +140,15 @@ def rank_udcg(
         raise DataError("the data does not contain samples to rank")
 
     async def work() -> UdcgRanking:
-        async with open_models(reader, judge, labels=labels, threshold=threshold, concurrency=concurrency) as asker:
+        async with open_models(
+            reader, judge, labels=labels, threshold=threshold, concurrency=concurrency, stop_early=stop_early
+        ) as asker:
 
             async def one(sample: Sample) -> _Ranked:
                 return await _rank_sample(sample, asker, top_k=top_k, rank_by=rank_by, keep_order=keep_order)
 
             ranked = await asker.each(one, samples, progress)
-            errors = [error for one in ranked for error in one.errors]
+            asker.run.errors += (errors := [error for one in ranked for error in one.errors])
             n_passages = sum(one.n_passages for one in ranked)
             if n_passages and len(errors) == n_passages:
                 raise JudgeError(
@@ -162,11 +162,10 @@ def rank_udcg(
                 n_passages=n_passages,
                 n_failed=len(errors),
                 n_unranked=sum(not one.n_passages for one in ranked),
-                errors=tuple(map(str, errors[:5])),
                 notes=asker.notes(),
                 reader=asker.reader.identity,
                 judge=asker.judge.identity,
-                usage=asker.spent.total,
+                **asker.run.values(),
             )
 
     return run_async(work())
@@ -180,12 +179,12 @@ class _Ranked:
 
 
 async def _rank_sample(
-    sample: Sample, asker: CachedModels, *, top_k: int | None, rank_by: RankBy, keep_order: bool
+    sample: Sample, asker: Models, *, top_k: int | None, rank_by: RankBy, keep_order: bool
 ) -> _Ranked:
     has_reference = any(reference.strip() for reference in sample.reference)
     if not sample.contexts or not (sample.query and sample.query.strip()) or (rank_by == "erag" and not has_reference):
         return _Ranked(row=row_of(sample, {}))
-    results = await asker.gathered([_annotate(sample, passage, asker, rank_by) for passage in sample.contexts])
+    results = await gathered(_annotate(sample, passage, asker, rank_by) for passage in sample.contexts)
     annotations = {passage.text: note for passage, (note, _) in zip(sample.contexts, results, strict=True)}
     errors = tuple(error for _, error in results if error is not None)
     order = list(range(len(results)))
@@ -197,7 +196,7 @@ async def _rank_sample(
 
 
 async def _annotate(
-    sample: Sample, passage: Passage, asker: CachedModels, rank_by: RankBy
+    sample: Sample, passage: Passage, asker: Models, rank_by: RankBy
 ) -> tuple[Mapping[str, Any], JudgeError | None]:
     try:
         rating = await asker.rate(sample, passage)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from ragstone.errors import JudgeError
-from ragstone.research._udcg.ask import CachedModels
+from ragstone.research._run import gathered
+from ragstone.research._udcg.ask import Models
 from ragstone.research._udcg.experiment.questions import Question
 from ragstone.research._udcg.experiment.sampling import distractor_contexts, find_obstacle, position_contexts
 from ragstone.research._udcg.experiment.settings import ExperimentSettings
@@ -39,12 +40,11 @@ class Answered:
 
 
 class Runner:
-    """Models and settings of a run, and the failures so far."""
+    """Models and settings of a run."""
 
-    def __init__(self, settings: ExperimentSettings, asker: CachedModels) -> None:
+    def __init__(self, settings: ExperimentSettings, asker: Models) -> None:
         self.settings = settings
         self.asker = asker
-        self.errors: list[JudgeError] = []
         self.left_out: dict[str, Counter[str]] = {}
         """Number of excluded questions or contexts, by part and reason."""
 
@@ -78,7 +78,7 @@ class Runner:
         kept = []
         for item, result in zip(items, await asyncio.gather(*map(one, items)), strict=True):
             if isinstance(result, JudgeError):
-                self.errors.append(result)
+                self.asker.run.errors.append(result)
                 self.leave_out(part, f"failed ({result.kind})")
             else:
                 kept.append((item, result))
@@ -94,17 +94,15 @@ class Runner:
 
     async def answers(self, question: Question, contexts: Sequence[Sequence[int]]) -> list[Answered]:
         """Answer from several contexts of one question."""
-        return await self.asker.gathered([self.answer(question, places) for places in contexts])
+        return await gathered(self.answer(question, places) for places in contexts)
 
     async def ratings(self, question: Question, places: Sequence[int]) -> list[PassageRating]:
         """Rate candidates."""
-        passages = question.passages(places)
-        return await self.asker.gathered([self.asker.rate(question.sample, passage) for passage in passages])
+        return await gathered(self.asker.rate(question.sample, passage) for passage in question.passages(places))
 
     async def erag(self, question: Question, places: Sequence[int]) -> list[float]:
         """Score candidates by the answer from each alone."""
-        passages = question.passages(places)
-        return await self.asker.gathered([self.asker.erag(question.sample, passage) for passage in passages])
+        return await gathered(self.asker.erag(question.sample, passage) for passage in question.passages(places))
 
     def notes(self, part: str) -> tuple[str, ...]:
         """Return the counts of what a part excluded."""

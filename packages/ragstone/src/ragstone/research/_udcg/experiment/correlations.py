@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ragstone.errors import MissingExtraError
+from ragstone.research._run import gathered
 from ragstone.research._udcg.columns import CORRELATIONS, DIFFERENCES, correlate_by_question, metric_columns
 from ragstone.research._udcg.complete import RatedContext, warn_small_sample
 from ragstone.research._udcg.correlate import correlate_contexts, count_grades
@@ -277,19 +278,16 @@ def _gamma_table(runner: Runner, collected: ContextSet, values: Mapping[str, NDA
 
 async def read_answer_probs(runner: Runner, collected: ContextSet) -> list[float | None]:
     """Read for each context the mean over its passages of the log-probability of the best reference."""
-    reader: Any = runner.asker.reader
+    reader = runner.asker.reader
 
     async def of_passage(question: Question, place: int) -> float:
         references = [reference for reference in question.sample.reference if reference.strip()]
         text, query = question.candidates[place].text, question.sample.query or ""
-        values: list[float] = await runner.asker.gathered(
-            [reader.answer_logprob(query, [text], reference) for reference in references]
-        )
-        return max(values)
+        return max(await gathered(reader.answer_logprob(query, [text], reference) for reference in references))
 
     async def work(item: tuple[Question, tuple[int, ...]]) -> float:
         question, places = item
-        values: list[float] = await runner.asker.gathered([of_passage(question, place) for place in places])
+        values = await gathered(of_passage(question, place) for place in places)
         return math.fsum(values) / len(values)
 
     found = {id(item): value for item, value in await runner.each("answer-prob", collected.places, work)}

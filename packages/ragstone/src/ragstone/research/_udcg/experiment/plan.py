@@ -58,15 +58,6 @@ class ExperimentPlan:
             output_tokens=sum(each.output_tokens for each in self.calls),
         )
 
-    def estimate_seconds(self, *, max_concurrent_requests: int, call_latency_s: float) -> float:
-        """Estimate the duration in seconds for this number of concurrent calls and this latency of a call."""
-        return self.usage.calls * call_latency_s / max_concurrent_requests
-
-    def estimate_usd(self, usd_per_million_tokens: tuple[float, float]) -> float:
-        """Estimate the cost in US dollars at these prices per million input and output tokens."""
-        price_in, price_out = usd_per_million_tokens
-        return (self.usage.input_tokens * price_in + self.usage.output_tokens * price_out) / 1e6
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         total = self.usage
@@ -86,7 +77,6 @@ class ExperimentPlan:
         }
 
     def __str__(self) -> str:
-        total = self.usage
         lines = [
             f"{self.n_questions} of {self.n_available} questions, {self.n_candidates} candidate passages, seed {self.seed}"
         ]
@@ -94,7 +84,7 @@ class ExperimentPlan:
         if self.n_unlabeled:
             lines.append(f"{self.n_unlabeled} candidates do not have a label. The judge decides about their relevance")
         lines += [f"excluded rows, {reason}: {n}" for reason, n in self.left_out.items()]
-        lines.append(f"at most {total.calls} calls, about {total.input_tokens} + {total.output_tokens} tokens:")
+        lines.append(f"at most {self.usage.calls} calls:")
         lines += [f"  {each.what}: {each.calls}" for each in self.calls if each.calls]
         if any(each.what == "p(abstain)" for each in self.calls):
             lines.append(

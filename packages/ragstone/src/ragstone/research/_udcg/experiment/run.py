@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from ragstone._util.files import open_output, write_output
 from ragstone._util.run_async import run_async
 from ragstone.errors import ConfigurationError
-from ragstone.judges import Judge, Preparable, Reader, describe_missing, judge_from
+from ragstone.judges import Judge, Reader, describe_missing, judge_from
 from ragstone.reading import SampleSource
-from ragstone.research._journal import PASSING, Journal, JournaledCalls
-from ragstone.research._udcg.ask import CachedModels, is_model_configured, open_models
+from ragstone.research._journal import Journal
+from ragstone.research._run import JOURNAL, RunResult, folder_of, gathered
+from ragstone.research._udcg.ask import Models, is_model_configured, open_models
 from ragstone.research._udcg.experiment.answers import Runner, run_distractors, run_orders, run_position
 from ragstone.research._udcg.experiment.correlations import (
     ContextSet,
@@ -26,7 +27,6 @@ from ragstone.research._udcg.experiment.correlations import (
     read_answer_probs,
 )
 from ragstone.research._udcg.experiment.judges import run_judges
-from ragstone.research._udcg.experiment.models import RecordedJudge, RecordedReader
 from ragstone.research._udcg.experiment.plan import ExperimentPlan, check_parts, plan_calls
 from ragstone.research._udcg.experiment.questions import (
     Question,
@@ -40,18 +40,14 @@ from ragstone.research._udcg.experiment.questions import (
 )
 from ragstone.research._udcg.experiment.settings import ExperimentSettings, parts_from
 from ragstone.research._udcg.experiment.tables import ResultTable, wrap_lines
-from ragstone.schema import Usage
 
-_JOURNAL: Final = "journal.jsonl"
 _RESULT: Final = "result.json"
 _CONTEXTS: Final = "contexts.jsonl"
-_ENDING: Final = frozenset({"budget", "unavailable"})
-"""Kinds of failures after which all further calls would fail as well, some of them only after minutes."""
 _CORRELATED: Final = ("correlation", "ablation", "answer-prob")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UdcgExperiment:
+class UdcgExperiment(RunResult):
     """Tables of an experiment."""
 
     tables: tuple[ResultTable, ...]
@@ -59,21 +55,6 @@ class UdcgExperiment:
     n_questions: int
     reader: str
     judge: str
-    n_asked: int
-    """Number of answered model calls of this run, of the kinds that the plan counts."""
-    n_known: int
-    """Number of calls that an earlier run had made."""
-    usage: Usage
-    failures: Mapping[str, int] = field(default_factory=dict)
-    """Number of failed questions and contexts, by kind of error."""
-    errors: tuple[str, ...] = ()
-    """The first error of each kind."""
-    notes: tuple[str, ...] = ()
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether calls failed for a temporary reason, so that the same run may complete them later."""
-        return not PASSING.isdisjoint(self.failures)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -83,21 +64,14 @@ class UdcgExperiment:
             "n_questions": self.n_questions,
             "reader": self.reader,
             "judge": self.judge,
-            "n_asked": self.n_asked,
-            "n_known": self.n_known,
-            "usage": self.usage.model_dump(),
-            "failures": dict(self.failures),
-            "errors": list(self.errors),
-            "notes": list(self.notes),
+            **self.run_values(),
         }
 
     def __str__(self) -> str:
         lines = [
             f"reader: {self.reader}, judge: {self.judge}",
             f"{self.n_questions} questions, seed {self.settings.seed}, {self.settings.n_resamples} bootstrap resamples",
-            f"{self.n_asked} model calls, {self.n_known} replies from the journal",
-            *(f"failed, {kind}: {n}" for kind, n in self.failures.items()),
-            *self.notes,
+            *self.run_lines(),
         ]
         return "\n\n".join([*map(str, self.tables), "\n".join(wrap_lines(lines))])
 
@@ -134,7 +108,7 @@ def plan_udcg_experiment(
         ```
     """
     wanted = ExperimentSettings(parts=parts_from(parts), **settings)
-    path = None if output_dir is None else Path(output_dir) / _JOURNAL
+    path = None if output_dir is None else Path(output_dir) / JOURNAL
 
     async def work() -> ExperimentPlan:
         if path is None or not path.is_file():
@@ -171,6 +145,7 @@ def run_udcg_experiment(
     seed: int = 0,
     n_resamples: int = 2000,
     concurrency: int = 16,
+    stop_early: bool = True,
     on_plan: Callable[[ExperimentPlan], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> UdcgExperiment:
@@ -204,13 +179,14 @@ def run_udcg_experiment(
         seed: Seed of samples, folds and bootstrap.
         n_resamples: Number of bootstrap resamples of the questions.
         concurrency: Number of concurrent model calls.
+        stop_early: Stop if a model fails systematically.
         on_plan: Called with the plan before the first model call.
         progress: Called with (answered calls, planned calls).
 
     Raises:
         ConfigurationError: If a setting is invalid, no model is named, or the journal is in use.
         DataError: If a row is invalid, no candidate is relevant, or no question can take part in a part.
-        JudgeError: If a model is unavailable, or all calls fail.
+        JudgeError: If a model is unavailable or fails systematically, or all calls fail.
 
     Source:
         UDCG, sections 3 and 7, appendices B, C and E. Unlike the paper, weights are fitted and tested by cross-validation
@@ -228,35 +204,32 @@ def run_udcg_experiment(
     )  # fmt: skip
     if not is_model_configured(reader, judge):
         raise ConfigurationError(describe_missing("reader", ["the experiment"]))
-    folder = Path(output_dir)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigurationError(
-            f"the directory {str(folder)!r} cannot be created: {error.strerror or error}. Give another path"
-        ) from error
+    folder = folder_of(output_dir)
 
     async def work() -> UdcgExperiment:
-        with Journal(folder / _JOURNAL) as journal:
+        with Journal(folder / JOURNAL) as journal:
             chosen = await _choose(data, settings, retriever, journal)
             judges = _check_judges(chosen.chosen, settings, second_judge)
             plan = _plan(chosen, settings, n_judges=1 + len(judges), calls_per_reading=1, n_recorded=len(journal))
             if on_plan is not None:
                 on_plan(plan)
+            done = _Progress(progress, plan.usage.calls)
             models = open_models(
-                reader, judge, labels="data", threshold=settings.relevant_grade, concurrency=concurrency
+                reader,
+                judge,
+                journal=journal,
+                labels="data",
+                threshold=settings.relevant_grade,
+                concurrency=concurrency,
+                stop_early=stop_early,
+                on_answer=done,
             )
             async with models as asker:
-                done = _Progress(progress, plan.usage.calls)
-                calls = JournaledCalls(journal, concurrency=concurrency, on_answer=done, stop_at=_ENDING)
+                others = [await asker.run.add_judge(other, second_judge) for other in judges]
                 try:
-                    return await _run(chosen, settings, asker, calls, judges, folder)
+                    return await _run(chosen, settings, asker, others, folder)
                 finally:
-                    await calls.aclose()
                     done.end()
-                    for given, made in zip([second_judge], judges, strict=False):
-                        if given is not made:
-                            await made.aclose()
 
     return run_async(work())
 
@@ -321,15 +294,10 @@ def _check_judges(
 async def _run(
     chosen: Questions,
     settings: ExperimentSettings,
-    asker: CachedModels,
-    calls: JournaledCalls,
+    asker: Models,
     judges: Sequence[Judge],
     folder: Path,
 ) -> UdcgExperiment:
-    for judge in judges:
-        if isinstance(judge, Preparable):
-            await judge.prepare()
-    asker.reader, asker.judge = RecordedReader(asker.reader, calls), RecordedJudge(asker.judge, calls)
     runner = Runner(settings, asker)
     questions = await _labeled(runner, chosen.chosen)
     tables: list[ResultTable] = []
@@ -354,26 +322,19 @@ async def _run(
         if collected.contexts:
             tables += await _correlated_tables(runner, collected)
     if "judges" in settings.parts:
-        recorded = [asker.judge, *(RecordedJudge(judge, calls) for judge in judges)]
         has_labels = all(question.is_labeled for question in chosen.chosen)
-        tables += await run_judges(runner, questions, recorded, has_labels=has_labels)
-    failures: dict[str, int] = {}
-    for error in runner.errors:
-        failures[error.kind] = failures.get(error.kind, 0) + 1
-    if runner.errors and not calls.n_answered and not calls.n_known:
-        raise runner.errors[0]
+        tables += await run_judges(runner, questions, [asker.judge, *judges], has_labels=has_labels)
+    run = asker.run
+    if run.errors and not run.calls.n_answered and not run.calls.n_known:
+        raise run.errors[0]
     result = UdcgExperiment(
         tables=tuple(tables),
         settings=settings,
         n_questions=len(questions),
         reader=asker.reader.identity.name,
         judge=asker.judge.identity.name,
-        n_asked=calls.n_answered,
-        n_known=calls.n_known,
-        usage=asker.spent.total,
-        failures=failures,
-        errors=tuple({error.kind: str(error) for error in reversed(runner.errors)}.values()),
         notes=asker.notes(),
+        **run.values(),
     )
     write_output(folder / _RESULT, json.dumps(result.to_dict(), ensure_ascii=False, indent=1))
     return result
@@ -393,7 +354,7 @@ async def _labeled(runner: Runner, questions: Sequence[Question]) -> list[Questi
                 return known
             return await runner.asker.is_relevant(question.sample, question.candidates[place])
 
-        labels = await runner.asker.gathered([label(place) for place in range(len(question.candidates))])
+        labels = await gathered(label(place) for place in range(len(question.candidates)))
         return question.with_labels(labels, relevant_grade=runner.settings.relevant_grade)
 
     if all(question.is_labeled for question in questions):

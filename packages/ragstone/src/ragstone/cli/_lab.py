@@ -1,0 +1,128 @@
+"""The frame of the commands of `ragstone lab`: settings, plan and cost, result, and exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+import typer
+
+from ragstone.cli._estimate import cost_of
+from ragstone.cli._exit_codes import ExitCode
+from ragstone.cli._failed_share import describe_excess
+from ragstone.cli._models import Models
+from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
+from ragstone.cli._settings import OF_COMMAND, arguments_of, settings_of
+from ragstone.schema import Usage
+from ragstone.scoring import JudgedCounts
+
+if TYPE_CHECKING:
+    from ragstone.research._run import RunResult
+
+_SHOWN = 10
+
+
+class Printable(Protocol):
+    """A result with a text and plain values."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        ...
+
+
+class Lab:
+    """The settings and models of a command that calls models, and what all of them print.
+
+    Args:
+        context: The command's context.
+        json_output: Whether the result is printed as JSON.
+    """
+
+    def __init__(self, context: typer.Context, *, json_output: bool) -> None:
+        self.settings = settings_of(context)
+        self.models = Models(self.settings)
+        self._context = context
+        self._json_output = json_output
+
+    def arguments(self, *tables: str, omit: Collection[str] = ()) -> dict[str, Any]:
+        """Return the settings that the command uses, as keyword arguments of a function."""
+        return arguments_of(self._context, self.settings, *tables, omit={*omit, *OF_COMMAND})
+
+    def print_plan(self, plan: Printable, usage: Usage | None = None, *, dry_run: bool) -> None:
+        """Print a plan: on stdout for a dry run, otherwise on stderr.
+
+        Args:
+            plan: The plan.
+            usage: Calls and tokens whose cost is printed.
+            dry_run: Whether the command ends here.
+        """
+        values, text = ({}, "") if usage is None else cost_of(usage, self.models)
+        if dry_run and self._json_output:
+            print_json(plan.to_dict() | values)
+        else:
+            print_text(f"{plan}\n{text}" if text else plan, err=not dry_run)
+
+    def finish(
+        self,
+        result: RunResult,
+        *,
+        saved: Sequence[str] = (),
+        is_empty: bool = False,
+        resumes: bool = True,
+        err: bool = False,
+        **facts: object,
+    ) -> None:
+        """Print a result, the first error of each kind and how to go on. Exit with the rules of `evaluate`.
+
+        Args:
+            result: The result.
+            saved: Lines on stderr: what was written, and the next command.
+            is_empty: Whether the run did not produce anything.
+            resumes: Whether the same command continues without repeating calls.
+            err: Print the text on stderr.
+            facts: Further values of the JSON output.
+        """
+        print_result(result, json_output=self._json_output, err=err, **facts)
+        _say(f"failed: {sanitize_for_terminal(error, width=400)}" for error in result.errors)
+        if result.unfinished and resumes:
+            _say(["unfinished: run the same command to resume. Answered calls are not repeated."])
+        _say(saved)
+        if "budget" in result.failures:
+            leave("the budget is exhausted.", ExitCode.BUDGET)
+        for model, counts in result.counts.items():
+            self.leave_if_failed(counts, f"calls of {sanitize_for_terminal(model)}")
+        if result.unfinished:
+            leave("a model did not answer.")
+        if is_empty:
+            leave("nothing was produced.")
+
+    def leave_if_failed(self, counts: JudgedCounts, what: str) -> None:
+        """Exit with code 3 if more failed than the limit."""
+        if (reason := describe_excess(counts, self.settings.limits.max_failed_share, what)) is not None:
+            leave(reason)
+
+
+def leave(reason: str, code: ExitCode = ExitCode.INFRASTRUCTURE) -> NoReturn:
+    """Exit with a code other than success. The last line says why."""
+    _say([f"exit code {code:d}: {reason}"])
+    raise typer.Exit(code)
+
+
+def print_result(result: Any, *, json_output: bool, err: bool = False, **facts: object) -> None:
+    """Print a result as text, or as JSON with further values."""
+    if json_output:
+        print_json(result.to_dict() | facts)
+    else:
+        print_text(result, err=err)
+
+
+def print_skipped(reasons: Sequence[str]) -> None:
+    """Print the first reasons why something was skipped."""
+    _say(f"skipped: {sanitize_for_terminal(reason, width=400)}" for reason in reasons[:_SHOWN])
+    if len(reasons) > _SHOWN:
+        _say([f"skipped: {len(reasons) - _SHOWN} more (--json lists all)"])
+
+
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
+        typer.echo(line, err=True)
