@@ -17,7 +17,7 @@ from ragstone.schema import Usage
 from ragstone.scoring import JudgedCounts
 
 if TYPE_CHECKING:
-    from ragstone.research._run import RunResult
+    from ragstone.research import RunResult
 
 _SHOWN = 10
 
