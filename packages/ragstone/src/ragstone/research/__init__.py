@@ -3,22 +3,16 @@
 An application that is only monitored or evaluated never imports this package.
 """
 
-from ragstone.research._card.plan import CardPlan as CardPlan
 from ragstone.research._card.plan import plan_judge_card
-from ragstone.research._card.report import JudgeCard as JudgeCard
 from ragstone.research._card.run import judge_card
 from ragstone.research._dataset.apply import apply_review
-from ragstone.research._dataset.build import DatasetBuild as DatasetBuild
 from ragstone.research._dataset.build import build_dataset
-from ragstone.research._dataset.negatives import NegativeQueries as NegativeQueries
 from ragstone.research._dataset.negatives import build_negatives, plan_negatives
 from ragstone.research._dataset.plan import plan_dataset
 from ragstone.research._run import RunResult as RunResult
 from ragstone.research._topicality import topicality
 from ragstone.research._udcg.ask import erag_scores
 from ragstone.research._udcg.correlate import correlate_udcg
-from ragstone.research._udcg.experiment.plan import ExperimentPlan as ExperimentPlan
-from ragstone.research._udcg.experiment.run import UdcgExperiment as UdcgExperiment
 from ragstone.research._udcg.experiment.run import plan_udcg_experiment, run_udcg_experiment
 from ragstone.research._udcg.fit import fit_udcg
 from ragstone.research._udcg.rank import best_passages, rank_udcg
