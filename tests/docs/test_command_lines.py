@@ -144,7 +144,7 @@ def test_each_command_line_names_a_command_and_its_options():
         ("judge-card --labels labels.csv", "'judge-card' is not a command"),
         ("store merge all.db", "'merge' is not a command of `store`"),
         ("view ragstone.db --port 0", "`view` does not have --port"),
-        ("store verify ragstone.db --repair", None),
+        ("store verify ragstone.db --repair", "`store verify` does not have --repair"),
         ("labels --author Ada", None),
     ],
 )

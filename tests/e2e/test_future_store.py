@@ -24,7 +24,6 @@ COMMANDS = {
     "replay": ("replay", "rows.jsonl", "--store", "STORE", *JUDGE),
     "labels draw": ("labels", "draw", "STORE", "--limit", 1),
     "store verify": ("store", "verify", "STORE"),
-    "store repair": ("store", "verify", "STORE", "--repair"),
     "store backup": ("store", "backup", "STORE", "copy.db"),
     "store prune": ("store", "prune", "STORE", "--bodies-older-than", "1d"),
     "store erase": ("store", "erase", "STORE", "--user", "u1"),

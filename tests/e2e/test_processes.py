@@ -92,7 +92,7 @@ def test_a_killed_process_loses_and_repeats_nothing(tmp_path: Path) -> None:
     assert kills == []
     with SqliteStore.open(path, mode="read") as store:
         outcomes = Counter((o.sample_id, o.metric) for o in store.outcomes())
-        assert [] == store.recount(correct=False)
+        assert [] == store.recount()
     assert set(outcomes.values()) == {1}
     assert len(outcomes) == n * 6
     ledger = read_ledger(path).total

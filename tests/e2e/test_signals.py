@@ -54,7 +54,7 @@ def outcomes_of(path: Path) -> list[dict[str, Any]]:
     if path.suffix == ".db":
         with open_store(path, mode="read") as store:
             assert store.ledger().total.balanced
-            assert store.recount(correct=False) == []
+            assert store.recount() == []
             found = [outcome.model_dump(mode="json") for outcome in store.outcomes()]
     else:
         found = [json.loads(line) for line in path.read_text().splitlines()]

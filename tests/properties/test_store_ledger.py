@@ -239,7 +239,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert captured["sampled_out"] == ledger.total.sampled_out
         assert captured["captured"] - len(self.finished) == ledger.total.pending
         assert self.duplicates == self.store.duplicates()
-        assert [] == self.store.recount(correct=False)
+        assert [] == self.store.recount()
 
     @invariant()
     def nothing_is_scored_twice(self) -> None:

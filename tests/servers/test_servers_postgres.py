@@ -527,7 +527,7 @@ class TestOpening:
                 each.result()
 
         assert sorted(ids) == sorted(delivered)
-        assert [] == worker.recount(correct=False)
+        assert [] == worker.recount()
         assert [] == sql(database, "SELECT * FROM ragstone.outbox")
 
     def test_counters_are_right_while_workers_write(self, own, database):

@@ -126,8 +126,20 @@ def read_store(store: SqliteStore) -> tuple[Content, bool]:
     kinds: dict[str, list[tuple[object, object]]] = {
         "traces": [(each.trace_id, each) for each in store.traces()],
         "outcomes": [(each.id, each) for each in store.outcomes()],
+        "exported": [(row.delivery.outcome.id, row) for row in store.exported()],
         "labels": [((each.trace_id, each.author), each) for each in store.labels()],
         "frame": [(each.trace_id, each) for each in store.drawn_requests()],
+        "feedback": [
+            (n, each)
+            for n in range(0, 60, 4)
+            if (report := store.explain(f"trace-{n}")) is not None
+            for each in report.feedback
+        ],
+        # As a report reads them: from an index, without the outcomes.
+        "counts": [
+            (each.metric, (each.n_failed, each.n_not_applicable, sorted(zip(each.values, each.repeats, strict=True))))
+            for each in store.count_outcomes()
+        ],
     }
     ledger = store.ledger()
     kinds["ledger"] = [("total", ledger.total), *ledger.metrics.items()]
@@ -153,7 +165,7 @@ def compare(before: Content, after: Content) -> str:
 
 
 def trial_of_store(path: Path, before: Content) -> tuple[str, str]:
-    """Read a damaged store, verify and repair it. Return how it ended."""
+    """Read a damaged store, and verify it. Return how it ended."""
     try:
         with SqliteStore.open(path, mode="read") as store:
             after, doubled = read_store(store)
@@ -164,20 +176,23 @@ def trial_of_store(path: Path, before: Content) -> tuple[str, str]:
             return ("counted", "") if problems else ("lost", str({kind: len(rows) for kind, rows in after.items()}))
     except RagstoneError:
         pass
-    return trial_of_repair(path, before)
+    return trial_of_export(path, before)
 
 
-def trial_of_repair(path: Path, before: Content) -> tuple[str, str]:
-    """Repair a store that was refused. What can be read after it is as it was."""
+def trial_of_export(path: Path, before: Content) -> tuple[str, str]:
+    """Export a store that was refused. What is saved is as it was."""
+    rows = []
     try:
-        with SqliteStore.open(path, mode="own") as store:
-            store.verify(repair=True)
-            after, doubled = read_store(store)
+        with SqliteStore.open(path, mode="read") as store:
+            rows.extend(store.exported(include_text=True, damaged=[]))
     except RagstoneError:
         return "refused", ""
-    after["ledger"] = before["ledger"]  # counts what is missing
-    end = "doubled" if doubled else compare(before, after)
-    return ("refused", "") if end in ("unchanged", "lost") else (end, "after the repair")
+    outcomes, traces = ([row.delivery.outcome for row in rows], [row.trace for row in rows if row.trace])
+    if len(outcomes) > len({each.id for each in outcomes}):
+        return "doubled", "in the export"
+    same = all(before["outcomes"].get(each.id) == each for each in outcomes)
+    same = same and all(before["traces"].get(each.trace_id) == each for each in traces)
+    return ("refused", "") if same else ("wrong", "in the export")
 
 
 def damaged_stores(folder: Path, rng: random.Random, n: int) -> Iterator[tuple[str, Callable[[], tuple[str, str]]]]:

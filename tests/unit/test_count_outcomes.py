@@ -7,13 +7,11 @@ from collections import Counter
 from pathlib import Path
 from unittest import mock
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragstone.schema import Captured, Failure, NotApplicable, Score, Trace
 from ragstone.store import Completion, PlannedMetric, SqliteStore, _outcomes
-from ragstone.store._body import sum_value_checksums, value_checksum
 
 METRICS = [PlannedMetric(name="grounded", version="1", judge_hash="j"), PlannedMetric(name="recall", version="1")]
 
@@ -79,17 +77,3 @@ def test_counts_by_value_and_by_trace_equal_a_count_of_the_records(requests, is_
             assert counts.n_failed == sum(isinstance(outcome, Failure) for outcome in own)
             assert counts.n_not_applicable == sum(isinstance(outcome, NotApplicable) for outcome in own)
             assert counts.is_sampled == (len({p[outcome.sample_id] for outcome in own}) > 1)
-
-
-@given(st.lists(st.tuples(st.floats(), st.integers(1, 3)), max_size=600))
-def test_the_sum_of_checksums_is_that_of_one_by_one(pairs):
-    """For all numbers, also across pages."""
-    values, repeats = [value for value, _ in pairs], [n for _, n in pairs]
-
-    assert sum_value_checksums(values, repeats) == sum(n * value_checksum(value) for value, n in pairs)
-
-
-@pytest.mark.parametrize("value", [-0.0, 1e22, 5e-324, 0.1 + 0.2, 1e16])
-def test_checksums_of_unusual_numbers_are_equal(value):
-    """Negative zero counts as zero, and numbers with an exponent are written in the same way."""
-    assert sum_value_checksums([value] * 401, [2] * 401) == 802 * value_checksum(value)

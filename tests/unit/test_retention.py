@@ -212,7 +212,7 @@ def test_the_command_removes_old_requests(store):
     assert "0 requests removed with their scores" in prune(store, "--requests-older-than", age(12)).stdout
     with SqliteStore.open(store, mode="read") as opened:
         assert [f"t{k}" for k in range(15, 21)] == [trace.trace_id for trace in opened.traces()]
-        assert [] == list(opened.recount(correct=False))
+        assert [] == list(opened.recount())
     last = prune(store, "--requests-older-than", age(21))
     assert "8 requests removed with their scores\n1 kept: not scored yet\n" in last.stdout
     kept = {"requests": 0, "requests_kept": {"pending": 1, "undelivered": 0, "labeled": 0}}

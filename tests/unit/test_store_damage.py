@@ -187,7 +187,7 @@ def test_reading_ends_if_the_order_of_rows_is_damaged(tmp_path: Path) -> None:
         found = store.verify()
     assert found.damaged["outcomes"]
     assert any("the order of the rows is damaged" in row.problem for row in found.rows)
-    assert n - 1 == found.checked["outcomes"]
+    assert PAGE <= found.checked["outcomes"] < n
 
 
 def varint(number: int) -> bytes:

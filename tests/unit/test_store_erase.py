@@ -179,15 +179,8 @@ def test_units_and_alarms_forget(tmp_path):
     for user, trace in (("ada-l", "t1"), ("bob", "t2")):
         db.execute(f"{unit} (1, 'session-of-{user}', 1, 0.25, 1, 0, 1, '{trace}')")
     db.execute("INSERT INTO alarms VALUES (1, 'open', ?)", (json.dumps({"traces": ["t1", "t2"], "number": 1}),))
-    content = json.dumps([2, {"base64": "AA=="}])
-    db.execute(
-        "INSERT INTO damaged_rows (found_at, place, problem, content) VALUES (1, 'trace_bodies', 'x', ?)", (content,)
-    )
-    lines = [json.dumps([f'0badc0de ["label", "{trace}", "ann", 1.0, 7.0]']) for trace in ("t1", "t2")]
-    db.executemany(
-        "INSERT INTO damaged_rows (found_at, place, problem, content) VALUES (1, 'label_lines', 'x', ?)",
-        [(line,) for line in lines],
-    )
+    lines = [f'0badc0de ["label", "{trace}", "ann", 1.0, 7.0]' for trace in ("t1", "t2")]
+    db.executemany("INSERT INTO damaged_labels (found_at, line) VALUES (1, ?)", [(line,) for line in lines])
     db.commit()
     db.close()
     erase(path, "--user", "ada-l")
@@ -196,7 +189,7 @@ def test_units_and_alarms_forget(tmp_path):
     assert ("erased-", "", 0.25) == (ada[0][:7], *ada[1:])
     assert ("session-of-bob", "t2", 0.25) == bob
     assert {"traces": ["t2"], "number": 1} == json.loads(db.execute("SELECT body FROM alarms").fetchone()[0])
-    assert [(lines[1],)] == db.execute("SELECT content FROM damaged_rows").fetchall()
+    assert [(lines[1],)] == db.execute("SELECT line FROM damaged_labels").fetchall()
     db.close()
 
 

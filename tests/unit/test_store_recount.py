@@ -1,4 +1,4 @@
-"""`ragstone store verify`: counters that are wrong are found, shown and corrected."""
+"""`ragstone store verify`: counters that are wrong are found and shown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from command_line import run_in_new_process
-from ragstone.schema import Captured, LedgerRow, Score
+from ragstone.schema import Captured, Score
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.testing import make_trace
 
@@ -39,15 +39,14 @@ def spoil(path: Path) -> None:
     db.close()
 
 
-def test_right_counters_are_left_alone(store):
-    """A store with right counters has no damage, with and without repair."""
-    for options in ([], ["--repair"]):
-        result = run_in_new_process("store", "verify", store, *options)
-        assert (0, "No damage found.") == (result.returncode, result.stdout.splitlines()[-1])
+def test_right_counters_are_no_damage(store):
+    """A store with right counters has no damage."""
+    result = run_in_new_process("store", "verify", store)
+    assert (0, "No damage found.") == (result.returncode, result.stdout.splitlines()[-1])
 
 
-def test_wrong_counters_are_shown_and_corrected(store):
-    """Wrong counters are listed with exit code 1, corrected by a repair, and right afterwards."""
+def test_wrong_counters_are_shown(store):
+    """Wrong counters are listed with exit code 1."""
     spoil(store)
     shown = run_in_new_process("store", "verify", store, "--json")
     assert 1 == shown.returncode
@@ -57,20 +56,11 @@ def test_wrong_counters_are_shown_and_corrected(store):
         "traces scored: 0 stored, 2 counted",
     ] == json.loads(shown.stdout)["counters"]
 
-    corrected = run_in_new_process("store", "verify", store, "--repair")
 
-    assert "3 counters corrected." in corrected.stdout
-    with SqliteStore.open(store, mode="read") as opened:
-        assert LedgerRow(captured=3, scored=2, pending=1) == opened.ledger().total
-        assert {"m": LedgerRow(captured=3, scored=2, pending=1)} == opened.ledger().metrics
-    assert 0 == run_in_new_process("store", "verify", store).returncode
-
-
-def test_refusals(store, tmp_path):
-    """A store in use is not corrected, and a missing one is not created."""
+def test_a_missing_store_is_not_created(store, tmp_path):
+    """And one in use is verified."""
     with SqliteStore.open(store, mode="own"):
-        assert 3 == run_in_new_process("store", "verify", store, "--repair").returncode
         assert 0 == run_in_new_process("store", "verify", store).returncode
-    missing = run_in_new_process("store", "verify", tmp_path / "none.db", "--repair")
+    missing = run_in_new_process("store", "verify", tmp_path / "none.db")
     assert (2, True) == (missing.returncode, "not found" in missing.stderr)
     assert not (tmp_path / "none.db").exists()

@@ -156,7 +156,7 @@ def test_each_metric_is_computed_once_by_a_worker_without_a_judge_and_one_with_i
     assert (0, 20) == (ledger.total.pending, ledger.total.scored)
     assert {"acme.plain": 20, "acme.judged": 20} == {name: row.scored for name, row in ledger.metrics.items()}
     with SqliteStore.open(tmp_path / "s.db", mode="own") as store:
-        assert [] == store.recount(correct=False)
+        assert [] == store.recount()
 
 
 def test_a_request_with_outcomes_is_not_claimed_by_a_worker_that_cannot_complete_it(tmp_path: Path) -> None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import typer
+
+from ragstone._util.plural import count
+from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._options import parse_time_range
 from ragstone.cli._output import print_json, print_text
 from ragstone.errors import ConfigurationError
@@ -15,7 +19,7 @@ from ragstone.store import open_store
 def export_command(source: str, output: Path, *, text: bool = False, json_output: bool = False) -> None:
     """Write the outcomes of a store to one file.
 
-    With app, release, tags, score, interval and weight. Only its owner can read the file.
+    With app, release, tags, score, interval and weight. Only its owner can read the file. Damaged rows are left out.
 
     Options:
         source (STORE): The store (a file or postgresql://...), or a period of it: STORE@-7d.., STORE@FROM..TO.
@@ -27,14 +31,18 @@ def export_command(source: str, output: Path, *, text: bool = False, json_output
     check_export_path(output)
     if Path(str(period.store)).absolute() == output.absolute():
         raise ConfigurationError(f"the output {str(output)!r} is the store itself.")
+    damaged: list[str] = []
     try:
         with open_store(period.store, mode="read") as store:
-            exported = store.exported(since=period.since, until=period.until, include_text=text)
+            exported = store.exported(since=period.since, until=period.until, include_text=text, damaged=damaged)
             n = write_export(output, (export_row(*row, include_text=text) for row in exported))
     except OSError as error:
         # Under the name of the output, and not of its draft.
         raise OSError(error.errno or 0, error.strerror or str(error), str(output)) from error
     if json_output:
-        print_json({"rows": n, "output": str(output)})
+        print_json({"rows": n, "output": str(output), "damaged": len(damaged)})
     else:
         print_text(f"{n:,} outcomes written to {output}")
+    if damaged:
+        print_text(f"{count(len(damaged), 'damaged outcome')} left out. The first: {damaged[0]}", err=True)
+        raise typer.Exit(ExitCode.GATE)

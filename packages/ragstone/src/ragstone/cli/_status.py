@@ -17,7 +17,7 @@ from ragstone.judges import is_baseline
 from ragstone.metrics import Metric, MetricCard, resolve_metrics
 from ragstone.schema import Ledger
 from ragstone.settings import Analysis, Configuration
-from ragstone.store import describe_store, is_database_url, open_store, quote_store
+from ragstone.store import describe_store, is_database_url, open_store, quote_store, way_out
 from ragstone.worker import advise, read_ledger
 
 
@@ -92,7 +92,7 @@ def _check(ledger: Ledger, store: str, not_ready: StoreNotReadyError | None) -> 
         name = describe_store(store)
         raise StoreCorruptError(
             f"the store {name!r} is damaged: its counts of {', '.join(unbalanced)} do not add up. See what is damaged with "
-            f"`ragstone store verify {name}`, and repair it with --repair, or restore a backup with `ragstone store restore`."
+            f"`ragstone store verify {quote_store(store)}`. {way_out(name)}"
         )
 
 

@@ -19,11 +19,12 @@ from ragstone.errors import ConfigurationError
 from ragstone.spool import SpoolReader
 from ragstone.store import (
     RetentionCounts,
-    StoreVerification,
     backup_store,
+    describe_store,
     is_database_url,
     open_store,
     restore_store,
+    way_out,
 )
 from ragstone.worker import spool_directory
 
@@ -95,16 +96,13 @@ def _time_of(age: str | None, name: str) -> float | None:
     return None if age is None else time.time() - parse_age(age, name=name)
 
 
-def verify(store: str, *, repair: bool = False, json_output: bool = False) -> None:
+def verify(store: str, *, json_output: bool = False) -> None:
     """Read all rows of a store, and find damage.
 
     Checks checksums, references, the counters of `ragstone status`, the file and its spool.
-
-    Options:
-        repair: Move damaged rows to the table damaged_rows. No worker may own the store.
     """
-    with open_owned(store) if repair else open_store(store, mode="read") as opened:
-        found = opened.verify(repair=repair)
+    with open_store(store, mode="read") as opened:
+        found = opened.verify()
     n_entries, n_corrupt = _verify_spool(store)
     if json_output:
         print_json(
@@ -126,7 +124,8 @@ def verify(store: str, *, repair: bool = False, json_output: bool = False) -> No
             print_text(sanitize_for_terminal(problem))
         if len(found.rows) > _SHOWN:
             print_text(f"The first {_SHOWN} damaged rows are listed. --json lists up to 1,000.")
-        print_text(_verified(found, n_corrupt, repair=repair))
+        n_problems = found.n_problems + n_corrupt
+        print_text(f"{n_problems:,} problems. {way_out(describe_store(store))}" if n_problems else "No damage found.")
     if n_corrupt or not found.ok:
         raise typer.Exit(ExitCode.GATE)
 
@@ -170,19 +169,6 @@ def _verify_spool(store: str) -> tuple[int, int]:
                 break
             offset = batch.next_offset
     return n_entries, n_corrupt
-
-
-def _verified(found: StoreVerification, n_corrupt: int, *, repair: bool) -> str:
-    """Return the last line of a verification."""
-    before = f" {found.moved_before:,} rows were moved aside before." if found.moved_before else ""
-    if found.ok and not n_corrupt:
-        return f"No damage found.{before}"
-    if repair:
-        file = " The file itself is damaged: restore a backup." if found.file else ""
-        n_counters = sum(" stored, " in text for text in found.counters)
-        counters = f", {count(n_counters, 'counter')} corrected" if n_counters else ""
-        return f"{found.repaired:,} damaged rows repaired or moved to the table damaged_rows{counters}.{file}{before}"
-    return f"{found.n_problems + n_corrupt:,} problems. Restore a backup, or move damaged rows aside with --repair.{before}"
 
 
 def _lines(n: int, kept: RetentionCounts, *, dry_run: bool) -> list[str]:

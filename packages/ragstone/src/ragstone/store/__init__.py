@@ -2,6 +2,7 @@
 
 from ragstone.store._backup import backup_store as backup_store
 from ragstone.store._backup import restore_store as restore_store
+from ragstone.store._body import way_out as way_out
 from ragstone.store._factory import describe_store as describe_store
 from ragstone.store._factory import is_database_url as is_database_url
 from ragstone.store._factory import is_owned as is_owned

@@ -6,10 +6,11 @@ stores it as text, which SQL can query, and compresses long values itself. A fil
 
 from __future__ import annotations
 
-import operator
+import shlex
 import sqlite3
 import zlib
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
@@ -17,7 +18,7 @@ from pydantic_core import PydanticSerializationError
 
 from ragstone.errors import DataError, StoreCorruptError
 from ragstone.schema import Failure, NotApplicable, Score, Trace, TraceOutline, outcome_adapter
-from ragstone.store._sql import PAGE, Sql
+from ragstone.store._sql import Sql
 from ragstone.store._tables import CHECKED_COLUMNS
 
 R = TypeVar("R")
@@ -192,20 +193,10 @@ def reseal_traces(db: Sql, seqs: Sequence[int]) -> None:
     )
 
 
-def value_checksum(value: object) -> int:
-    """Return the checksum of one score, or of the missing score of another outcome."""
-    return checksum_of((value,))
-
-
-def sum_value_checksums(values: Sequence[float], repeats: Sequence[int]) -> int:
-    """Return the sum of `value_checksum` over scores, each of which occurs `repeats` times, faster than one by one."""
-    total = 0
-    for start in range(0, len(values), PAGE):
-        # One call formats the numbers of a page, as `checksum_of` does.
-        texts = repr([value + 0.0 for value in values[start : start + PAGE]])[1:-1].encode().split(b", ")
-        checksums = map(zlib.crc32, [b"[%b]" % text for text in texts])
-        total += sum(map(operator.mul, checksums, repeats[start : start + PAGE]))
-    return total
+def sum_checksums(values: Iterable[float], repeats: Iterable[int]) -> int:
+    """Return the sum of the checksums of scores, each of which occurs `repeats` times. Negative zero counts as zero."""
+    data = array("d", [value + 0.0 for value in values]).tobytes()
+    return sum(n * zlib.crc32(data[8 * k : 8 * k + 8]) for k, n in enumerate(repeats))
 
 
 def _plain(column: object) -> object:
@@ -275,6 +266,20 @@ def damaged_store(name: str, place: str, problem: object) -> StoreCorruptError:
         problem: What is wrong.
     """
     return StoreCorruptError(
-        f"the store {name} is damaged: {problem}. List all damaged rows with `ragstone store verify {place}`, move them aside "
-        "with --repair, or restore a backup with `ragstone store restore`."
+        f"the store {name} is damaged: {problem}. List all damaged rows with `ragstone store verify {shlex.quote(place)}`. "
+        f"{way_out(place)}"
+    )
+
+
+def way_out(place: str) -> str:
+    """Say how a damaged store is replaced.
+
+    Args:
+        place: Its path or its URL without credentials.
+    """
+    store = shlex.quote(place)
+    restore = "pg_restore" if "://" in place else f"`ragstone store restore BACKUP {store} --replace`"
+    return (
+        f"Restore a backup with {restore}. Without one, save what is not damaged with `ragstone store export {store} "
+        "saved.jsonl --texts`, and score it in a new store with `ragstone replay saved.jsonl --store NEW`."
     )

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from ragstone.store._body import damaged, sum_value_checksums, value_checksum
-from ragstone.store._ranges import count_sent, save_range
+from ragstone.store._body import damaged, sum_checksums
+from ragstone.store._ranges import count_sent
 from ragstone.store._records import CountDifference
 from ragstone.store._sql import Sql, SqlStore
 
@@ -27,29 +27,20 @@ class SqlCounts(SqlStore):
     """The method of a store that verifies its counters."""
 
     @override
-    def recount(self, *, correct: bool = True) -> list[CountDifference]:
-        with self._database.write() if correct else self._database.read() as db:
-            if correct:
-                self._lock_counters(db)
+    def recount(self) -> list[CountDifference]:
+        with self._database.read() as db:
             stored, counted = _read(db), _count(db)
             for queue, n in count_sent(db):
                 name = f"sent to {queue.sink!r} after outcome {queue.start}"
                 # A damaged row may lack the number, which is counted here anyway.
                 sent: object = queue.sent
                 stored[name], counted[name] = sent if isinstance(sent, int) else 0, n
-                if correct:
-                    save_range(db, queue._replace(sent=n))
-            if correct:
-                _fill_counts(db)
-            differ = {name for name in stored.keys() | counted.keys() if stored[name] != counted[name]}
-            return [
-                CountDifference(name, stored[name], counted[name])
-                for name in sorted(differ)
-                if name.removesuffix(_VALUES) not in differ - {name}
-            ]
-
-    def _lock_counters(self, db: Sql) -> None:
-        """Prevent other workers from changing rows and counters. A file has one owner, which needs no lock."""
+        differ = {name for name in stored.keys() | counted.keys() if stored[name] != counted[name]}
+        return [
+            CountDifference(name, stored[name], counted[name])
+            for name in sorted(differ)
+            if name.removesuffix(_VALUES) not in differ - {name}
+        ]
 
 
 def state_counter(state: str) -> str:
@@ -75,7 +66,7 @@ def add_to_outcome_counts(db: Sql, outcomes: Iterable[tuple[OutcomeKind, float |
     """
     kinds = OutcomeTotals()
     for kind, value in outcomes:
-        kinds.add(kind, value, n)
+        kinds.add(kind, None if value is None else [value], [n])
     db.executemany(
         """
         INSERT INTO outcome_counts (metric, metric_version, judge_hash, kind, n, checksum) VALUES (?, ?, ?, ?, ?, ?)
@@ -96,16 +87,12 @@ class OutcomeTotals:
     def __init__(self) -> None:
         self._totals: dict[OutcomeKind, tuple[int, int]] = {}
 
-    def add(self, kind: OutcomeKind, value: object, n: int) -> None:
-        """Add `n` outcomes with the same value."""
-        count, checksum = self._totals.get(kind, (0, 0))
-        self._totals[kind] = count + n, checksum + n * value_checksum(value)
-
-    def add_scores(self, kind: OutcomeKind, values: Sequence[float], repeats: Sequence[int]) -> None:
-        """Add scores, each of which occurs `repeats` times."""
-        if len(values):
-            count, checksum = self._totals.get(kind, (0, 0))
-            self._totals[kind] = count + sum(repeats), checksum + sum_value_checksums(values, repeats)
+    def add(self, kind: OutcomeKind, values: Sequence[float] | None, repeats: Sequence[int]) -> None:
+        """Add outcomes: scores, each of which occurs `repeats` times, or others, which have no values."""
+        if len(repeats):
+            n, checksum = self._totals.get(kind, (0, 0))
+            checksum += 0 if values is None else sum_checksums(values, repeats)
+            self._totals[kind] = n + sum(repeats), checksum
 
     def rows(self) -> list[tuple[str | int, ...]]:
         """Return the rows of `outcome_counts`, sorted."""
@@ -162,26 +149,15 @@ def count_unplanned(db: Sql) -> list[tuple[str, str, str, int]]:
     ).fetchall()
 
 
-def _fill_counts(db: Sql) -> None:
-    """Count the rows, and store the counters."""
-    db.execute("DELETE FROM outcome_counts")
-    db.executemany(
-        "INSERT INTO outcome_counts (metric, metric_version, judge_hash, kind, n, checksum) VALUES (?, ?, ?, ?, ?, ?)",
-        _totals(db).rows(),
-    )
-    db.execute("DELETE FROM counters WHERE name >= ? AND name < ?", (_STATE, _STATE[:-1] + ";"))
-    add_to_counters(db, {state_counter(state): n for state, n in _count_states(db).items()})
-
-
 def _totals(db: Sql) -> OutcomeTotals:
     totals = OutcomeTotals()
-    for *kind, value, n in db.execute(
+    for metric, version, judge, kind, value, n in db.execute(
         """
         SELECT metric, metric_version, judge_hash, kind, value, count(*) FROM outcomes
         GROUP BY metric, metric_version, judge_hash, kind, value
         """
     ):
-        totals.add((kind[0], kind[1], kind[2], kind[3]), value, n)
+        totals.add((metric, version, judge, kind), None if value is None else [value], [n])
     return totals
 
 

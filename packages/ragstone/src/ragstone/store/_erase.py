@@ -14,7 +14,6 @@ from ragstone.store._body import DamagedRowError, last_key, to_trace
 from ragstone.store._completion import IDS_PER_QUERY, marks, read_plan
 from ragstone.store._counts import add_to_counters, add_to_outcome_counts, state_counter
 from ragstone.store._erased import find_erased, forget_erased, remember_erased
-from ragstone.store._labels import LABEL_LINES
 from ragstone.store._ranges import read_ranges, save_range, shorten_ranges
 from ragstone.store._records import ErasedRequests
 from ragstone.store._sql import PAGE, Sql, SqlStore
@@ -192,7 +191,7 @@ def erase_group(
     db.executemany("DELETE FROM feedback WHERE trace_id IS NULL AND request_id = ?", [*asked, *((id_,) for id_ in ids)])
     _forget_sessions(db, traces)
     _forget_in_alarms(db, ids)
-    _forget_damaged_rows(db, traces, outcomes)
+    _forget_damaged_labels(db, ids)
     db.executemany("DELETE FROM outbox WHERE kind = 'outcome' AND item_id = ?", [(o.id,) for o in outcomes])
     for table in ("outcome_bodies", "outcomes"):
         db.executemany(f"DELETE FROM {table} WHERE seq = ?", [(o.seq,) for o in outcomes])  # noqa: S608 - constant names
@@ -251,19 +250,10 @@ def _forget_in_alarms(db: Sql, ids: Sequence[str]) -> None:
         db.execute("UPDATE alarms SET body = ? WHERE number = ?", (json.dumps(record), number))
 
 
-def _forget_damaged_rows(db: Sql, traces: Sequence[Any], outcomes: Sequence[_Outcome]) -> None:
-    """Delete what a repair moved aside of these requests."""
-    keys = {"trace_bodies": {row[0] for row in traces}, "outcome_bodies": {o.seq for o in outcomes}}
-    names = {row[1] for row in traces} | {o.id for o in outcomes}
-    for seq, place, content in db.execute("SELECT seq, place, content FROM damaged_rows").fetchall():
-        values = json.loads(content)
-        is_line_of = place == LABEL_LINES and any(name in values[0] for name in names)
-        if (
-            is_line_of
-            or values[0] in keys.get(place, ())
-            or names.intersection(v for v in values if isinstance(v, str))
-        ):
-            db.execute("DELETE FROM damaged_rows WHERE seq = ?", (seq,))
+def _forget_damaged_labels(db: Sql, ids: Sequence[str]) -> None:
+    for seq, line in db.execute("SELECT seq, line FROM damaged_labels").fetchall():
+        if any(id_ in line for id_ in ids):
+            db.execute("DELETE FROM damaged_labels WHERE seq = ?", (seq,))
 
 
 def _is_of(body: object, users: Collection[str], sessions: Collection[str]) -> bool:

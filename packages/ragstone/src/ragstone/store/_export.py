@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from typing_extensions import override
 
 from ragstone.schema import Delivery, Trace
-from ragstone.store._body import check_row, last_key, to_outcome, to_trace
+from ragstone.store._body import DamagedRowError, check_row, last_key, to_outcome, to_trace
 from ragstone.store._deliveries import REQUEST_COLUMNS
 from ragstone.store._records import ExportedOutcome
-from ragstone.store._sql import PAGE, SqlStore
+from ragstone.store._sql import PAGE, Sql, SqlStore
 from ragstone.store._tables import CHECKED_COLUMNS
 
 _CHECKED: Final = ", ".join(f"t.{column}" for column in CHECKED_COLUMNS["traces"])
@@ -23,7 +23,12 @@ class SqlExport(SqlStore):
 
     @override
     def exported(
-        self, *, since: float | None = None, until: float | None = None, include_text: bool = False
+        self,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        include_text: bool = False,
+        damaged: list[str] | None = None,
     ) -> Iterator[ExportedOutcome]:
         last = -1
         while True:
@@ -40,21 +45,36 @@ class SqlExport(SqlStore):
                 last = last_key("outcomes", page, last)
                 found = []
                 texts: dict[int, Trace | None] = {}
-                for _, outcome_id, value, body, seq, checksum, *columns in page:
-                    check_row("traces", checksum, columns)
-                    request = dict(zip(CHECKED_COLUMNS["traces"], columns, strict=True))
-                    if include_text and seq not in texts:
-                        text = db.execute("SELECT body FROM trace_bodies WHERE seq = ?", (seq,)).fetchone()
-                        texts[seq] = None if text is None else to_trace(text[0], request["trace_id"])
-                    otel_sampled, slices = request["otel_sampled"], request["slices"]
-                    delivery = Delivery(
-                        outcome=to_outcome(body, outcome_id, value),
-                        otel_sampled=None if otel_sampled is None else bool(otel_sampled),
-                        **{field: request[column.removeprefix("t.")] for field, column in REQUEST_COLUMNS.items()},
-                    )
-                    found.append(
-                        ExportedOutcome(delivery, {} if slices is None else json.loads(slices), texts.get(seq))
-                    )
+                for row in page:
+                    try:
+                        found.append(_exported(db, row, texts if include_text else None))
+                    except DamagedRowError as error:
+                        if damaged is None:
+                            raise
+                        damaged.append(str(error))
             if not page:
                 return
             yield from found
+
+
+def _exported(db: Sql, row: Sequence[Any], texts: dict[int, Trace | None] | None) -> ExportedOutcome:
+    """Verify a row.
+
+    Args:
+        db: The transaction.
+        row: Its columns.
+        texts: The requests of the page that were read so far. None if they are not wanted.
+    """
+    _, outcome_id, value, body, seq, checksum, *columns = row
+    check_row("traces", checksum, columns)
+    request = dict(zip(CHECKED_COLUMNS["traces"], columns, strict=True))
+    if texts is not None and seq not in texts:
+        text = db.execute("SELECT body FROM trace_bodies WHERE seq = ?", (seq,)).fetchone()
+        texts[seq] = None if text is None else to_trace(text[0], request["trace_id"])
+    otel_sampled, slices = request["otel_sampled"], request["slices"]
+    delivery = Delivery(
+        outcome=to_outcome(body, outcome_id, value),
+        otel_sampled=None if otel_sampled is None else bool(otel_sampled),
+        **{field: request[column.removeprefix("t.")] for field, column in REQUEST_COLUMNS.items()},
+    )
+    return ExportedOutcome(delivery, {} if slices is None else json.loads(slices), (texts or {}).get(seq))

@@ -105,7 +105,11 @@ def forget_feedback(db: Sql, *, now: float, limit: int) -> int:
 def feedback_of(db: Sql, trace_id: str) -> list[StoredFeedback]:
     """Return the feedback about one request, oldest first."""
     rows = db.execute(
-        "SELECT checksum, request_id, value, comment, given_at FROM feedback WHERE trace_id = ? ORDER BY seq",
+        """
+        SELECT f.checksum, f.request_id, f.value, f.comment, f.given_at FROM feedback AS f
+        JOIN traces AS t ON t.trace_id = f.trace_id AND f.request_id IN (t.trace_id, t.otel_trace_id)
+        WHERE f.trace_id = ? ORDER BY f.seq
+        """,
         (trace_id,),
     )
     found = []

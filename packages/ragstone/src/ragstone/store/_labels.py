@@ -22,9 +22,6 @@ from ragstone.store._body import check_row, checksum_of
 from ragstone.store._records import DrawnRequest, StoredLabel
 from ragstone.store._sql import Sql, SqlStore
 
-LABEL_LINES: Final = "label_lines"
-"""Place of damaged lines of the inbox in `damaged_rows`."""
-
 _logger = logging.getLogger("ragstone")
 
 _LOCK_S: Final = 10.0
@@ -90,20 +87,6 @@ def write_drawn(db: Sql, requests: Sequence[DrawnRequest]) -> None:
     )
 
 
-def keep_damaged_lines(db: Sql, lines: Sequence[str], *, now: float) -> None:
-    """Move damaged lines of the inbox to `damaged_rows`.
-
-    Args:
-        db: The transaction.
-        lines: The lines.
-        now: Unix seconds.
-    """
-    db.executemany(
-        "INSERT INTO damaged_rows (found_at, place, problem, content) VALUES (?, ?, ?, ?)",
-        [(now, LABEL_LINES, "the line differs from its checksum", json.dumps([line])) for line in lines],
-    )
-
-
 def _checked(table: str, row: Sequence[Any]) -> Sequence[Any]:
     checksum, *columns = row
     check_row(table, checksum, columns)
@@ -165,7 +148,7 @@ class LabelInbox:
                 logging.WARNING,
                 "damaged",
                 f"labels: {len(waiting.damaged)} damaged lines of {str(self._path)!r} are not read. The next process that owns "
-                "the store moves them to the table damaged_rows.",
+                "the store moves them to the table damaged_labels.",
             )
         return waiting
 
@@ -178,7 +161,7 @@ class LabelInbox:
             os.ftruncate(file, 0)
         if waiting.damaged:
             _logger.warning(
-                "labels: %d damaged lines of %r moved to the table damaged_rows. Save these labels again.",
+                "labels: %d damaged lines of %r moved to the table damaged_labels. Save these labels again.",
                 len(waiting.damaged),
                 str(self._path),
             )

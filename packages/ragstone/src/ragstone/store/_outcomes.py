@@ -326,8 +326,8 @@ def _count_by_trace(db: Sql, plan: Sequence[PlannedMetric], *, sampled: bool) ->
 def _count_others(db: Sql, metric: PlannedMetric, *, sampled: bool) -> _Counted:
     """Count the outcomes of a metric that are not scores."""
     found = _Counted(metric)
-    columns = "o.kind, o.value" + (", t.inclusion_probability" if sampled else "")
-    for kind, value, *p, n in db.execute(
+    columns = "o.kind" + (", t.inclusion_probability" if sampled else "")
+    for kind, *p, n in db.execute(
         f"""
         SELECT {columns}, count(*) FROM outcomes AS o {_SAMPLED if sampled else ""}
         WHERE o.metric = ? AND o.metric_version = ? AND o.judge_hash = ? AND o.kind <> 'score'
@@ -335,7 +335,7 @@ def _count_others(db: Sql, metric: PlannedMetric, *, sampled: bool) -> _Counted:
         """,  # noqa: S608 - its parts are written above
         _key(metric),
     ):
-        found.add(kind, value, p[0] if p else 1.0, n)
+        found.add(kind, p[0] if p else 1.0, n)
     return found
 
 
@@ -361,9 +361,9 @@ class _Counted:
         self.values, self.probabilities, self.repeats = array("d"), array("d"), array("q")
         self.trace_ids: list[str] = []
 
-    def add(self, kind: str, value: object, probability: float, n: int) -> None:
+    def add(self, kind: str, probability: float, n: int) -> None:
         """Add outcomes that are not scores."""
-        self._totals.add((*self._key, kind), value, n)
+        self._totals.add((*self._key, kind), None, [n])
         self._others_p.add(probability)
         self._others[kind] += n
 
@@ -386,7 +386,7 @@ class _Counted:
 
     def checked(self, db: Sql) -> MetricCounts:
         """Verify the outcomes against their counters, and return them."""
-        self._totals.add_scores((*self._key, "score"), self.values, self.repeats)
+        self._totals.add((*self._key, "score"), self.values, self.repeats)
         self._totals.check(db, *self._key)
         # The judge's name is stored only in the bodies, and is the same in all outcomes of a planned metric.
         body = db.execute(

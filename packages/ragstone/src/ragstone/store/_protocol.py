@@ -202,23 +202,14 @@ class Store(Protocol):
         """
         ...
 
-    def recount(self, *, correct: bool = True) -> list[CountDifference]:
-        """Compare the counters of the ledger with the rows that they count, and return the differences.
-
-        Args:
-            correct: Also correct the counters.
-        """
+    def recount(self) -> list[CountDifference]:
+        """Compare the counters of the ledger with the rows that they count, and return the differences."""
         ...
 
-    def verify(self, *, repair: bool = False) -> StoreVerification:
+    def verify(self) -> StoreVerification:
         """Read all rows, and compare them with their checksums, with each other and with the counters.
 
         A worker may run. The rows are read in pages, so memory does not grow with the store.
-
-        Args:
-            repair: Also move damaged rows to the table `damaged_rows`, and correct the counters. The store must be open for
-                writing. A request whose body is moved keeps its outcomes, and one that waited fails. A request whose
-                columns are damaged gets those of its body, and stays as it is without one.
         """
         ...
 
@@ -423,7 +414,12 @@ class Store(Protocol):
         ...
 
     def exported(
-        self, *, since: float | None = None, until: float | None = None, include_text: bool = False
+        self,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        include_text: bool = False,
+        damaged: list[str] | None = None,
     ) -> Iterator[ExportedOutcome]:
         """Yield all outcomes with their requests, in the order they were stored. `since` and `until` select as in `outcomes`.
 
@@ -431,6 +427,10 @@ class Store(Protocol):
             since: Earliest start of a request,
             until: and the time before which it starts, in Unix seconds.
             include_text: Also read the requests.
+            damaged: Gets a message for each row that is damaged, and left out. None: the first one raises an error.
+
+        Raises:
+            StoreCorruptError: If rows cannot be read.
         """
         ...
 

@@ -261,11 +261,6 @@ class StoreVerification:
     file: Sequence[str]
     """What the database itself finds wrong with its file."""
 
-    repaired: int = 0
-    """Number of damaged rows that were moved to `damaged_rows`, or restored from their bodies."""
-    moved_before: int = 0
-    """Number of rows that earlier repairs moved."""
-
     @property
     def n_problems(self) -> int:
         """Number of damaged rows, wrong counters and problems of the file."""

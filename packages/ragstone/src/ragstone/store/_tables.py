@@ -148,14 +148,8 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "received_at": "real NOT NULL",
         "checksum": "int NOT NULL",
     },
-    # What a repair moved aside: the values of a row, in the order of its columns, as JSON.
-    "damaged_rows": {
-        "seq": "key",
-        "found_at": "real NOT NULL",
-        "place": "text NOT NULL",
-        "problem": "text NOT NULL",
-        "content": "text NOT NULL",
-    },
+    # Lines of the inbox of labels that differ from their checksum.
+    "damaged_labels": {"seq": "key", "found_at": "real NOT NULL", "line": "text NOT NULL"},
     # Requests that are scored again every day, to see changes of a judge. Their texts are kept.
     "canaries": {"trace_id": "text PRIMARY KEY REFERENCES traces (trace_id)", "chosen_at": "real NOT NULL"},
     "canary_scores": {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from math import inf, isfinite
 from typing import Any, Final, NamedTuple, get_args
 
@@ -15,8 +14,7 @@ from ragstone.errors import StoreCorruptError
 from ragstone.store._body import DamagedRowError, check_row, damaged, last_key, to_outcome, to_trace
 from ragstone.store._counts import SqlCounts
 from ragstone.store._records import DamagedRow, DeliveryState, StoreVerification
-from ragstone.store._repair import repair_row
-from ragstone.store._sql import LAST_SEQ, PAGE
+from ragstone.store._sql import PAGE
 from ragstone.store._tables import CHECKED_COLUMNS
 
 _LISTED: Final = 1_000
@@ -41,27 +39,17 @@ class SqlVerify(SqlCounts):
     """The method of a store that verifies its rows."""
 
     @override
-    def verify(self, *, repair: bool = False) -> StoreVerification:
+    def verify(self) -> StoreVerification:
         checked: Counter[str] = Counter()
         n_damaged: Counter[str] = Counter()
         found: list[DamagedRow] = []
-        with self._database.read() as db:
-            (moved_before,) = db.execute("SELECT COUNT(*) FROM damaged_rows").fetchone()
-        repaired = 0
         for table in _TABLES:
-            for key, problem in self._verify_rows(table, checked):
+            for problem in self._verify_rows(table, checked):
                 n_damaged[table.name] += 1
                 if len(found) < _LISTED:
                     found.append(DamagedRow(table.name, problem))
-                if repair and key is not None:
-                    # Where the file itself is damaged, a row cannot be moved. The others are.
-                    with suppress(StoreCorruptError), self._database.write() as db:
-                        repaired += repair_row(db, table.name, key, problem, now=self._clock())
         try:
-            counters = [
-                f"{each.name}: {each.stored:,} stored, {each.counted:,} counted"
-                for each in self.recount(correct=repair)
-            ]
+            counters = [f"{each.name}: {each.stored:,} stored, {each.counted:,} counted" for each in self.recount()]
         except StoreCorruptError as error:
             counters = [f"the counters cannot be compared: {error}"]
         return StoreVerification(
@@ -70,71 +58,29 @@ class SqlVerify(SqlCounts):
             rows=found,
             counters=counters,
             file=self._file_problems(),
-            repaired=repaired,
-            moved_before=moved_before,
         )
 
     def _file_problems(self) -> list[str]:
         """Return what the database itself finds wrong with its file."""
         return []
 
-    def _verify_rows(self, table: _Table, checked: Counter[str]) -> Iterator[tuple[int | str | None, str]]:
-        """Yield the key and the problem of each damaged row. The key is None if the row cannot be read. Reads pages, so that a worker can write in between."""
+    def _verify_rows(self, table: _Table, checked: Counter[str]) -> Iterator[str]:
+        """Yield the problem of each damaged row. Reads pages, so that a worker can write in between."""
         last = table.key
         while True:
             try:
-                page = self._rows(table, last, PAGE)
+                with self._database.read() as db:
+                    page = db.execute(table.rows, (last, PAGE)).fetchall()
+                    last = last_key(table.name, page, last)
             except StoreCorruptError as error:
-                if not isinstance(last, int):
-                    yield None, f"rows after {last!r} cannot be read: {error}"
-                    return
-                last, problems = self._verify_single_rows(table, last, checked)
-                yield from problems
-                if last == LAST_SEQ:
-                    return
-                continue
+                yield f"rows after {last!r} cannot be read: {error.__cause__ or error}"
+                return
             for row in page:
                 checked[table.name] += 1
                 if problem := _problem(table, row):
-                    yield row[0], problem
+                    yield problem
             if len(page) < PAGE:
                 return
-            last = page[-1][0]
-
-    def _verify_single_rows(
-        self, table: _Table, last: int, checked: Counter[str]
-    ) -> tuple[int, list[tuple[int | str | None, str]]]:
-        """Read the rows of a page one by one, because one of them cannot be read. Return the last key, and problems."""
-        problems: list[tuple[int | str | None, str]] = []
-        while len(problems) < PAGE:
-            try:
-                rows = self._rows(table, last, 1)
-            except StoreCorruptError as error:
-                problems.append((None, f"seq {last + 1} or a later row cannot be read: {error.__cause__ or error}"))
-                # The next row that can be read has a key that is not known, so the step grows.
-                step = 1
-                while step < 2**40:
-                    try:
-                        rows = self._rows(table, last + step, 1)
-                        break
-                    except StoreCorruptError:
-                        step *= 2
-                else:
-                    return LAST_SEQ, problems
-                last += step
-            if not rows:
-                return LAST_SEQ, problems
-            checked[table.name] += 1
-            if problem := _problem(table, rows[0]):
-                problems.append((rows[0][0], problem))
-            last = rows[0][0]
-        return last, problems
-
-    def _rows(self, table: _Table, last: int | str, n: int) -> list[Sequence[Any]]:
-        with self._database.read() as db:
-            rows = db.execute(table.rows, (last, n)).fetchall()
-            last_key(table.name, rows, last)
-        return rows
 
 
 def _problem(table: _Table, row: Sequence[Any]) -> str | None:

@@ -251,11 +251,6 @@ class PostgresStore(
     def _order_feedback(self, db: Sql, *, is_new: bool) -> None:
         _lock(db, f"pg_advisory_xact_lock{'' if is_new else '_shared'}", _FEEDBACK)
 
-    @override
-    def _lock_counters(self, db: Sql) -> None:
-        # A transaction that has changed rows and not yet the counters is invisible here, and changes them afterwards.
-        db.execute("LOCK TABLE outcome_counts, counters, sink_ranges IN EXCLUSIVE MODE")
-
     def _now(self) -> float:
         return self._own_clock() + self._skew_s
 

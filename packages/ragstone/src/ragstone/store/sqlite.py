@@ -39,7 +39,6 @@ from ragstone.store._export import SqlExport
 from ragstone.store._labels import (
     LabelInbox,
     SqlLabels,
-    keep_damaged_lines,
     read_drawn,
     read_labels,
     write_drawn,
@@ -228,7 +227,8 @@ class SqliteStore(
         with self._inbox.taking() as waiting, self._database.write() as db:
             write_labels(db, waiting.labels)
             write_drawn(db, list({each.trace_id: each for each in waiting.drawn}.values()))
-            keep_damaged_lines(db, waiting.damaged, now=self._clock())
+            lines = [(self._clock(), line) for line in waiting.damaged]
+            db.executemany("INSERT INTO damaged_labels (found_at, line) VALUES (?, ?)", lines)
 
     @override
     def check_not_replaced(self) -> None:
