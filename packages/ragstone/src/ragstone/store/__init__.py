@@ -27,7 +27,6 @@ from ragstone.store._records import RetentionCounts as RetentionCounts
 from ragstone.store._records import StoredAnswer as StoredAnswer
 from ragstone.store._records import StoredLabel as StoredLabel
 from ragstone.store._records import StorePosition as StorePosition
-from ragstone.store._records import StoreVerification as StoreVerification
 from ragstone.store._records import TraceReport as TraceReport
 from ragstone.store._records import UnscoredTrace as UnscoredTrace
 from ragstone.store._watched import FEEDBACK_STREAM as FEEDBACK_STREAM
