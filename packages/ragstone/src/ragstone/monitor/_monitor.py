@@ -580,7 +580,7 @@ class Monitor(RequestBlocks):
                 waiting = True
                 self._state = "not_owner"
             except RagstoneError as error:
-                if self._process_settings is not None and isinstance(error, workers.WorkerProcessError):
+                if isinstance(candidate := self._candidate, workers.WorkerProcess) and candidate.cannot_start:
                     logger.warning(
                         "ragstone scores in a thread, because the worker process cannot be started: %s", error
                     )
@@ -606,29 +606,27 @@ class Monitor(RequestBlocks):
 
     def _run_worker(self) -> None:
         """Run a worker, in this thread or in a process, until it ends."""
-        if self._process_settings is not None:
+        if self._process_settings is None:
+            worker: workers.Worker | workers.WorkerProcess = workers.Worker(
+                self._store,
+                self._setup,
+                max_outage_s=self._outage_patience_s,
+                watch=self._watch,
+                retention=self._retention,
+                daily_budget=self._daily_budget,
+                clock=self._clock,
+            )
+        elif is_owned(self._store):
             # Each process of a server looks every second. The start of a worker that cannot own the store is expensive.
-            if is_owned(self._store):
-                raise StoreOwnedError(f"the store {self._store!r} is owned by another process")
-            process = self._candidate = workers.WorkerProcess(self._process_settings)
-            if self._closing.is_set():
-                return
-            process.run(on_owned=lambda: self._own(process))
-            return
-        worker = self._candidate = workers.Worker(
-            self._store,
-            self._setup,
-            max_outage_s=self._outage_patience_s,
-            watch=self._watch,
-            retention=self._retention,
-            daily_budget=self._daily_budget,
-            clock=self._clock,
-        )
+            raise StoreOwnedError(f"the store {self._store!r} is owned by another process")
+        else:
+            worker = workers.WorkerProcess(self._process_settings)
+        self._candidate = worker
         if self._closing.is_set():  # `close` was called before the worker existed
             worker.stop()
         asyncio.run(self._work(worker))
 
-    async def _work(self, worker: workers.Worker) -> None:
+    async def _work(self, worker: workers.Worker | workers.WorkerProcess) -> None:
         load = asyncio.create_task(self._load_warning.watch())
         try:
             await worker.run(on_owned=lambda: self._own(worker))

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from ragstone.worker._backfill import BackfillRequest as BackfillRequest
     from ragstone.worker._backfill import request_backfill as request_backfill
     from ragstone.worker._backfill import run_backfill as run_backfill
+    from ragstone.worker._child import ChildError as ChildError
     from ragstone.worker._daily_budget import describe_reached as describe_reached
     from ragstone.worker._erase import Erasure as Erasure
     from ragstone.worker._erase import erase_requests as erase_requests
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from ragstone.worker._watching import requests_folder as requests_folder
     from ragstone.worker._worker import Worker as Worker
     from ragstone.worker._worker_process import WorkerProcess as WorkerProcess
-    from ragstone.worker._worker_process import WorkerProcessError as WorkerProcessError
     from ragstone.worker._worker_process import WorkerSettings as WorkerSettings
 
 __all__ = ["ScorerSpec", "ScoringSetup"]
@@ -44,6 +44,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
                 "request_backfill",
                 "run_backfill",
             ),
+            "_child": ("ChildError",),
             "_daily_budget": ("describe_reached",),
             "_erase": (
                 "Erasure",
@@ -74,7 +75,6 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_worker": ("Worker",),
             "_worker_process": (
                 "WorkerProcess",
-                "WorkerProcessError",
                 "WorkerSettings",
             ),
         },

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from ragstone.errors import ConfigurationError, JudgeError, JudgeUnavailableError
 from ragstone.judges import Budget, CallContext, Judge, forget_outage, record_usage, report_outage
 from ragstone.metrics import Metric
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Usage
 from ragstone.scoring import Scorer
-from ragstone.worker._messages import BOOTSTRAP, FromProcess, Grant, Reply, Scoring, Start, ToProcess
-from ragstone.worker._pickled import to_pickled
+from ragstone.worker._child import Child, ChildError, to_pickled
+from ragstone.worker._process import Reply, ScoringWork
+
+if TYPE_CHECKING:
+    from ragstone.worker._spec import ScorerSpec
 
 logger = logging.getLogger("ragstone")
 
@@ -25,8 +25,6 @@ _MAX_DEATHS: Final = 3
 _MAX_STARTS: Final = 4
 _START_S: Final = 60.0
 """Longest time until a new process can score, in seconds."""
-_END_S: Final = 5.0
-"""Time in which a process ends after its standard input has, in seconds."""
 
 
 class ProcessScorer(Scorer):
@@ -73,7 +71,7 @@ class ProcessScorer(Scorer):
         """Score one sample with all metrics, in one of the processes."""
         try:
             outcomes = await self._processes.score(sample, self._names, on_usage=self._spend)
-        except _EndedError as error:
+        except ChildError as error:
             reason = f"{_MAX_DEATHS} scoring processes ended while they scored this sample: {error}"
             return self.failures(sample, "bug", reason)
         # A process that could not reach the judge yet does not know its final identity.
@@ -97,14 +95,14 @@ class ScoringProcesses:
         budget: The budget of all processes together, which each call is counted against before it is sent.
     """
 
-    def __init__(self, specs: Sequence[object], *, budget: Budget | None = None) -> None:
-        self._slots = [_Slot(to_pickled(spec), budget) for spec in specs]
+    def __init__(self, specs: Sequence[ScorerSpec], *, budget: Budget | None = None) -> None:
+        self._slots = [_Slot(spec, budget) for spec in specs]
         self._alone = asyncio.Lock()
         self._reserved: _Slot | None = None
         self._n_sent = 0
 
     @property
-    def pids(self) -> list[int]:
+    def pids(self) -> list[int | None]:
         """Process ids of the running processes."""
         return [slot.process.pid for slot in self._slots if slot.process is not None]
 
@@ -121,11 +119,11 @@ class ScoringProcesses:
         """
         for slot in self._slots:
             slot.judge_hashes, slot.on_usage = dict(judge_hashes), on_usage
-        async with asyncio.TaskGroup() as group:
-            starts = [group.create_task(_outcome(slot.running())) for slot in self._slots]
-        for start in starts:
-            if (error := start.result()) is not None:
-                raise error
+        # All have started or failed before an error is raised, so that none is left behind.
+        started = await asyncio.gather(*(slot.running() for slot in self._slots), return_exceptions=True)
+        for process in started:
+            if isinstance(process, BaseException):
+                raise process
 
     async def score(
         self, sample: Sample, metrics: tuple[str, ...], *, on_usage: Callable[[Usage], None]
@@ -138,40 +136,38 @@ class ScoringProcesses:
             on_usage: Called with the usage of the calls for the sample, also if the caller is canceled.
 
         Raises:
-            _EndedError: If several processes ended while they scored the sample.
+            ChildError: If several processes ended while they scored the sample.
             JudgeError: If no process can be started.
         """
         self._n_sent += 1
-        scoring = Scoring(id=self._n_sent, sample=sample, metrics=metrics, context=CallContext.current())
-        line = _line(ToProcess(score=scoring))
-        for n_deaths in range(_MAX_DEATHS):
-            try:
-                if n_deaths == 0:
-                    process = await self._least_busy().running()
-                    reply = await process.score(scoring.id, line, on_usage)
-                else:
-                    reply = await self._score_alone(scoring.id, line, on_usage)
-            except _EndedError:
-                if n_deaths == _MAX_DEATHS - 1:
-                    raise
-                continue
-            record_usage(reply.usage)
-            if reply.outcomes is None:
-                raise RuntimeError(f"a sample could not be scored in another process: {reply.error}")
-            return reply.outcomes
-        raise AssertionError
+        values = self._n_sent, sample.model_dump_json(), metrics, CallContext.current()
 
-    async def _score_alone(self, number: int, line: bytes, on_usage: Callable[[Usage], None]) -> Reply:
-        async with self._alone:
-            self._reserved = slot = self._least_busy()
-            try:
-                process = await slot.running()
-                await process.is_free.wait()
-                if process.has_ended:
-                    process = await slot.running()
-                return await process.score(number, line, on_usage)
-            finally:
-                self._reserved = None
+        async def score_in(process: _Process) -> Reply:
+            return await process.score(*values, on_usage=on_usage)
+
+        try:
+            reply = await score_in(await self._least_busy().running())
+        except ChildError:
+            reply = await self._score_alone(score_in)
+        record_usage(reply.usage)
+        if reply.outcomes is None:
+            raise RuntimeError(f"a sample could not be scored in another process: {reply.error}")
+        return reply.outcomes
+
+    async def _score_alone(self, score_in: Callable[[_Process], Awaitable[Reply]]) -> Reply:
+        """Score a sample whose process has ended, in other ones that score nothing else."""
+        for n_deaths in range(1, _MAX_DEATHS):
+            async with self._alone:
+                self._reserved = slot = self._least_busy()
+                try:
+                    await (await slot.running()).is_free.wait()
+                    return await score_in(await slot.running())
+                except ChildError:
+                    if n_deaths == _MAX_DEATHS - 1:
+                        raise
+                finally:
+                    self._reserved = None
+        raise AssertionError
 
     def _least_busy(self) -> _Slot:
         return min((slot for slot in self._slots if slot is not self._reserved), key=lambda slot: slot.n_in_work)
@@ -181,22 +177,10 @@ class ScoringProcesses:
         await asyncio.gather(*(slot.aclose() for slot in self._slots))
 
 
-class _EndedError(Exception):
-    """A process ended before it returned a sample."""
-
-
-async def _outcome(start: Any) -> Exception | None:
-    try:
-        await start
-    except (ConfigurationError, JudgeError) as error:
-        return error
-    return None
-
-
 class _Slot:
     """Place of one process: its part of the limits, and the process that has it now."""
 
-    def __init__(self, spec: str, budget: Budget | None) -> None:
+    def __init__(self, spec: ScorerSpec, budget: Budget | None) -> None:
         self._spec = spec
         self._budget = budget
         self._starting = asyncio.Lock()
@@ -221,36 +205,29 @@ class _Slot:
         try:
             async with self._starting:
                 for attempt in range(_MAX_STARTS):
-                    if self.process is not None and not self.process.has_ended:
-                        return self.process
-                    self.process = process = await self._start()
+                    if self.process is None or self.process.ended.is_set():
+                        self.process = _Process(self._budget, self.on_usage)
                     try:
                         async with asyncio.timeout(_START_S):
-                            self.on_usage(await process.ready)
-                    except (_EndedError, TimeoutError) as error:
-                        await process.aclose()
+                            return await self._started(self.process)
+                    except (ChildError, TimeoutError) as error:
+                        await self.process.aclose()
                         if attempt == _MAX_STARTS - 1:
                             raise JudgeUnavailableError(
-                                f"a scoring process cannot be started ({str(error) or 'timeout'}). Standard error may have the "
-                                "cause. Check the memory of this machine, or set fewer processes"
+                                f"a scoring process cannot be started ({str(error) or 'timeout'}). Standard error may have "
+                                "the cause. Check the memory of this machine, or set fewer processes"
                             ) from None
-                        await asyncio.sleep(2.0**attempt)
+                    await asyncio.sleep(2.0**attempt)
             raise AssertionError
         finally:
             self._n_waiting -= 1
 
-    async def _start(self) -> _Process:
+    async def _started(self, process: _Process) -> _Process:
         if self._is_closed:
             raise JudgeUnavailableError("the scoring processes were closed")
-        loop = asyncio.get_running_loop()
-        budget = self._budget
-        transport, process = await loop.subprocess_exec(
-            lambda: _Process(budget), sys.executable, "-P", "-c", BOOTSTRAP, stderr=None, env=_environment()
-        )
-        start = Start(
-            path=list(sys.path), spec=self._spec, judge_hashes=self.judge_hashes, has_budget=budget is not None
-        )
-        process.begin(transport, start)
+        if process.pid is None:
+            await process.start(to_pickled(ScoringWork(self._spec, self.judge_hashes, self._budget is not None)))
+        await asyncio.shield(process.ready)
         return process
 
     async def aclose(self) -> None:
@@ -259,154 +236,53 @@ class _Slot:
             await self.process.aclose()
 
 
-def _environment() -> dict[str, str]:
-    # A program that is started inside of a debugger or a profiler is not debugged itself.
-    return {name: value for name, value in os.environ.items() if name != "PYTHONINSPECT"}
+class _Process(Child):
+    """A scoring process."""
 
+    end_s = 5.0
 
-def _line(message: Start | ToProcess) -> bytes:
-    return message.model_dump_json().encode() + b"\n"
-
-
-class _Process(asyncio.SubprocessProtocol):
-    """The pipes of one process."""
-
-    def __init__(self, budget: Budget | None) -> None:
+    def __init__(self, budget: Budget | None, on_usage: Callable[[Usage], None]) -> None:
+        super().__init__()
         self._budget = budget
-        self._buffer = bytearray()
-        loop = asyncio.get_running_loop()
-        self.ready: asyncio.Future[Usage] = loop.create_future()
-        self._end = asyncio.Event()
+        self._on_usage = on_usage
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.is_free = asyncio.Event()
         """Whether no sample is in work. Also set if the process has ended."""
         self.is_free.set()
         self._calls: dict[int, tuple[asyncio.Future[Reply], Callable[[Usage], None]]] = {}
-        self._transport: asyncio.SubprocessTransport | None = None
-        self._input: Any = None
-        self.pid = 0
 
     @property
     def n_in_work(self) -> int:
         return len(self._calls)
 
-    @property
-    def has_ended(self) -> bool:
-        return self._end.is_set()
-
-    def begin(self, transport: asyncio.SubprocessTransport, start: Start) -> None:
-        """Send the first line."""
-        self._transport = transport
-        self._input = transport.get_pipe_transport(0)
-        self.pid = transport.get_pid()
-        self._input.write(_line(start))
-
-    async def score(self, number: int, line: bytes, on_usage: Callable[[Usage], None]) -> Reply:
+    async def score(self, number: int, *values: object, on_usage: Callable[[Usage], None]) -> Reply:
         """Send a sample, and return its reply.
 
         Raises:
-            _EndedError: If the process ends before.
+            ChildError: If the process ends before.
         """
-        if self.has_ended:
-            raise self._ended_error()
+        if self.ended.is_set():
+            raise self.end_error()
+        self.send("score", number, *values)
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._calls[number] = answer, on_usage
         self.is_free.clear()
-        self._input.write(line)
         try:
             return await answer
         except asyncio.CancelledError:
             # The reply still comes, with the usage of the calls until then.
             if number in self._calls:
-                self._send(ToProcess(cancel=number))
+                self.send("cancel", number)
             raise
 
-    async def aclose(self) -> None:
-        """End the process."""
-        if self._transport is None or self.has_ended:
-            return
-        self._input.close()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._end.wait(), _END_S)
-        if not self.has_ended:
-            self._kill()
-            await self._end.wait()
+    # Called by the process ------------------------------------------------------------------------------------------
 
-    def _kill(self) -> None:
-        if self._transport is not None:
-            with suppress(ProcessLookupError):
-                self._transport.kill()
+    def on_ready(self, usage: Usage) -> None:
+        self._on_usage(usage)
+        self.ready.set_result(None)
 
-    def _send(self, message: ToProcess) -> None:
-        self._input.write(_line(message))
-
-    # Called by the event loop ---------------------------------------------------------------------------------------
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002 - asyncio passes it
-        self._buffer += data
-        if b"\n" not in data:
-            return
-        *lines, self._buffer = self._buffer.split(b"\n")
-        for line in lines:
-            try:
-                message = FromProcess.model_validate_json(bytes(line))
-            except ValueError:
-                logger.exception("ragstone: a scoring process wrote an invalid message, and is replaced")
-                self._kill()
-                return
-            self._on_message(message)
-
-    def process_exited(self) -> None:
-        # The last lines may not have been read yet. A program that the process started may keep the pipe open.
-        asyncio.get_running_loop().call_later(1.0, self.connection_lost, None)
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio passes it
-        if self.has_ended:
-            return
-        self._end.set()
-        forget_outage(self)
-        error = self._ended_error()
-        if self._transport is not None:
-            self._transport.close()
-        if not self.ready.done():
-            self.ready.set_exception(error)
-            self.ready.exception()  # retrieved, because the starter may have given up
-        calls, self._calls = self._calls, {}
-        if calls:
-            logger.warning("ragstone: scoring %s, its %d samples are scored again", error, len(calls))
-        for answer, _ in calls.values():
-            if not answer.done():
-                answer.set_exception(error)
-        self.is_free.set()
-
-    def _ended_error(self) -> _EndedError:
-        code = None if self._transport is None else self._transport.get_returncode()
-        how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-        return _EndedError(f"process {self.pid} ended ({how})")
-
-    def _on_message(self, message: FromProcess) -> None:
-        if (reply := message.reply) is not None:
-            report_outage(self, is_down=message.is_down, outage=message.outage)
-            self._on_reply(reply)
-        elif message.ask is not None:
-            self._on_ask(message.ask)
-        elif message.spent is not None:
-            if self._budget is not None:
-                self._budget.record(message.spent)
-        elif message.log is not None:
-            logger.log(message.log.level, "%s", message.log.text)
-        elif message.is_ready:
-            if not self.ready.done():
-                self.ready.set_result(message.usage or Usage())
-        elif message.start_error is not None:
-            if not self.ready.done():
-                self.ready.set_exception(
-                    ConfigurationError(f"a scoring process cannot use the metrics and models: {message.start_error}")
-                )
-        else:
-            report_outage(self, is_down=message.is_down, outage=message.outage)
-
-    def _on_reply(self, reply: Reply) -> None:
-        known = self._calls.pop(reply.id, None)
+    def on_reply(self, number: int, reply: Reply) -> None:
+        known = self._calls.pop(number, None)
         if not self._calls:
             self.is_free.set()
         if known is None:
@@ -416,11 +292,44 @@ class _Process(asyncio.SubprocessProtocol):
         if not answer.done():
             answer.set_result(reply)
 
-    def _on_ask(self, number: int) -> None:
+    def on_ask(self, number: int) -> None:
         error: str | None = None
         try:
             if self._budget is not None:
                 self._budget.begin()
         except JudgeError as reached:
             error = str(reached)
-        self._send(ToProcess(grant=Grant(id=number, error=error)))
+        self.send("grant", number, error)
+
+    def on_spent(self, usage: Usage) -> None:
+        if self._budget is not None:
+            self._budget.record(usage)
+
+    def on_state(self, is_down: bool, outage: tuple[float, float] | None) -> None:  # noqa: FBT001
+        report_outage(self, is_down=is_down, outage=outage)
+
+    def on_failed(self, kind: str, text: str) -> None:
+        if not self._cannot_start(
+            ConfigurationError(f"a scoring process cannot use the metrics and models: {kind}: {text}")
+        ):
+            logger.error("ragstone: the scoring process %s failed: %s: %s", self.pid, kind, text)
+
+    def on_end(self) -> None:
+        forget_outage(self)
+        error = self.end_error()
+        self._cannot_start(error)
+        calls, self._calls = self._calls, {}
+        if calls:
+            logger.warning("ragstone: scoring %s, its %d samples are scored again", error, len(calls))
+        for answer, _ in calls.values():
+            if not answer.done():
+                answer.set_exception(error)
+        self.is_free.set()
+
+    def _cannot_start(self, error: Exception) -> bool:
+        """Return whether the process could not score yet."""
+        if self.ready.done():
+            return False
+        self.ready.set_exception(error)
+        self.ready.exception()  # retrieved, because the starter may have given up
+        return True

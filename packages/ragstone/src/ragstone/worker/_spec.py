@@ -11,7 +11,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.judges import ROLES, Budget, EmbedderSpec, EndpointOptions, JudgeSpec, ReaderSpec, read_endpoint
 from ragstone.metrics import Metric, resolve_metrics
 from ragstone.sinks import Sink
-from ragstone.worker._pickled import to_pickled
+from ragstone.worker._child import to_pickled
 from ragstone.worker._processes import ScoringProcesses
 from ragstone.worker._setup import ScoringSetup, describe_unnamed
 
