@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from aiohttp import web
@@ -16,12 +17,13 @@ from ragstone._util.limited_log import LimitedLog
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 CLIENTS: list[Client] = []
 """Clients of the current test."""
+LARGE = b"x" * 30_000_000
 BODY = b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
 
 
 @asynccontextmanager
 async def serving(release: asyncio.Event | None = None, **limits: float) -> AsyncIterator[HttpServer]:
-    """A server with a quick route, one that reads a body, and one that waits for an event."""
+    """A server with a quick route, one that reads a body, a large one, and two that wait for an event."""
 
     async def quick(_: web.Request) -> web.Response:
         return web.Response(text="quick")
@@ -34,11 +36,16 @@ async def serving(release: asyncio.Event | None = None, **limits: float) -> Asyn
         await release.wait()
         return web.Response(text="waited")
 
+    async def large(_: web.Request) -> web.Response:
+        return web.Response(body=LARGE)
+
     app = web.Application()
     app.router.add_get("/", quick)
     app.router.add_post("/body", body)
     app.router.add_get("/wait", wait)
-    server = HttpServer(app, host="127.0.0.1", port=0, title="a server", **limits)  # type: ignore[arg-type]
+    app.router.add_get("/follow", wait)
+    app.router.add_get("/large", large)
+    server = HttpServer(app, host="127.0.0.1", port=0, title="a server", replaceable="/follow", **limits)  # type: ignore[arg-type]
     await server.start()
     CLIENTS.clear()
     try:
@@ -159,6 +166,84 @@ def test_requests_in_work_are_never_closed_for_new_ones():
             release.set()
             for client in busy:
                 assert b"200" in await client.ask(b"")
+
+    run(check)
+
+
+def test_responses_that_may_end_are_closed_for_new_ones():
+    """The oldest first, and only if no other client is without a complete request."""
+
+    async def check() -> None:
+        release = asyncio.Event()
+        async with serving(release, max_connections=3) as server:
+            followers = []
+            for path in (b"/follow ", b"/wait ", b"/follow "):
+                followers.append(await connect(server, REQUEST.replace(b"/ ", path)))
+                await asyncio.sleep(0.1)
+            assert b"200" in await (await connect(server)).ask()
+            assert await followers[0].is_closed()
+            assert b"200" in await (await connect(server)).ask()  # in the place of the idle client
+            release.set()
+            for client in followers[1:]:
+                assert b"200" in await client.ask(b"")
+
+    run(check)
+
+
+def test_a_client_that_does_not_read_is_disconnected():
+    """Its response does not stay in memory."""
+
+    async def check() -> None:
+        async with serving(read_s=0.3) as server:
+            client = await connect(server, REQUEST.replace(b"/ ", b"/large "))
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            await asyncio.sleep(1.0)
+            client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+            received = 0
+            with suppress(ConnectionError):
+                while part := await asyncio.wait_for(client.reader.read(65536), 20):
+                    received += len(part)
+            assert received < len(LARGE)
+
+    run(check)
+
+
+POST = b"POST /body HTTP/1.1\r\nHost: x\r\n"
+ATTACKS = {
+    "length and chunks": POST + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + REQUEST,
+    "two lengths": POST + b"Content-Length: 4\r\nContent-Length: 5\r\n\r\nabcde",
+    "two encodings": POST + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n" + REQUEST,
+    "unknown encoding": POST + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "length with a sign": POST + b"Content-Length: +4\r\n\r\nabcd",
+    "space before the colon": POST + b"Content-Length : 4\r\n\r\nabcd",
+    "header over two lines": REQUEST[:-2] + b"X: a\r\n b\r\n\r\n",
+    "size of a chunk": POST + b"Transfer-Encoding: chunked\r\n\r\n0x1\r\na\r\n0\r\n\r\n",
+    "end of a chunk": POST + b"Transfer-Encoding: chunked\r\n\r\n1;a\nb\r\na\r\n0\r\n\r\n",
+    "lines without CR": REQUEST.replace(b"\r", b""),
+    "CR in a value": REQUEST[:-2] + b"X: a\rY: b\r\n\r\n",
+    "two hosts": REQUEST[:-2] + b"Host: y\r\n\r\n",
+    "chunks in HTTP 1.0": POST.replace(b"1.1", b"1.0") + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + REQUEST,
+    "long path": REQUEST.replace(b"/ ", b"/" + b"a" * 100_000 + b" "),
+    "long value": REQUEST[:-2] + b"X: " + b"a" * 100_000 + b"\r\n\r\n",
+    "many headers": REQUEST[:-2] + b"".join(b"X-%d: a\r\n" % n for n in range(10_000)) + b"\r\n",
+    "another protocol": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_ambiguous_and_huge_requests_end_the_connection(attack: bytes):
+    """One response with status 400, so that a proxy in front of the server cannot mistake what follows for a response."""
+
+    async def check() -> None:
+        async with serving() as server:
+            client = await connect(server, attack)
+            received = b""
+            with suppress(ConnectionError):
+                while part := await asyncio.wait_for(client.reader.read(65536), 20):
+                    received += part
+            assert received == b"" or received.startswith((b"HTTP/1.1 400 ", b"HTTP/1.0 400 "))
+            assert len(re.findall(rb"HTTP/1\.[01] \d{3} ", received)) <= 1
+            assert b"200" in await (await connect(server)).ask()
 
     run(check)
 

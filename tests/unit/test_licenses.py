@@ -8,7 +8,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 import pytest
 from packaging.requirements import Requirement
 
-EXTRAS = ("otlp", "grpc", "pandas", "parquet", "replay", "postgres", "prometheus", "view", "fit", "text")
+EXTRAS = ("otlp", "grpc", "pandas", "parquet", "replay", "postgres", "prometheus", "fit", "text")
 """Extras of `ragstone` that the tests install. `models` and `vllm` bring torch, which is too large for this session."""
 
 PERMISSIVE = re.compile(

@@ -3,45 +3,53 @@
 from __future__ import annotations
 
 import asyncio
-import builtins
 import socket
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse
-from starlette.routing import Route
+from aiohttp import web
 
 from live_store import make_store
 from ragstone._util.addresses import allowed_hosts, is_loopback
-from ragstone.errors import ConfigurationError, MissingExtraError, StoreError
+from ragstone.errors import ConfigurationError, StoreError
 from ragstone.experiments import TimeRange
 from ragstone.live import serve
 from ragstone.live._guard import Guard
 from ragstone.live._server import _address
+from served_app import client_of
 
 TOKEN = "a-token-of-24-characters"
 
 
-async def _echo(request: Request) -> PlainTextResponse:
-    return PlainTextResponse(f"{request.method} ok")
+def guarded(guard: Guard) -> web.Application:
+    """An application behind a guard."""
+
+    async def echo(request: web.Request) -> web.Response:
+        return web.Response(text=f"{request.method} ok")
+
+    app = web.Application()
+    app.router.add_route("*", "/", echo)
+    return guard.protect(app)
 
 
 def asked(
-    *, host: str = "127.0.0.1", token: str | None = None, others: tuple[str, ...] = (), **request: Any
+    *,
+    host: str = "127.0.0.1",
+    token: str | None = None,
+    others: tuple[str, ...] = (),
+    method: str = "GET",
+    url: str = "http://localhost:8484/",
+    **request: Any,
 ) -> httpx.Response:
-    """The response to one request."""
-    app = Starlette(routes=[Route("/", _echo, methods=["GET", "POST"])])
-    guard = Guard(app, hosts=allowed_hosts(host, others), any_address=not is_loopback(host), token=token)
+    """The response to one request for an address."""
+    guard = Guard(hosts=allowed_hosts(host, others), any_address=not is_loopback(host), token=token)
+    name, _, rest = url.removeprefix("http://").partition("/")
 
     async def ask() -> httpx.Response:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=guard)) as client:
-            return await client.request(
-                request.pop("method", "GET"), request.pop("url", "http://localhost:8484/"), **request
-            )
+        async with client_of(guarded(guard), host=name) as client:
+            return await client.request(method, f"/{rest}", **request)
 
     return asyncio.run(ask())
 
@@ -111,22 +119,27 @@ def test_the_token_is_sent_once_and_then_a_cookie():
 
 def test_the_cookie_opens_the_page_of_this_process_only():
     """A cookie of another process, another port or somebody's invention does not."""
-    app = Starlette(routes=[Route("/", _echo)])
-    guards = [Guard(app, hosts=allowed_hosts("127.0.0.1", ()), any_address=False, token=TOKEN) for _ in range(2)]
+    guards = [Guard(hosts=allowed_hosts("127.0.0.1", ()), any_address=False, token=TOKEN) for _ in range(2)]
 
     async def ask() -> list[int]:
         codes = []
-        cookies: Any = None
+        headers: dict[str, str] = {}
         for guard in (guards[0], guards[0], guards[1]):
-            async with httpx.AsyncClient(
-                transport=httpx.ASGITransport(app=guard), base_url="http://localhost:8484", cookies=cookies
-            ) as client:
-                response = await client.get("/" if cookies else f"/?token={TOKEN}")
+            async with client_of(guarded(guard), host="localhost:8484") as client:
+                response = await client.get("/" if headers else f"/?token={TOKEN}", headers=headers)
                 codes.append(response.status_code)
-                cookies = cookies or response.cookies
+                headers = headers or {"Cookie": response.headers["set-cookie"].partition(";")[0]}
         return codes
 
     assert [303, 200, 401] == asyncio.run(ask())
+
+
+@pytest.mark.parametrize("path", ["//evil.example/", "///evil.example/"])
+def test_the_address_without_the_token_stays_on_this_server(path: str):
+    """Whatever path the link had."""
+    response = asked(token=TOKEN, url=f"http://localhost:8484{path}?token={TOKEN}")
+    assert 303 == response.status_code
+    assert not response.headers["location"].startswith("//")
 
 
 @pytest.mark.parametrize("given", ["", "?token=", "?token=wrong", f"?token={TOKEN}x", "?token=%C3%A4%00"])
@@ -178,20 +191,6 @@ def test_a_missing_store(tmp_path: Path):
     """Nothing is served."""
     with pytest.raises(StoreError, match="store not found"):
         serve(TimeRange(tmp_path / "none.db"), on_ready=never)
-
-
-def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The message contains the command."""
-    original = builtins.__import__
-
-    def missing(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name == "uvicorn":
-            raise ModuleNotFoundError("No module named 'uvicorn'", name="uvicorn")
-        return original(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(MissingExtraError, match=r"pip install 'ragstone\[view\]'"):
-        serve(TimeRange(make_store(tmp_path / "s.db", 1)), on_ready=never)
 
 
 def test_addresses():

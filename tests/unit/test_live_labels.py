@@ -9,12 +9,13 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.applications import Starlette
+from aiohttp import web
 
 from live_store import make_store
 from ragstone.experiments import FollowedReport, TimeRange
 from ragstone.live._labels import LabelDesk
 from ragstone.store import DrawnRequest, SqliteStore
+from served_app import client_of
 
 
 @pytest.fixture
@@ -32,8 +33,9 @@ def ask(path: Path, *requests: tuple[str, Any]) -> list[httpx.Response]:
     desk = LabelDesk(path, report, title="a <store>", author="me", draw="ragstone labels draw a.db")
 
     async def run() -> list[httpx.Response]:
-        transport = httpx.ASGITransport(app=Starlette(routes=desk.routes))
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        app = web.Application()
+        app.add_routes(desk.routes)
+        async with client_of(app) as client:
             found = []
             for method, content in requests:
                 if method == "POST":

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+import served_app
 from command_line import run_command
 from live_store import add_requests, make_store
 from ragstone.errors import ConfigurationError, StoreError
@@ -60,12 +61,9 @@ def desk_of(board: Board) -> LabelDesk:
     return LabelDesk(report._period.store, report, title="a store", author="me", draw="ragstone labels draw a.db")
 
 
-@asynccontextmanager
-async def client_of(board: Board) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of the application in this process."""
-    transport = httpx.ASGITransport(app=make_app(board, desk_of(board)))
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        yield client
+def client_of(board: Board) -> AbstractAsyncContextManager[httpx.AsyncClient]:
+    """A client of the application of a board."""
+    return served_app.client_of(make_app(board, desk_of(board)))
 
 
 def run(test: Callable[[], Awaitable[Any]]) -> Any:

@@ -21,6 +21,8 @@ _HEAD_S: Final = 10.0
 """Seconds after its connection in which a client must send the first line and the headers of a request."""
 _IDLE_S: Final = 30.0
 """Seconds between a response and the headers of the client's next request."""
+_READ_S: Final = 60.0
+"""Seconds in which a client must read what was written to it."""
 _SHUTDOWN_S: Final = 5.0
 """Seconds that open requests have when the server stops."""
 _MAX_CONNECTIONS: Final = 512
@@ -36,9 +38,8 @@ class HttpServer:
     """Serves an application, with limits on connections and on the time until a request is complete.
 
     When all connections are in use, a new one replaces another one. It is a connection without a complete request, of
-    the client that has most of them, and the one that has been silent for longest. Malformed requests get a response
-    with status 400, and the log
-    counts them once a minute.
+    the client that has most of them, and the one that has been silent for longest. If all have a request, it is the oldest
+    one for the path `replaceable`. Malformed requests get a response with status 400, and the log counts them once a minute.
 
     Args:
         app: The application.
@@ -47,6 +48,8 @@ class HttpServer:
         title: Name of the server in the log.
         max_connections: Largest number of connections. None: 512, or what the limit of file descriptors allows.
         head_s: Seconds in which a new client must send the first line and the headers of a request.
+        read_s: Seconds in which a client must read what was written to it.
+        replaceable: Path whose responses the server may end, because their clients connect again.
     """
 
     def __init__(
@@ -58,14 +61,18 @@ class HttpServer:
         title: str,
         max_connections: int | None = None,
         head_s: float = _HEAD_S,
+        read_s: float = _READ_S,
+        replaceable: str | None = None,
     ) -> None:
         self._app = app
         self._host = host
-        self._port = port
+        self.port = port
+        """Port. Final after `start`."""
+        self._read_s = read_s
         self._log = LimitedLog(logger)
         self._title = title
         limit = _default_limit() if max_connections is None else max_connections
-        self._connections = _Connections(limit, head_s=head_s, on_refused=self._refused)
+        self._connections = _Connections(limit, head_s=head_s, replaceable=replaceable, on_refused=self._refused)
         app.middlewares.insert(0, self._connections.middleware())
         self._runner: web.AppRunner | None = None
         self._listener: asyncio.Server | None = None
@@ -74,7 +81,7 @@ class HttpServer:
     def url(self) -> str:
         """Base URL. Final after `start`."""
         host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}"
+        return f"http://{host}:{self.port}"
 
     async def start(self) -> None:
         """Start to listen.
@@ -98,16 +105,16 @@ class HttpServer:
         make_handler = cast("web.Server", self._runner.server)  # `setup` makes it
 
         def connect() -> _Connection:
-            return _Connection(self._connections, make_handler())
+            return _Connection(self._connections, make_handler(), read_s=self._read_s)
 
         try:
             self._listener = await asyncio.get_running_loop().create_server(
-                connect, self._host, self._port, backlog=_ACCEPTED_AT_ONCE
+                connect, self._host, self.port, backlog=_ACCEPTED_AT_ONCE
             )
         except OSError as error:
             await self.aclose()
-            raise listen_error(self._host, self._port, error.strerror or error) from None
-        self._port = self._listener.sockets[0].getsockname()[1]
+            raise listen_error(self._host, self.port, error.strerror or error) from None
+        self.port = self._listener.sockets[0].getsockname()[1]
         for listening in self._listener.sockets:
             with listening.dup() as same:
                 same.listen(_QUEUE)
@@ -128,8 +135,10 @@ class HttpServer:
 class _Connection(asyncio.Protocol):
     """A connection, between its transport and aiohttp's handler."""
 
-    def __init__(self, connections: _Connections, handler: Any) -> None:
+    def __init__(self, connections: _Connections, handler: Any, *, read_s: float) -> None:
         self._connections = connections
+        self._read_s = read_s
+        self._read_deadline: asyncio.TimerHandle | None = None
         self._handler = handler
         self._is_open = False
         self._deadline: asyncio.TimerHandle | None = None
@@ -158,6 +167,7 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.remove(self)
         self.complete()
+        self._note_read()
         if self._is_open:
             self._is_open = False
             self._handler.connection_lost(exc)
@@ -176,17 +186,26 @@ class _Connection(asyncio.Protocol):
         return result
 
     def pause_writing(self) -> None:
+        self._read_deadline = asyncio.get_running_loop().call_later(self._read_s, self.transport.abort)
         self._handler.pause_writing()
 
     def resume_writing(self) -> None:
+        self._note_read()
         self._handler.resume_writing()
+
+    def _note_read(self) -> None:
+        if self._read_deadline is not None:
+            self._read_deadline.cancel()
 
 
 class _Connections:
     """The open connections of a server, the one that waits longest first."""
 
-    def __init__(self, limit: int, *, head_s: float, on_refused: Callable[[str], None]) -> None:
+    def __init__(
+        self, limit: int, *, head_s: float, replaceable: str | None, on_refused: Callable[[str], None]
+    ) -> None:
         self._limit = limit
+        self._replaceable = replaceable
         self._on_refused = on_refused
         self.head_s = head_s
         self._open: dict[asyncio.Transport, _Connection] = {}
@@ -203,14 +222,17 @@ class _Connections:
     def _make_room(self, peer: str) -> bool:
         """Close the connection that waits longest, of the client that has most connections."""
         waiting = [other for other in self._open.values() if other.is_waiting]
+        waiting = waiting or [
+            other
+            for other in self._open.values()
+            if other.request is not None and other.request.path == self._replaceable
+        ]
         if not waiting:
             self._on_refused(f"all {self._limit} connections have a request in work, so a new one was closed")
             return False
         busiest = max(waiting, key=lambda other: (self._per_peer[other.peer], other.peer == peer)).peer
         oldest = next(other for other in waiting if other.peer == busiest)
-        self._on_refused(
-            f"{self._limit} connections are open, so one without a complete request was closed for a new one"
-        )
+        self._on_refused(f"{self._limit} connections are open, so one that waits was closed for a new one")
         self._drop(oldest)
         return True
 

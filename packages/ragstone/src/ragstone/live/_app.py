@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Final
 
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
+from aiohttp import web
 
 from ragstone.errors import RagstoneError
 from ragstone.live._board import Board
-from ragstone.live._labels import LabelDesk
+from ragstone.live._labels import LabelDesk, html
 from ragstone.live._questions import find_questions
-from ragstone.views import LiveDocument, answer_part, live_places, problem_part
+from ragstone.views import answer_part, live_places, problem_part
 
 _HEARTBEAT_S: Final = 15.0
 """Seconds after which a comment is sent to a browser that waits, so that a lost connection is noticed."""
+EVENTS: Final = "/events"
+"""Path at which a browser waits for changes. It connects again if the connection ends."""
 _RETRY_MS: Final = 2000
 """Milliseconds after which a browser connects again."""
 
 
-def make_app(board: Board, desk: LabelDesk, *, stopping: asyncio.Event | None = None) -> Starlette:
-    """Make the application that serves the live page. It does not check who asks: put a `Guard` in front of it.
+def make_app(board: Board, desk: LabelDesk, *, stopping: asyncio.Event | None = None) -> web.Application:
+    """Make the application that serves the live page. It does not check who asks: add a `Guard`.
 
     Args:
         board: The parts of the page.
@@ -35,56 +34,46 @@ def make_app(board: Board, desk: LabelDesk, *, stopping: asyncio.Event | None = 
     """
     stop = stopping or asyncio.Event()
 
-    async def page(_: Request) -> Response:
+    async def page(_: web.Request) -> web.Response:
         await board.update()
-        return _document(board.document())
+        document = board.document()
+        return html(document.text, headers={"Content-Security-Policy": document.policy})
 
-    async def parts(request: Request) -> Response:
-        return HTMLResponse(live_places(board.parts, request.query_params.getlist("name")))
+    async def parts(request: web.Request) -> web.Response:
+        return html(live_places(board.parts, request.query.getall("name", [])))
 
-    async def events(request: Request) -> Response:
-        seen = request.headers.get("last-event-id") or request.query_params.get("since", "")
-        return StreamingResponse(_events(board, seen, stop), media_type="text/event-stream")
+    async def events(request: web.Request) -> web.StreamResponse:
+        seen = request.headers.get("Last-Event-ID") or request.query.get("since", "")
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+        await response.prepare(request)
+        async with aclosing(_events(board, seen, stop)) as texts:
+            async for text in texts:
+                await response.write(text.encode())
+        return response
 
-    async def questions(request: Request) -> Response:
+    async def questions(request: web.Request) -> web.Response:
         view = board.report.view
         if view is None:
-            return HTMLResponse("")
-        found = await asyncio.to_thread(find_questions, view, request.query_params)
-        headers = {"X-Found": str(found.n), "X-Total": str(len(view.questions))}
-        return HTMLResponse(found.rows, headers=headers)
+            return html("")
+        found = await asyncio.to_thread(find_questions, view, request.query)
+        return html(found.rows, headers={"X-Found": str(found.n), "X-Total": str(len(view.questions))})
 
-    async def answer(request: Request) -> Response:
+    async def answer(request: web.Request) -> web.Response:
         try:
-            found = await asyncio.to_thread(board.report.answer, request.query_params.get("id", ""))
+            found = await asyncio.to_thread(board.report.answer, request.query.get("id", ""))
         except RagstoneError as error:
-            return HTMLResponse(problem_part(str(error)), 503)
+            return html(problem_part(str(error)), status=503)
         if found is None:
-            return PlainTextResponse("The store does not contain this request.", 404)
-        return HTMLResponse(answer_part(found))
+            return web.Response(text="The store does not contain this request.", status=404)
+        return html(answer_part(found))
 
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        following = asyncio.create_task(board.run())
-        yield
-        following.cancel()
-
-    routes = [
-        Route("/", page),
-        Route("/parts", parts),
-        Route("/events", events),
-        Route("/questions", questions),
-        Route("/answer", answer),
-        *desk.routes,
-    ]
-    return Starlette(routes=routes, lifespan=lifespan)
+    app = web.Application()
+    handlers = {"/": page, "/parts": parts, EVENTS: events, "/questions": questions, "/answer": answer}
+    app.add_routes([*(web.get(path, handler) for path, handler in handlers.items()), *desk.routes])
+    return app
 
 
-def _document(document: LiveDocument) -> Response:
-    return HTMLResponse(document.text, headers={"Content-Security-Policy": document.policy})
-
-
-async def _events(board: Board, seen: str, stop: asyncio.Event) -> AsyncIterator[str]:
+async def _events(board: Board, seen: str, stop: asyncio.Event) -> AsyncGenerator[str]:
     """Yield the names of changed parts, as server-sent events whose id is the revision."""
     yield f"retry: {_RETRY_MS}\n\n"
     stopped = asyncio.ensure_future(stop.wait())

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urlsplit
 
-from starlette.datastructures import MutableHeaders
-from starlette.requests import HTTPConnection
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from aiohttp import web
 
 from ragstone._util.addresses import is_equal, is_ip_address, name_in
 
@@ -37,64 +35,62 @@ class Guard:
     - A request that writes must come from a page of this server (header `Origin`).
 
     Args:
-        app: The application behind it.
         hosts: Allowed names.
         any_address: Whether any IP address is allowed as the name.
         token: The token, or None if none is needed.
     """
 
-    def __init__(self, app: ASGIApp, *, hosts: frozenset[str], any_address: bool, token: str | None) -> None:
-        self._app = app
+    def __init__(self, *, hosts: frozenset[str], any_address: bool, token: str | None) -> None:
         self._hosts = hosts
         self._any_address = any_address
         self._token = token
         self._session = secrets.token_urlsafe(32)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
-        if scope["type"] != "http":
-            return
+    def protect(self, app: web.Application) -> web.Application:
+        """Check each request to an application, and return the application."""
 
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)
-                headers.setdefault("Content-Security-Policy", _POLICY)
-            await send(message)
+        @web.middleware
+        async def check(
+            request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+        ) -> web.StreamResponse:
+            refusal = self._refusal(request)
+            return await handler(request) if refusal is None else refusal
 
-        response = self._refusal(HTTPConnection(scope), scope["method"])
-        await (response or self._app)(scope, receive, send_with_headers)
+        async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
+            for name, value in {**_HEADERS, "Content-Security-Policy": _POLICY}.items():
+                response.headers.setdefault(name, value)
 
-    def _refusal(self, request: HTTPConnection, method: str) -> Response | None:
+        app.middlewares.append(check)
+        app.on_response_prepare.append(add_headers)
+        return app
+
+    def _refusal(self, request: web.Request) -> web.Response | None:
         """Return why a request is not answered, or None if it is."""
-        host = request.headers.get("host", "")
+        host = request.headers.get("Host", "")
         name = name_in(host)
         if not self._is_allowed(name):
             text = f"This server does not answer requests for the host {name[:200]!r}. Allow it with: --allow-host NAME"
-            return PlainTextResponse(text, 403)
-        site, mode = request.headers.get("sec-fetch-site", "none"), request.headers.get("sec-fetch-mode", "navigate")
+            return web.Response(text=text, status=403)
+        site, mode = request.headers.get("Sec-Fetch-Site", "none"), request.headers.get("Sec-Fetch-Mode", "navigate")
         if site not in ("none", "same-origin") and mode != "navigate":
-            return PlainTextResponse("Pages of other sites may not use this server.", 403)
-        if method not in _READS and urlsplit(request.headers.get("origin", "")).netloc != host:
-            return PlainTextResponse("Only pages of this server may change something (header Origin).", 403)
+            return web.Response(text="Pages of other sites may not use this server.", status=403)
+        if request.method not in _READS and urlsplit(request.headers.get("Origin", "")).netloc != host:
+            return web.Response(text="Only pages of this server may change something (header Origin).", status=403)
         return self._check_token(request, host)
 
-    def _check_token(self, request: HTTPConnection, host: str) -> Response | None:
+    def _check_token(self, request: web.Request, host: str) -> web.Response | None:
         if self._token is None:
             return None
         # Cookies do not belong to a port, so two servers of one machine need different names.
         cookie = f"ragstone_{''.join(c for c in host.rpartition(':')[2] if c.isdecimal()) or 80}"
         if is_equal(request.cookies.get(cookie, ""), self._session):
             return None
-        if is_equal(request.query_params.get("token", ""), self._token):
-            response = RedirectResponse(request.url.path, 303)
-            response.set_cookie(cookie, self._session, httponly=True, samesite="strict", path="/")
+        if is_equal(request.query.get("token", ""), self._token):
+            response = web.Response(status=303, headers={"Location": "/" + request.rel_url.raw_path.lstrip("/")})
+            response.set_cookie(cookie, self._session, httponly=True, samesite="Strict", path="/")
             return response
         text = "This page needs the token. Open the address that `ragstone view` printed: it ends in ?token=..."
-        return PlainTextResponse(text, 401)
+        return web.Response(text=text, status=401)
 
     def _is_allowed(self, name: str) -> bool:
         return name.lower() in self._hosts or (self._any_address and is_ip_address(name))

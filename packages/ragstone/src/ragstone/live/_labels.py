@@ -7,11 +7,10 @@ import json
 import math
 import os
 import time
+from collections.abc import Mapping
 from typing import Any, Final
 
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from aiohttp import web
 
 from ragstone.errors import DataError, RagstoneError
 from ragstone.experiments import FollowedReport
@@ -20,6 +19,8 @@ from ragstone.views import label_document, label_item
 
 _MAX_BYTES: Final = 10_000
 _MAX_AUTHOR: Final = 100
+_BODY_S: Final = 10.0
+"""Seconds in which a browser must send a label."""
 
 
 class LabelDesk:
@@ -33,31 +34,35 @@ class LabelDesk:
         self._document = label_document(title, author=author, draw=draw)
 
     @property
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[web.RouteDef]:
         """The routes, for the application."""
         return [
-            Route("/label", self._page, methods=["GET"]),
-            Route("/label", self._save, methods=["POST"]),
-            Route("/label/item", self._item),
+            web.get("/label", self._page),
+            web.post("/label", self._save),
+            web.get("/label/item", self._item),
         ]
 
-    async def _page(self, _: Request) -> Response:
-        return HTMLResponse(self._document.text, headers={"Content-Security-Policy": self._document.policy})
+    async def _page(self, _: web.Request) -> web.Response:
+        return html(self._document.text, headers={"Content-Security-Policy": self._document.policy})
 
-    async def _item(self, request: Request) -> Response:
-        number = request.query_params.get("n", "")
+    async def _item(self, request: web.Request) -> web.Response:
+        number = request.query.get("n", "")
         wanted = int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else None
-        return await _answered(self.show, request.query_params.get("author", ""), wanted)
+        return await _answered(self.show, request.query.get("author", ""), wanted)
 
-    async def _save(self, request: Request) -> Response:
+    async def _save(self, request: web.Request) -> web.Response:
         body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > _MAX_BYTES:
-                return PlainTextResponse("The label is too large.", 413)
+        try:
+            async with asyncio.timeout(_BODY_S):
+                async for chunk in request.content.iter_any():
+                    body += chunk
+                    if len(body) > _MAX_BYTES:
+                        return _last("The label is too large.", 413)
+        except TimeoutError:
+            return _last("The label did not arrive in time.", 408)
         return await _answered(self.save, body)
 
-    def show(self, author: str, n: int | None, trace_id: str | None = None) -> Response:
+    def show(self, author: str, n: int | None, trace_id: str | None = None) -> web.Response:
         """Return a drawn request.
 
         Args:
@@ -75,14 +80,14 @@ class LabelDesk:
         n = min(n, len(queue) - 1)
         about: dict[str, Any] = {"position": n, "total": len(queue), "trace_id": None, "value": None}
         about["labeled"] = len(own.keys() & set(queue))
-        html = ""
+        text = ""
         if queue:
             about |= {"trace_id": queue[n], "value": own.get(queue[n])}
             answer = self._report.answer(queue[n])
-            html = "" if answer is None else label_item(answer, own.get(queue[n]))
-        return HTMLResponse(html, headers={"X-Label": json.dumps(about)})
+            text = "" if answer is None else label_item(answer, own.get(queue[n]))
+        return html(text, headers={"X-Label": json.dumps(about)})
 
-    def save(self, body: bytes) -> Response:
+    def save(self, body: bytes) -> web.Response:
         """Save or remove a label, and return its request.
 
         Args:
@@ -108,11 +113,23 @@ class LabelDesk:
         return self.show(author.strip(), None, trace_id)
 
 
-async def _answered(respond: Any, *arguments: Any) -> Response:
+async def _answered(respond: Any, *arguments: Any) -> web.Response:
     try:
-        response: Response = await asyncio.to_thread(respond, *arguments)
+        response: web.Response = await asyncio.to_thread(respond, *arguments)
     except DataError as error:
-        return PlainTextResponse(str(error), 400)
+        return web.Response(text=str(error), status=400)
     except RagstoneError as error:
-        return PlainTextResponse(str(error), 503)
+        return web.Response(text=str(error), status=503)
+    return response
+
+
+def html(text: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    """Return a response with HTML."""
+    return web.Response(text=text, content_type="text/html", status=status, headers=headers)
+
+
+def _last(text: str, status: int) -> web.Response:
+    """Return a response that ends the connection, because the rest of the request was not read."""
+    response = web.Response(text=text, status=status)
+    response.force_close()
     return response

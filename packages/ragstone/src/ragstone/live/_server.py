@@ -7,21 +7,20 @@ import getpass
 import secrets
 import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from typing import Final
 from urllib.parse import quote
 
-from ragstone._util.addresses import allowed_hosts, is_loopback, listen_error
+from ragstone._util.addresses import allowed_hosts, is_loopback
 from ragstone._util.signals import stopped_by_signals
-from ragstone.errors import ConfigurationError, MissingExtraError, StoreNotReadyError
+from ragstone.errors import ConfigurationError, StoreNotReadyError
 from ragstone.experiments import FollowedReport, TimeRange
 from ragstone.store import describe_store, quote_store, settle_labels
 
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp
-
 _MIN_TOKEN_CHARS: Final = 16
 _AUTO: Final = "auto"
+_MAX_CONNECTIONS: Final = 128
+"""Largest number of connections. A tab needs one for changes, and a second one while it fetches a part."""
 
 
 def serve(
@@ -50,20 +49,12 @@ def serve(
 
     Raises:
         ConfigurationError: If the address is not available, or the token is missing or too short.
-        MissingExtraError: If the extra `view` is not installed.
         StoreError: If the store cannot be read.
     """
-    try:
-        import uvicorn
-
-        from ragstone.live._guard import Guard
-    except ImportError as error:
-        raise MissingExtraError(
-            feature="the live page", package=error.name or "starlette", extra="ragstone[view]"
-        ) from error
-    from ragstone.live._app import make_app
+    from ragstone._util.http_server import HttpServer
+    from ragstone.live._app import EVENTS, make_app
     from ragstone.live._board import Board
-    from ragstone.live._connections import bounded_protocol
+    from ragstone.live._guard import Guard
     from ragstone.live._labels import LabelDesk
 
     token = secrets.token_urlsafe(24) if token == _AUTO else token
@@ -80,28 +71,20 @@ def serve(
         desk = LabelDesk(
             store.store, report, title=title, author=_user(), draw=f"ragstone labels draw {shown} --limit 100"
         )
-        app: ASGIApp = make_app(board, desk, stopping=stopping)
-        guard = Guard(app, hosts=allowed_hosts(host, hosts), any_address=not is_loopback(host), token=token)
-        config = uvicorn.Config(
-            guard,
-            http=bounded_protocol(),
-            ws="none",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=5,
+        guard = Guard(hosts=allowed_hosts(host, hosts), any_address=not is_loopback(host), token=token)
+        app = guard.protect(make_app(board, desk, stopping=stopping))
+        server = HttpServer(
+            app, host=host, port=port, title="live page", max_connections=_MAX_CONNECTIONS, replaceable=EVENTS
         )
-        server = uvicorn.Server(config)
-        # Its own handlers would end the process with the signal after the last response.
-        server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
-
-        def stop() -> None:
-            stopping.set()
-            server.should_exit = True
-
-        with stopped_by_signals(asyncio.get_running_loop(), stop), _listen(host, port) as listener:
-            on_ready(_address(host, listener.getsockname()[1], token))
-            await server.serve(sockets=[listener])
+        following = asyncio.create_task(board.run())
+        try:
+            with stopped_by_signals(asyncio.get_running_loop(), stopping.set):
+                await server.start()
+                on_ready(_address(host, server.port, token))
+                await stopping.wait()
+                await server.aclose()
+        finally:
+            following.cancel()
 
     asyncio.run(run())
     settle_labels(store.store)
@@ -124,23 +107,6 @@ def _check_token(token: str | None, host: str, *, is_local: bool) -> None:
         raise ConfigurationError(
             f"a token must have at least {_MIN_TOKEN_CHARS} characters, got {len(token)}. --token auto makes one."
         )
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """Open the socket here, because uvicorn ends the process if the port is in use."""
-    try:
-        (family, kind, protocol, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        listener = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise listen_error(host, port, error.strerror or error) from None
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(128)
-    except OSError as error:
-        listener.close()
-        raise listen_error(host, port, error.strerror or error) from None
-    return listener
 
 
 def _address(host: str, port: int, token: str | None) -> str:
