@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from ragstone.worker._backfill import BackfillRequest as BackfillRequest
     from ragstone.worker._backfill import request_backfill as request_backfill
     from ragstone.worker._backfill import run_backfill as run_backfill
-    from ragstone.worker._child import ChildError as ChildError
     from ragstone.worker._daily_budget import describe_reached as describe_reached
     from ragstone.worker._erase import Erasure as Erasure
     from ragstone.worker._erase import erase_requests as erase_requests
@@ -44,7 +43,6 @@ if not TYPE_CHECKING:  # a type checker would accept any name
                 "request_backfill",
                 "run_backfill",
             ),
-            "_child": ("ChildError",),
             "_daily_budget": ("describe_reached",),
             "_erase": (
                 "Erasure",

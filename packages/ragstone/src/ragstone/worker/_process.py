@@ -7,17 +7,13 @@ import contextvars
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import Budget, CallContext, find_outage, is_any_endpoint_down, metered
 from ragstone.schema import Outcome, Sample, Usage
 from ragstone.scoring import Scorer
 from ragstone.worker._child import Owner
-
-if TYPE_CHECKING:
-    from ragstone.worker._setup import ScoringSetup
-    from ragstone.worker._spec import ScorerSpec
 
 _STATE_S: Final = 1.0
 """Interval in which the state of endpoints is sent during an outage, in seconds."""
@@ -38,12 +34,12 @@ class ScoringWork:
     """Scores samples until the owner stops the process.
 
     Args:
-        spec: Metrics, models, and the part of the limits that this process has.
+        spec: `ScorerSpec` with metrics, models, and the part of the limits that this process has.
         judge_hashes: Hashes of the identities of judges, by metric, which are part of the plan of the store.
         has_budget: Whether the owner has a budget, which it must be asked for each call.
     """
 
-    spec: ScorerSpec
+    spec: Any
     judge_hashes: Mapping[str, str]
     has_budget: bool
 
@@ -92,9 +88,9 @@ class _OwnersBudget(Budget):
 
 
 class _Server:
-    """Scores each sample in a task of its own. The owner calls the methods whose names begin with `on_`."""
+    """Scores each sample in a task of its own, with a `ScoringSetup`. The owner calls the methods that begin with `on_`."""
 
-    def __init__(self, owner: Owner, setup: ScoringSetup, budget: _OwnersBudget | None) -> None:
+    def __init__(self, owner: Owner, setup: Any, budget: _OwnersBudget | None) -> None:
         self._owner = owner
         self._setup = setup
         self._budget = budget
@@ -125,7 +121,7 @@ class _Server:
         Raises:
             ConfigurationError: If the models are others than those of the owner.
         """
-        scorer = self._setup.scorer
+        scorer: Scorer = self._setup.scorer
         # If the judge is unavailable now, samples fail with this kind, and the owner scores them again.
         with suppress(JudgeError):
             await scorer.prepare()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ragstone.errors import ConfigurationError, JudgeError, JudgeUnavailableError
 from ragstone.judges import Budget, CallContext, Judge, forget_outage, record_usage, report_outage
@@ -14,9 +14,6 @@ from ragstone.schema import Failure, NotApplicable, Sample, Score, Usage
 from ragstone.scoring import Scorer
 from ragstone.worker._child import Child, ChildError, to_pickled
 from ragstone.worker._process import Reply, ScoringWork
-
-if TYPE_CHECKING:
-    from ragstone.worker._spec import ScorerSpec
 
 logger = logging.getLogger("ragstone")
 
@@ -95,7 +92,7 @@ class ScoringProcesses:
         budget: The budget of all processes together, which each call is counted against before it is sent.
     """
 
-    def __init__(self, specs: Sequence[ScorerSpec], *, budget: Budget | None = None) -> None:
+    def __init__(self, specs: Sequence[object], *, budget: Budget | None = None) -> None:
         self._slots = [_Slot(spec, budget) for spec in specs]
         self._alone = asyncio.Lock()
         self._reserved: _Slot | None = None
@@ -180,7 +177,7 @@ class ScoringProcesses:
 class _Slot:
     """Place of one process: its part of the limits, and the process that has it now."""
 
-    def __init__(self, spec: ScorerSpec, budget: Budget | None) -> None:
+    def __init__(self, spec: object, budget: Budget | None) -> None:
         self._spec = spec
         self._budget = budget
         self._starting = asyncio.Lock()
