@@ -17,6 +17,7 @@ from fake_servers import FakeJudgeServer, Reply, Request
 from ragstone.judges import OpenAICompatibleJudge, find_outage
 from ragstone.judges._limits import gate
 from ragstone.schema import Captured, Outcome
+from ragstone.settings import Limits
 from ragstone.store import SqliteStore, Store
 from ragstone.testing import make_trace
 from ragstone.worker import ScoringSetup, Worker, read_ledger
@@ -189,7 +190,7 @@ def test_a_running_worker_keeps_traces_pending_for_as_long_as_the_judge_is_down(
     with SqliteStore.open(tmp_path / "r.db", mode="own") as store:
         store.ingest("app", N, [Captured(trace=make_trace(f"t{i}")) for i in range(N)])
     with KilledServer(after_calls=after_calls, down_s=3600) as server:
-        setup = ScoringSetup(["ccrs.qr", "ccrs.id"], judge=server.url, deadline_s=20)
+        setup = ScoringSetup(["ccrs.qr", "ccrs.id"], judge=server.url, limits=Limits(deadline_s=20))
         worker = Worker(tmp_path / "r.db", setup, max_outage_s=max_outage_s)
         last = []
 

@@ -11,7 +11,7 @@ import pytest
 from command_line import run_command
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import Captured, NotApplicable, Passage, SampledOut, Score, Trace, Usage
-from ragstone.settings import Watch
+from ragstone.settings import Limits, Watch
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.store._watched import EndedBackfill
 from ragstone.testing import FakeJudge
@@ -185,7 +185,7 @@ def test_stops_at_its_budget_and_resumes(path):
     """The newest requests first; what is left is counted; the next run scores the rest, and nobody pays twice."""
     with SqliteStore.open(path, mode="own") as store:
         judge = FakeJudge(number=80)
-        setup = ScoringSetup(["ccrs.qr"], judge=judge, concurrency=2)
+        setup = ScoringSetup(["ccrs.qr"], judge=judge, limits=Limits(concurrency=2))
         request = BackfillRequest(metrics=["ccrs.qr"], since=0.0, until=NOW, calls=7)
         done = asyncio.run(run_backfill(store, setup, request))
         assert ("stopped", "the budget of 7 calls is reached") == (done["state"], done["reason"])
@@ -201,7 +201,7 @@ def test_stops_at_the_budget_of_the_day(path, tmp_path):
     """Other processes of the store have spent a part of it; a day that is spent scores nothing, with exit code 4."""
     with SqliteStore.open(path, mode="own") as store:
         store.add_spend(Usage(calls=4))
-        setup = ScoringSetup(["ccrs.qr"], judge=FakeJudge(number=80), concurrency=2)
+        setup = ScoringSetup(["ccrs.qr"], judge=FakeJudge(number=80), limits=Limits(concurrency=2))
         request = BackfillRequest(metrics=["ccrs.qr"], since=0.0, until=NOW)
         done = asyncio.run(run_backfill(store, setup, request, daily_budget={"calls": 10}))
         assert "stopped" == done["state"]
@@ -262,7 +262,7 @@ def test_killed_worker_leaves_the_request(path):
                 reached.set()
 
         judge = FakeJudge(number=80, fail=count)
-        async with ScoringSetup(["ccrs.qr"], judge=judge, concurrency=4) as setup:
+        async with ScoringSetup(["ccrs.qr"], judge=judge, limits=Limits(concurrency=4)) as setup:
             worker = Worker(path, setup)
             running = asyncio.create_task(worker.run(until_idle=not stops))
             if stops:

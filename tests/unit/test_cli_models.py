@@ -61,7 +61,7 @@ def built(monkeypatch):
 
 
 def test_each_setting_reaches_its_model(built, tmp_path):
-    """Judge and reader get their keys, limits and prices, the shared budget, and the process the cache."""
+    """Judge and reader get their keys, limits and prices, the shared budget and the cache, and the process stays as it is."""
     prompt = tmp_path / "prompt.txt"
     prompt.write_text("{context} {question}")
     models = models_of(JUDGE | READER | BUDGET | {"reader.prompt": str(prompt), "cache.directory": "kept"})
@@ -80,6 +80,7 @@ def test_each_setting_reaches_its_model(built, tmp_path):
         "usd_per_million_tokens": (1.0, 2.0),
         "max_retries": 8,
         "budget": connection["budget"],
+        "cache": "kept",
         "option_names": OptionNames("judge", "command line"),
     } == connection
 
@@ -96,7 +97,7 @@ def test_each_setting_reaches_its_model(built, tmp_path):
     assert of_reader["budget"] is connection["budget"]
     assert {"model": "r", "api_key": "key of the reader"} == {key: of_reader[key] for key in ("model", "api_key")}
     assert "max_concurrent_requests" not in of_reader
-    assert "kept" == os.environ["RAGSTONE_CACHE"]
+    assert ("kept", False) == (of_reader["cache"], "RAGSTONE_CACHE" in os.environ)
 
 
 def test_another_model_at_the_endpoint_of_the_judge_has_its_limits():

@@ -13,7 +13,7 @@ from live_store import make_trace
 from ragstone import Monitor
 from ragstone.errors import ConfigurationError
 from ragstone.schema import Captured, Usage
-from ragstone.settings import DailyBudget, read_table
+from ragstone.settings import DailyBudget, Limits, read_table
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge
 from ragstone.worker import ScoringSetup, Worker
@@ -34,7 +34,9 @@ def work(path, limits, *, now=NOON, concurrency=1):
     """Run a worker until it is idle, with one judge call for each request, and return it."""
 
     async def main():
-        async with ScoringSetup(["ccrs.qr"], judge=FakeJudge(number=80), concurrency=concurrency) as setup:
+        async with ScoringSetup(
+            ["ccrs.qr"], judge=FakeJudge(number=80), limits=Limits(concurrency=concurrency)
+        ) as setup:
             worker = Worker(path, setup, daily_budget=limits, clock=lambda: now)
             await asyncio.wait_for(worker.run(until_idle=True), 60)
             return worker
@@ -80,7 +82,7 @@ def test_clock_that_moves_around_midnight(path):
     times = itertools.cycle([NOON + DAY_S / 2 + 1, NOON + DAY_S / 2 - 1, NOON + DAY_S / 2 - 0.5])
 
     async def main():
-        async with ScoringSetup(["ccrs.qr"], judge=FakeJudge(number=80), concurrency=1) as setup:
+        async with ScoringSetup(["ccrs.qr"], judge=FakeJudge(number=80), limits=Limits(concurrency=1)) as setup:
             worker = Worker(path, setup, daily_budget={"calls": 2}, clock=lambda: next(times))
             await asyncio.wait_for(worker.run(until_idle=True), 60)
 

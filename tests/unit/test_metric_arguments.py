@@ -284,9 +284,8 @@ class Bare:
 
 
 @pytest.fixture
-def acme(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = registry.all_metrics()
-    monkeypatch.setattr(registry, "all_metrics", lambda: (*ours, Brevity(), Bare()))
+def acme(install_metrics) -> None:
+    install_metrics(Brevity(), Bare())
 
 
 @pytest.mark.usefixtures("acme")

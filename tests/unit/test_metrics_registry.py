@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import types
-
 import pytest
 
 from ragstone.errors import ConfigurationError
@@ -108,34 +105,16 @@ def test_mistakes_are_explained(specs, words):
         resolve_metrics(specs)
 
 
-@pytest.fixture
-def entry_points(monkeypatch, tmp_path):
-    """A real installed distribution with three entry points, one of them broken, one taking our name."""
-    module = types.ModuleType("acme_metrics")
-    module.brevity = Brevity()
-    module.make = lambda: [Brevity(), QuestionRelevance()]
-    monkeypatch.setitem(sys.modules, "acme_metrics", module)
-    info = tmp_path / "acme-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1\n")
-
-    def write(*lines):
-        (info / "entry_points.txt").write_text("[ragstone.metrics]\n" + "\n".join(lines))
-        monkeypatch.syspath_prepend(tmp_path)
-
-    return write
-
-
-def test_metrics_of_other_packages(entry_points):
+def test_metrics_of_other_packages(install_metrics):
     """Found by entry point, ours first."""
-    entry_points("brevity = acme_metrics:brevity")
+    install_metrics(Brevity())
     assert [*OURS, "acme.brevity"] == [metric.card.name for metric in all_metrics()]
     assert ["acme.brevity"] == names("acme")
 
 
-def test_broken_packages_stop_nobody(entry_points, caplog):
+def test_broken_packages_stop_nobody(install_metrics, caplog):
     """What cannot be loaded or takes a name of ours is left out, with a warning."""
-    entry_points("broken = acme_metrics:missing", "made = acme_metrics:make")
+    install_metrics(Brevity(), QuestionRelevance(), broken="missing")
     assert [*OURS, "acme.brevity"] == [metric.card.name for metric in all_metrics()]
     assert any("acme_metrics:missing" in message for message in caplog.messages)
     assert any("'ccrs.qr'" in message for message in caplog.messages)

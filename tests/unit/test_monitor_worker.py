@@ -12,6 +12,7 @@ import pytest
 from ragstone.errors import StoreError
 from ragstone.monitor import Monitor
 from ragstone.schema import Captured
+from ragstone.settings import Limits
 from ragstone.sinks.jsonl import JsonlSink
 from ragstone.spool import SpoolWriter
 from ragstone.store import SqliteStore
@@ -91,7 +92,7 @@ def test_until_idle_delivers_what_was_stored_during_the_last_turn(
         return result
 
     monkeypatch.setattr(Committer, "call", call_slowly)
-    setup = ScoringSetup(["ccrs.ac"], judge="lexical", sinks=[JsonlSink(lines)], concurrency=2)
+    setup = ScoringSetup(["ccrs.ac"], judge="lexical", sinks=[JsonlSink(lines)], limits=Limits(concurrency=2))
     asyncio.run(Worker(path, setup).run(until_idle=True))
 
     assert 5 == len(lines.read_text().splitlines())

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import typer
 
+from fake_servers import FakeJudgeServer
 from ragstone import Monitor
 from ragstone.capture import Capture, redact_secrets
 from ragstone.cli._app import app
@@ -25,12 +26,14 @@ from ragstone.judges import (
     EndpointEmbedder,
     ModelJudge,
     OpenAICompatibleModel,
+    ReplyCache,
     embedder_from,
     judge_from,
     read_endpoint,
     reader_from,
 )
 from ragstone.replay import areplay_traces, replay_traces
+from ragstone.requests import TraceDraft
 from ragstone.settings import (
     RUN_KEYS,
     TABLES,
@@ -517,14 +520,20 @@ def test_a_key_in_the_name_of_a_model_is_refused(role: str):
     assert "s3cret" not in str(caught.value)
 
 
-def test_a_monitor_from_a_file_uses_its_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """`[cache] directory` is the cache of the judge that the monitor makes."""
-    monkeypatch.setenv("RAGSTONE_CACHE", "")
-    monkeypatch.delenv("RAGSTONE_CACHE")
-    file = tmp_path / "r.toml"
-    file.write_text(f"judge = 'lexical'\ncache = '{tmp_path / 'replies'}'\n", encoding="utf-8")
-    Monitor.from_config(file, store=tmp_path / "s.db").close()
-    assert str(tmp_path / "replies") == os.environ["RAGSTONE_CACHE"]
+@pytest.mark.parametrize("named_by", ["file", "environment"])
+def test_a_monitor_from_a_file_uses_its_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named_by: str):
+    """`[cache] directory` is that of the monitor's own judge, also of one in the environment, and of no other model."""
+    file, folder = tmp_path / "r.toml", tmp_path / "replies"
+    with FakeJudgeServer() as server:
+        text = f"judge = '{server.url}'\n" if named_by == "file" else ""
+        if named_by == "environment":
+            monkeypatch.setenv("RAGSTONE_JUDGE", server.url)
+        file.write_text(f"{text}cache = '{folder}'\n", encoding="utf-8")
+        with Monitor.from_config(file, store=tmp_path / "s.db", metrics="ccrs.qr") as monitor:
+            monitor.record(TraceDraft(query="Why?", response="Because."))
+            assert monitor.drain(60)
+        assert 1 == ReplyCache(folder).summary().n_replies
+    assert "RAGSTONE_CACHE" not in os.environ
 
 
 def test_an_empty_variable_is_not_set_except_for_the_cache():
@@ -759,11 +768,11 @@ class TestArguments:
             "[limits]\nconcurrency = 5\ndeadline_s = 50\nmax_outage_s = 7\n[retention]\nbodies_older_than = '2d'"
         )
         with Monitor.from_config(file, store=tmp_path / "a.db", metrics="rouge_l", concurrency=2) as monitor:
-            read = monitor._setup.concurrency, monitor._setup.deadline_s, monitor._outage_patience_s
+            read = monitor._setup.limits.concurrency, monitor._setup.limits.deadline_s, monitor._outage_patience_s
             assert (2, 30.0, 7.0) == read
             assert "2d" == monitor._retention.bodies_older_than
         with Monitor(store=tmp_path / "b.db", metrics="rouge_l") as monitor:
-            read = monitor._setup.concurrency, monitor._setup.deadline_s, monitor._outage_patience_s
+            read = monitor._setup.limits.concurrency, monitor._setup.limits.deadline_s, monitor._outage_patience_s
             assert (3, 30.0, 3600.0) == read
 
     def test_variables_complete_a_judge_that_is_named_by_its_url(self, monkeypatch: pytest.MonkeyPatch):

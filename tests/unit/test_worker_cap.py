@@ -9,6 +9,7 @@ import pytest
 
 from ragstone.errors import JudgeError
 from ragstone.schema import Captured, Failure, Score
+from ragstone.settings import Limits
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge, MemorySink, make_trace
 from ragstone.worker import ScoringSetup, Worker, read_ledger
@@ -40,7 +41,9 @@ def store(tmp_path: Path) -> Path:
 def work(store: Path, judge: FakeJudge, *, ends_at_cap: bool) -> tuple[Worker, MemorySink]:
     """Let a worker do what there is."""
     sink = MemorySink()
-    worker = Worker(store, ScoringSetup(METRICS, judge=judge, sinks=[sink], concurrency=2), ends_at_cap=ends_at_cap)
+    worker = Worker(
+        store, ScoringSetup(METRICS, judge=judge, sinks=[sink], limits=Limits(concurrency=2)), ends_at_cap=ends_at_cap
+    )
     asyncio.run(asyncio.wait_for(worker.run(until_idle=True), 60))
     return worker, sink
 

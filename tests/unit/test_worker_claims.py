@@ -11,6 +11,7 @@ import pytest
 from ragstone.judges import Judge
 from ragstone.metrics import MetricBase
 from ragstone.schema import Captured, Sample, Score, Trace
+from ragstone.settings import Limits
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.testing import make_trace
 from ragstone.worker import ScoringSetup, Worker, open_setup, read_ledger
@@ -67,7 +68,7 @@ def claims(monkeypatch):
 
 
 def work(path, metric):
-    setup = open_setup([metric], judge="lexical", concurrency=CONCURRENCY)
+    setup = open_setup([metric], judge="lexical", limits=Limits(concurrency=CONCURRENCY))
 
     async def run():
         async with setup:
@@ -100,7 +101,7 @@ def test_no_more_are_scored_at_once_than_there_are_slots(path, claims):
 
 def test_with_a_daily_budget_a_worker_claims_for_its_slots(path, claims):
     """Claimed requests are scored although the budget is reached meanwhile."""
-    setup = open_setup(["ccrs.qr"], judge="lexical", concurrency=CONCURRENCY)
+    setup = open_setup(["ccrs.qr"], judge="lexical", limits=Limits(concurrency=CONCURRENCY))
 
     async def run():
         async with setup:

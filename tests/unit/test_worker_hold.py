@@ -11,6 +11,7 @@ from ragstone.errors import JudgeRejectedError
 from ragstone.monitor import Monitor
 from ragstone.requests import TraceDraft
 from ragstone.schema import Captured
+from ragstone.settings import Limits
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge, make_trace
 from ragstone.worker import ScoringSetup, Worker, read_ledger
@@ -42,7 +43,7 @@ class Key:
 
 def make_worker(store: Path, judge: FakeJudge, *, concurrency: int = 4, **options: object) -> Worker:
     """A worker with two judged metrics."""
-    setup = ScoringSetup(("ccrs.qr", "ccrs.id"), judge=judge, concurrency=concurrency)
+    setup = ScoringSetup(("ccrs.qr", "ccrs.id"), judge=judge, limits=Limits(concurrency=concurrency))
     return Worker(store, setup, **options)
 
 

@@ -89,7 +89,7 @@ class RagstoneEvaluator:
             judge=LangChainJudge(judge) if isinstance(judge, Runnable) else judge,
             reader=ChatReader(LangChainModel(reader)) if isinstance(reader, Runnable) else reader,
             embedder=embedder,
-            deadline_s=deadline_s,
+            limits={"deadline_s": deadline_s},
             reasons=reasons,
         )
         self._scorer = self._setup.scorer

@@ -14,10 +14,9 @@ from typing import Any
 import typer
 
 from ragstone._util.signals import stopped_by_signals
-from ragstone.cli._criterion import parse_metrics
 from ragstone.cli._estimate import print_estimate
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._models import Models, max_outage_of, models_for_store
+from ragstone.cli._models import Models, max_outage_of, models_for_store, parse_metrics
 from ragstone.cli._options import parse_time
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.cli._progress import show_progress
@@ -81,22 +80,13 @@ def backfill_command(
     if not dry_run:
         _, models = models_for_store(context, StorePlan.read(store), metrics=names, keeps_plan=True)
     settings = models.settings
-    setup = ScoringSetup(
-        names,
-        **models.specs(),
-        concurrency=settings.limits.concurrency,
-        deadline_s=settings.limits.deadline_s,
-        closes_models=True,
-        may_lack_models=dry_run,
-    )
+    setup = ScoringSetup(names, **models.specs(), limits=settings.limits, closes_models=True, may_lack_models=dry_run)
     request = BackfillRequest(
         metrics=[metric.card.name for metric in setup.metrics],
         since=start,
         until=end,
         sample=sample,
-        calls=settings.budget.calls,
-        tokens=settings.budget.tokens,
-        usd=settings.budget.usd,
+        **settings.budget.stated,
         prices=models.prices,
     )
     command = _Command(store, setup, request, models, json_output=json_output)

@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from ragstone.cli._lab import Lab, print_skipped
-from ragstone.cli._output import progress_bar
+from ragstone.cli._progress import show_progress
 
 
 def build(
@@ -38,13 +38,13 @@ def build(
     if dry_run:
         print_skipped(plan.left_out)
         return
-    with progress_bar("items") as progress:
+    with show_progress("items") as progress:
         built = build_dataset(
             documents,
             output_dir,
             reports=report or (),
             judge=lab.models.build_judge(),
-            progress=progress,
+            progress=progress.update,
             **chosen,
         )
     print_skipped(built.left_out)
@@ -96,7 +96,9 @@ def negatives(
     lab.print_plan(plan, dry_run=dry_run)
     if dry_run:
         return
-    with progress_bar("queries") as progress:
-        built = build_negatives(documents, output_dir, judge=lab.models.build_judge(), progress=progress, **chosen)
+    with show_progress("queries") as progress:
+        built = build_negatives(
+            documents, output_dir, judge=lab.models.build_judge(), progress=progress.update, **chosen
+        )
     following = f"next: check {built.path}, then run: ragstone evaluate {built.path} --app MODULE:NAME --metrics vera"
     lab.finish(built, saved=[following] if built.rows else [], is_empty=not built.rows)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import typer
 
-from ragstone.cli._output import ledger_lines, print_json, print_lines, print_text, progress_bar, terminal_options
+from ragstone.cli._output import ledger_lines, print_json, print_lines, print_text, terminal_options
+from ragstone.cli._progress import show_progress
 from ragstone.demo import SAMPLE_FILES, load_questions, sample_file
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError, StoreError
 from ragstone.experiments import build_report, write_report
@@ -51,10 +52,10 @@ def demo_command(
     started = time.monotonic()
     with Monitor(judge=judge, metrics=_METRICS, store=store, sinks=[f"jsonl:{scores}"]) as monitor:
         ask = demos["langchain"].load()(monitor)
-        with progress_bar("asking") as progress:
+        with show_progress("asking") as progress:
             for done, question in enumerate(questions, start=1):
                 ask(question)
-                progress(done, len(questions))
+                progress.update(done, len(questions))
         print("scoring ...", file=sys.stderr)
         if not monitor.drain(_DEADLINE_S):
             print(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ragstone._util.plural import count
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
-from ragstone.cli._owned import open_owned
+from ragstone.cli._store import open_owned
 from ragstone.errors import ConfigurationError
 from ragstone.judges import ReplyCache
 from ragstone.store import open_store

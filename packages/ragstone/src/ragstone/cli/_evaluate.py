@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,16 +19,21 @@ from ragstone.cli._application import (
     default_traces,
     load_app,
 )
-from ragstone.cli._batch import batch_lines
 from ragstone.cli._estimate import print_estimate
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._failed_share import describe_excess
 from ragstone.cli._gate import exit_if_failed, parse_thresholds
-from ragstone.cli._models import Models, metrics_of
+from ragstone.cli._models import Models, metrics_of, with_cache
 from ragstone.cli._options import parse_retriever_tools
-from ragstone.cli._output import failure_lines, print_json, print_text
+from ragstone.cli._output import (
+    batch_lines,
+    describe_excess,
+    failure_lines,
+    leave,
+    print_json,
+    print_text,
+    reason_lines,
+)
 from ragstone.cli._progress import Progress, show_progress
-from ragstone.cli._reasons import reason_lines
 from ragstone.cli._settings import OF_COMMAND, arguments_of, settings_of
 from ragstone.cli._stdin import stdin_as_file
 from ragstone.errors import ConfigurationError, DataError, JudgeError
@@ -99,9 +103,7 @@ def evaluate_command(
                 "--dry-run needs contexts and responses, which --app has only after a run. Omit one"
             )
         application, traces = load_app(app), traces or default_traces(file, app)
-        if settings.cache.directory is None:
-            # A run that resumes after a kill reads replies from this cache instead of paying for them again.
-            os.environ["RAGSTONE_CACHE"] = f"{traces.absolute()}.cache"
+        models = Models(with_cache(settings, Path(f"{traces.absolute()}.cache")))
     check_not_read(output, file, references)
     with stdin_as_file([file]) as (data,):
         if dry_run:
@@ -180,8 +182,7 @@ def evaluate_command(
 def _exit(result: Experiment, max_failed_share: float) -> None:
     """Exit with the code of a result other than success. The last line says why."""
     if result.sink_errors:
-        typer.echo("exit code 3: not all outcomes were delivered, see above.", err=True)
-        raise typer.Exit(ExitCode.INFRASTRUCTURE)
+        leave("not all outcomes were delivered, see above.")
     if n_over_budget := sum(isinstance(o, Failure) and o.kind == "budget" for o in result.outcomes):
         typer.echo(
             f"The budget is exhausted. {n_over_budget} of {len(result.outcomes)} outcomes were not computed.", err=True
@@ -197,8 +198,7 @@ def _exit(result: Experiment, max_failed_share: float) -> None:
     elif (reason := describe_excess(counts, max_failed_share)) is None and _all_failed(result):
         reason = "all outcomes failed."
     if reason is not None:
-        typer.echo(f"exit code 3: {reason}", err=True)
-        raise typer.Exit(ExitCode.INFRASTRUCTURE)
+        leave(reason)
 
 
 @contextmanager
@@ -211,8 +211,7 @@ def _batch_described(*, json_output: bool) -> Iterator[None]:
             print_text(line, err=True)
         if json_output:
             print_json({"batch": waiting.report.to_dict()})
-        print_text(f"exit code 3: {waiting}", err=True)
-        raise typer.Exit(ExitCode.INFRASTRUCTURE) from None
+        leave(str(waiting))
 
 
 @contextmanager

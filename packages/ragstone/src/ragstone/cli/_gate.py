@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._output import print_text
+from ragstone.cli._output import leave
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import (
     ScoreCheck,
@@ -86,6 +86,5 @@ def exit_if_failed(check: ScoreCheck | None) -> None:
         return
     if not check.is_testable:
         names = ", ".join(gate.metric for gate in check.gates if gate.state == "no score")
-        print_text(f"exit code 3: the gate cannot be decided, because {names} does not have a score.", err=True)
-        raise typer.Exit(ExitCode.INFRASTRUCTURE)
+        leave(f"the gate cannot be decided, because {names} does not have a score.")
     raise typer.Exit(ExitCode.GATE)

@@ -91,8 +91,7 @@ def ingest_command(
         names,
         **models.specs(),
         sinks=settings.scoring.sinks,
-        concurrency=settings.limits.concurrency,
-        deadline_s=settings.limits.deadline_s,
+        limits=settings.limits,
         reasons=settings.scoring.reasons,
         closes_models=True,
     )

@@ -8,10 +8,10 @@ from typing import Any
 
 import typer
 
-from ragstone.cli._criterion import parse_metrics
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._lab import Lab, leave, print_result
-from ragstone.cli._output import failure_lines
+from ragstone.cli._lab import Lab
+from ragstone.cli._models import parse_metrics
+from ragstone.cli._output import failure_lines, leave, print_result
 from ragstone.cli._progress import show_progress
 from ragstone.errors import ConfigurationError
 from ragstone.judges import find_outage

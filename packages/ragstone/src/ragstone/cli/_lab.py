@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
 from ragstone.cli._estimate import cost_of
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._failed_share import describe_excess
 from ragstone.cli._models import Models
-from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
+from ragstone.cli._output import describe_excess, leave, print_json, print_result, print_text, sanitize_for_terminal
 from ragstone.cli._settings import OF_COMMAND, arguments_of, settings_of
 from ragstone.schema import Usage
 from ragstone.scoring import JudgedCounts
@@ -100,20 +99,6 @@ class Lab:
         """Exit with code 3 if more failed than the limit."""
         if (reason := describe_excess(counts, self.settings.limits.max_failed_share, what)) is not None:
             leave(reason)
-
-
-def leave(reason: str, code: ExitCode = ExitCode.INFRASTRUCTURE) -> NoReturn:
-    """Exit with a code other than success. The last line says why."""
-    _say([f"exit code {code:d}: {reason}"])
-    raise typer.Exit(code)
-
-
-def print_result(result: Any, *, json_output: bool, err: bool = False, **facts: object) -> None:
-    """Print a result as text, or as JSON with further values."""
-    if json_output:
-        print_json(result.to_dict() | facts)
-    else:
-        print_text(result, err=err)
 
 
 def print_skipped(reasons: Sequence[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -11,7 +10,6 @@ from typing import Any, Final, TypedDict, cast
 
 import typer
 
-from ragstone.cli._criterion import parse_criteria
 from ragstone.cli._logs import announce
 from ragstone.cli._settings import ENDPOINTS, settings_of
 from ragstone.judges import (
@@ -27,7 +25,8 @@ from ragstone.judges import (
     ReaderSpec,
     Role,
 )
-from ragstone.settings import Configuration
+from ragstone.metrics import quote, split_metrics
+from ragstone.settings import Cache, Configuration
 from ragstone.worker import StorePlan
 
 _SHARED: Final = ("max_concurrent_requests", "requests_per_minute", "tokens_per_minute", "usd_per_million_tokens")
@@ -60,13 +59,12 @@ class Models:
             of_reader = replace(of_reader, connection=cast("ConnectionOptions", shared))
         self.of_reader = of_reader
         self.of_embedder = self._endpoint("embedder")
-        if settings.cache.directory is not None:
-            # All models of this process use it.
-            os.environ["RAGSTONE_CACHE"] = settings.cache.directory
 
     def _endpoint(self, role: Role) -> EndpointOptions:
         names = OptionNames(role, "command line", self.settings.sources)
-        return EndpointOptions.from_settings(getattr(self.settings, role), names, self._budget)
+        return EndpointOptions.from_settings(
+            getattr(self.settings, role), names, budget=self._budget, cache=self.settings.cache.directory
+        )
 
     def specs(self) -> ModelSpecs:
         """Return the models of a command that scores, as options that other processes open and a store records.
@@ -105,7 +103,7 @@ class Models:
             ConfigurationError: If a value is invalid.
         """
         judge: dict[str, Any] = {**self.of_judge.connection}
-        limits = cast("ConnectionOptions", {key: judge[key] for key in (*_SHARED, "budget") if key in judge})
+        limits = cast("ConnectionOptions", {key: judge[key] for key in (*_SHARED, "budget", "cache") if key in judge})
         return self.of_judge.override(url=url, model=model, api_key_env=api_key_env, limits=limits).build_judge()
 
     def judge_or_none(self) -> Judge | None:
@@ -178,6 +176,26 @@ def models_for_store(
         described = [each.plan_settings() for each in (models.of_judge, models.of_reader, models.of_embedder)]
         plan.check_models(completed["scoring.metrics"], {key: v for each in described for key, v in each.items()})
     return completed["scoring.metrics"], models
+
+
+def parse_metrics(metrics: str, criteria: Sequence[Path] | None) -> list[str]:
+    """Return the names of metrics: those of a text, then one for each file of criteria."""
+    return [*split_metrics(metrics), *parse_criteria(criteria)]
+
+
+def parse_criteria(criteria: Sequence[Path] | None) -> list[str]:
+    """Return the names of the metrics of files of criteria."""
+    return [f"criterion@{quote(str(file))}" for file in criteria or ()]
+
+
+def with_cache(settings: Configuration, directory: Path) -> Configuration:
+    """Return settings with a cache of replies, if they have none.
+
+    A run that resumes after a kill reads replies from this cache instead of paying for them again.
+    """
+    return (
+        settings if settings.cache.directory is not None else replace(settings, cache=Cache(directory=str(directory)))
+    )
 
 
 def metrics_of(settings: Configuration, criteria: Sequence[Path] | None) -> list[str]:

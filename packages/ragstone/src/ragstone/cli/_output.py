@@ -7,15 +7,29 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
 
 from ragstone._util.plural import count
 from ragstone._util.table import text_table
-from ragstone.judges import BASELINE_NOTE, is_baseline
-from ragstone.schema import BrokerStatus, DeliveryCounts, Evidence, Failure, Ledger, LedgerRow, Usage, describe_doubt
+from ragstone.cli._exit_codes import ExitCode
+from ragstone.judges import BASELINE_NOTE, BatchReport, is_baseline
+from ragstone.schema import (
+    BrokerStatus,
+    DeliveryCounts,
+    Evidence,
+    Failure,
+    Ledger,
+    LedgerRow,
+    NotApplicable,
+    Score,
+    Usage,
+    describe_doubt,
+)
+from ragstone.scoring import JudgedCounts
 from ragstone.store import TraceReport
 from ragstone.worker import describe_reached
 
@@ -32,7 +46,8 @@ _ENDS = {
 }
 """Why requests that did not end normally usually do not have an answer to score, by `Trace.status`."""
 _COLUMNS = ("captured", "scored", "sampled_out", "not_applicable", "failed", "dropped", "pending")
-_LOGGED_EVERY = 100
+_MAX_REASON = 400
+"""Maximum length of a reason on the terminal. Files and sinks contain all of it."""
 # DEL and the C1 control characters, marks that change the text direction, and lone surrogates.
 _UNSHOWN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _RULE = re.compile("(?: *-{2,}+)++")
@@ -109,23 +124,29 @@ def print_json(value: Any) -> None:
     print(_UNSHOWN.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
-@contextmanager
-def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show progress on stderr: a bar on a terminal, otherwise a line every 100 items."""
-    if not sys.stderr.isatty():
+def print_result(result: Any, *, json_output: bool, err: bool = False, **facts: object) -> None:
+    """Print a result as text, or as JSON with further values."""
+    if json_output:
+        print_json(result.to_dict() | facts)
+    else:
+        print_text(result, err=err)
 
-        def log(done: int, total: int) -> None:
-            if done == total or done % _LOGGED_EVERY == 0:
-                print(f"{what}: {done} of {total}", file=sys.stderr)
 
-        yield log
-        return
-    from rich.console import Console
-    from rich.progress import Progress
+def leave(reason: str, code: ExitCode = ExitCode.INFRASTRUCTURE) -> NoReturn:
+    """Exit with another code than that of success, which the last line explains."""
+    print_text(f"exit code {code}: {reason}", err=True)
+    raise typer.Exit(code)
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+def describe_excess(counts: JudgedCounts, limit: float, what: str = "judged outcomes") -> str | None:
+    """Return why a run with these counts exits with code 3, or None if it does not."""
+    if counts.failed_share <= limit:
+        return None
+    kinds = ", ".join(f"{n} {kind}" for kind, n in counts.kinds.most_common())
+    return (
+        f"{counts.n_failed} of {counts.n} {what} failed ({counts.failed_share:.0%}), more than the limit "
+        f"of {limit:.0%} (limits.max_failed_share). By kind: {kinds}."
+    )
 
 
 def ledger_lines(ledger: Ledger) -> list[str]:
@@ -281,3 +302,38 @@ def trace_dict(report: TraceReport) -> dict[str, Any]:
         "judge_is_baseline": is_baseline(*(o.judge for o in report.outcomes)),
         "outcomes": [o.model_dump(mode="json") for o in report.outcomes],
     }
+
+
+def batch_lines(batch: BatchReport | None) -> Iterator[str]:
+    """Yield a line for each file that was written, and lines about results that were not used."""
+    if batch is None:
+        return
+    for file in batch.files:
+        about = f"{file.model} at {file.url}"
+        yield f"{sanitize_for_terminal(str(file.path))}: {count(file.n_requests, 'request')} for {sanitize_for_terminal(about)}"
+    if batch.n_failed:
+        yield (
+            f"batch: {count(batch.n_failed, 'result')} failed for a temporary reason "
+            f"({sanitize_for_terminal(str(batch.failure))}). Their requests are written again when they are needed"
+        )
+    if batch.n_ignored:
+        yield f"batch: {count(batch.n_ignored, 'line')} of the files of results ignored, because they are not results"
+
+
+def reason_lines(outcomes: Sequence[Score | NotApplicable | Failure]) -> Iterator[str]:
+    """Yield a heading, and a line for each reason that the judge was asked for, and for each that it did not give."""
+    heading = "\nreasons of the judge:"
+    for outcome in outcomes:
+        if not isinstance(outcome, Score):
+            continue
+        if outcome.details.get("explanation_source") == "afterwards":
+            reason = outcome.explanation or ""
+        elif "no_reason" in outcome.details:
+            reason = f"no reason ({outcome.details['no_reason']})"
+        else:
+            continue
+        if heading:
+            yield heading
+            heading = ""
+        sample_id = sanitize_for_terminal(outcome.sample_id)
+        yield f"  {sample_id}  {outcome.metric} {outcome.value:.2f}: {sanitize_for_terminal(reason, width=_MAX_REASON)}"

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from ragstone._util.plural import count
 from ragstone._util.signals import STOP_SIGNALS, handle_signals
 from ragstone.capture import redact_secrets
-from ragstone.cli._batch import batch_lines
 from ragstone.cli._estimate import print_estimate
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._failed_share import describe_excess
 from ragstone.cli._gate import exit_if_failed, parse_thresholds
-from ragstone.cli._models import Models, metrics_of, models_for_store
+from ragstone.cli._models import Models, metrics_of, models_for_store, with_cache
 from ragstone.cli._options import parse_retriever_tools
-from ragstone.cli._output import ledger_lines, print_json, print_text, sanitize_for_terminal
+from ragstone.cli._output import (
+    batch_lines,
+    describe_excess,
+    leave,
+    ledger_lines,
+    print_json,
+    print_text,
+    sanitize_for_terminal,
+)
 from ragstone.cli._progress import Progress, show_progress
 from ragstone.cli._settings import OF_COMMAND, arguments_of, settings_of
 from ragstone.errors import DataError, StoreError
@@ -85,9 +89,8 @@ def replay_command(
         _print_plan(plan, models, reasons=reasons, json_output=json_output)
         return
     _, models = models_for_store(context, StorePlan.read(store), criterion, keeps_plan=True)
-    if settings.cache.directory is None and not is_database_url(store):
-        # A run that resumes after a kill reads replies from this cache instead of paying for them again.
-        os.environ["RAGSTONE_CACHE"] = f"{Path(store).absolute()}.cache"
+    if not is_database_url(store):
+        models = Models(with_cache(models.settings, Path(f"{Path(store).absolute()}.cache")))
     with (
         show_progress("scoring") as progress,
         _interruptible(progress, n_pending=_count_pending(store)) as stop,
@@ -130,7 +133,7 @@ def replay_command(
     if json_output:
         print_json(
             {
-                "files": [_file(counts) for counts in report.files],
+                "files": [asdict(counts) for counts in report.files],
                 "skipped": [asdict(file) for file in report.skipped],
                 "stopped": stopped,
                 "judge_is_baseline": is_baseline(*(named for s in summaries for named in s.judges)),
@@ -204,8 +207,7 @@ def _exit(
             f"{quote_store(store)} --until-idle --replan, with the same metrics and models."
         )
     if reason is not None:
-        print_text(f"exit code 3: {reason}", err=True)
-        raise typer.Exit(ExitCode.INFRASTRUCTURE)
+        leave(reason)
 
 
 def _count_pending(store: str) -> int:
@@ -278,10 +280,6 @@ def _summaries(
         return summaries, notes
 
 
-def _file(counts: FileReport) -> dict[str, Any]:
-    return asdict(counts)
-
-
 def _file_lines(files: Sequence[FileReport], *, planned: bool = False) -> Iterator[str]:
     for counts in files:
         done = f"{counts.n_read} records" if planned else f"{counts.n_new} new traces, {counts.n_known} already stored"
@@ -315,7 +313,7 @@ def _print_plan(plan: ReplayPlan, models: Models, *, reasons: int, json_output: 
         json_output=json_output,
         heading=f"{plan.n_traces} traces, of which {plan.n_scorable} would be scored",
         facts={
-            "files": [_file(counts) for counts in plan.files],
+            "files": [asdict(counts) for counts in plan.files],
             "skipped": [asdict(file) for file in plan.skipped],
             "n_traces": plan.n_traces,
             "n_scorable": plan.n_scorable,
@@ -323,5 +321,4 @@ def _print_plan(plan: ReplayPlan, models: Models, *, reasons: int, json_output: 
         reason_calls=min(MAX_CALLS_PER_REASON * reasons, plan.n_scorable),
     )
     if any(counts.damaged for counts in plan.files):
-        typer.echo("exit code 3: a file could not be read completely, see above.", err=True)
-        raise typer.Exit(ExitCode.INFRASTRUCTURE)
+        leave("a file could not be read completely, see above.")

@@ -12,11 +12,12 @@ import typer
 
 from ragstone.cli._commands import commands_that_use
 from ragstone.cli._options import options_of
-from ragstone.cli._panels import LIMITS, MODELS, OUTPUT
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import split_metrics
 from ragstone.settings import TABLES, Configuration, resolve
 
+_MODELS, _LIMITS, _OUTPUT = "Models", "Limits and settings", "Output"
+"""Groups of options in the help."""
 ENDPOINTS: Final = ("judge", "reader", "embedder")
 
 _KEYS: Final = {
@@ -186,26 +187,26 @@ def option_of(key: str, *names: str, metavar: str, panel: str, also: str = "") -
 
 def _declare(
     *,
-    metrics: Annotated[str | None, option_of("scoring.metrics", "--metrics", metavar="NAMES", panel=MODELS)] = None,
-    judge: Annotated[str | None, option_of("judge.url", "--judge", metavar="URL", panel=MODELS)] = None,
-    judge_model: Annotated[str | None, option_of("judge.model", "--judge-model", metavar="NAME", panel=MODELS)] = None,
+    metrics: Annotated[str | None, option_of("scoring.metrics", "--metrics", metavar="NAMES", panel=_MODELS)] = None,
+    judge: Annotated[str | None, option_of("judge.url", "--judge", metavar="URL", panel=_MODELS)] = None,
+    judge_model: Annotated[str | None, option_of("judge.model", "--judge-model", metavar="NAME", panel=_MODELS)] = None,
     reader: Annotated[
         str | None,
-        option_of("reader.url", "--reader", metavar="URL", panel=MODELS),
+        option_of("reader.url", "--reader", metavar="URL", panel=_MODELS),
     ] = None,
-    embedder: Annotated[str | None, option_of("embedder.url", "--embedder", metavar="URL", panel=MODELS)] = None,
-    reasons: Annotated[str | None, option_of("scoring.reasons", "--reasons", metavar="N", panel=MODELS)] = None,
+    embedder: Annotated[str | None, option_of("embedder.url", "--embedder", metavar="URL", panel=_MODELS)] = None,
+    reasons: Annotated[str | None, option_of("scoring.reasons", "--reasons", metavar="N", panel=_MODELS)] = None,
     concurrency: Annotated[
-        str | None, option_of("limits.concurrency", "--concurrency", metavar="N", panel=LIMITS)
+        str | None, option_of("limits.concurrency", "--concurrency", metavar="N", panel=_LIMITS)
     ] = None,
-    budget_usd: Annotated[str | None, option_of("budget.usd", "--budget-usd", metavar="USD", panel=LIMITS)] = None,
-    cache: Annotated[str | None, option_of("cache.directory", "--cache", metavar="DIR", panel=LIMITS)] = None,
+    budget_usd: Annotated[str | None, option_of("budget.usd", "--budget-usd", metavar="USD", panel=_LIMITS)] = None,
+    cache: Annotated[str | None, option_of("cache.directory", "--cache", metavar="DIR", panel=_LIMITS)] = None,
     set: Annotated[  # noqa: A002 - the name of the option
         list[str] | None,
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            rich_help_panel=LIMITS,
+            rich_help_panel=_LIMITS,
             help="Any setting (ragstone doctor --settings): judge.draws=3.",
             expose_value=False,
             callback=_collect,
@@ -213,7 +214,7 @@ def _declare(
         ),
     ] = None,
     sink: Annotated[
-        list[str] | None, option_of("scoring.sinks", "--sink", metavar="SPEC", panel=OUTPUT, also="Repeatable.")
+        list[str] | None, option_of("scoring.sinks", "--sink", metavar="SPEC", panel=_OUTPUT, also="Repeatable.")
     ] = None,
 ) -> None:
     """Declare the options of all commands that use settings."""

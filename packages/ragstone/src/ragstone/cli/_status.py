@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,10 @@ import typer
 from ragstone.brokers import is_broker_url
 from ragstone.cli._output import broker_line, ledger_lines, print_json, print_text
 from ragstone.cli._settings import settings_of
-from ragstone.errors import RagstoneError, StoreCorruptError, StoreError, StoreNotReadyError
-from ragstone.experiments import MetricSummary, format_table, summarize_store
+from ragstone.errors import StoreCorruptError, StoreError, StoreNotReadyError
+from ragstone.experiments import MetricSummary, card_of, format_table, summarize_store
 from ragstone.judges import is_baseline
-from ragstone.metrics import Metric, MetricCard, resolve_metrics
+from ragstone.metrics import MetricCard
 from ragstone.schema import Ledger
 from ragstone.settings import Analysis, Configuration
 from ragstone.store import describe_store, is_database_url, open_store, quote_store, way_out
@@ -47,7 +46,7 @@ def status_command(
     ledger = ledger.model_copy(
         update={"doubts": {code: n for code, n in ledger.doubts.items() if code not in declared}}
     )
-    cards = _cards([*ledger.metrics])
+    cards = {name: card for name in ledger.metrics if (card := card_of(name)) is not None}
     not_ready: StoreNotReadyError | None = None
     try:
         scores, notes = _scores(store, cards, settings.analysis)
@@ -161,19 +160,4 @@ def _scores(
     if not is_database_url(store) and not Path(store).exists():
         return (), ()
     with open_store(store, mode="read") as opened:
-        return summarize_store(opened, cards, cluster=analysis.cluster, confidence_level=analysis.confidence_level)
-
-
-def _cards(metrics: Sequence[str]) -> dict[str, MetricCard]:
-    """Return the cards of the metrics that this installation knows."""
-    # One call for all of them, because each call looks for metrics of other packages.
-    resolved = _resolved(metrics) or [metric for name in metrics for metric in _resolved([name])]
-    return {metric.card.name: metric.card for metric in resolved if metric.card.name in metrics}
-
-
-def _resolved(metrics: Sequence[str]) -> Sequence[Metric]:
-    """Return the metrics, or nothing if this installation does not know one of them."""
-    try:
-        return resolve_metrics(metrics)
-    except (RagstoneError, ValueError):
-        return ()
+        return summarize_store(opened, cards, analysis)

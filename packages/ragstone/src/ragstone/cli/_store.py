@@ -14,11 +14,11 @@ from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
-from ragstone.cli._owned import open_owned
-from ragstone.errors import ConfigurationError
+from ragstone.errors import ConfigurationError, StoreOwnedError
 from ragstone.spool import SpoolReader
 from ragstone.store import (
     RetentionCounts,
+    Store,
     backup_store,
     describe_store,
     is_database_url,
@@ -31,6 +31,24 @@ from ragstone.worker import spool_directory
 _SHOWN: Final = 20
 """Damaged rows that `verify` prints."""
 _OWNED_HINT: Final = " Or let its owner remove them: set bodies_older_than or requests_older_than in the table [retention] of its configuration."
+
+
+def open_owned(store: str, hint: str = "") -> Store:
+    """Open a store that exists for writing.
+
+    Args:
+        store: Path or URL.
+        hint: What else a user can do if another process owns it.
+
+    Raises:
+        StoreError: If it does not exist, is in use or cannot be opened.
+    """
+    if not is_database_url(store) and not Path(store).exists():
+        return open_store(store, mode="read")  # says that it does not exist, and does not create it
+    try:
+        return open_store(store, mode="own")
+    except StoreOwnedError as error:
+        raise StoreOwnedError(f"{error}{hint}") from None
 
 
 def prune(

@@ -12,7 +12,8 @@ import typer
 from ragstone._util.files import check_not_read
 from ragstone.cli._application import load_app
 from ragstone.cli._lab import Lab
-from ragstone.cli._output import progress_bar, terminal_options
+from ragstone.cli._output import terminal_options
+from ragstone.cli._progress import show_progress
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import quote
 
@@ -30,12 +31,12 @@ def fit(file: Path, *, output: Path = Path("theta.json"), json_output: bool = Fa
     _check_writable(output, file)
     lab = Lab(context, json_output=json_output)
     judge, reader = lab.models.judge_and_reader()
-    with progress_bar("reading") as progress:
+    with show_progress("reading") as progress:
         fitted = fit_udcg(
             str(file),
             reader=reader,
             judge=judge,
-            progress=progress,
+            progress=progress.update,
             **lab.arguments("limits", "analysis", "research"),
         )
     fitted.theta.save(output)
@@ -58,14 +59,14 @@ def correlate(
 
     lab = Lab(context, json_output=json_output)
     judge, reader = lab.models.judge_and_reader()
-    with progress_bar("reading") as progress:
+    with show_progress("reading") as progress:
         result = correlate_udcg(
             str(file),
             theta=theta,
             erag=erag,
             reader=reader,
             judge=judge,
-            progress=progress,
+            progress=progress.update,
             **lab.arguments("limits", "analysis"),
         )
     lab.finish(result, resumes=False)
@@ -103,7 +104,7 @@ def rank(
         )
     lab = Lab(context, json_output=json_output)
     judge, reader = lab.models.judge_and_reader()
-    with progress_bar("ranking") as progress:
+    with show_progress("ranking") as progress:
         ranked = rank_udcg(
             str(file),
             top_k=top_k,
@@ -111,7 +112,7 @@ def rank(
             keep_order=keep_order,
             reader=reader,
             judge=judge,
-            progress=progress,
+            progress=progress.update,
             **lab.arguments("limits"),
         )
     if output is None:
@@ -165,14 +166,14 @@ def experiment(
     judge, reader = models.judge_and_reader()
     if research.second_judge is not None:
         chosen["second_judge"] = models.build_other_judge(research.second_judge, research.second_judge_model)
-    with progress_bar("calls") as progress:
+    with show_progress("calls") as progress:
         result = run_udcg_experiment(
             str(data),
             output_dir,
             reader=reader,
             judge=judge,
             on_plan=lambda plan: lab.print_plan(plan, plan.usage, dry_run=False),
-            progress=progress,
+            progress=progress.update,
             **lab.arguments("limits"),
             **chosen,
         )

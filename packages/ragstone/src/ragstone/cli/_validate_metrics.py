@@ -6,9 +6,8 @@ from pathlib import Path
 
 import typer
 
-from ragstone.cli._lab import print_result
 from ragstone.cli._options import parse_named_file
-from ragstone.cli._output import print_text
+from ragstone.cli._output import print_result, print_text
 from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.cli._stdin import stdin_as_file
 from ragstone.errors import ConfigurationError

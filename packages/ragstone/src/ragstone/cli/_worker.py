@@ -13,12 +13,11 @@ from ragstone._util.signals import stopped_by_signals
 from ragstone._util.systemd import notify
 from ragstone.brokers import make_trace_source
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._failed_share import describe_excess
 from ragstone.cli._health import HealthPage, watchdog
 from ragstone.cli._logs import announce
 from ragstone.cli._models import models_for_store, worker_options
 from ragstone.cli._options import parse_address
-from ragstone.cli._output import print_text
+from ragstone.cli._output import describe_excess, leave, print_text
 from ragstone.errors import StoreNotFoundError
 from ragstone.schema import Failure, NotApplicable, Score, Trace
 from ragstone.scoring import JudgedCounts
@@ -55,16 +54,14 @@ def worker_command(
     health = None if listen is None else HealthPage(*parse_address(listen))
     plan = StorePlan.read(store, plan_id=plan_id, replan=replan)
     names, models = models_for_store(context, plan, criterion)
-    settings, limits = models.settings, models.settings.limits
+    settings = models.settings
     setup = open_setup(
         names,
         **models.specs(),
         sinks=settings.scoring.sinks,
-        concurrency=limits.concurrency,
-        deadline_s=limits.deadline_s,
+        limits=settings.limits,
         reasons=settings.scoring.reasons,
         closes_models=True,
-        processes=limits.processes,
     )
     plan.check(setup)
     worker = Worker(
@@ -95,10 +92,9 @@ def worker_command(
     if reason is not None:
         reason += ". The other traces stay pending. Fix the cause, and run the same command to resume."
     elif until_idle:
-        reason = describe_excess(counts, limits.max_failed_share)
+        reason = describe_excess(counts, settings.limits.max_failed_share)
     if reason is not None:
-        print_text(f"exit code 3: {reason}", err=True)
-        raise typer.Exit(ExitCode.INFRASTRUCTURE)
+        leave(reason)
 
 
 async def _work(

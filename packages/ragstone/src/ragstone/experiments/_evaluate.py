@@ -34,7 +34,7 @@ from ragstone.metrics import Metric
 from ragstone.reading import RejectedRow, SampleSource, iter_samples
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import JudgedCounts, Scorer, explain_lowest_scores
-from ragstone.settings import RUN_KEYS, takes_settings
+from ragstone.settings import RUN_KEYS, Limits, takes_settings
 from ragstone.sinks import Sink
 from ragstone.worker import open_setup
 
@@ -177,10 +177,8 @@ async def aevaluate(
         reader=reader,
         embedder=embedder,
         sinks=sinks,
-        concurrency=concurrency,
-        deadline_s=deadline_s,
+        limits=Limits(concurrency=concurrency, deadline_s=deadline_s, processes=processes),
         reasons=reasons,
-        processes=processes,
     )
     saved, runner = SavedRuns(traces), None
     if app is not None:

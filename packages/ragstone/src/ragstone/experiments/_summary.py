@@ -25,6 +25,7 @@ from ragstone.experiments._levels import CONFIDENCE_LEVEL, check_level, ci_headi
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.settings import Analysis
 from ragstone.stats import Estimate, estimate_mean, failure_bounds
 
 if TYPE_CHECKING:
@@ -122,9 +123,7 @@ def stored_clusters(
 def summarize_store(
     store: Store,
     cards: Mapping[str, MetricCard],
-    *,
-    cluster: str | None = AUTO_CLUSTER,
-    confidence_level: float = CONFIDENCE_LEVEL,
+    analysis: Analysis,
 ) -> tuple[tuple[MetricSummary, ...], tuple[str, ...]]:
     """Summarize the outcomes of a store's planned metrics, without reading them one by one.
 
@@ -134,21 +133,18 @@ def summarize_store(
     Args:
         store: The store.
         cards: Cards by metric, for the ranges of values. A metric without a card is unbounded.
-        cluster: Key whose equal values make a cluster of requests. See `choose_clusters`.
-        confidence_level: Confidence level of the intervals, in (0, 1).
+        analysis: The key of clusters, and the confidence level of the intervals.
 
     Returns:
         The summaries, and notes about clusters.
 
     Raises:
-        ConfigurationError: If no scored request has the key of `cluster`, or the confidence level is invalid.
+        ConfigurationError: If no scored request has the key of the clusters.
         DataError: If all scored requests are in one cluster.
     """
     import numpy as np
 
-    check_level(confidence_level)
-
-    clusters, notes, counted = stored_clusters(store, cluster)
+    clusters, notes, counted = stored_clusters(store, analysis.cluster)
     summaries = []
     for counts in counted:
         card = cards.get(counts.metric)
@@ -163,7 +159,7 @@ def summarize_store(
                 high=high,
                 probabilities=np.repeat(counts.probabilities, counts.repeats),
                 clusters=None if clusters is None else clusters.of(counts.trace_ids),
-                confidence_level=confidence_level,
+                confidence_level=analysis.confidence_level,
             )
         n_scored = 0 if estimate is None else estimate.n
         if counts.n_failed and not counts.is_sampled:

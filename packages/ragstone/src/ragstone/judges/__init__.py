@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ragstone.judges._endpoint_options import judge_from as judge_from
     from ragstone.judges._endpoint_options import read_endpoint as read_endpoint
     from ragstone.judges._endpoint_options import reader_from as reader_from
+    from ragstone.judges._endpoint_options import with_cache as with_cache
     from ragstone.judges._factory import MissingModel as MissingModel
     from ragstone.judges._factory import OpenAICompatibleJudge
     from ragstone.judges._factory import describe_missing as describe_missing
@@ -146,6 +147,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
                 "embedder_from",
                 "judge_from",
                 "read_endpoint",
+                "with_cache",
                 "reader_from",
             ),
             "_factory": ("MissingModel", "OpenAICompatibleJudge", "describe_missing"),

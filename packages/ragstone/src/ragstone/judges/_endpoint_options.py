@@ -44,13 +44,21 @@ class EndpointOptions:
     """Arguments of the judge (score mode, draws), the reader (prompt, abstention) or the embedder (batch size)."""
 
     @classmethod
-    def from_settings(cls, settings: settings.Endpoint, names: OptionNames, budget: Budget | None = None) -> Self:
+    def from_settings(
+        cls,
+        settings: settings.Endpoint,
+        names: OptionNames,
+        *,
+        budget: Budget | None = None,
+        cache: str | Path | None = None,
+    ) -> Self:
         """Divide the settings of a role into those of the endpoint and those of the role.
 
         Args:
             settings: The settings.
             names: Names of options in messages.
             budget: Limit on what the model may cost.
+            cache: Directory of the cache of replies. None uses that of the environment.
         """
         values = settings.stated
         connection: Any = {key: values.pop(key) for key in ConnectionOptions.__annotations__ if key in values}
@@ -58,6 +66,8 @@ class EndpointOptions:
             connection["api_key"] = connection["api_key"].get_secret_value()
         if budget is not None:
             connection["budget"] = budget
+        if cache is not None:
+            connection["cache"] = cache
         url, api_key_env = values.pop("url", None), values.pop("api_key_env", None)
         return cls(names=names, url=url, api_key_env=api_key_env, connection=connection, own=values)
 
@@ -290,6 +300,15 @@ def read_endpoint(
     options = EndpointOptions.from_settings(getattr(read, role), OptionNames(role, "file" if is_table else "python"))
     # A builder reads the variable again, and names it in messages.
     return replace(options, url=None) if read.sources.get(f"{role}.url") == "environment" else options
+
+
+def with_cache(role: Role, spec: Any, cache: str | Path | None) -> Any:
+    """Return a model with a directory for its cache of replies, or an object or None unchanged."""
+    spec = spec or os.environ.get(f"RAGSTONE_{role.upper()}") or None
+    if cache is None or spec is None or not _is_described(spec):
+        return spec
+    options = read_endpoint(role, spec, source=f"{role}=...")
+    return replace(options, connection={**options.connection, "cache": cache})
 
 
 def judge_from(spec: JudgeSpec = None, **options: Any) -> Judge:

@@ -39,12 +39,12 @@ from ragstone.schema import Ledger
 from ragstone.settings import (
     DailyBudget,
     Lengths,
+    Limits,
     Retention,
     Sampling,
     Watch,
     complete,
     read_table,
-    resolve_arguments,
     takes_settings,
 )
 from ragstone.spool import SpoolWriter
@@ -86,6 +86,7 @@ _KEYS: Final = {
     "daily_budget": "daily_budget",
     "reasons": "scoring.reasons",
     "scoring": "scoring.mode",
+    "cache": "cache.directory",
 }
 """Keys and tables of the settings, by argument of `Monitor`. Those of models are read with the models."""
 _METRICS: Final = ("ccrs",)
@@ -150,6 +151,7 @@ class Monitor(RequestBlocks):
             "process": in a process that the first request starts, with a lower priority, and that ends with this one. Then
             judge, reader, embedder and sinks are names or tables, and metrics can be pickled. "none": not by this monitor, but
             by a `ragstone worker`.
+        cache: Directory of the cache of model replies. An empty text uses none. Default: `RAGSTONE_CACHE`, otherwise none.
         clock: Returns the current time in Unix seconds, for tests.
 
     Raises:
@@ -186,8 +188,14 @@ class Monitor(RequestBlocks):
         daily_budget: Mapping[str, float] | None = None,
         reasons: int = 0,
         scoring: Literal["thread", "process", "none"] = "thread",
+        cache: str | os.PathLike[str] | None = None,
         clock: Callable[[], float] = steady_time,
     ) -> None:
+        cache = None if cache is None else os.fspath(cache)
+        judge, reader, embedder = (
+            judges.with_cache(role, spec, cache)
+            for role, spec in zip(judges.ROLES, (judge, reader, embedder), strict=True)
+        )
         relay = make_relay(os.fspath(store)) if is_broker_url(store) else None
         self._relay = relay
         """Publishes captures if the store is a message broker."""
@@ -204,8 +212,7 @@ class Monitor(RequestBlocks):
             reader=reader,
             embedder=embedder,
             sinks=sinks,
-            concurrency=concurrency,
-            deadline_s=deadline_s,
+            limits=Limits(concurrency=concurrency, deadline_s=deadline_s),
             reasons=reasons,
             closes_models=True,
             may_lack_models=True,
@@ -296,8 +303,6 @@ class Monitor(RequestBlocks):
         """
         keys = _KEYS | {str(role): str(role) for role in judges.ROLES if not _is_model(arguments.get(role))}
         completed = complete(keys, arguments, call="Monitor", file=path)
-        if (cache := resolve_arguments({}, {}, file=path).cache.directory) is not None:
-            os.environ["RAGSTONE_CACHE"] = cache  # of all models of this process
         return cls(**{**arguments, **completed})
 
     def _reset(self) -> None:

@@ -19,7 +19,7 @@ from ragstone.replay._shard import Shard, parse_shard
 from ragstone.requests import RetrieverTools, read_retriever_tools
 from ragstone.schema import Trace, sample_from_trace
 from ragstone.scoring import RunEstimate, StrideSampler, estimate_run
-from ragstone.settings import RUN_KEYS, takes_settings
+from ragstone.settings import RUN_KEYS, Limits, takes_settings
 from ragstone.sinks import Sink
 from ragstone.worker import Worker, get_skip_reason, id_hasher, open_setup
 
@@ -201,10 +201,8 @@ async def areplay_traces(
         reader=reader,
         embedder=embedder,
         sinks=sinks,
-        concurrency=concurrency,
-        deadline_s=deadline_s,
+        limits=Limits(concurrency=concurrency, deadline_s=deadline_s, processes=processes),
         reasons=reasons,
-        processes=processes,
     )
     tools = read_retriever_tools(retriever_tools)
     with open_inputs(sources) as found:

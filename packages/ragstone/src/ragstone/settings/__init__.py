@@ -14,9 +14,11 @@ from ragstone.settings._resolve import resolve as resolve
 from ragstone.settings._resolve import resolve_arguments as resolve_arguments
 from ragstone.settings._resolve import variable_of as variable_of
 from ragstone.settings._tables import TABLES as TABLES
+from ragstone.settings._tables import Cache as Cache
 from ragstone.settings._tables import DailyBudget as DailyBudget
 from ragstone.settings._tables import Endpoint as Endpoint
 from ragstone.settings._tables import Lengths as Lengths
+from ragstone.settings._tables import Limits as Limits
 from ragstone.settings._tables import Retention as Retention
 from ragstone.settings._tables import Sampling as Sampling
 from ragstone.settings._tables import SamplingRule as SamplingRule

@@ -123,7 +123,7 @@ async def run_backfill(
         should_stop: Whether to end early.
         daily_budget: Limits of the day of UTC, over all processes of the store: `calls`, `tokens` and `usd`.
     """
-    backfill = _Backfill(request, setup, concurrency=setup.concurrency, patience_s=patience_s, clock=clock)
+    backfill = _Backfill(request, setup, concurrency=setup.limits.concurrency, patience_s=patience_s, clock=clock)
     backfill.on_progress = on_progress
     spend = DailyBudget(daily_budget or {}, errors=StepErrors())
     spend.update(store, now_too=True)
@@ -203,7 +203,7 @@ class BackfillQueue:
                 backfill = _Backfill(
                     request,
                     self._setup,
-                    concurrency=max(self._setup.concurrency // 4, 1),
+                    concurrency=max(self._setup.limits.concurrency // 4, 1),
                     patience_s=self._patience_s,
                     clock=self._clock,
                 )

@@ -64,13 +64,13 @@ class MetricGroups:
             identity = setup.scorer.judged_by(metric)
             groups.setdefault("" if identity is None else identity.hash, []).append(metric)
         self._setup = setup
-        self._concurrency = setup.concurrency
+        self._concurrency = setup.limits.concurrency
         self._parts = [
             _Part(
                 scorer=setup.scorer_of(metrics),
                 outage=JudgeOutage(patience_s=patience_s, role=_describe_role(metrics)),
                 hold=FailureHold(role=_describe_role(metrics), on_pause=on_blocked) if judged and holds else None,
-                slots=asyncio.Semaphore(setup.concurrency),
+                slots=asyncio.Semaphore(setup.limits.concurrency),
                 judged=bool(judged),
             )
             for judged, metrics in groups.items()

@@ -37,6 +37,7 @@ from ragstone.metrics import (
 )
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import Scorer, WorstAnswers, explain_lowest
+from ragstone.settings import Limits, read_table
 from ragstone.sinks import Sink, sink_from
 from ragstone.worker._processes import ProcessScorer, ScoringProcesses
 
@@ -56,8 +57,7 @@ class ScoringSetup:
         reader: The forms of `reader_from`, or a table. A reader is made only if a metric needs one.
         embedder: The forms of `embedder_from`, or a table. An embedder is made only if a metric needs one.
         sinks: The forms of `sink_from`.
-        concurrency: Number of samples scored concurrently.
-        deadline_s: Seconds until a sample's open metrics fail as "timeout". Default: 120 after the last call.
+        limits: Keys of the table `[limits]`: `{"concurrency": 16, "deadline_s": 60.0}`.
         reasons: Number of the worst answers whose lowest judged score gets a reason from the judge.
         closes_models: Also close models that were passed as objects.
         processes: Processes that score the samples. `ScorerSpec.open` makes them. None scores in this process.
@@ -83,8 +83,7 @@ class ScoringSetup:
         reader: ReaderSpec = None,
         embedder: EmbedderSpec = None,
         sinks: Sequence[str | Sink] = (),
-        concurrency: int = 16,
-        deadline_s: float | None = None,
+        limits: Limits | Mapping[str, Any] | None = None,
         reasons: int = 0,
         closes_models: bool = False,
         processes: ScoringProcesses | None = None,
@@ -103,8 +102,7 @@ class ScoringSetup:
         """Which metrics cannot be computed because no model is named, or None."""
         self.processes = processes
         """Processes that score the samples, or None if this process does."""
-        self.concurrency = concurrency
-        self.deadline_s = deadline_s
+        self.limits = limits if isinstance(limits, Limits) else read_table(Limits, limits, source="ScoringSetup")
         self.reasons = self._check_reasons(reasons)
         if self.missing is not None and not may_lack_models:
             raise ConfigurationError(self.missing)
@@ -126,14 +124,11 @@ class ScoringSetup:
 
     def scorer_of(self, metrics: Sequence[Metric]) -> Scorer:
         """Create a scorer for some of the metrics, with the same judge and limits."""
+        concurrency, deadline_s = self.limits.concurrency, self.limits.deadline_s
         if self.processes is None:
-            return Scorer(metrics, self.judge, concurrency=self.concurrency, deadline_s=self.deadline_s)
+            return Scorer(metrics, self.judge, concurrency=concurrency, deadline_s=deadline_s)
         return ProcessScorer(
-            metrics,
-            self.judge,
-            processes=self.processes,
-            concurrency=self.concurrency,
-            deadline_s=self.deadline_s,
+            metrics, self.judge, processes=self.processes, concurrency=concurrency, deadline_s=deadline_s
         )
 
     def planned_metrics(self) -> list[PlannedMetric]:

@@ -10,6 +10,7 @@ from typing import Any, Self, TypedDict, Unpack
 from ragstone.errors import ConfigurationError
 from ragstone.judges import ROLES, Budget, EmbedderSpec, EndpointOptions, JudgeSpec, ReaderSpec, read_endpoint
 from ragstone.metrics import Metric, resolve_metrics
+from ragstone.settings import Limits, read_table
 from ragstone.sinks import Sink
 from ragstone.worker._child import to_pickled
 from ragstone.worker._processes import ScoringProcesses
@@ -95,18 +96,21 @@ class ScorerSpec:
                 `processes` is not at least 1, or more than the requests that may be in flight.
             MissingExtraError: If a model needs a package that is not installed.
         """
-        _check_processes(processes)
+        stated = {"concurrency": self.concurrency, "deadline_s": self.deadline_s, "processes": processes}
+        limits = read_table(Limits, stated, source="ScorerSpec")
         budget = self.find_budget() if budget is None else budget
         pool = None if processes == 1 else ScoringProcesses(self.split(processes), budget=budget)
-        scorer: ScorerArguments = {
-            "judge": self._endpoint("judge", budget),
-            "reader": self._endpoint("reader", budget),
-            "embedder": self._endpoint("embedder", budget),
-            "concurrency": self.concurrency,
-            "deadline_s": self.deadline_s,
-            "reasons": self.reasons,
-        }
-        return ScoringSetup(self.metrics, sinks=sinks, closes_models=True, processes=pool, **scorer)
+        return ScoringSetup(
+            self.metrics,
+            judge=self._endpoint("judge", budget),
+            reader=self._endpoint("reader", budget),
+            embedder=self._endpoint("embedder", budget),
+            sinks=sinks,
+            limits=limits,
+            reasons=self.reasons,
+            closes_models=True,
+            processes=pool,
+        )
 
     def find_budget(self) -> Budget | None:
         """Return the budget of the spec, or of the options of a model, or None."""
@@ -150,13 +154,11 @@ class ScorerSpec:
 
 
 class ScorerArguments(TypedDict, total=False):
-    """The arguments that `ScorerSpec` and `ScoringSetup` have in common, but for the metrics."""
+    """The arguments that `ScorerSpec` and `ScoringSetup` have in common, but for metrics and limits."""
 
     judge: JudgeSpec
     reader: ReaderSpec
     embedder: EmbedderSpec
-    concurrency: int
-    deadline_s: float | None
     reasons: int
 
 
@@ -165,7 +167,7 @@ def open_setup(
     *,
     sinks: Sequence[str | Sink] = (),
     closes_models: bool = False,
-    processes: int = 1,
+    limits: Limits | None = None,
     **scorer: Unpack[ScorerArguments],
 ) -> ScoringSetup:
     """Build a `ScoringSetup` that scores in this process or, with more than 1, in other processes.
@@ -174,21 +176,17 @@ def open_setup(
         metrics: As for `ScoringSetup`. With other processes, objects have to be picklable, as in a `ScorerSpec`.
         sinks: As for `ScoringSetup`.
         closes_models: As for `ScoringSetup`.
-        processes: Number of processes that score.
-        scorer: Models and limits, as for `ScoringSetup`. The limits are those of all processes together.
+        limits: How many processes score, how many samples they score concurrently, and the deadline of each sample.
+        scorer: As for `ScoringSetup`.
 
     Raises:
         ConfigurationError: As `ScoringSetup` and `ScorerSpec`.
     """
-    _check_processes(processes)
-    if processes == 1:
-        return ScoringSetup(metrics, sinks=sinks, closes_models=closes_models, **scorer)
-    return ScorerSpec(metrics, **scorer).open(sinks=sinks, processes=processes)
-
-
-def _check_processes(n: object) -> None:
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ConfigurationError(f"processes must be an integer of at least 1 (scoring in this process), got {n!r}")
+    limits = limits or Limits()
+    if limits.processes == 1:
+        return ScoringSetup(metrics, sinks=sinks, limits=limits, closes_models=closes_models, **scorer)
+    spec = ScorerSpec(metrics, concurrency=limits.concurrency, deadline_s=limits.deadline_s, **scorer)
+    return spec.open(sinks=sinks, processes=limits.processes)
 
 
 def _describe_unpicklable(name: str, value: object, error: Exception) -> str:

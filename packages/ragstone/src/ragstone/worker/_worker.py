@@ -650,7 +650,7 @@ class Worker:
         if free <= 0:
             return none
         # At least a quarter of the slots, so that one claim serves several traces. They wait for a slot if there is none.
-        limit = max(free, self._setup.concurrency // 4)
+        limit = max(free, self._setup.limits.concurrency // 4)
         whole = self._setup.missing is not None
         claim = partial(store.claim, self._name, limit, lease_s=self._lease_s, plan=self._plan, whole=whole)
         return self._errors.run_step("claim traces", claim, none)

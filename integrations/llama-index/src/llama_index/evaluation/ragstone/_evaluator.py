@@ -266,7 +266,7 @@ def _setup(
         judge=LlamaIndexJudge(judge) if isinstance(judge, BaseLLM) else judge,
         reader=ChatReader(LlamaIndexModel(reader)) if isinstance(reader, BaseLLM) else reader,
         embedder=embedder,
-        deadline_s=deadline_s,
+        limits={"deadline_s": deadline_s},
         reasons=reasons,
     )
 
