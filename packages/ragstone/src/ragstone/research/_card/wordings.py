@@ -7,6 +7,7 @@ only here: metrics, their prompts and their versions do not change. If the meani
 from __future__ import annotations
 
 import hashlib
+import re
 from functools import lru_cache
 from typing import Final
 
@@ -16,324 +17,245 @@ from ragstone.metrics import MetricBase, resolve_metrics
 N_WORDINGS: Final = 2
 """Number of paraphrases of each task."""
 
-_PARAPHRASES: Final[dict[str, tuple[str, str]]] = {
-    "contextual_coherence": (
-        (
-            "Task: check how well the contexts support the response. Go through the response one statement at a time.\n"
-            "Give 100 if every statement follows from the passages and no statement contradicts another one.\n"
-            "Give 50 if about half of the statements follow from the passages.\n"
-            "Give 0 if the response contradicts the passages, is unrelated to them, or is empty.\n"
-            "The passages count as true. It does not matter if the response answers the query."
-        ),
-        (
-            "How much of the response is supported by the passages in the contexts? Treat the passages as correct. Ignore whether "
-            "the query is answered.\n"
-            "Nothing supported, contradictory, unrelated or empty is 0. About half supported is 50. Everything supported and "
-            "consistent is 100."
-        ),
-    ),
-    "question_relevance": (
-        (
-            "Task: check if the response answers the query.\n"
-            "Give 100 if it answers the whole query directly.\n"
-            "Give 50 if it answers only a part, answers a similar query, or hides the answer among other text.\n"
-            "Give 0 if it is about another subject, refuses to answer, or is empty.\n"
-            "It does not matter if the answer is correct. Ignore the contexts."
-        ),
-        (
-            "How completely and directly does the response answer the query? Do not check facts or sources.\n"
-            "Empty, evasive or off the subject is 0. A partial or indirect answer is 50. A complete and direct answer is 100."
-        ),
-    ),
-    "information_density": (
-        (
-            "Task: compare the useful information in the response with its length.\n"
-            "Give 100 if the response has all information that the query needs, and every sentence is needed.\n"
-            "Give 50 if it is useful but repetitive or too long, or too short to contain the needed details.\n"
-            "Give 0 if it contains nothing useful for the query, or is empty.\n"
-            "The contexts show which details were available. It does not matter if the response is correct."
-        ),
-        (
-            "How efficiently does the response inform a person who asked this query? Do not check facts. Use the contexts only to "
-            "see which details were available.\n"
-            "No useful information is 0. Useful but padded, or too brief, is 50. Complete without an unnecessary sentence is 100."
-        ),
-    ),
-    "answer_correctness": (
-        (
-            "Task: check if the statements of the response are correct. The reference is correct. If it has several parts, choose "
-            "the part that is closest to the response.\n"
-            "Give 100 if every statement agrees with the reference. The words may differ.\n"
-            "Give 50 if some statements agree and others are wrong or not covered by the reference.\n"
-            "Give 0 if the answer is wrong, contradicts the reference, or is missing.\n"
-            "Missing details do not lower the number. Use the contexts only to understand names and terms."
-        ),
-        (
-            "How much of what the response states agrees with the reference (with its closest part, if there are several)? Do not "
-            "subtract for omissions. The contexts only explain terms.\n"
-            "A wrong or missing answer is 0. Partly right is 50. Fully right, in any words, is 100."
-        ),
-    ),
-    "information_recall": (
-        (
-            "Task: find the important points of the reference, and check for each of them if the response states it correctly. If "
-            "the reference has several parts, choose the part that is closest to the response.\n"
-            "Give 100 if the response contains every point. The words may differ.\n"
-            "Give 50 if it contains about half of the points.\n"
-            "Give 0 if it contains none of them, or is empty.\n"
-            "Additional statements do not change the number. Use the contexts only to understand names and terms."
-        ),
-        (
-            "Which share of the important points of the reference (of its closest part, if there are several) does the response "
-            "state correctly? Ignore everything that the response adds. The contexts only explain terms.\n"
-            "None or an empty response is 0. Half is 50. All is 100."
-        ),
-    ),
-    "claims": (
-        (
-            "Task: list the factual statements in the text, one per item.\n"
-            "Write each as one short sentence with one fact that can be checked without the rest of the text. Replace pronouns by "
-            "names, and add from the query what the text takes for granted.\n"
-            "Include wrong statements. Do not add anything. Leave out opinions, advice, questions, greetings, and remarks that "
-            "something is unknown. The list may be empty. Keep the language of the text.\n"
-            "A block 'before' is only context. Do not list its statements."
-        ),
-        (
-            "Which facts does the text state? Return every fact as its own short sentence that a reader understands and can check "
-            "without seeing the text or the query. Use names instead of pronouns.\n"
-            "Return facts whether or not they are true, and no fact that the text does not state. An opinion, advice, a question, "
-            "a greeting or 'I do not know' is not a fact. If the text does not state any, return an empty list. "
-            "Do not translate.\n"
-            "If there is a block 'before', use it to understand the text, and do not return its facts."
-        ),
-    ),
-    "entailment_passages": (
-        (
-            "Task: decide for each numbered claim if the evidence supports it.\n"
-            "Give 1 if the whole claim is stated in the evidence or follows from one or more of its parts. Words and "
-            "language may differ.\n"
-            "Give 0 if the evidence contradicts the claim, does not mention it, or supports only a part of it.\n"
-            "Use only the evidence, not your own knowledge. Decide about each claim separately."
-        ),
-        (
-            "Which of the numbered claims follow completely from the evidence alone? Do not use other knowledge, and do not let one "
-            "claim influence another.\n"
-            "A claim that follows, in whatever words, is 1. A claim that is contradicted, missing or only partly supported is 0."
-        ),
-    ),
-    "entailment_answer": (
-        (
-            "Task: decide for each numbered claim if the evidence supports it. The evidence answers the query. Read it as an answer "
-            "to this query.\n"
-            "Give 1 if the whole claim is stated in the evidence or follows from it. If the evidence has several parts, each is a "
-            "separate answer, and one supporting part is sufficient.\n"
-            "Give 0 if no part supports the claim, or only a piece of it.\n"
-            "Use only the evidence, not your own knowledge. Decide about each claim separately."
-        ),
-        (
-            "The evidence contains one or several answers to the query. Which of the numbered claims follow completely from at "
-            "least one of these answers? Do not use other knowledge, and do not let one claim influence another.\n"
-            "A claim that follows, in whatever words, is 1. A claim that is contradicted, missing or only partly supported is 0."
-        ),
-    ),
-    "answer_questions_three": (
-        (
-            "Task: write 3 different questions that the response answers exactly as it is. Each question asks for the main content "
-            "of the response in its own words, and uses only information from the response and its language.\n"
-            "If the response does not answer anything (it refuses, asks back, or does not know), return an empty list."
-        ),
-        (
-            "Imagine that you see only the response. Which 3 questions could it be the answer to? Ask for its main subject, each "
-            "time in a different form, and do not add information.\n"
-            "Do not translate. Return an empty list if the response is evasive or says that the answer is unknown."
-        ),
-    ),
-    "answer_questions_one": (
-        (
-            "Task: write the single question that the complete response answers. It must ask for everything in the response and "
-            "for nothing else, and use only information from the response and its language.\n"
-            "If the response does not answer anything (it refuses or does not know), return an empty list."
-        ),
-        (
-            "Imagine that you see only the response. Which one question is it the full answer to? No part of the response may be "
-            "superfluous, and none may be missing.\n"
-            "Do not translate. Return an empty list if the response is evasive or says that the answer is unknown."
-        ),
-    ),
-    "question_equivalence": (
-        (
-            "Task: compare each numbered question with the query.\n"
-            "Give 100 if the same answer is right for both.\n"
-            "Give 50 if they overlap, or one asks for much more than the other.\n"
-            "Give 0 if an answer to one does not help with the other, even if they share words.\n"
-            "Ignore wording, language and tone. Compare each question separately."
-        ),
-        (
-            "Does each numbered question ask for the same information as the query? Only the requested information matters, not its "
-            "form or language. Rate each question independently of the others.\n"
-            "Different information is 0. Overlapping or wider information is 50. The same information is 100."
-        ),
-    ),
-    "useful_reference": (
-        (
-            "Task: check if the passage contributes to the reference, which is the correct answer to the query. If the reference has "
-            "several parts, one of them is sufficient.\n"
-            "Give 1 if the passage contains a statement of the reference, or a fact that leads to it.\n"
-            "Give 0 if it does not. A common subject or common words are not sufficient. Do not give other numbers."
-        ),
-        (
-            "Could a person use this passage to find at least a part of the reference (the correct answer to the query, or one of "
-            "several)?\n"
-            "A statement of the reference or a step to it in the passage is 1. Only a shared subject, names or words is 0. "
-            "Other numbers are not allowed."
-        ),
-    ),
-    "useful_response": (
-        (
-            "Task: check if the passage contributed to the response, which answers the query.\n"
-            "Give 1 if the passage contains a statement of the response, or a fact that leads to it.\n"
-            "Give 0 if it does not. A common subject or common words are not sufficient. Do not give other numbers."
-        ),
-        (
-            "Could a person have used this passage to write at least a part of the response to the query?\n"
-            "A statement of the response or a step to it in the passage is 1. Only a shared subject, names or words is 0. "
-            "Other numbers are not allowed."
-        ),
-    ),
-    "useful_query": (
-        (
-            "Task: check if the passage contributes to an answer to the query.\n"
-            "Give 1 if the passage contains the answer, a part of it, or a fact that leads to it.\n"
-            "Give 0 if it does not. A common subject or common words are not sufficient. Do not give other numbers."
-        ),
-        (
-            "Could a person use this passage to answer at least a part of the query?\n"
-            "The answer, a part of it or a step to it in the passage is 1. Only a shared subject, names or words is 0. "
-            "Other numbers are not allowed."
-        ),
-    ),
-    "relevance_reference": (
-        (
-            "Task: suppose that a person reads only this passage. Check if this person could give the answer in the reference. If "
-            "the reference has several parts, each is a correct answer, and one is sufficient.\n"
-            "Give 1 if the passage states this answer, or the answer follows from the passage alone.\n"
-            "Give 0 otherwise, also if the passage contains only a part of the answer or has the same subject.\n"
-            "Do not give other numbers. Give 0 if you are not sure."
-        ),
-        (
-            "Is this passage alone sufficient to arrive at the answer that the reference gives (or at one of several answers)?\n"
-            "Sufficient, in whatever words, is 1. A part of the answer, or only the same subject, names or words, is 0, also in "
-            "case of doubt. Other numbers are not allowed."
-        ),
-    ),
-    "relevance_query": (
-        (
-            "Task: suppose that a person reads only this passage. Check if this person could answer the query.\n"
-            "Give 1 if the passage contains everything that the answer needs.\n"
-            "Give 0 otherwise, also if the passage contains only a part of the answer or has the same subject.\n"
-            "Do not give other numbers. Give 0 if you are not sure."
-        ),
-        (
-            "Is this passage alone sufficient to answer the query?\n"
-            "Sufficient is 1. A part of an answer, or only the same subject, names or words, is 0, also in case of "
-            "doubt. Other numbers are not allowed."
-        ),
-    ),
-    "sentence_relevance": (
-        (
-            "Task: the numbered sentences form a passage. Check for each sentence if it contributes to an answer to the query.\n"
-            "Give 1 if the sentence contains the answer, a part of it, or a fact that is necessary to find it.\n"
-            "Give 0 if the answer does not need the sentence. A common subject or common words are not sufficient."
-        ),
-        (
-            "Which of the numbered sentences, read in order as one passage, would you keep in order to answer the query?\n"
-            "A sentence with the answer, a part of it or a necessary fact is 1. Every other sentence is 0, also if it has the same "
-            "subject."
-        ),
-    ),
-    "sub_questions_reference": (
-        (
-            "Task: write at most 10 questions that cover all important content of the reference. The reference must answer each of "
-            "them.\n"
-            "Every question asks for a different single fact, is understandable without the reference (names instead of pronouns), "
-            "does not reveal its answer, and is in the language of the reference.\n"
-            "Prefer few questions without overlap. One question may be sufficient for a short reference."
-        ),
-        (
-            "Which questions, 10 at most, would test if a person knows everything important in the reference? The reference must "
-            "contain each answer.\n"
-            "Ask for one thing per question and for each thing once. A person who has not read the reference must understand the "
-            "question, and the question must not give away the answer. Do not translate, and do not pad the list."
-        ),
-    ),
-    "sub_questions_query": (
-        (
-            "Task: write at most 10 questions that a complete answer to the query must cover.\n"
-            "Every question asks for a different single fact that the person with this query wants to know, and is understandable "
-            "without the query. Do not go beyond the query, and keep its language.\n"
-            "Prefer few questions without overlap. For a simple query, one question (the query itself) may be sufficient."
-        ),
-        (
-            "Into which questions, 10 at most, can the query be divided, so that answering all of them answers the query "
-            "completely?\n"
-            "Ask for one thing per question and for each thing once. A person who has not seen the query must understand the "
-            "question. Do not ask for anything that the query does not ask for. Do not translate, and do not pad the list."
-        ),
-    ),
-    "answerability": (
-        (
-            "Task: rate for each numbered sub-question how completely the evidence answers it. Use only the evidence, not your own "
-            "knowledge.\n"
-            "Give 5 for a complete and exact answer, 4 for an answer with a small gap or mistake, 3 if the main answer is there but "
-            "something important is missing or unclear, 2 for a part that does not allow an answer, 1 if the subject is only "
-            "mentioned, and 0 if the question is not answered.\n"
-            "Shared names and words do not count. Rate each sub-question separately."
-        ),
-        (
-            "How much of the answer to each numbered sub-question is in the evidence? Other knowledge and shared words do not "
-            "count, and the ratings must not influence each other.\n"
-            "0: nothing. 1: the subject is only mentioned. 2: a fragment. 3: the main answer, incomplete or vague. 4: the answer "
-            "with a small gap. 5: the complete and exact answer."
-        ),
-    ),
-}
+
+def _read(text: str) -> dict[str, tuple[str, str]]:
+    """Return two paraphrases by key, from "[key]", the first, "---" and the second. An indented line continues another."""
+    parts = re.split(r"^\[(\w+)\]\n", text, flags=re.MULTILINE)
+    whole = [re.sub(r"\n +", " ", part).strip().partition("\n---\n") for part in parts]
+    return {key: (first, second) for (key, *_), (first, _, second) in zip(whole[1::2], whole[2::2], strict=True)}
+
+
+_PARAPHRASES: Final = _read("""
+[contextual_coherence]
+Task: check how well the contexts support the response. Go through the response one statement at a time.
+Give 100 if every statement follows from the passages and no statement contradicts another one.
+Give 50 if about half of the statements follow from the passages.
+Give 0 if the response contradicts the passages, is unrelated to them, or is empty.
+The passages count as true. It does not matter if the response answers the query.
+---
+How much of the response is supported by the passages in the contexts? Treat the passages as correct. Ignore whether
+  the query is answered.
+Nothing supported, contradictory, unrelated or empty is 0. About half supported is 50. Everything supported and
+  consistent is 100.
+[question_relevance]
+Task: check if the response answers the query.
+Give 100 if it answers the whole query directly.
+Give 50 if it answers only a part, answers a similar query, or hides the answer among other text.
+Give 0 if it is about another subject, refuses to answer, or is empty.
+It does not matter if the answer is correct. Ignore the contexts.
+---
+How completely and directly does the response answer the query? Do not check facts or sources.
+Empty, evasive or off the subject is 0. A partial or indirect answer is 50. A complete and direct answer is 100.
+[information_density]
+Task: compare the useful information in the response with its length.
+Give 100 if the response has all information that the query needs, and every sentence is needed.
+Give 50 if it is useful but repetitive or too long, or too short to contain the needed details.
+Give 0 if it contains nothing useful for the query, or is empty.
+The contexts show which details were available. It does not matter if the response is correct.
+---
+How efficiently does the response inform a person who asked this query? Do not check facts. Use the contexts only to
+  see which details were available.
+No useful information is 0. Useful but padded, or too brief, is 50. Complete without an unnecessary sentence is 100.
+[answer_correctness]
+Task: check if the statements of the response are correct. The reference is correct. If it has several parts, choose
+  the part that is closest to the response.
+Give 100 if every statement agrees with the reference. The words may differ.
+Give 50 if some statements agree and others are wrong or not covered by the reference.
+Give 0 if the answer is wrong, contradicts the reference, or is missing.
+Missing details do not lower the number. Use the contexts only to understand names and terms.
+---
+How much of what the response states agrees with the reference (with its closest part, if there are several)? Do not
+  subtract for omissions. The contexts only explain terms.
+A wrong or missing answer is 0. Partly right is 50. Fully right, in any words, is 100.
+[information_recall]
+Task: find the important points of the reference, and check for each of them if the response states it correctly. If
+  the reference has several parts, choose the part that is closest to the response.
+Give 100 if the response contains every point. The words may differ.
+Give 50 if it contains about half of the points.
+Give 0 if it contains none of them, or is empty.
+Additional statements do not change the number. Use the contexts only to understand names and terms.
+---
+Which share of the important points of the reference (of its closest part, if there are several) does the response
+  state correctly? Ignore everything that the response adds. The contexts only explain terms.
+None or an empty response is 0. Half is 50. All is 100.
+[claims]
+Task: list the factual statements in the text, one per item.
+Write each as one short sentence with one fact that can be checked without the rest of the text. Replace pronouns by
+  names, and add from the query what the text takes for granted.
+Include wrong statements. Do not add anything. Leave out opinions, advice, questions, greetings, and remarks that
+  something is unknown. The list may be empty. Keep the language of the text.
+A block 'before' is only context. Do not list its statements.
+---
+Which facts does the text state? Return every fact as its own short sentence that a reader understands and can check
+  without seeing the text or the query. Use names instead of pronouns.
+Return facts whether or not they are true, and no fact that the text does not state. An opinion, advice, a question, a
+  greeting or 'I do not know' is not a fact. If the text does not state any, return an empty list. Do not translate.
+If there is a block 'before', use it to understand the text, and do not return its facts.
+[entailment_passages]
+Task: decide for each numbered claim if the evidence supports it.
+Give 1 if the whole claim is stated in the evidence or follows from one or more of its parts. Words and language may
+  differ.
+Give 0 if the evidence contradicts the claim, does not mention it, or supports only a part of it.
+Use only the evidence, not your own knowledge. Decide about each claim separately.
+---
+Which of the numbered claims follow completely from the evidence alone? Do not use other knowledge, and do not let one
+  claim influence another.
+A claim that follows, in whatever words, is 1. A claim that is contradicted, missing or only partly supported is 0.
+[entailment_answer]
+Task: decide for each numbered claim if the evidence supports it. The evidence answers the query. Read it as an answer
+  to this query.
+Give 1 if the whole claim is stated in the evidence or follows from it. If the evidence has several parts, each is a
+  separate answer, and one supporting part is sufficient.
+Give 0 if no part supports the claim, or only a piece of it.
+Use only the evidence, not your own knowledge. Decide about each claim separately.
+---
+The evidence contains one or several answers to the query. Which of the numbered claims follow completely from at
+  least one of these answers? Do not use other knowledge, and do not let one claim influence another.
+A claim that follows, in whatever words, is 1. A claim that is contradicted, missing or only partly supported is 0.
+[answer_questions_three]
+Task: write 3 different questions that the response answers exactly as it is. Each question asks for the main content
+  of the response in its own words, and uses only information from the response and its language.
+If the response does not answer anything (it refuses, asks back, or does not know), return an empty list.
+---
+Imagine that you see only the response. Which 3 questions could it be the answer to? Ask for its main subject, each
+  time in a different form, and do not add information.
+Do not translate. Return an empty list if the response is evasive or says that the answer is unknown.
+[answer_questions_one]
+Task: write the single question that the complete response answers. It must ask for everything in the response and for
+  nothing else, and use only information from the response and its language.
+If the response does not answer anything (it refuses or does not know), return an empty list.
+---
+Imagine that you see only the response. Which one question is it the full answer to? No part of the response may be
+  superfluous, and none may be missing.
+Do not translate. Return an empty list if the response is evasive or says that the answer is unknown.
+[question_equivalence]
+Task: compare each numbered question with the query.
+Give 100 if the same answer is right for both.
+Give 50 if they overlap, or one asks for much more than the other.
+Give 0 if an answer to one does not help with the other, even if they share words.
+Ignore wording, language and tone. Compare each question separately.
+---
+Does each numbered question ask for the same information as the query? Only the requested information matters, not its
+  form or language. Rate each question independently of the others.
+Different information is 0. Overlapping or wider information is 50. The same information is 100.
+[useful_reference]
+Task: check if the passage contributes to the reference, which is the correct answer to the query. If the reference
+  has several parts, one of them is sufficient.
+Give 1 if the passage contains a statement of the reference, or a fact that leads to it.
+Give 0 if it does not. A common subject or common words are not sufficient. Do not give other numbers.
+---
+Could a person use this passage to find at least a part of the reference (the correct answer to the query, or one of
+  several)?
+A statement of the reference or a step to it in the passage is 1. Only a shared subject, names or words is 0. Other
+  numbers are not allowed.
+[useful_response]
+Task: check if the passage contributed to the response, which answers the query.
+Give 1 if the passage contains a statement of the response, or a fact that leads to it.
+Give 0 if it does not. A common subject or common words are not sufficient. Do not give other numbers.
+---
+Could a person have used this passage to write at least a part of the response to the query?
+A statement of the response or a step to it in the passage is 1. Only a shared subject, names or words is 0. Other
+  numbers are not allowed.
+[useful_query]
+Task: check if the passage contributes to an answer to the query.
+Give 1 if the passage contains the answer, a part of it, or a fact that leads to it.
+Give 0 if it does not. A common subject or common words are not sufficient. Do not give other numbers.
+---
+Could a person use this passage to answer at least a part of the query?
+The answer, a part of it or a step to it in the passage is 1. Only a shared subject, names or words is 0. Other
+  numbers are not allowed.
+[relevance_reference]
+Task: suppose that a person reads only this passage. Check if this person could give the answer in the reference. If
+  the reference has several parts, each is a correct answer, and one is sufficient.
+Give 1 if the passage states this answer, or the answer follows from the passage alone.
+Give 0 otherwise, also if the passage contains only a part of the answer or has the same subject.
+Do not give other numbers. Give 0 if you are not sure.
+---
+Is this passage alone sufficient to arrive at the answer that the reference gives (or at one of several answers)?
+Sufficient, in whatever words, is 1. A part of the answer, or only the same subject, names or words, is 0, also in
+  case of doubt. Other numbers are not allowed.
+[relevance_query]
+Task: suppose that a person reads only this passage. Check if this person could answer the query.
+Give 1 if the passage contains everything that the answer needs.
+Give 0 otherwise, also if the passage contains only a part of the answer or has the same subject.
+Do not give other numbers. Give 0 if you are not sure.
+---
+Is this passage alone sufficient to answer the query?
+Sufficient is 1. A part of an answer, or only the same subject, names or words, is 0, also in case of doubt. Other
+  numbers are not allowed.
+[sentence_relevance]
+Task: the numbered sentences form a passage. Check for each sentence if it contributes to an answer to the query.
+Give 1 if the sentence contains the answer, a part of it, or a fact that is necessary to find it.
+Give 0 if the answer does not need the sentence. A common subject or common words are not sufficient.
+---
+Which of the numbered sentences, read in order as one passage, would you keep in order to answer the query?
+A sentence with the answer, a part of it or a necessary fact is 1. Every other sentence is 0, also if it has the same
+  subject.
+[sub_questions_reference]
+Task: write at most 10 questions that cover all important content of the reference. The reference must answer each of
+  them.
+Every question asks for a different single fact, is understandable without the reference (names instead of pronouns),
+  does not reveal its answer, and is in the language of the reference.
+Prefer few questions without overlap. One question may be sufficient for a short reference.
+---
+Which questions, 10 at most, would test if a person knows everything important in the reference? The reference must
+  contain each answer.
+Ask for one thing per question and for each thing once. A person who has not read the reference must understand the
+  question, and the question must not give away the answer. Do not translate, and do not pad the list.
+[sub_questions_query]
+Task: write at most 10 questions that a complete answer to the query must cover.
+Every question asks for a different single fact that the person with this query wants to know, and is understandable
+  without the query. Do not go beyond the query, and keep its language.
+Prefer few questions without overlap. For a simple query, one question (the query itself) may be sufficient.
+---
+Into which questions, 10 at most, can the query be divided, so that answering all of them answers the query
+  completely?
+Ask for one thing per question and for each thing once. A person who has not seen the query must understand the
+  question. Do not ask for anything that the query does not ask for. Do not translate, and do not pad the list.
+[answerability]
+Task: rate for each numbered sub-question how completely the evidence answers it. Use only the evidence, not your own
+  knowledge.
+Give 5 for a complete and exact answer, 4 for an answer with a small gap or mistake, 3 if the main answer is there but
+  something important is missing or unclear, 2 for a part that does not allow an answer, 1 if the subject is only
+  mentioned, and 0 if the question is not answered.
+Shared names and words do not count. Rate each sub-question separately.
+---
+How much of the answer to each numbered sub-question is in the evidence? Other knowledge and shared words do not
+  count, and the ratings must not influence each other.
+0: nothing. 1: the subject is only mentioned. 2: a fragment. 3: the main answer, incomplete or vague. 4: the answer
+  with a small gap. 5: the complete and exact answer.
+""")
 """Paraphrases by task. Tasks of one construct that differ in their fields have different keys."""
 
 _FUSED_INTRODUCTIONS: Final = (
     "Task: give the response one integer from 0 to 100 for each of the following names. The ratings are independent.",
     "Rate the response on the following scales from 0 to 100, with integers. Do not let one rating influence another.",
 )
-_FUSED: Final[dict[str, tuple[str, str]]] = {
-    "coherence": (
-        "the share of the response that follows from the passages of the contexts. 0 if it contradicts them. Ignore the query.",
-        (
-            "support of the response by the numbered passages, from nothing or contradictory (0) to everything (100), whether or "
-            "not the query is answered."
-        ),
-    ),
-    "relevance": (
-        "how directly and fully the query is answered. Ignore if the answer is correct.",
-        (
-            "fit of the response to the query, from off the subject (0) to a full and direct answer (100), whether or not it is "
-            "correct."
-        ),
-    ),
-    "density": (
-        (
-            "100 for all useful information without superfluous words, 50 for a padded or too brief response, 0 without useful "
-            "information."
-        ),
-        "useful information in relation to length, from none (0) over padded or too brief (50) to complete and concise (100).",
-    ),
-    "correctness": (
-        "the share of the response that agrees with the closest reference. 0 for a wrong answer. Ignore omissions.",
-        "agreement of the stated facts with the closest reference, from wrong (0) to all right (100), whatever is omitted.",
-    ),
-    "recall": (
-        "the share of the important points in the closest reference that the response states correctly. Ignore additions.",
-        "coverage of the important points of the closest reference, from none (0) to all (100), whatever is added.",
-    ),
-}
+_FUSED: Final = _read("""
+[coherence]
+the share of the response that follows from the passages of the contexts. 0 if it contradicts them. Ignore the query.
+---
+support of the response by the numbered passages, from nothing or contradictory (0) to everything (100), whether or
+  not the query is answered.
+[relevance]
+how directly and fully the query is answered. Ignore if the answer is correct.
+---
+fit of the response to the query, from off the subject (0) to a full and direct answer (100), whether or not it is
+  correct.
+[density]
+100 for all useful information without superfluous words, 50 for a padded or too brief response, 0 without useful
+  information.
+---
+useful information in relation to length, from none (0) over padded or too brief (50) to complete and concise (100).
+[correctness]
+the share of the response that agrees with the closest reference. 0 for a wrong answer. Ignore omissions.
+---
+agreement of the stated facts with the closest reference, from wrong (0) to all right (100), whatever is omitted.
+[recall]
+the share of the important points in the closest reference that the response states correctly. Ignore additions.
+---
+coverage of the important points of the closest reference, from none (0) to all (100), whatever is added.
+""")
 _FRAMES: Final = (
     "Read the blocks above again before you follow this task.\n{task}",
     "{task}\nBase your reply on the blocks above, and check it once before you write it.",
