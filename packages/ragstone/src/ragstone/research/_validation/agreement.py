@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import WRONG_BELOW, SystemOutcomes, takes_labels
 from ragstone.research._validation.labels import Label
-from ragstone.research._validation.sources import is_unevenly_sampled, probabilities_of, scores_of
+from ragstone.research._validation.sources import Options, is_unevenly_sampled, probabilities_of, scores_of
 from ragstone.stats import (
     Agreement,
     CorrelationKind,
@@ -43,25 +43,16 @@ _MIN_DIFFERENT: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LabelOptions:
+class LabelOptions(Options):
     """Options of the comparison of labels with scores."""
 
     label_range: tuple[float, float] | None = None
     """Lowest and highest possible label. None uses the metric's range, or the labels' own if they exceed it."""
     threshold: float | None = None
     """Score from which a sample is positive, for yes/no labels. None uses the middle of the range."""
-    n_resamples: int = 2000
-    confidence_level: float = 0.95
-    seed: int = 0
     draws: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Probabilities with which requests were drawn to be labeled, by system and id. Empty for labels of a file, which are a
     random sample."""
-    clusters: Callable[[Iterable[str]], Sequence[str | None]] | None = None
-    """Returns the clusters of samples. None: independent samples."""
-
-    def clusters_of(self, ids: Iterable[str]) -> Sequence[str | None] | None:
-        """Return the clusters of samples, or None for independent samples."""
-        return None if self.clusters is None else self.clusters(ids)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,9 +169,7 @@ def _one(
             [[value] for value in people],
             judge,
             cluster_codes([None] * len(ids) if clusters is None else clusters).tolist(),
-            n_resamples=options.n_resamples,
-            confidence_level=options.confidence_level,
-            seed=options.seed,
+            **options.bootstrap,
         )[0]
         if len(ids) > 1
         else None
@@ -380,24 +369,12 @@ def _agree(
             weights="quadratic" if len(scale.categories) > 2 else "none",
             categories=scale.categories,
             clusters=clusters,
-            n_resamples=options.n_resamples,
-            confidence_level=options.confidence_level,
-            seed=options.seed,
+            **options.bootstrap,
         )
-        exact = percent_agreement(
-            list(zip(human_ratings, judge_ratings, strict=True)),
-            clusters=clusters,
-            confidence_level=options.confidence_level,
-        )
-    alpha = krippendorff_alpha(
-        list(zip(human_ratings, judge_ratings, strict=True)),
-        scale=scale.kind,
-        clusters=clusters,
-        n_resamples=options.n_resamples,
-        confidence_level=options.confidence_level,
-        seed=options.seed,
-    )
-    return exact, cohen, alpha
+    pairs = list(zip(human_ratings, judge_ratings, strict=True))
+    if scale.categories:
+        exact = percent_agreement(pairs, clusters=clusters, confidence_level=options.confidence_level)
+    return exact, cohen, krippendorff_alpha(pairs, scale=scale.kind, clusters=clusters, **options.bootstrap)
 
 
 def _agreement_among_people(
@@ -410,23 +387,10 @@ def _agreement_among_people(
     if n_raters < 2:
         return None, None
     table = [[*row, *[None] * (n_raters - len(row))] for row in ratings]
-    alpha = krippendorff_alpha(
-        table,
-        scale=scale.kind,
-        clusters=clusters,
-        n_resamples=options.n_resamples,
-        confidence_level=options.confidence_level,
-        seed=options.seed,
-    )
+    alpha = krippendorff_alpha(table, scale=scale.kind, clusters=clusters, **options.bootstrap)
     if not scale.categories or any(len(row) < n_raters for row in ratings):
         return alpha, None
-    return alpha, fleiss_kappa(
-        table,
-        clusters=clusters,
-        n_resamples=options.n_resamples,
-        confidence_level=options.confidence_level,
-        seed=options.seed,
-    )
+    return alpha, fleiss_kappa(table, clusters=clusters, **options.bootstrap)
 
 
 def _human_mean(
@@ -457,26 +421,19 @@ def _human_mean(
             list(people.values()), judge, list(rest.values()), low=low, high=high, confidence_level=level
         )
     else:
-        clusters = options.clusters(people), options.clusters(rest)
+        clusters = options.clusters.of(people), options.clusters.of(rest)
         # Labels of a file are a random sample, so all have the same probability.
         mean = drawn_prediction_powered_mean(
             [people.get(id_) for id_ in scores],
             list(scores.values()),
             [1.0] * len(scores),
-            clusters=options.clusters(scores),
+            clusters=options.clusters.of(scores),
             low=low,
             high=high,
             confidence_level=level,
         )
     notes = []
-    difference = compare_groups(
-        judge,
-        list(rest.values()),
-        clusters=clusters,
-        n_resamples=options.n_resamples,
-        confidence_level=level,
-        seed=options.seed,
-    ).difference
+    difference = compare_groups(judge, list(rest.values()), clusters=clusters, **options.bootstrap).difference
     if not difference.low <= 0 <= difference.high:
         notes.append(
             f"the labeled samples are probably not a random sample, which the prediction-powered mean assumes: their scores "

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
-from ragstone.experiments import Clusters, SystemOutcomes, count_units
-from ragstone.research._validation.sources import probabilities_of, scores_of
+from ragstone.experiments import SystemOutcomes, count_units
+from ragstone.research._validation.sources import Options, probabilities_of, scores_of
 from ragstone.schema import Failure, Score
 from ragstone.stats import (
     CorrelationKind,
@@ -20,7 +19,6 @@ from ragstone.stats import (
     Estimate,
     describe,
     discriminative_power,
-    estimate_mean,
     fisher_mean,
     kendall,
     pearson,
@@ -76,9 +74,7 @@ class MetricPower:
     n_permutations: int
 
 
-def distributions(
-    systems: Sequence[SystemOutcomes], metrics: Sequence[str], *, clusters: Clusters | None, confidence_level: float
-) -> list[Distribution]:
+def distributions(systems: Sequence[SystemOutcomes], metrics: Sequence[str], options: Options) -> list[Distribution]:
     """Describe each metric in each system.
 
     Means and shares at the bounds are weighted by the inverse of the sampling probabilities, and their intervals treat whole
@@ -92,20 +88,14 @@ def distributions(
                 continue
             low, high = system.range_of(metric)
             scores = scores_of(system, metric)
-            values, probabilities = list(scores.values()), probabilities_of(system, scores)
-            mean_of = partial(
-                _mean,
-                probabilities=probabilities,
-                labels=None if clusters is None else clusters.of(scores),
-                confidence_level=confidence_level,
-            )
+            mean = options.mean(system, scores, low, high)
             n_failed = sum(isinstance(o, Failure) for o in outcomes)
             results.append(
                 Distribution(
                     metric=metric,
                     system=system.name,
-                    population=_describe(values, low, high, mean_of, probabilities),
-                    mean=mean_of(values, low, high),
+                    population=_describe(system, scores, mean, options, low=low, high=high),
+                    mean=mean,
                     n_failed=n_failed,
                     n_not_applicable=sum(not isinstance(o, Score) for o in outcomes) - n_failed,
                 )
@@ -113,37 +103,25 @@ def distributions(
     return results
 
 
-def _mean(
-    values: Sequence[float],
-    low: float,
-    high: float,
-    *,
-    probabilities: Sequence[float] | None,
-    labels: Sequence[str | None] | None,
-    confidence_level: float,
-) -> Estimate | None:
-    return estimate_mean(
-        values, low=low, high=high, probabilities=probabilities, clusters=labels, confidence_level=confidence_level
-    )
-
-
 def _describe(
-    values: Sequence[float],
+    system: SystemOutcomes,
+    scores: Mapping[str, float],
+    mean: Estimate | None,
+    options: Options,
+    *,
     low: float,
     high: float,
-    mean_of: Callable[[Sequence[float], float, float], Estimate | None],
-    probabilities: Sequence[float] | None,
 ) -> Description | None:
     """Describe scores, with weighted means and shares."""
-    found = describe(values, low=low, high=high)
+    found = describe(list(scores.values()), low=low, high=high)
     if found is None:
         return None
 
     def share(bound: float) -> Estimate | None:
-        return mean_of([float(abs(v - bound) < _SAME) for v in values], 0.0, 1.0) if math.isfinite(bound) else None
+        marks = {id_: float(abs(value - bound) < _SAME) for id_, value in scores.items()}
+        return options.mean(system, marks, 0.0, 1.0) if math.isfinite(bound) else None
 
-    mean = mean_of(values, low, high)
-    is_weighted = len(set(probabilities or ())) > 1
+    is_weighted = len(set(probabilities_of(system, scores) or ())) > 1
     return replace(
         found,
         mean=found.mean if mean is None else mean.value,
@@ -155,7 +133,7 @@ def _describe(
 
 
 def correlations(
-    systems: Sequence[SystemOutcomes], metrics: Sequence[str], *, clusters: Clusters | None, confidence_level: float
+    systems: Sequence[SystemOutcomes], metrics: Sequence[str], options: Options
 ) -> list[MetricPairCorrelation]:
     """Correlate metrics with each other in each system, over the samples that both scored.
 
@@ -180,13 +158,15 @@ def correlations(
                     continue
                 values[system.name] = measure([one[id_] for id_ in both], [two[id_] for id_ in both])
                 sizes[system.name] = len(both)
-                units.append(count_units(both, clusters))
+                units.append(count_units(both, options.clusters))
             results.append(
                 MetricPairCorrelation(
                     first=first,
                     second=second,
                     kind=kind,
-                    mean=fisher_mean(list(values.values()), units, kind=kind, confidence_level=confidence_level),
+                    mean=fisher_mean(
+                        list(values.values()), units, kind=kind, confidence_level=options.confidence_level
+                    ),
                     per_system=values,
                     n_pairs=sizes,
                 )
@@ -194,15 +174,7 @@ def correlations(
     return results
 
 
-def powers(
-    systems: Sequence[SystemOutcomes],
-    metrics: Sequence[str],
-    *,
-    clusters: Clusters | None,
-    confidence_level: float,
-    n_permutations: int,
-    seed: int,
-) -> list[MetricPower]:
+def powers(systems: Sequence[SystemOutcomes], metrics: Sequence[str], options: Options) -> list[MetricPower]:
     """Test all pairs of systems with each metric, with samples aligned by id, and whole clusters permuted."""
     results = []
     for metric in metrics:
@@ -213,18 +185,15 @@ def powers(
         shared = [table[i] for i in kept]
         if len(columns) < 2 or not shared:
             continue
+        clusters = options.clusters_of(rows[i] for i in kept)
         result = randomized_tukey(
-            shared,
-            clusters=None if clusters is None else clusters.of(rows[i] for i in kept),
-            n_resamples=n_permutations,
-            confidence_level=confidence_level,
-            seed=seed,
+            shared, clusters=clusters, **options.bootstrap | {"n_resamples": options.n_permutations}
         )
         ps = [pair.p_value for pair in result.pairs]
         results.append(
             MetricPower(
                 metric=metric,
-                power=discriminative_power(ps, confidence_level=confidence_level),
+                power=discriminative_power(ps, confidence_level=options.confidence_level),
                 p_values={
                     f"{columns[pair.first][0]} / {columns[pair.second][0]}": pair.p_value for pair in result.pairs
                 },
@@ -233,7 +202,7 @@ def powers(
                     pair.p_value is not None
                     and pair.mc_error is not None
                     and pair.mc_error > 0
-                    and abs(pair.p_value - (1 - confidence_level)) <= 2 * pair.mc_error
+                    and abs(pair.p_value - (1 - options.confidence_level)) <= 2 * pair.mc_error
                     for pair in result.pairs
                 ),
                 n_permutations=result.n_resamples,

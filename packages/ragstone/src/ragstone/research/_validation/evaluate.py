@@ -121,65 +121,28 @@ def validate_metrics(
         label_range=label_range,
         threshold=threshold,
         n_resamples=n_resamples,
+        n_permutations=n_permutations,
         confidence_level=confidence_level,
         seed=seed,
         draws=draws,
-        clusters=None if clusters is None else clusters.of,
+        clusters=clusters,
     )
     weights = None
     if fit_weights is not None:
-        weights = fit_composite(
-            read, human_labels, n_resamples=n_resamples, confidence_level=confidence_level, seed=seed
-        )
+        weights = fit_composite(read, human_labels, options)
         weights.save(Path(fit_weights))
     return MetricValidation(
         systems=tuple(system.name for system in read),
-        distributions=tuple(distributions(read, chosen, clusters=clusters, confidence_level=confidence_level)),
-        correlations=tuple(correlations(read, chosen, clusters=clusters, confidence_level=confidence_level)),
-        powers=tuple(
-            powers(
-                read,
-                chosen,
-                clusters=clusters,
-                confidence_level=confidence_level,
-                n_permutations=n_permutations,
-                seed=seed,
-            )
-        ),
-        repeatability=tuple(
-            flips(
-                read, repeated, chosen, threshold=flip_threshold, clusters=clusters, confidence_level=confidence_level
-            )
-        ),
+        distributions=tuple(distributions(read, chosen, options)),
+        correlations=tuple(correlations(read, chosen, options)),
+        powers=tuple(powers(read, chosen, options)),
+        repeatability=tuple(flips(read, repeated, chosen, options, threshold=flip_threshold)),
         labels=() if human_labels is None else tuple(agreements(read, chosen, human_labels, options)),
         weights=weights,
-        pass_rates=tuple(
-            pass_rates(
-                read,
-                repeated,
-                chosen,
-                sorted(set(pass_at)),
-                threshold=threshold,
-                clusters=clusters,
-                confidence_level=confidence_level,
-            )
-        )
+        pass_rates=tuple(pass_rates(read, repeated, chosen, sorted(set(pass_at)), options, threshold=threshold))
         if pass_at
         else (),
-        rankings=()
-        if target is None
-        else tuple(
-            rankings(
-                read,
-                chosen,
-                target,
-                human_labels,
-                clusters=clusters,
-                n_resamples=n_resamples,
-                confidence_level=confidence_level,
-                seed=seed,
-            )
-        ),
+        rankings=() if target is None else tuple(rankings(read, chosen, target, human_labels, options)),
         notes=(*_notes(read, chosen), *cluster_notes(cluster, clusters, merged, ids, scores)),
         confidence_level=confidence_level,
         seed=seed,

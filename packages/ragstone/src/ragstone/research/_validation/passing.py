@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments import Clusters, SystemOutcomes
+from ragstone.experiments import SystemOutcomes
 from ragstone.research._validation.repeats import Repeats
-from ragstone.research._validation.sources import probabilities_of
+from ragstone.research._validation.sources import Options
 from ragstone.schema import Score
-from ragstone.stats import Estimate, estimate_mean, pass_at_k
+from ragstone.stats import Estimate, pass_at_k
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,10 +34,9 @@ def pass_rates(
     collected: Mapping[str, Repeats],
     metrics: Sequence[str],
     ks: Sequence[int],
+    options: Options,
     *,
     threshold: float | None,
-    clusters: Clusters | None,
-    confidence_level: float,
 ) -> list[PassRate]:
     """Compute pass@k from the scores of repeated answers: `evaluate --repeats`, or other files of the same samples.
 
@@ -46,9 +45,8 @@ def pass_rates(
         collected: All outcomes by system.
         metrics: The metrics.
         ks: Numbers of answers.
+        options: Options of the intervals.
         threshold: Score from which an answer passes. None: the middle of the metric's range.
-        clusters: Clusters of samples, or None.
-        confidence_level: Confidence level of the intervals.
 
     Raises:
         ConfigurationError: If a k is below 1, or a metric without a bounded range needs a threshold.
@@ -71,39 +69,24 @@ def pass_rates(
             sign = -1 if card is not None and card.direction == "lower" else 1
             values = {id_: _values(several) for id_, several in collected[system.name].get(metric, {}).items()}
             counts = {id_: (len(of), sum(sign * v >= sign * limit for v in of)) for id_, of in values.items() if of}
-            found += [
-                _rate(metric, system, k, counts, limit, clusters=clusters, confidence_level=confidence_level)
-                for k in ks
-            ]
+            for k in ks:
+                rates = {id_: pass_at_k(n, n_passed, k) for id_, (n, n_passed) in counts.items() if n >= k}
+                found.append(
+                    PassRate(
+                        metric=metric,
+                        system=system.name,
+                        k=k,
+                        rate=options.mean(system, rates, 0.0, 1.0),
+                        threshold=limit,
+                        n_few=len(counts) - len(rates),
+                    )
+                )
     if all(one.rate is None for one in found):
         raise DataError(
             f"pass@{min(ks)} needs at least {min(ks)} scored answers of one sample. Evaluate with --repeats, or pass more "
             "outcomes of the same samples with --repeat"
         )
     return found
-
-
-def _rate(
-    metric: str,
-    system: SystemOutcomes,
-    k: int,
-    counts: Mapping[str, tuple[int, int]],
-    limit: float,
-    *,
-    clusters: Clusters | None,
-    confidence_level: float,
-) -> PassRate:
-    ids = [id_ for id_, (n, _) in counts.items() if n >= k]
-    rates = [pass_at_k(*counts[id_], k) for id_ in ids]
-    rate = estimate_mean(
-        rates,
-        low=0.0,
-        high=1.0,
-        probabilities=probabilities_of(system, ids),
-        clusters=None if clusters is None else clusters.of(ids),
-        confidence_level=confidence_level,
-    )
-    return PassRate(metric=metric, system=system.name, k=k, rate=rate, threshold=limit, n_few=len(counts) - len(ids))
 
 
 def _values(outcomes: Sequence[object]) -> list[float]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ragstone.errors import DataError
-from ragstone.experiments import Clusters, SystemOutcomes, count_units
+from ragstone.experiments import SystemOutcomes, count_units
 from ragstone.research._validation.labels import Label
-from ragstone.research._validation.sources import is_unevenly_sampled, scores_of
+from ragstone.research._validation.sources import Options, is_unevenly_sampled, scores_of
 from ragstone.stats import Estimate, kendall_of_means
 
 LABELS: Final = "labels"
@@ -43,11 +43,7 @@ def rankings(
     metrics: Sequence[str],
     target: str,
     labels: Sequence[Label] | None,
-    *,
-    clusters: Clusters | None,
-    n_resamples: int,
-    confidence_level: float,
-    seed: int,
+    options: Options,
 ) -> list[SystemRanking]:
     """Compare the ranking of the systems by each metric with that by the target.
 
@@ -77,18 +73,7 @@ def rankings(
             for system in systems
         ]
         scores = [_oriented(system, metric) for system in systems]
-        ranked = _one(
-            [system.name for system in systems],
-            metric,
-            target,
-            scores,
-            goals,
-            clusters=clusters,
-            n_resamples=n_resamples,
-            confidence_level=confidence_level,
-            seed=seed,
-        )
-        if ranked is not None:
+        if (ranked := _one([system.name for system in systems], metric, target, scores, goals, options)) is not None:
             found.append(ranked)
     if not found:
         raise DataError(
@@ -104,22 +89,16 @@ def _one(
     target: str,
     scores: Sequence[Mapping[str, float]],
     goals: Sequence[Mapping[str, float]],
-    *,
-    clusters: Clusters | None,
-    n_resamples: int,
-    confidence_level: float,
-    seed: int,
+    options: Options,
 ) -> SystemRanking | None:
     ids = sorted(set.intersection(*(set(values) for values in (*scores, *goals))))
-    if count_units(ids, clusters) < 2:
+    if count_units(ids, options.clusters) < 2:
         return None
     tau = kendall_of_means(
         [[values[id_] for values in scores] for id_ in ids],
         [[values[id_] for values in goals] for id_ in ids],
-        None if clusters is None else clusters.of(ids),
-        n_resamples=n_resamples,
-        confidence_level=confidence_level,
-        seed=seed,
+        options.clusters_of(ids),
+        **options.bootstrap,
     )
     pairs = [
         tuple(math.fsum(of[id_] for id_ in ids) / len(ids) for of in both) for both in zip(scores, goals, strict=True)

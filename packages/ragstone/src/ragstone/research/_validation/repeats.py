@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments import Clusters, OutcomeSource, SystemOutcomes, check_same_questions, read_outcomes
+from ragstone.experiments import OutcomeSource, SystemOutcomes, check_same_questions, read_outcomes
+from ragstone.research._validation.sources import Options
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.stats import FlipRate, flip_rate
 
@@ -87,10 +88,9 @@ def flips(
     systems: Sequence[SystemOutcomes],
     collected: Mapping[str, Repeats],
     metrics: Sequence[str],
+    options: Options,
     *,
     threshold: float,
-    clusters: Clusters | None,
-    confidence_level: float,
 ) -> list[MetricRepeatability]:
     """Measure how often repeats differ by more than `threshold` of the metric's range, over whole clusters if given."""
     results = []
@@ -113,8 +113,8 @@ def flips(
             rate = flip_rate(
                 rows,
                 threshold=threshold * width,
-                clusters=None if clusters is None else clusters.of(ids),
-                confidence_level=confidence_level,
+                clusters=options.clusters_of(ids),
+                confidence_level=options.confidence_level,
             )
             if rate is not None:
                 results.append(

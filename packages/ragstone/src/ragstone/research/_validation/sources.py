@@ -5,14 +5,55 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments import OutcomeSource, SystemOutcomes, check_same_questions, read_outcomes, store_of
+from ragstone.experiments import (
+    Clusters,
+    OutcomeSource,
+    SystemOutcomes,
+    check_same_questions,
+    read_outcomes,
+    store_of,
+)
 from ragstone.metrics import selects
+from ragstone.stats import Estimate, estimate_mean
 
 _SAME: Final = 1e-9
 """Tolerance for scores that exceed the metric's range by rounding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Options of all intervals and tests."""
+
+    clusters: Clusters | None = None
+    """Clusters of samples, which are treated as independent. None: independent samples."""
+    n_resamples: int = 2000
+    n_permutations: int = 10_000
+    confidence_level: float = 0.95
+    seed: int = 0
+
+    def clusters_of(self, ids: Iterable[str]) -> Sequence[str | None] | None:
+        """Return the clusters of samples, or None for independent samples."""
+        return None if self.clusters is None else self.clusters.of(ids)
+
+    @property
+    def bootstrap(self) -> dict[str, Any]:
+        """Arguments of functions that resample."""
+        return {"n_resamples": self.n_resamples, "confidence_level": self.confidence_level, "seed": self.seed}
+
+    def mean(self, system: SystemOutcomes, values: Mapping[str, float], low: float, high: float) -> Estimate | None:
+        """Estimate the mean of values by sample, weighted by the inverse of the sampling probabilities."""
+        return estimate_mean(
+            list(values.values()),
+            low=low,
+            high=high,
+            probabilities=probabilities_of(system, values),
+            clusters=self.clusters_of(values),
+            confidence_level=self.confidence_level,
+        )
 
 
 def read_systems(

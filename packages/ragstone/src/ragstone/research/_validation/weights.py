@@ -13,7 +13,7 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import SystemOutcomes
 from ragstone.metrics import CCRS
 from ragstone.research._validation.labels import Label
-from ragstone.research._validation.sources import is_unevenly_sampled, scores_of
+from ragstone.research._validation.sources import Options, is_unevenly_sampled, scores_of
 from ragstone.stats import Estimate, fisher_interval, spearman
 
 if TYPE_CHECKING:
@@ -80,14 +80,7 @@ class WeightFit:
             ) from None
 
 
-def fit_composite(
-    systems: Sequence[SystemOutcomes],
-    labels: Sequence[Label] | None,
-    *,
-    n_resamples: int,
-    confidence_level: float,
-    seed: int,
-) -> WeightFit:
+def fit_composite(systems: Sequence[SystemOutcomes], labels: Sequence[Label] | None, options: Options) -> WeightFit:
     """Learn non-negative weights by least squares, with an intercept. The weights are divided by their sum.
 
     Samples are resampled with all their systems and labels.
@@ -121,14 +114,14 @@ def fit_composite(
     point = _weights(x, y, ones)
     if point is None:
         raise DataError(f"none of {', '.join(names)} increases with the labels, so no weight is above 0")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(options.seed)
     drawn = [
         found
-        for _ in range(n_resamples)
+        for _ in range(options.n_resamples)
         if (found := _weights(x, y, rng.multinomial(n, np.full(n, 1 / n))[groups].astype(float))) is not None
     ]
     table = np.asarray(drawn) if len(drawn) > 1 else np.stack([point, point])
-    tail = (1 - confidence_level) / 2
+    tail = (1 - options.confidence_level) / 2
     low, high = np.quantile(table, [tail, 1 - tail], axis=0)
     same = np.ptp(table, axis=0) < _NO_WEIGHT
     low[same], high[same] = 0.0, 1.0 - low[~same].sum()
@@ -146,7 +139,7 @@ def fit_composite(
                 value=float(value),
                 low=min(float(a), float(value)),
                 high=max(float(b), float(value)),
-                confidence_level=confidence_level,
+                confidence_level=options.confidence_level,
                 method="bootstrap",
                 n=n,
             )
