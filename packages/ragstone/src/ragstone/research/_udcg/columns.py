@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ragstone.errors import MissingExtraError
@@ -12,7 +13,7 @@ from ragstone.metrics.ranking import average_precision, hit_rate, ndcg, precisio
 from ragstone.research._udcg.complete import RatedContext
 from ragstone.research._udcg.rows import PassageRating
 from ragstone.research._udcg.svm import common_length, cross_validated, design_of, need_sklearn
-from ragstone.stats import spearman
+from ragstone.stats import Estimate, bootstrap_mean, spearman
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,6 +43,18 @@ CORRELATIONS: Final = (-1.0, 1.0)
 """Range of a correlation."""
 DIFFERENCES: Final = (-2.0, 2.0)
 """Range of a difference of correlations."""
+
+
+def estimate_groups(
+    *groups: tuple[NDArray[np.float64], tuple[float, float]], n_resamples: int, seed: int
+) -> list[list[Estimate | None]]:
+    """Estimate the mean of each column of several tables of the same questions (rows), each with the range of its values."""
+    import numpy as np
+
+    bounds = [ends for table, ends in groups for _ in range(table.shape[1])]
+    cells = np.concatenate([table for table, _ in groups], axis=1)
+    estimates = iter(bootstrap_mean(cells, bounds=bounds, n_resamples=n_resamples, seed=seed))
+    return [list(islice(estimates, table.shape[1])) for table, _ in groups]
 
 
 def correlate_by_question(

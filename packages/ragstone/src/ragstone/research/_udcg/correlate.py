@@ -18,12 +18,13 @@ from ragstone.research._udcg.columns import (
     DIFFERENCES,
     SAME,
     correlate_by_question,
+    estimate_groups,
     metric_columns,
     theta_column,
 )
 from ragstone.research._udcg.complete import RatedContext, complete, warn_small_sample
 from ragstone.research._udcg.rows import Grade
-from ragstone.stats import Estimate, bootstrap_mean, bootstrap_spearman
+from ragstone.stats import Estimate, bootstrap_spearman
 
 if TYPE_CHECKING:
     import numpy as np
@@ -187,27 +188,28 @@ def correlate_contexts(
         seed: As for `correlate_udcg`.
         notes: Notes to begin with.
     """
-    import numpy as np
-
     all_notes = list(notes)
     columns = metric_columns(contexts, gamma)
     learned = theta_column(contexts, theta, seed, all_notes)
     columns = {"udcg": columns["udcg"]} | learned | columns | dict(more or {})
     table = correlate_by_question(columns, contexts)
     all_notes += warn_small_sample(len(table.questions))
-    n = len(table.names)
-    cells = np.concatenate([table.defined, table.all, table.all[:, [0]] - table.all], axis=1)
-    bounds = [CORRELATIONS] * (2 * n) + [DIFFERENCES] * n
-    estimates = bootstrap_mean(cells, bounds=bounds, n_resamples=n_resamples, seed=seed)
+    defined, constant_as_zero, differences = estimate_groups(
+        (table.defined, CORRELATIONS),
+        (table.all, CORRELATIONS),
+        (table.all[:, [0]] - table.all, DIFFERENCES),
+        n_resamples=n_resamples,
+        seed=seed,
+    )
     pooled = _pooled(columns, contexts, n_resamples=n_resamples, seed=seed)
     return UdcgCorrelation(
         metrics=tuple(
             MetricCorrelation(
                 metric=name,
-                defined=estimates[i],
-                all=estimates[n + i],
+                defined=defined[i],
+                all=constant_as_zero[i],
                 pooled=pooled[name],
-                difference=None if i == 0 else estimates[2 * n + i],
+                difference=None if i == 0 else differences[i],
             )
             for i, name in enumerate(table.names)
         ),

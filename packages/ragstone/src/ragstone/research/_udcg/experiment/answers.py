@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -15,20 +15,21 @@ from ragstone.research._udcg.ask import Models
 from ragstone.research._udcg.experiment.questions import Question
 from ragstone.research._udcg.experiment.sampling import distractor_contexts, find_obstacle, position_contexts
 from ragstone.research._udcg.experiment.settings import ExperimentSettings
-from ragstone.research._udcg.experiment.tables import Column, ResultTable, difference_of, share_of
+from ragstone.research._udcg.experiment.tables import Cell, Column, ResultTable, count_column, difference_of, share_of
 from ragstone.research._udcg.rank import best_passages
 from ragstone.research._udcg.rows import Grade, PassageRating
-from ragstone.stats import holm, mean_interval
+from ragstone.stats import Estimate, holm, mean_interval
 
 T = TypeVar("T")
 
 _GRADE_COLUMNS: Final = (
-    Column(name="correct", title="correct, % [95% CI]", kind="percent"),
-    Column(name="partial", title="partial, % [95% CI]", kind="percent"),
-    Column(name="abstained", title="abstained, % [95% CI]", kind="percent"),
-    Column(name="wrong", title="wrong, % [95% CI]", kind="percent"),
+    Column("correct", "correct, % [95% CI]", "percent"),
+    Column("partial", "partial, % [95% CI]", "percent"),
+    Column("abstained", "abstained, % [95% CI]", "percent"),
+    Column("wrong", "wrong, % [95% CI]", "percent"),
 )
 _GRADES: Final[tuple[Grade, ...]] = ("correct", "partial", "abstain", "wrong")
+_COMPARED: Final[tuple[Grade, ...]] = ("correct", "abstain", "wrong")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +105,27 @@ class Runner:
         """Score candidates by the answer from each alone."""
         return await gathered(self.asker.erag(question.sample, passage) for passage in question.passages(places))
 
-    def notes(self, part: str) -> tuple[str, ...]:
-        """Return the counts of what a part excluded."""
-        return tuple(f"excluded, {reason}: {n}" for reason, n in sorted(self.left_out.get(part, {}).items()))
+    def table(
+        self,
+        part: str,
+        title: str,
+        source: str,
+        columns: Sequence[Column],
+        rows: Iterable[tuple[Cell, ...]],
+        *notes: str,
+        **facts: object,
+    ) -> ResultTable:
+        """Return a table of a part, with the counts of what the part excluded as its last notes."""
+        excluded = (f"excluded, {reason}: {n}" for reason, n in sorted(self.left_out.get(part, {}).items()))
+        return ResultTable(
+            part=part,
+            title=title,
+            source=source,
+            columns=tuple(columns),
+            rows=tuple(rows),
+            notes=(*notes, *excluded),
+            facts=facts,
+        )
 
 
 def _shares(answers: Sequence[Answered]) -> list[Any]:
@@ -117,7 +136,14 @@ def _marks(answers: Sequence[Answered], grade: Grade) -> list[float]:
     return [float(answer.grade == grade) for answer in answers]
 
 
-async def run_position(runner: Runner, questions: Sequence[Question]) -> list[ResultTable]:
+def _compared(
+    first: Sequence[Answered], second: Sequence[Answered], grade: Grade, seed: int
+) -> tuple[Estimate, float] | tuple[None, None]:
+    """Return the difference of the shares of a grade first - second, and its p-value."""
+    return difference_of(_marks(first, grade), _marks(second, grade), seed=seed) or (None, None)
+
+
+async def run_position(runner: Runner, questions: Sequence[Question]) -> ResultTable:
     """Move one relevant passage through a context of irrelevant ones."""
     settings = runner.settings
     chosen = runner.eligible("position", questions)
@@ -127,51 +153,31 @@ async def run_position(runner: Runner, questions: Sequence[Question]) -> list[Re
 
     rows_of = [answers for _, answers in await runner.each("position", chosen, work)]
     by_position = [[answers[at] for answers in rows_of] for at in range(settings.k)]
-    first = _marks(by_position[0], "correct")
-    tests = [difference_of(_marks(answers, "correct"), first, seed=settings.seed) for answers in by_position[1:]]
-    p_values = holm([test and test[1] for test in tests]).adjusted
-    rows = []
+    tests = [_compared(answers, by_position[0], "correct", settings.seed) for answers in by_position[1:]]
+    differences = [None, *(difference for difference, _ in tests)]
+    p_values = [None, *holm([p_value for _, p_value in tests]).adjusted]
+    rows: list[tuple[Cell, ...]] = []
     for at, answers in enumerate(by_position):
-        test = tests[at - 1] if at else None
         correct, _, abstained, wrong = _shares(answers)
-        rows.append(
-            (
-                at + 1,
-                len(answers),
-                correct,
-                test and test[0],
-                p_values[at - 1] if test else None,
-                abstained,
-                wrong,
-                1 / math.log2(at + 2),
-                1 / (at + 1),
-                1 / settings.k,
-            )
-        )
+        of_metrics = 1 / math.log2(at + 2), 1 / (at + 1), 1 / settings.k
+        rows.append((at + 1, len(answers), correct, differences[at], p_values[at], abstained, wrong, *of_metrics))
     columns = (
-        Column(name="position", title="position", kind="count"),
-        Column(name="n", title="n", kind="count"),
+        count_column("position"),
+        count_column("n"),
         _GRADE_COLUMNS[0],
-        Column(name="minus_first", title="minus position 1 [95% CI]", kind="percent"),
-        Column(name="p_value", title="p (Holm)", kind="p_value"),
+        Column("minus_first", "minus position 1 [95% CI]", "percent"),
+        Column("p_value", "p (Holm)", "p_value"),
         *_GRADE_COLUMNS[2:],
-        Column(name="ndcg", title="nDCG"),
-        Column(name="mrr", title="MRR = MAP"),
-        Column(name="precision", title="precision"),
+        Column("ndcg", "nDCG"),
+        Column("mrr", "MRR = MAP"),
+        Column("precision", "precision"),
     )
-    return [
-        ResultTable(
-            part="position",
-            title=f"Answers by the position of the only relevant passage among {settings.k}",
-            source="figure 1",
-            columns=columns,
-            rows=tuple(rows),
-            notes=("n: questions. Each question has all positions.", *runner.notes("position")),
-        )
-    ]
+    title = f"Answers by the position of the only relevant passage among {settings.k}"
+    note = "n: questions. Each question has all positions."
+    return runner.table("position", title, "figure 1", columns, rows, note)
 
 
-async def run_distractors(runner: Runner, questions: Sequence[Question]) -> list[ResultTable]:
+async def run_distractors(runner: Runner, questions: Sequence[Question]) -> ResultTable:
     """Compare one relevant passage among weak and among hard distractors."""
     settings = runner.settings
     chosen = runner.eligible("distractors", questions)
@@ -192,44 +198,29 @@ async def run_distractors(runner: Runner, questions: Sequence[Question]) -> list
         else:
             found.append(result)
     rows: list[tuple[Any, ...]] = []
-    for name, at in (("weak", 0), ("hard", 1)):
-        answers = [result[0][at] for result in found]
-        effects = [effect for result in found for effect in result[1 + at]]
+    weak, hard = ([result[0][at] for result in found] for at in (0, 1))
+    for name, at, answers in (("weak", 1, weak), ("hard", 2, hard)):
+        effects = [effect for result in found for effect in result[at]]
         correct, _, abstained, wrong = _shares(answers)
-        rows.append((name, len(answers), correct, None, abstained, wrong, _mean(effects)))
-    pairs = [[result[0][at] for result in found] for at in (0, 1)]
-    tests = {
-        grade: difference_of(_marks(pairs[0], grade), _marks(pairs[1], grade), seed=settings.seed) for grade in _GRADES
-    }
-    grades: tuple[Grade, ...] = ("correct", "abstain", "wrong")
-    differences = [None if (test := tests[grade]) is None else test[0] for grade in grades]
-    p_value = tests["correct"][1] if tests["correct"] else None
-    rows.append(("weak - hard", len(found), differences[0], p_value, *differences[1:], None))
-    return [
-        ResultTable(
-            part="distractors",
-            title=f"Answers from one relevant passage and {settings.distractors} weak or hard distractors",
-            source="table 1",
-            columns=(
-                Column(name="distractors", title="distractors", kind="text"),
-                Column(name="n", title="n", kind="count"),
-                _GRADE_COLUMNS[0],
-                Column(name="p_value", title="p", kind="p_value"),
-                *_GRADE_COLUMNS[2:],
-                Column(name="distracting_effect", title="mean distracting effect"),
-            ),
-            rows=tuple(rows),
-            notes=(
-                f"weak: distracting effect below {settings.weak_below:g}, hard: above {settings.hard_above:g}.",
-                "n: questions, each with both contexts. p: sign-flip test of the correct answers.",
-                *runner.notes("distractors"),
-            ),
-        )
-    ]
-
-
-def _mean(effects: Sequence[float]) -> Any:
-    return mean_interval(effects) if effects else None
+        rows.append((name, len(answers), correct, None, abstained, wrong, mean_interval(effects) if effects else None))
+    correct, abstained, wrong = (_compared(weak, hard, grade, settings.seed) for grade in _COMPARED)
+    rows.append(("weak - hard", len(found), correct[0], correct[1], abstained[0], wrong[0], None))
+    return runner.table(
+        "distractors",
+        f"Answers from one relevant passage and {settings.distractors} weak or hard distractors",
+        "table 1",
+        (
+            Column("distractors", "distractors", "text"),
+            count_column("n"),
+            _GRADE_COLUMNS[0],
+            Column("p_value", "p", "p_value"),
+            *_GRADE_COLUMNS[2:],
+            Column("distracting_effect", "mean distracting effect"),
+        ),
+        rows,
+        f"weak: distracting effect below {settings.weak_below:g}, hard: above {settings.hard_above:g}.",
+        "n: questions, each with both contexts. p: sign-flip test of the correct answers.",
+    )
 
 
 async def run_orders(runner: Runner, questions: Sequence[Question]) -> list[ResultTable]:
@@ -256,45 +247,33 @@ async def run_orders(runner: Runner, questions: Sequence[Question]) -> list[Resu
     rows = [
         (name, len(found), share_of([result[1][name] for result in found]), *_shares(answers[name])) for name in names
     ]
-    grades: tuple[Grade, ...] = ("correct", "abstain", "wrong")
-    tests = {
-        (name, grade): difference_of(
-            _marks(answers["utility"], grade), _marks(answers[name], grade), seed=settings.seed
-        )
-        for name in names[:-1]
-        for grade in grades
-    }
-    corrected = holm([test and test[1] for test in tests.values()]).adjusted
-    p_values = dict(zip(tests, corrected, strict=True))
+    pairs = [(name, grade) for name in names[:-1] for grade in _COMPARED]
+    tests = [_compared(answers["utility"], answers[name], grade, settings.seed) for name, grade in pairs]
+    p_values = holm([p_value for _, p_value in tests]).adjusted
     differences = [
-        (f"utility - {name}", grade, len(found), (test := tests[name, grade]) and test[0], p_values[name, grade])
-        for name in names[:-1]
-        for grade in grades
+        (f"utility - {name}", grade, len(found), difference, p_value)
+        for (name, grade), (difference, _), p_value in zip(pairs, tests, p_values, strict=True)
     ]
+    title = f"Answers from the best {settings.k} of at most {settings.top_n} candidates by three annotations"
+    columns = (
+        Column("order", "order", "text"),
+        count_column("n"),
+        Column("has_relevant", "has relevant, % [95% CI]", "percent"),
+        *_GRADE_COLUMNS,
+    )
+    note = "n: questions. partial: correct without a relevant passage."
     return [
-        ResultTable(
-            part="orders",
-            title=f"Answers from the best {settings.k} of at most {settings.top_n} candidates by three annotations",
-            source="table 2",
-            columns=(
-                Column(name="order", title="order", kind="text"),
-                Column(name="n", title="n", kind="count"),
-                Column(name="has_relevant", title="has relevant, % [95% CI]", kind="percent"),
-                *_GRADE_COLUMNS,
-            ),
-            rows=tuple(rows),
-            notes=("n: questions. partial: correct without a relevant passage.", *runner.notes("orders")),
-        ),
+        runner.table("orders", title, "table 2", columns, rows, note),
         ResultTable(
             part="orders",
             title="Differences of the orders",
             source="table 2",
             columns=(
-                Column(name="orders", title="orders", kind="text"),
-                Column(name="grade", title="answers", kind="text"),
-                Column(name="n", title="n", kind="count"),
-                Column(name="difference", title="difference, points [95% CI]", kind="percent"),
-                Column(name="p_value", title="p (Holm)", kind="p_value"),
+                Column("orders", "orders", "text"),
+                Column("grade", "answers", "text"),
+                count_column("n"),
+                Column("difference", "difference, points [95% CI]", "percent"),
+                Column("p_value", "p (Holm)", "p_value"),
             ),
             rows=tuple(differences),
         ),

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ragstone.errors import MissingExtraError
 from ragstone.research._run import gathered
-from ragstone.research._udcg.columns import CORRELATIONS, DIFFERENCES, correlate_by_question, metric_columns
+from ragstone.research._udcg.columns import (
+    CORRELATIONS,
+    DIFFERENCES,
+    correlate_by_question,
+    estimate_groups,
+    metric_columns,
+)
 from ragstone.research._udcg.complete import RatedContext, warn_small_sample
 from ragstone.research._udcg.correlate import correlate_contexts, count_grades
 from ragstone.research._udcg.experiment.answers import Runner
 from ragstone.research._udcg.experiment.questions import Question
 from ragstone.research._udcg.experiment.sampling import sampled_contexts
-from ragstone.research._udcg.experiment.tables import Column, ResultTable
+from ragstone.research._udcg.experiment.tables import Column, ResultTable, count_column
 from ragstone.research._udcg.rows import row_of
 from ragstone.research._udcg.svm import Features, cross_validated, design_of, need_sklearn, question_folds
 from ragstone.stats import Estimate, bootstrap_interval, bootstrap_mean
@@ -26,10 +32,10 @@ if TYPE_CHECKING:
 
 _GAMMAS: Final = (0.0, 0.1, 0.2, 0.3, 1 / 3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _FOLDS: Final = 5
-_METRIC: Final = Column(name="metric", title="metric", kind="text")
-_SPEARMAN: Final = Column(name="spearman", title="Spearman [95% CI]")
-_N: Final = Column(name="n", title="n", kind="count")
-_SPREAD_COLUMN: Final = Column(name="standard_deviation", title="SD over k [95% CI]")
+_METRIC: Final = Column("metric", "metric", "text")
+_SPEARMAN: Final = Column("spearman", "Spearman [95% CI]")
+_N: Final = count_column("n")
+_COMPARED: Final = (_METRIC, _N, _SPEARMAN, Column("difference", "UDCG minus metric [95% CI]"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,20 +105,16 @@ def correlation_table(runner: Runner, collected: ContextSet) -> ResultTable:
     found = correlate_contexts(
         collected.contexts, gamma=settings.gamma, n_resamples=settings.n_resamples, seed=settings.seed
     )
-    return ResultTable(
-        part="correlation",
-        title=f"Correlation of metrics with the answers, {collected.k} passages",
-        source="table 3",
-        columns=(
-            _METRIC,
-            _N,
-            _SPEARMAN,
-            Column(name="difference", title="UDCG minus metric [95% CI]"),
-            Column(name="pooled", title="pooled over questions [95% CI]", is_printed=False),
-        ),
-        rows=tuple((m.metric, m.all.n if m.all else 0, m.all, m.difference, m.pooled) for m in found.metrics),
-        notes=(_describe(collected, found.n_questions), *found.notes, *runner.notes("correlation")),
-        facts={"grades": dict(found.grades), "n_one_grade": found.n_one_grade},
+    return runner.table(
+        "correlation",
+        f"Correlation of metrics with the answers, {collected.k} passages",
+        "table 3",
+        (*_COMPARED, Column("pooled", "pooled over questions [95% CI]", is_printed=False)),
+        ((m.metric, m.all.n if m.all else 0, m.all, m.difference, m.pooled) for m in found.metrics),
+        _describe(collected, found.n_questions),
+        *found.notes,
+        grades=dict(found.grades),
+        n_one_grade=found.n_one_grade,
     )
 
 
@@ -142,18 +144,11 @@ def k_table(runner: Runner, by_k: Sequence[ContextSet]) -> ResultTable:
         bounds = [CORRELATIONS] * len(per_k)
         means = bootstrap_mean(cube[:, :, column], bounds=bounds, n_resamples=settings.n_resamples, seed=settings.seed)
         rows.append((name, *means, _spread(cube[:, :, column], settings.n_resamples, settings.seed)))
-    return ResultTable(
-        part="k",
-        title="Correlation of metrics with the answers by the number of passages",
-        source="figure 2",
-        columns=(
-            _METRIC,
-            *(Column(name=f"k={collected.k}", title=f"k = {collected.k} [95% CI]") for collected in by_k),
-            _SPREAD_COLUMN,
-        ),
-        rows=tuple(rows),
-        notes=(f"Questions with different grades, by k: {', '.join(notes)}.", *runner.notes("k")),
-    )
+    sizes = (Column(f"k={collected.k}", f"k = {collected.k} [95% CI]") for collected in by_k)
+    headings = (_METRIC, *sizes, Column("standard_deviation", "SD over k [95% CI]"))
+    title = "Correlation of metrics with the answers by the number of passages"
+    note = f"Questions with different grades, by k: {', '.join(notes)}."
+    return runner.table("k", title, "figure 2", headings, rows, note)
 
 
 def _spread(values: NDArray[np.float64], n_resamples: int, seed: int) -> Estimate | None:
@@ -181,18 +176,26 @@ def _compared(
     columns: Mapping[str, NDArray[np.float64]], base: Mapping[str, str], collected: ContextSet, runner: Runner
 ) -> list[tuple[Any, ...]]:
     """Return a row for each metric: its correlation, and the base's minus its own."""
-    import numpy as np
-
     table = correlate_by_question(columns, collected.contexts)
     order = [table.names.index(base[name]) for name in table.names]
-    cells = np.concatenate([table.all, table.all[:, order] - table.all], axis=1)
+    return _rows(table.names, table.all, table.all[:, order] - table.all, {*base.values()}, runner)
+
+
+def _rows(
+    names: Sequence[str],
+    values: NDArray[np.float64],
+    differences: NDArray[np.float64],
+    bases: Collection[str],
+    runner: Runner,
+) -> list[tuple[Any, ...]]:
+    """Return a row for each column of values: its name, number, mean, and (unless it is a base) mean difference."""
     settings = runner.settings
-    bounds = [CORRELATIONS] * (cells.shape[1] // 2) + [DIFFERENCES] * (cells.shape[1] // 2)
-    estimates = bootstrap_mean(cells, bounds=bounds, n_resamples=settings.n_resamples, seed=settings.seed)
-    n = len(table.names)
+    means, others = estimate_groups(
+        (values, CORRELATIONS), (differences, DIFFERENCES), n_resamples=settings.n_resamples, seed=settings.seed
+    )
     return [
-        (name, own.n if (own := estimates[i]) else 0, own, None if base[name] == name else estimates[n + i])
-        for i, name in enumerate(table.names)
+        (name, mean.n if mean else 0, mean, None if name in bases else difference)
+        for name, mean, difference in zip(names, means, others, strict=True)
     ]
 
 
@@ -221,17 +224,10 @@ def ablation_tables(runner: Runner, collected: ContextSet) -> list[ResultTable]:
     base |= dict.fromkeys(("udcg", "udcg, relevance only", "binary"), "udcg")
     n_questions = len({context.question for context in contexts})
     rows = _compared(columns, base, collected, runner)
-    return [
-        ResultTable(
-            part="ablation",
-            title=f"Variants of UDCG, {collected.k} passages",
-            source="table 4",
-            columns=(_METRIC, _N, _SPEARMAN, Column(name="loss", title="full metric minus variant [95% CI]")),
-            rows=tuple(rows),
-            notes=(_describe(collected, n_questions), *notes, *runner.notes("ablation")),
-        ),
-        _gamma_table(runner, collected, values),
-    ]
+    losses = (*_COMPARED[:-1], Column("loss", "full metric minus variant [95% CI]"))
+    title = f"Variants of UDCG, {collected.k} passages"
+    table = runner.table("ablation", title, "table 4", losses, rows, _describe(collected, n_questions), *notes)
+    return [table, _gamma_table(runner, collected, values)]
 
 
 def _gamma_table(runner: Runner, collected: ContextSet, values: Mapping[str, NDArray[np.float64]]) -> ResultTable:
@@ -253,23 +249,17 @@ def _gamma_table(runner: Runner, collected: ContextSet, values: Mapping[str, NDA
         best = max(range(len(_GAMMAS)), key=lambda i: (means[i], -abs(_GAMMAS[i] - 1 / 3)))
         tuned[list(fold)] = table.all[list(fold), best]
     everything = np.column_stack([table.all, tuned])
-    cells = np.concatenate([everything, everything - everything[:, [default]]], axis=1)
-    bounds = [CORRELATIONS] * (cells.shape[1] // 2) + [DIFFERENCES] * (cells.shape[1] // 2)
-    estimates = bootstrap_mean(cells, bounds=bounds, n_resamples=settings.n_resamples, seed=settings.seed)
     names = [*columns, "tuned"]
-    rows = [
-        (name, own.n if (own := estimates[i]) else 0, own, None if i == default else estimates[len(names) + i])
-        for i, name in enumerate(names)
-    ]
+    rows = _rows(names, everything, everything - everything[:, [default]], {names[default]}, runner)
     return ResultTable(
         part="ablation",
         title="The weight of distraction (gamma)",
         source="equation 4",
         columns=(
-            Column(name="gamma", title="gamma", kind="text"),
+            Column("gamma", "gamma", "text"),
             _N,
             _SPEARMAN,
-            Column(name="gain", title="minus gamma = 1/3 [95% CI]"),
+            Column("gain", "minus gamma = 1/3 [95% CI]"),
         ),
         rows=tuple(rows),
         notes=("tuned: each question with the gamma that is best for the other questions.", *warn_small_sample(n)),
@@ -305,15 +295,7 @@ def answer_prob_table(runner: Runner, collected: ContextSet, probs: Sequence[flo
     columns["answer_prob"] = np.array([np.nan if value is None else value for value in probs], dtype=float)
     rows = _compared(columns, dict.fromkeys(columns, "udcg"), collected, runner)
     n_questions = len({context.question for context in collected.contexts})
-    return ResultTable(
-        part="answer-prob",
-        title=f"The probability of the reference as utility, {collected.k} passages",
-        source="appendix C, table 5",
-        columns=(_METRIC, _N, _SPEARMAN, Column(name="difference", title="UDCG minus metric [95% CI]")),
-        rows=tuple(rows),
-        notes=(
-            _describe(collected, n_questions),
-            "answer_prob: mean over the passages of the log-probability of the most probable reference.",
-            *runner.notes("answer-prob"),
-        ),
-    )
+    title = f"The probability of the reference as utility, {collected.k} passages"
+    note = "answer_prob: mean over the passages of the log-probability of the most probable reference."
+    described = _describe(collected, n_questions)
+    return runner.table("answer-prob", title, "appendix C, table 5", _COMPARED, rows, described, note)

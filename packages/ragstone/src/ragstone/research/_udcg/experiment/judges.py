@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ragstone.judges import Judge
 from ragstone.research._udcg.experiment.answers import Runner
 from ragstone.research._udcg.experiment.questions import Question
-from ragstone.research._udcg.experiment.tables import Column, ResultTable
+from ragstone.research._udcg.experiment.tables import Column, ResultTable, count_column
 from ragstone.stats import Estimate, bootstrap_interval, landis_koch, mean_interval
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 async def run_judges(
     runner: Runner, questions: Sequence[Question], judges: Sequence[Judge], *, has_labels: bool
-) -> list[ResultTable]:
+) -> ResultTable:
     """Let each judge label the first candidates of each question, and compare the labels.
 
     Args:
@@ -48,26 +48,17 @@ async def run_judges(
         keys = [key for key in raters[first] if key in raters[second]]
         pairs = [(raters[first][key], raters[second][key]) for key in keys]
         rows.append(_row(f"{first} / {second}", pairs, [question for question, _ in keys], runner))
-    return [
-        ResultTable(
-            part="judges",
-            title=f"Agreement on the relevance of the first {k} passages",
-            source="appendix B",
-            columns=(
-                Column(name="raters", title="raters", kind="text"),
-                Column(name="n", title="passages", kind="count"),
-                Column(name="n_questions", title="questions", kind="count"),
-                Column(name="kappa", title="Cohen's kappa [95% CI]"),
-                Column(name="words", title="agreement", kind="text"),
-                Column(name="equal", title="equal labels, % [95% CI]", kind="percent"),
-            ),
-            rows=tuple(rows),
-            notes=(
-                "Intervals resample questions, because passages of one question are not independent.",
-                *runner.notes("judges"),
-            ),
-        )
-    ]
+    columns = (
+        Column("raters", "raters", "text"),
+        count_column("n", "passages"),
+        count_column("n_questions", "questions"),
+        Column("kappa", "Cohen's kappa [95% CI]"),
+        Column("words", "agreement", "text"),
+        Column("equal", "equal labels, % [95% CI]", "percent"),
+    )
+    title = f"Agreement on the relevance of the first {k} passages"
+    note = "Intervals resample questions, because passages of one question are not independent."
+    return runner.table("judges", title, "appendix B", columns, rows, note)
 
 
 def _row(name: str, pairs: Sequence[tuple[bool, bool]], clusters: Sequence[str], runner: Runner) -> tuple[Any, ...]:

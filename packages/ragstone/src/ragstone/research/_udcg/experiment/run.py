@@ -305,14 +305,14 @@ async def _run(
         # One call shows whether the reader supports this part, before others are made.
         await read_answer_probs(runner, _first_context(questions))
     if "position" in settings.parts:
-        tables += await run_position(runner, questions)
+        tables.append(await run_position(runner, questions))
     by_k = {}
     if "k" in settings.parts:
         for k in settings.k_values:
             by_k[k] = await collect_contexts(runner, questions, k=k, part="k")
         tables.append(k_table(runner, list(by_k.values())))
     if "distractors" in settings.parts:
-        tables += await run_distractors(runner, questions)
+        tables.append(await run_distractors(runner, questions))
     if "orders" in settings.parts:
         tables += await run_orders(runner, questions)
     correlated = [part for part in _CORRELATED if part in settings.parts]
@@ -323,7 +323,7 @@ async def _run(
             tables += await _correlated_tables(runner, collected)
     if "judges" in settings.parts:
         has_labels = all(question.is_labeled for question in chosen.chosen)
-        tables += await run_judges(runner, questions, [asker.judge, *judges], has_labels=has_labels)
+        tables.append(await run_judges(runner, questions, [asker.judge, *judges], has_labels=has_labels))
     run = asker.run
     if run.errors and not run.calls.n_answered and not run.calls.n_known:
         raise run.errors[0]

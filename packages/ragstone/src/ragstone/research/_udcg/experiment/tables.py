@@ -14,7 +14,7 @@ from ragstone.stats import Estimate, mean_interval, sign_flip_test
 Cell = Estimate | float | int | str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Column:
     """A column of a table."""
 
@@ -90,6 +90,11 @@ def _shown(cell: Cell, column: Column) -> str:
 def _number(value: float, digits: int) -> str:
     # Adding 0 turns a negative zero into zero.
     return f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def count_column(name: str, title: str | None = None) -> Column:
+    """Return a column of numbers of something, with its name as the default title."""
+    return Column(name, title or name, "count")
 
 
 def share_of(marks: Sequence[bool]) -> Estimate | None:
