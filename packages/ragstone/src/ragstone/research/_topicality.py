@@ -22,7 +22,7 @@ from ragstone.experiments import (
     read_outcomes,
 )
 from ragstone.judges import BASELINE_NOTE
-from ragstone.research._validation.report import finite, shown
+from ragstone.research._report import finite, shown
 from ragstone.research._validation.sources import is_unevenly_sampled, metrics_of, scores_of
 from ragstone.schema import Failure
 from ragstone.stats import GroupDifference, compare_groups, failure_bounds

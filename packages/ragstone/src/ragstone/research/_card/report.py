@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from ragstone._util.table import text_table
 from ragstone.research._card.conditions import Condition
-from ragstone.research._card.model import JudgeReport, RunCost
-from ragstone.research._card.sentences import findings_of, points
-from ragstone.research._validation.report import finite, shown
+from ragstone.research._card.model import JudgeReport, MetricReport, RunCost
+from ragstone.research._card.sentences import findings_of
+from ragstone.research._report import finite, points, result_table, share, shown
+from ragstone.research._validation.agreement import LabelAgreement
+from ragstone.research._validation.report import worth
 from ragstone.schema import Failure, NotApplicable, Score
-from ragstone.stats import VarianceSplit
+from ragstone.stats import Estimate, PredictionPoweredMean, VarianceSplit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,7 @@ def _text(card: JudgeCard) -> str:
         parts.append(_costs(judge))
     if card.joint:
         parts.append("all judges")
-        parts.append(_variance(dict(card.joint), ci))
+        parts.append(_variance(card.joint, ci))
     parts.append(
         "\n".join(
             [
@@ -99,93 +101,83 @@ def _text(card: JudgeCard) -> str:
 
 
 def _people(judge: JudgeReport, ci: str) -> str:
-    rows = [("agreement with people", "labels", "coefficient", f"value {ci}", f"judge - people, points {ci}")]
-    for metric in judge.metrics:
-        if (found := metric.agreement) is None:
-            continue
-        name, value = found.coefficient
-        width = 100 / (metric.range[1] - metric.range[0])
-        bias = found.bias
-        rows.append(
-            (
-                metric.metric,
-                f"{found.n} ({found.n_unscored} not scored)" if found.n_unscored else str(found.n),
-                name,
-                "undefined" if value is None else f"{value.value:.2f} [{value.low:.2f}, {value.high:.2f}]",
-                "unknown"
-                if bias is None
-                else f"{bias.value * width:+.1f} [{bias.low * width:+.1f}, {bias.high * width:+.1f}]",
-            )
-        )
-    notes = [
-        f"{metric.metric}: {note}" for metric in judge.metrics if metric.agreement for note in metric.agreement.notes
-    ]
-    return "" if len(rows) == 1 else "\n".join([text_table(rows), *notes])
+    found = [(metric, agreement) for metric in judge.metrics if (agreement := metric.agreement) is not None]
+    columns: dict[str, Callable[[tuple[MetricReport, LabelAgreement]], str]] = {
+        "agreement with people": lambda pair: pair[0].metric,
+        "labels": lambda pair: f"{pair[1].n}" + _not_scored(pair[1].n_unscored),
+        "coefficient": lambda pair: pair[1].coefficient[0],
+        "value CI": lambda pair: _two_digits(pair[1].coefficient[1]),
+        "judge - people, points CI": lambda pair: (
+            "unknown"
+            if pair[1].bias is None
+            else points(pair[1].bias, width=100 / (pair[0].range[1] - pair[0].range[0]))
+        ),
+    }
+    notes = [f"{metric.metric}: {note}" for metric, agreement in found for note in agreement.notes]
+    return "\n".join([result_table(found, columns, ci=ci), *notes]) if found else ""
+
+
+def _not_scored(n: int) -> str:
+    return f" ({n} not scored)" if n else ""
+
+
+def _two_digits(value: Estimate | None) -> str:
+    return "undefined" if value is None else f"{value.value:.2f} [{value.low:.2f}, {value.high:.2f}]"
+
+
+_MEANS: Final[dict[str, Callable[[tuple[str, PredictionPoweredMean]], str]]] = {
+    "mean score": lambda pair: pair[0],
+    "judge alone": lambda pair: f"{pair[1].judge_mean:.3f}",
+    "corrected by labels CI": lambda pair: shown(pair[1].estimate),
+    "labels alone CI": lambda pair: shown(pair[1].labels_only),
+    "equivalent to": lambda pair: worth(pair[1]),
+}
 
 
 def _means(judge: JudgeReport, ci: str) -> str:
-    rows = [("mean score", "judge alone", f"corrected by labels {ci}", f"labels alone {ci}", "equivalent to")]
-    for metric in judge.metrics:
-        if metric.agreement is None or (mean := metric.agreement.human_mean) is None:
-            continue
-        worth = "" if mean.labels_worth is None else f"{mean.labels_worth:.0f} labels"
-        rows.append((metric.metric, f"{mean.judge_mean:.3f}", shown(mean.estimate), shown(mean.labels_only), worth))
-    return "" if len(rows) == 1 else text_table(rows)
+    found = [(m.metric, m.agreement.human_mean) for m in judge.metrics if m.agreement and m.agreement.human_mean]
+    return result_table(found, _MEANS, ci=ci)
 
 
 def _effects(judge: JudgeReport, ci: str) -> str:
     rows = [("metric", "condition", "n", f"mean change, points {ci}", f"changed scores {ci}")]
     for metric in judge.metrics:
         if (flips := metric.repeats) is not None:
-            share = _share(flips.items.value, flips.items.low, flips.items.high)
-            rows.append((metric.metric, "repeats", str(flips.n), f"SD of a reply {flips.spread:.1f}", share))
-        for effect in metric.effects:
-            c = effect.changed
-            missing = f" ({effect.n_unscored} not scored)" if effect.n_unscored else ""
-            rows.append(
-                (
-                    metric.metric,
-                    effect.condition,
-                    f"{effect.n}{missing}",
-                    points(effect.difference),
-                    _share(c.value, c.low, c.high),
-                )
+            spread = f"SD of a reply {flips.spread:.1f}"
+            rows.append((metric.metric, "repeats", str(flips.n), spread, share(flips.items)))
+        rows += [
+            (
+                metric.metric,
+                effect.condition,
+                f"{effect.n}" + _not_scored(effect.n_unscored),
+                points(effect.difference),
+                share(effect.changed),
             )
+            for effect in metric.effects
+        ]
     return "" if len(rows) == 1 else text_table(rows, n_keys=2)
 
 
-def _share(value: float, low: float, high: float) -> str:
-    return f"{value:.0%} [{100 * low:.0f}, {100 * high:.0f}]"
-
-
-def _variance(splits: dict[str, VarianceSplit], ci: str) -> str:
+def _variance(splits: Mapping[str, VarianceSplit], ci: str) -> str:
     rows = [("variance", "source", "share", f"SD in points {ci}", "df")]
     for metric, split in splits.items():
         for component in split.components:
-            sd = component.sd
-            name = component.name
-            if split.is_confounded and component is split.components[-1]:
-                name += " + repeat"
-            rows.append(
-                (
-                    metric,
-                    name,
-                    f"{component.share:.0%}",
-                    f"{sd.value:.1f} [{sd.low:.1f}, {sd.high:.1f}]",
-                    str(component.df),
-                )
-            )
+            is_both = split.is_confounded and component is split.components[-1]
+            name = component.name + (" + repeat" if is_both else "")
+            rows.append((metric, name, f"{component.share:.0%}", points(component.sd, sign=""), str(component.df)))
     return text_table(rows, n_keys=2)
 
 
+_COSTS: Final[dict[str, Callable[[RunCost], str]]] = {
+    "cost": lambda cost: "base, same as fused" if cost.condition == "separate" else cost.condition,
+    "samples": lambda cost: str(cost.n_samples),
+    "calls": lambda cost: str(cost.usage.calls),
+    "from cache": lambda cost: str(cost.usage.cached),
+    "input tokens": lambda cost: str(cost.usage.input_tokens),
+    "output tokens": lambda cost: str(cost.usage.output_tokens),
+    "USD": lambda cost: "" if cost.usage.cost_usd is None else f"{cost.usage.cost_usd:.4f}",
+}
+
+
 def _costs(judge: JudgeReport) -> str:
-    rows = [("cost", "samples", "calls", "from cache", "input tokens", "output tokens", "USD")]
-    costs = [*judge.costs, *([judge.separate] if judge.separate is not None else [])]
-    for cost in costs:
-        u = cost.usage
-        name = "base, same as fused" if cost.condition == "separate" else cost.condition
-        usd = "" if u.cost_usd is None else f"{u.cost_usd:.4f}"
-        rows.append(
-            (name, str(cost.n_samples), str(u.calls), str(u.cached), str(u.input_tokens), str(u.output_tokens), usd)
-        )
-    return text_table(rows, align="lrrrrrr")
+    return result_table([*judge.costs, *([judge.separate] if judge.separate else [])], _COSTS, align="lrrrrrr")

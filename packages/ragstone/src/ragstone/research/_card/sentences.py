@@ -8,7 +8,8 @@ from typing import Final
 
 from ragstone.judges import BASELINE_NOTE
 from ragstone.research._card.model import ConditionEffect, JudgeReport, MetricReport
-from ragstone.stats import Estimate, VarianceSplit, landis_koch
+from ragstone.research._report import points
+from ragstone.stats import VarianceSplit, landis_koch
 
 _Z: Final = 1.96
 _SHOWN: Final = 0.05
@@ -40,11 +41,6 @@ def findings_of(judges: Sequence[JudgeReport], joint: Mapping[str, VarianceSplit
                 "the judges about single answers. Compare systems only with scores of the same judge"
             )
     return tuple(found)
-
-
-def points(estimate: Estimate, *, sign: str = "+") -> str:
-    """Format an estimate in points with its interval."""
-    return f"{estimate.value:{sign}.1f} [{estimate.low:{sign}.1f}, {estimate.high:{sign}.1f}]"
 
 
 def wording_shift(metric: MetricReport) -> tuple[float, bool] | None:

@@ -12,6 +12,7 @@ from ragstone._util.table import text_table
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode, UdcgTheta
 from ragstone.reading import SampleSource
+from ragstone.research._report import shown
 from ragstone.research._run import RunResult
 from ragstone.research._udcg.columns import (
     CORRELATIONS,
@@ -69,21 +70,11 @@ class UdcgCorrelation(RunResult):
 
     def __str__(self) -> str:
         head = ("metric", "Spearman, mean [95% CI]", "n", "constant as 0", "n", "UDCG minus metric", "pooled")
-        rows = [
-            head,
-            *(
-                (
-                    m.metric,
-                    _shown(m.defined),
-                    str(m.defined.n) if m.defined else "0",
-                    _shown(m.all),
-                    str(m.all.n) if m.all else "0",
-                    _shown(m.difference),
-                    _shown(m.pooled),
-                )
-                for m in self.metrics
-            ),
-        ]
+        rows: list[tuple[str, ...]] = [head]
+        for m in self.metrics:
+            n_defined, n_all = (str(estimate.n if estimate else 0) for estimate in (m.defined, m.all))
+            cells = [shown(estimate, none="") for estimate in (m.defined, m.all, m.difference, m.pooled)]
+            rows.append((m.metric, cells[0], n_defined, cells[1], n_all, *cells[2:]))
         answers = ", ".join(f"{n} {grade}" for grade, n in self.grades.items() if n or grade != "partial")
         lines = [text_table(rows), "", f"{self.n_questions} questions, {self.n_contexts} contexts; answers: {answers}"]
         if self.n_one_grade:
@@ -91,10 +82,6 @@ class UdcgCorrelation(RunResult):
         lines.append("n: number of questions. The first n counts questions with different values of the metric")
         lines += [f"excluded, {reason}: {n}" for reason, n in self.left_out.items()]
         return "\n".join([*lines, *self.notes])
-
-
-def _shown(estimate: Estimate | None) -> str:
-    return "" if estimate is None else f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
 
 
 def correlate_udcg(

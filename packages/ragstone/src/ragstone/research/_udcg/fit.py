@@ -13,6 +13,7 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode, UdcgTheta
 from ragstone.reading import SampleSource
+from ragstone.research._report import number, shown
 from ragstone.research._run import RunResult
 from ragstone.research._udcg.columns import CORRELATIONS, DIFFERENCES
 from ragstone.research._udcg.complete import complete, warn_small_sample
@@ -81,13 +82,16 @@ class UdcgFit(RunResult):
     def __str__(self) -> str:
         level = " [95% CI]" if self.alpha else ""
         weights = [("position", f"help{level}", f"distraction{level}")]
-        columns = [[*map(_shown, self.alpha or self.theta.alpha)], [*map(_shown, self.beta or self.theta.beta)]]
+        columns = [
+            [*map(shown, estimated)] if estimated else [*map(number, plain)]
+            for estimated, plain in ((self.alpha, self.theta.alpha), (self.beta, self.theta.beta))
+        ]
         weights += [(str(i), a, b) for i, (a, b) in enumerate(zip(*columns, strict=True), start=1)]
         scores = [
             ("metric", "Spearman with the grades, mean over questions [95% CI]"),
-            ("udcg_theta, on held-out questions", _shown(self.correlation)),
-            ("udcg, without fitted weights", _shown(self.plain)),
-            ("difference", _shown(self.gain)),
+            ("udcg_theta, on held-out questions", shown(self.correlation)),
+            ("udcg, without fitted weights", shown(self.plain)),
+            ("difference", shown(self.gain)),
         ]
         lines = [
             f"UDCG-theta for {self.theta.k} passages, C = {self.c:g}",
@@ -102,12 +106,6 @@ class UdcgFit(RunResult):
         if not self.converged:
             lines.append("the solver did not converge, so the weights are only approximate")
         return "\n".join([*lines, *self.notes])
-
-
-def _shown(estimate: Estimate | float) -> str:
-    if isinstance(estimate, float):
-        return f"{estimate:.3f}"
-    return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
 
 
 def fit_udcg(

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ragstone._util.table import text_table
 from ragstone.experiments import titles_of
 from ragstone.judges import BASELINE_NOTE
+from ragstone.research._report import finite, number, result_table, share, shown
 from ragstone.research._validation.agreement import LabelAgreement
 from ragstone.research._validation.describe import Distribution, MetricPairCorrelation, MetricPower
 from ragstone.research._validation.passing import PassRate
 from ragstone.research._validation.ranking import SystemRanking
 from ragstone.research._validation.repeats import MetricRepeatability
 from ragstone.research._validation.weights import WeightFit
-from ragstone.stats import Agreement, Estimate
+from ragstone.stats import Agreement, Description, PredictionPoweredMean
 
 _CROWDED: Final = 0.5
 """Share of scores at one bound from which a metric discriminates little between answers."""
@@ -69,86 +70,42 @@ class MetricValidation:
         ci = f"[{self.confidence_level:.0%} CI]"
         # Findings come first, because the tables of many metrics are long.
         parts = ["\n".join(findings)] if (findings := self.findings()) else []
-        parts.append(_distributions(self.distributions, ci))
-        if self.correlations:
-            parts.append(_correlations(self.correlations, ci))
-        if self.powers:
-            parts.append(_powers(self.powers))
-        if self.rankings:
-            parts.append(_rankings(self.rankings, ci))
-        if self.pass_rates:
-            parts.append(_pass_rates(self.pass_rates, ci))
-        if self.repeatability:
-            parts.append(_flips(self.repeatability, ci))
-        if self.labels:
-            parts.append(_labels(self.labels, ci))
-        if self.weights is not None:
-            parts.append(_weights(self.weights, ci))
-        if self.notes:
-            parts.append("\n".join(self.notes))
-        return "\n\n".join(parts)
-
-
-def finite(value: Any) -> Any:
-    """Replace infinite numbers and NaN by None, because JSON does not have them."""
-    match value:
-        case float() if not math.isfinite(value):
-            return None
-        case dict():
-            return {key: finite(part) for key, part in value.items()}
-        case list() | tuple():
-            return [finite(part) for part in value]
-    return value
-
-
-def shown(estimate: Estimate | None, *, sign: str = "") -> str:
-    """Format a number with its interval."""
-    if estimate is None:
-        return "undefined"
-    return f"{estimate.value:{sign}.3f} [{estimate.low:{sign}.3f}, {estimate.high:{sign}.3f}]"
-
-
-def _share(estimate: Estimate | None) -> str:
-    return (
-        "no bound"
-        if estimate is None
-        else f"{estimate.value:.0%} [{100 * estimate.low:.0f}, {100 * estimate.high:.0f}]"
-    )
-
-
-def _number(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.3f}"
+        parts += [
+            _distributions(self.distributions, ci),
+            _correlations(self.correlations, ci) if self.correlations else "",
+            _powers(self.powers) if self.powers else "",
+            _rankings(self.rankings, ci) if self.rankings else "",
+            _pass_rates(self.pass_rates, ci) if self.pass_rates else "",
+            _flips(self.repeatability, ci) if self.repeatability else "",
+            _labels(self.labels, ci) if self.labels else "",
+            _weights(self.weights, ci) if self.weights is not None else "",
+            "\n".join(self.notes),
+        ]
+        return "\n\n".join(filter(None, parts))
 
 
 def _distributions(found: Sequence[Distribution], ci: str) -> str:
-    head = (
-        "metric", "system", "n scored / failed / n.a.", f"mean {ci}", "SD", "median [quartiles]", "min, max", f"at floor {ci}",
-        f"at ceiling {ci}", "ties", "skew", "kurtosis",
-    )  # fmt: skip
-    rows: list[tuple[str, ...]] = [head]
-    for d in found:
-        p = d.population
-        counts = f"{p.n if p else 0} / {d.n_failed} / {d.n_not_applicable}"
-        rows.append(
-            (d.metric, d.system, counts, *["no score"] * 9)
-            if p is None
-            else (
-                d.metric,
-                d.system,
-                counts,
-                shown(d.mean),
-                _number(p.sd),
-                f"{p.median:.3f} [{p.q1:.3f}, {p.q3:.3f}]",
-                f"{p.minimum:.3f}, {p.maximum:.3f}",
-                _share(p.at_low),
-                _share(p.at_high),
-                "undefined" if p.ties is None else f"{p.ties:.0%}",
-                _number(p.skewness),
-                _number(p.kurtosis),
-            )
-        )
+    def scored(cell: Callable[[Distribution, Description], str]) -> Callable[[Distribution], str]:
+        return lambda d: "no score" if d.population is None else cell(d, d.population)
+
+    columns: dict[str, Callable[[Distribution], str]] = {
+        "metric": lambda d: d.metric,
+        "system": lambda d: d.system,
+        "n scored / failed / n.a.": lambda d: (
+            f"{d.population.n if d.population else 0} / {d.n_failed} / {d.n_not_applicable}"
+        ),
+        "mean CI": scored(lambda d, _: shown(d.mean)),
+        "SD": scored(lambda _, p: number(p.sd)),
+        "median [quartiles]": scored(lambda _, p: f"{p.median:.3f} [{p.q1:.3f}, {p.q3:.3f}]"),
+        "min, max": scored(lambda _, p: f"{p.minimum:.3f}, {p.maximum:.3f}"),
+        "at floor CI": scored(lambda _, p: share(p.at_low)),
+        "at ceiling CI": scored(lambda _, p: share(p.at_high)),
+        "ties": scored(lambda _, p: "undefined" if p.ties is None else f"{p.ties:.0%}"),
+        "skew": scored(lambda _, p: number(p.skewness)),
+        "kurtosis": scored(lambda _, p: number(p.kurtosis)),
+    }
     return (
-        text_table(rows, n_keys=2, titles=titles_of(d.metric for d in found))
+        result_table(found, columns, ci=ci, n_keys=2, titles=titles_of(d.metric for d in found))
         + "\nties: probability that two samples have the same score. kurtosis: 0 for a normal distribution."
     )
 
@@ -190,22 +147,24 @@ def _mean(c: MetricPairCorrelation) -> str:
     return text + (f" ({m.n_undefined} undefined)" if m.n_undefined else "")
 
 
+def _asl(asl: Sequence[float]) -> str:
+    shown_p = (f"{value:.1g}" if value < _SMALL_P else f"{value:.3f}" for value in asl[:_ASL_SHOWN])
+    return " ".join(shown_p) + (" ..." if len(asl) > _ASL_SHOWN else "")
+
+
+_POWER: Final[dict[str, Callable[[MetricPower], str]]] = {
+    "discriminative power": lambda m: m.metric,
+    "significant pairs": lambda m: f"{m.power.n_significant} of {m.power.n_pairs} ({m.power.value:.3f})",
+    "untestable": lambda m: str(m.power.n_untestable),
+    "samples": lambda m: str(m.n_samples),
+    "ASL: p-values in order": lambda m: _asl(m.power.asl),
+}
+
+
 def _powers(found: Sequence[MetricPower]) -> str:
-    rows = [("discriminative power", "significant pairs", "untestable", "samples", "ASL: p-values in order")]
-    for m in sorted(found, key=lambda m: -m.power.value):
-        p = m.power
-        curve = " ".join(_p(value) for value in p.asl[:_ASL_SHOWN]) + (" ..." if len(p.asl) > _ASL_SHOWN else "")
-        rows.append(
-            (
-                m.metric,
-                f"{p.n_significant} of {p.n_pairs} ({p.value:.3f})",
-                str(p.n_untestable),
-                str(m.n_samples),
-                curve,
-            )
-        )
     first = found[0]
-    text = text_table(rows, titles=titles_of(m.metric for m in found)) + (
+    ordered = sorted(found, key=lambda m: -m.power.value)
+    text = result_table(ordered, _POWER, titles=titles_of(m.metric for m in found)) + (
         f"\np-values: randomized Tukey HSD, paired, {first.n_permutations:,} permutations, adjusted for all pairs of a metric, "
         f"significant below {1 - first.power.confidence_level:.3g}"
     )
@@ -218,118 +177,92 @@ def _powers(found: Sequence[MetricPower]) -> str:
     return text
 
 
-def _p(value: float) -> str:
-    return f"{value:.1g}" if value < _SMALL_P else f"{value:.3f}"
-
-
 def _rankings(found: Sequence[SystemRanking], ci: str) -> str:
-    rows = [(f"ranking by {found[0].target}", f"Kendall's tau {ci}", "pairs in the same order", "samples")]
-    n_pairs = len(found[0].means) * (len(found[0].means) - 1) // 2
-    for r in sorted(found, key=lambda r: math.inf if r.tau is None else -r.tau.value):
-        samples = f"{r.n_samples}" + (f" ({r.n_incomplete} incomplete)" if r.n_incomplete else "")
-        rows.append((r.metric, shown(r.tau), f"{r.n_same_order} of {n_pairs}", samples))
+    n_systems = len(found[0].means)
+    columns: dict[str, Callable[[SystemRanking], str]] = {
+        f"ranking by {found[0].target}": lambda r: r.metric,
+        "Kendall's tau CI": lambda r: shown(r.tau),
+        "pairs in the same order": lambda r: f"{r.n_same_order} of {n_systems * (n_systems - 1) // 2}",
+        "samples": lambda r: f"{r.n_samples}" + (f" ({r.n_incomplete} incomplete)" if r.n_incomplete else ""),
+    }
+    ordered = sorted(found, key=lambda r: math.inf if r.tau is None else -r.tau.value)
     return (
-        text_table(rows, titles=titles_of(r.metric for r in found))
-        + f"\ntau: agreement of the rankings of {len(found[0].means)} systems by their means, for these systems and as many "
+        result_table(ordered, columns, ci=ci, titles=titles_of(r.metric for r in found))
+        + f"\ntau: agreement of the rankings of {n_systems} systems by their means, for these systems and as many "
         "samples. More samples usually increase it."
     )
 
 
+_PASS_RATE: Final[dict[str, Callable[[PassRate], str]]] = {
+    "pass@k": lambda p: p.metric,
+    "system": lambda p: p.system,
+    "k": lambda p: str(p.k),
+    "probability CI": lambda p: shown(p.rate),
+    "threshold": lambda p: f"{p.threshold:.3g}",
+    "samples": lambda p: f"{p.rate.n if p.rate else 0}" + (f" ({p.n_few} with fewer scores)" if p.n_few else ""),
+}
+
+
 def _pass_rates(found: Sequence[PassRate], ci: str) -> str:
-    rows = [("pass@k", "system", "k", f"probability {ci}", "threshold", "samples")]
-    rows += [
-        (
-            p.metric,
-            p.system,
-            str(p.k),
-            shown(p.rate),
-            f"{p.threshold:.3g}",
-            f"{0 if p.rate is None else p.rate.n}" + (f" ({p.n_few} with fewer scores)" if p.n_few else ""),
-        )
-        for p in found
-    ]
     return (
-        text_table(rows, n_keys=3, titles=titles_of(p.metric for p in found))
+        result_table(found, _PASS_RATE, ci=ci, n_keys=3, titles=titles_of(p.metric for p in found))
         + "\npass@k: probability that at least one of k answers to a question reaches the threshold"
     )
 
 
+_FLIPS: Final[dict[str, Callable[[MetricRepeatability], str]]] = {
+    "repeats": lambda f: f.metric,
+    "system": lambda f: f.system,
+    "pairs that flip CI": lambda f: share(f.rate.pairs),
+    "samples with a flip CI": lambda f: share(f.rate.items),
+    "SD of a reply": lambda f: f"{f.rate.spread:.3f}",
+    "threshold": lambda f: f"{f.rate.threshold:.3g}",
+    "n": lambda f: f"{f.rate.n} samples, {f.rate.n_replies} scores",
+}
+
+
 def _flips(found: Sequence[MetricRepeatability], ci: str) -> str:
-    head = (
-        "repeats",
-        "system",
-        f"pairs that flip {ci}",
-        f"samples with a flip {ci}",
-        "SD of a reply",
-        "threshold",
-        "n",
-    )
-    rows = [
-        head,
-        *(
-            (
-                f.metric,
-                f.system,
-                _share(f.rate.pairs),
-                _share(f.rate.items),
-                f"{f.rate.spread:.3f}",
-                f"{f.rate.threshold:.3g}",
-                f"{f.rate.n} samples, {f.rate.n_replies} scores",
-            )
-            for f in found
-        ),
-    ]
-    text = text_table(rows, n_keys=2, titles=titles_of(f.metric for f in found))
+    text = result_table(found, _FLIPS, ci=ci, n_keys=2, titles=titles_of(f.metric for f in found))
     for f in found:
         if f.n_unscored or f.n_other_judge:
             text += f"\n{f.metric}, {f.system}: excluded {f.n_unscored} without a score, {f.n_other_judge} of another judge or prompt"
     return text
 
 
+_AGREEMENT: Final[dict[str, Callable[[LabelAgreement], str]]] = {
+    "agreement with people": lambda a: a.metric,
+    "system": lambda a: a.system,
+    "n": lambda a: str(a.n),
+    "exact agreement CI": lambda a: share(a.exact, none="undefined") if a.categories else "continuous",
+    "Cohen's kappa CI": lambda a: _agreement(a.cohen) if a.categories else "continuous",
+    "Krippendorff's alpha CI": lambda a: _agreement(a.krippendorff),
+    "Spearman CI": lambda a: shown(a.spearman),
+    "Kendall CI": lambda a: shown(a.kendall),
+}
+_HUMAN_MEAN: Final[dict[str, Callable[[tuple[LabelAgreement, PredictionPoweredMean]], str]]] = {
+    "estimated human mean": lambda pair: pair[0].metric,
+    "system": lambda pair: pair[0].system,
+    "prediction-powered CI": lambda pair: shown(pair[1].estimate),
+    "labels alone CI": lambda pair: shown(pair[1].labels_only),
+    "judge alone": lambda pair: f"{pair[1].judge_mean:.3f}",
+    "labels": lambda pair: str(pair[1].n_labeled),
+    "judged": lambda pair: str(pair[1].n_judged),
+    "equivalent to": lambda pair: worth(pair[1]),
+}
+
+
+def worth(mean: PredictionPoweredMean) -> str:
+    """Return how many labels alone have an interval as narrow as that of an estimated human mean."""
+    return "" if mean.labels_worth is None else f"{mean.labels_worth:.0f} labels"
+
+
 def _labels(found: Sequence[LabelAgreement], ci: str) -> str:
-    head = (
-        "agreement with people", "system", "n", f"exact agreement {ci}", f"Cohen's kappa {ci}", f"Krippendorff's alpha {ci}",
-        f"Spearman {ci}", f"Kendall {ci}",
-    )  # fmt: skip
-    rows: list[tuple[str, ...]] = [head]
-    rows += (
-        (
-            a.metric,
-            a.system,
-            str(a.n),
-            "continuous" if not a.categories else _share(a.exact) if a.exact else "undefined",
-            "continuous" if not a.categories else _agreement(a.cohen),
-            _agreement(a.krippendorff),
-            shown(a.spearman),
-            shown(a.kendall),
-        )
-        for a in found
-    )
     titles = titles_of(a.metric for a in found)
-    text = [text_table(rows, n_keys=2, titles=titles)]
-    if any(a.human_mean for a in found):
-        head = ("estimated human mean", "system", f"prediction-powered {ci}", f"labels alone {ci}", "judge alone",
-                "labels", "judged", "equivalent to")  # fmt: skip
-        rows = [head]
-        for a in found:
-            if (m := a.human_mean) is None:
-                continue
-            equivalent = "" if m.labels_worth is None else f"{m.labels_worth:.0f} labels"
-            rows.append(
-                (
-                    a.metric,
-                    a.system,
-                    shown(m.estimate),
-                    shown(m.labels_only),
-                    f"{m.judge_mean:.3f}",
-                    str(m.n_labeled),
-                    str(m.n_judged),
-                    equivalent,
-                )
-            )
+    text = [result_table(found, _AGREEMENT, ci=ci, n_keys=2, titles=titles)]
+    if means := [(a, a.human_mean) for a in found if a.human_mean is not None]:
         text += [
             "",
-            text_table(rows, n_keys=2, titles=titles),
+            result_table(means, _HUMAN_MEAN, ci=ci, n_keys=2, titles=titles),
             "valid if the labeled samples are a random sample of all samples",
         ]
     notes: dict[str, list[str]] = {}
@@ -357,8 +290,8 @@ def _weights(fit: WeightFit, ci: str) -> str:
     rows += [(name, shown(weight)) for name, weight in zip(fit.metrics, fit.weights, strict=True)]
     return (
         text_table(rows, titles=titles_of(fit.metrics))
-        + f"\nSpearman correlation with the labels: {_number(fit.rank_correlation)} with weights from other samples (5 folds), "
-        f"{_number(fit.equal_weights)} with equal weights, n {fit.n_labels} labels of {fit.n_samples} samples"
+        + f"\nSpearman correlation with the labels: {number(fit.rank_correlation)} with weights from other samples (5 folds), "
+        f"{number(fit.equal_weights)} with equal weights, n {fit.n_labels} labels of {fit.n_samples} samples"
         + "".join(f"\n{note}" for note in fit.notes)
     )
 
@@ -374,9 +307,9 @@ def _findings(report: MetricValidation) -> Iterator[str]:
     for d in report.distributions:
         if d.population is None:
             continue
-        for where, share in (("ceiling", d.population.at_high), ("floor", d.population.at_low)):
-            if share is not None and share.value >= _CROWDED:
-                crowded.setdefault(where, {}).setdefault(d.metric, []).append(f"{share.value:.0%} in {d.system}")
+        for where, at_bound in (("ceiling", d.population.at_high), ("floor", d.population.at_low)):
+            if at_bound is not None and at_bound.value >= _CROWDED:
+                crowded.setdefault(where, {}).setdefault(d.metric, []).append(f"{at_bound.value:.0%} in {d.system}")
     for where, metrics in crowded.items():
         cases = "; ".join(f"{metric} ({', '.join(shares)})" for metric, shares in metrics.items())
         yield f"many scores are at the {where}, so that the metric does not discriminate between answers: {cases}"

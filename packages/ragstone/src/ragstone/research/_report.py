@@ -1,0 +1,73 @@
+"""The frame of all reports: numbers with intervals, tables of results, and plain values for JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from ragstone._util.table import text_table
+from ragstone.stats import Estimate
+
+T = TypeVar("T")
+
+
+def finite(value: Any) -> Any:
+    """Replace infinite numbers and NaN by None, because JSON does not have them."""
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case dict():
+            return {key: finite(part) for key, part in value.items()}
+        case list() | tuple():
+            return [finite(part) for part in value]
+    return value
+
+
+def shown(estimate: Estimate | None, *, sign: str = "", none: str = "undefined") -> str:
+    """Format a number with its interval."""
+    if estimate is None:
+        return none
+    return f"{estimate.value:{sign}.3f} [{estimate.low:{sign}.3f}, {estimate.high:{sign}.3f}]"
+
+
+def points(estimate: Estimate, *, width: float = 1.0, sign: str = "+") -> str:
+    """Format an estimate in points, which is multiplied by a width, with its interval."""
+    value, low, high = (number * width for number in (estimate.value, estimate.low, estimate.high))
+    return f"{value:{sign}.1f} [{low:{sign}.1f}, {high:{sign}.1f}]"
+
+
+def share(estimate: Estimate | None, *, none: str = "no bound") -> str:
+    """Format a share with its interval, in percent."""
+    if estimate is None:
+        return none
+    return f"{estimate.value:.0%} [{100 * estimate.low:.0f}, {100 * estimate.high:.0f}]"
+
+
+def number(value: float | None) -> str:
+    """Format a number, or say that it is undefined."""
+    return "undefined" if value is None else f"{value:.3f}"
+
+
+def result_table(
+    results: Iterable[T],
+    columns: Mapping[str, Callable[[T], str]],
+    *,
+    ci: str = "",
+    n_keys: int = 1,
+    align: str = "",
+    titles: Mapping[str, str] | None = None,
+) -> str:
+    """Format a table with a row for each result, or an empty text without results.
+
+    Args:
+        results: The results.
+        columns: Function of a result that returns its cell, by heading. CI in a heading stands for `ci`.
+        ci: The confidence level in words.
+        n_keys: As for `text_table`.
+        align: As for `text_table`.
+        titles: As for `text_table`.
+    """
+    rows = [tuple(cell(result) for cell in columns.values()) for result in results]
+    heads = tuple(head.replace("CI", ci) if ci else head for head in columns)
+    return text_table([heads, *rows], align=align, n_keys=n_keys, titles=titles) if rows else ""
