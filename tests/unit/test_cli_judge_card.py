@@ -103,7 +103,7 @@ def test_text_names_the_baseline():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--judge=http://x/v1", "--judge=http://x/v1"], "--judge http://x/v1 is given twice. Name each judge once"),
+        (["--judge=http://x/v1", "--judge=http://x/v1"], "is given twice. Name each judge once"),
         (
             ["--judge=http://x/v1", "--judge=lexical", "--judge-model=m"],
             "--judge-model is given 1 times for 2 judges. Give it once for each --judge",

@@ -56,7 +56,6 @@ def judge_card_command(
     urls: list[str | None] = [*judge] if judge else [None]
     named = _one_each("--judge-model", judge_model, urls)
     keys = _one_each("--judge-api-key-env", judge_api_key_env, urls)
-    _check_repeated(list(zip(urls, named, strict=True)))
     sent = settings.judge.stated.keys() & {"api_key", "api_key_env", "headers"}
     if sent and settings.judge.url is None and len({*urls}) > 1:
         raise ConfigurationError(
@@ -98,15 +97,6 @@ def judge_card_command(
     counts = JudgedCounts()
     counts.add(card.outcomes)
     lab.leave_if_failed(counts, "judged outcomes")
-
-
-def _check_repeated(judges: Sequence[tuple[str | None, str | None]]) -> None:
-    if repeated := [each for n, each in enumerate(judges) if each in judges[:n]]:
-        url, model = repeated[0]
-        raise ConfigurationError(
-            f"--judge {url}{f' --judge-model {model}' if model else ''} is given twice. Name each judge once; --repeats N scores "
-            "several times with one judge"
-        )
 
 
 def _one_each(option: str, values: Sequence[str] | None, urls: Sequence[str | None]) -> list[str | None]:

@@ -6,7 +6,6 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any, Final
 
 from ragstone._util.table import text_table
@@ -23,7 +22,7 @@ from ragstone.experiments import (
 )
 from ragstone.judges import BASELINE_NOTE
 from ragstone.research._report import finite, shown
-from ragstone.research._validation.sources import is_unevenly_sampled, metrics_of, scores_of
+from ragstone.research._validation.sources import Options, is_unevenly_sampled, metrics_of, scores_of
 from ragstone.schema import Failure
 from ragstone.stats import GroupDifference, compare_groups, failure_bounds
 
@@ -243,22 +242,11 @@ def topicality(
     n_informative = sum(_is_informative(m) for m in usable)
     # Bonferroni correction, because the verdict uses all differences.
     difference_level = 1 - (1 - confidence_level) / max(n_informative, 1)
+    options = Options(n_resamples=n_resamples, confidence_level=confidence_level, seed=seed)
     return TopicalityReport(
         in_domain=names[0],
         out_of_domain=names[1],
-        metrics=tuple(
-            _metric(
-                m,
-                inside,
-                outside,
-                chosen_clusters,
-                confidence_level=confidence_level,
-                difference_level=difference_level,
-                n_resamples=n_resamples,
-                seed=seed,
-            )
-            for m in chosen
-        ),
+        metrics=tuple(_metric(m, inside, outside, chosen_clusters, options, difference_level) for m in chosen),
         confidence_level=confidence_level,
         n_resamples=n_resamples,
         seed=seed,
@@ -291,11 +279,8 @@ def _metric(
     inside: SystemOutcomes,
     outside: SystemOutcomes,
     clusters: Sequence[Clusters | None],
-    *,
-    confidence_level: float,
+    options: Options,
     difference_level: float,
-    n_resamples: int,
-    seed: int,
 ) -> TopicalityMetric:
     first, second = list(scores_of(inside, metric).values()), list(scores_of(outside, metric).values())
     counts = []
@@ -317,19 +302,18 @@ def _metric(
             [None] * len(scores) if of is None else of.of(scores)
             for of, scores in zip(clusters, (scores_of(inside, metric), scores_of(outside, metric)), strict=True)
         ]
-        compared = partial(
-            compare_groups,
-            first,
-            second,
-            low=low,
-            high=high,
-            clusters=(own[0], own[1]),
-            n_resamples=n_resamples,
-            seed=seed,
-        )
-        contrast = compared(confidence_level=difference_level)
         # Intervals of means are separate, those of differences simultaneous.
-        means = compared(confidence_level=confidence_level)
+        contrast, means = (
+            compare_groups(
+                first,
+                second,
+                low=low,
+                high=high,
+                clusters=(own[0], own[1]),
+                **options.bootstrap | {"confidence_level": level},
+            )
+            for level in (difference_level, options.confidence_level)
+        )
         contrast = dataclasses.replace(contrast, first=means.first, second=means.second)
     return TopicalityMetric(
         metric=metric,

@@ -135,17 +135,7 @@ def plan_judge_card(
 ) -> CardPlan:
     """Check the labels and options of a judge card, and estimate its cost, without calling a judge.
 
-    Args:
-        labels: As for `judge_card`.
-        data: As for `judge_card`.
-        metrics: As for `judge_card`.
-        conditions: As for `judge_card`.
-        repeats: As for `judge_card`.
-        max_crossed: As for `judge_card`.
-        label_column: As for `judge_card`.
-        fields: As for `judge_card`.
-        seed: As for `judge_card`.
-        n_judges: Number of judges.
+    The other arguments are those of `judge_card`, for `n_judges` judges.
 
     Raises:
         ConfigurationError: If a metric or condition is unknown or cannot be measured, or an option is out of range.

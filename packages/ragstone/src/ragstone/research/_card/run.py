@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 
 from ragstone._util.run_async import run_async
 from ragstone.errors import ConfigurationError, JudgeError
@@ -121,16 +122,16 @@ def judge_card(
         for run in plan.runs:
             judge_of(each, run)
     to_close = [each for each, spec in zip(judges, given, strict=True) if closes_judges or isinstance(spec, str)]
-    scorer = _Runs(
-        plan,
+    score = partial(
+        aevaluate,
         concurrency=concurrency,
         deadline_s=deadline_s,
         max_outage_s=max_outage_s,
         stop_early=stop_early,
-        progress=progress,
+        cluster=None,
         on_outcomes=on_outcomes,
     )
-    scored = run_async(scorer.score_all(judges, to_close))
+    scored = run_async(_score_all(plan, judges, to_close, score, progress, max_outage_s))
     return build_card(plan, scored, options, flip_threshold=flip_threshold)
 
 
@@ -157,75 +158,44 @@ def _read_judges(given: Sequence[str | Judge]) -> list[Judge]:
     return judges
 
 
-class _Runs:
-    """Scores all runs of all judges."""
+async def _score_all(
+    plan: CardPlan,
+    judges: Sequence[Judge],
+    to_close: Sequence[Judge],
+    score: Callable[..., Awaitable[Experiment]],
+    progress: Callable[[int, int], None] | None,
+    max_outage_s: float,
+) -> list[tuple[Judge, dict[Run, Experiment]]]:
+    """Score all runs of all judges. After a budget is exhausted, the rest is not scored.
 
-    def __init__(
-        self,
-        plan: CardPlan,
-        *,
-        concurrency: int,
-        deadline_s: float | None,
-        max_outage_s: float,
-        stop_early: bool,
-        progress: Callable[[int, int], None] | None,
-        on_outcomes: Callable[[Sequence[AnyOutcome]], None] | None,
-    ) -> None:
-        self._plan = plan
-        self._concurrency = concurrency
-        self._deadline_s = deadline_s
-        self._max_outage_s = max_outage_s
-        self._stop_early = stop_early
-        self._progress = progress
-        self._on_outcomes = on_outcomes
-        self._n_done = 0
+    Raises:
+        JudgeError: If a judge is unavailable, or fails systematically.
+    """
+    n_done = 0
 
-    async def score_all(
-        self, judges: Sequence[Judge], to_close: Sequence[Judge]
-    ) -> list[tuple[Judge, dict[Run, Experiment]]]:
-        """Score all runs. After a budget is exhausted, the rest is not scored.
+    def show(n: int, _: int) -> None:
+        if progress is not None:
+            progress(n_done + n, plan.n_scored)
 
-        Raises:
-            JudgeError: If a judge is unavailable, or fails systematically.
-        """
-        async with AsyncExitStack() as closing:
-            for judge in to_close:
-                closing.push_async_callback(judge.aclose)
-            scored: list[tuple[Judge, dict[Run, Experiment]]] = [(judge, {}) for judge in judges]
-            for judge, runs in scored:
-                for run in self._plan.runs:
-                    if not self._plan.samples_of(run):
-                        continue
-                    runs[run] = done = await self._score(judge, run)
-                    if any(isinstance(o, Failure) and o.kind == "budget" for o in done.outcomes):
-                        return scored
-            return scored
-
-    async def _score(self, judge: Judge, run: Run) -> Experiment:
-        samples = self._plan.samples_of(run)
-        before = self._n_done
-        with repeat_replies(run.repeat):
-            done = await aevaluate(
-                samples,
-                self._plan.metrics_of(run),
-                judge=judge_of(judge, run),
-                concurrency=self._concurrency,
-                deadline_s=self._deadline_s,
-                max_outage_s=self._max_outage_s,
-                stop_early=self._stop_early,
-                cluster=None,
-                progress=lambda n, _: self._report(before + n),
-                on_outcomes=self._on_outcomes,
-            )
-        if done.judge_unavailable:
-            raise JudgeError(
-                f"the judge {done.judge.name} did not answer for longer than max_outage_s={self._max_outage_s:g} (limits.max_outage_s). "
-                "When it is available, run the same command again. With a reply cache (--cache) it does not repeat calls",
-                kind="unavailable",
-            )
-        return done
-
-    def _report(self, n_done: int) -> None:
-        self._n_done = n_done
-        if self._progress is not None:
-            self._progress(n_done, self._plan.n_scored)
+    async with AsyncExitStack() as closing:
+        for judge in to_close:
+            closing.push_async_callback(judge.aclose)
+        scored: list[tuple[Judge, dict[Run, Experiment]]] = [(judge, {}) for judge in judges]
+        for judge, runs in scored:
+            for run in plan.runs:
+                if not (samples := plan.samples_of(run)):
+                    continue
+                with repeat_replies(run.repeat):
+                    done = await score(samples, plan.metrics_of(run), judge=judge_of(judge, run), progress=show)
+                if done.judge_unavailable:
+                    raise JudgeError(
+                        f"the judge {done.judge.name} did not answer for longer than max_outage_s={max_outage_s:g} "
+                        "(limits.max_outage_s). When it is available, run the same command again. With a reply cache "
+                        "(--cache) it does not repeat calls",
+                        kind="unavailable",
+                    )
+                runs[run] = done
+                n_done += len(samples)
+                if any(isinstance(o, Failure) and o.kind == "budget" for o in done.outcomes):
+                    return scored
+        return scored

@@ -269,12 +269,7 @@ WORDINGS_HASH: Final = hashlib.sha256(repr((_PARAPHRASES, _FUSED_INTRODUCTIONS, 
 
 
 def reword(prompt: Prompt, number: int) -> str:
-    """Return the task of a prompt in another wording.
-
-    Args:
-        prompt: The prompt of a metric.
-        number: Number of the wording, from 1 to `N_WORDINGS`.
-    """
+    """Return the task of a prompt in another wording."""
     if prompt.construct == "ccrs_fused":
         lines = prompt.task.strip().split("\n")
         names = [name for line in lines if (name := line.partition(":")[0]) in _FUSED]

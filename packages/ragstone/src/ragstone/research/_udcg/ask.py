@@ -208,11 +208,6 @@ class Models:
     async def is_relevant(self, sample: Sample, passage: Passage, judge: Judge | None = None) -> bool:
         """Ask a judge whether a passage is relevant, also if the data say it.
 
-        Args:
-            sample: The sample with the query and the references.
-            passage: The passage.
-            judge: The judge. None means the judge of the utilities.
-
         Raises:
             JudgeError: If the reply is unusable.
         """

@@ -159,26 +159,15 @@ def correlate_contexts(
     *,
     theta: UdcgTheta | None = None,
     gamma: float = 1 / 3,
-    more: Mapping[str, NDArray[np.float64]] | None = None,
     n_resamples: int = 2000,
     seed: int = 0,
     notes: Sequence[str] = (),
 ) -> UdcgCorrelation:
-    """Correlate retrieval metrics with the grades of complete contexts, as `correlate_udcg` does.
-
-    Args:
-        contexts: The contexts.
-        theta: As for `correlate_udcg`.
-        gamma: As for `correlate_udcg`.
-        more: Values of further metrics for each context, by name.
-        n_resamples: As for `correlate_udcg`.
-        seed: As for `correlate_udcg`.
-        notes: Notes to begin with.
-    """
+    """Correlate retrieval metrics with the grades of complete contexts, as `correlate_udcg` does."""
     all_notes = list(notes)
     columns = metric_columns(contexts, gamma)
     learned = theta_column(contexts, theta, seed, all_notes)
-    columns = {"udcg": columns["udcg"]} | learned | columns | dict(more or {})
+    columns = {"udcg": columns["udcg"]} | learned | columns
     table = correlate_by_question(columns, contexts)
     all_notes += warn_small_sample(len(table.questions))
     defined, constant_as_zero, differences = estimate_groups(

@@ -193,12 +193,7 @@ def _number(annotation: Mapping[str, Any], name: str, low: float, high: float) -
 
 
 def row_of(sample: Sample, ratings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Convert a sample to a row for `read_samples` and `read_contexts`.
-
-    Args:
-        sample: The sample, with its passages in the final order.
-        ratings: Annotations by passage text.
-    """
+    """Convert a sample to a row for `read_samples` and `read_contexts`, with annotations by passage text."""
     known = {alias for aliases in FIELD_ALIASES.values() for alias in aliases} - {_QUESTION}
     row: dict[str, Any] = {"id": sample.id}
     if sample.query is not None:

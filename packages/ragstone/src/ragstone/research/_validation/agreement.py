@@ -210,15 +210,7 @@ def _agree_drawn(
 ) -> tuple[Estimate | None, Agreement | None, PredictionPoweredMean | None, list[str]]:
     """Compare a metric with labels of requests that were drawn with different probabilities, for all requests.
 
-    Args:
-        system: The system.
-        metric: The metric.
-        people: Mean label of each labeled request, as a score.
-        draws: Probabilities of the drawn requests.
-        options: The options.
-
-    Returns:
-        The share of requests on which both agree about "wrong", the kappa of this, the estimated mean label, and notes.
+    Returns the share of requests on which both agree about "wrong", the kappa of this, the estimated mean label, and notes.
     """
     scores = scores_of(system, metric)
     low, high = system.range_of(metric)
@@ -402,12 +394,7 @@ def _human_mean(
 ) -> tuple[PredictionPoweredMean | None, list[str]]:
     """Estimate the human mean over all samples, and return notes about violated assumptions.
 
-    Args:
-        people: Mean label of each labeled sample, as a score.
-        scores: Scores of all samples.
-        rest: Scores of the samples without a label.
-        scale: The scale of the labels.
-        options: The options.
+    `people` are mean labels as scores, `scores` those of all samples, and `rest` those of samples without a label.
     """
     if len(people) < 2 or len(rest) < 2:
         few = "scored samples with a label" if len(people) < 2 else "scored samples without a label"

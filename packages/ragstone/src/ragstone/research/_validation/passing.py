@@ -40,13 +40,7 @@ def pass_rates(
 ) -> list[PassRate]:
     """Compute pass@k from the scores of repeated answers: `evaluate --repeats`, or other files of the same samples.
 
-    Args:
-        systems: The systems.
-        collected: All outcomes by system.
-        metrics: The metrics.
-        ks: Numbers of answers.
-        options: Options of the intervals.
-        threshold: Score from which an answer passes. None: the middle of the metric's range.
+    Without a threshold, an answer passes from the middle of the metric's range.
 
     Raises:
         ConfigurationError: If a k is below 1, or a metric without a bounded range needs a threshold.

@@ -21,14 +21,7 @@ if TYPE_CHECKING:
 async def run_judges(
     runner: Runner, questions: Sequence[Question], judges: Sequence[Judge], *, has_labels: bool
 ) -> ResultTable:
-    """Let each judge label the first candidates of each question, and compare the labels.
-
-    Args:
-        runner: Models and settings.
-        questions: The questions.
-        judges: The judges.
-        has_labels: Whether the labels of the questions come from the data, and are compared too.
-    """
+    """Let each judge label the first candidates of each question, and compare the labels, also with those of the data."""
     k = runner.settings.k
     chosen = runner.eligible("judges", questions)
     items = [(question, place) for question in chosen for place in range(k)]

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ragstone.errors import DataError
+from ragstone.research._journal import Journal
 from ragstone.research._udcg.experiment.questions import Question, Questions
 from ragstone.research._udcg.experiment.sampling import find_obstacle, position_contexts, sampled_contexts
 from ragstone.research._udcg.experiment.settings import PARTS, ExperimentSettings
@@ -27,9 +28,9 @@ class PlannedCalls:
     """Calls of one kind, at most."""
 
     what: str
-    calls: int
-    input_tokens: int
-    output_tokens: int
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,58 +118,42 @@ def check_parts(questions: Sequence[Question], settings: ExperimentSettings) -> 
 
 
 def plan_calls(
-    chosen: Questions,
-    settings: ExperimentSettings,
-    *,
-    parts: Mapping[str, int],
-    n_judges: int,
-    calls_per_reading: int,
-    n_recorded: int,
+    chosen: Questions, settings: ExperimentSettings, journal: Journal | None, *, n_judges: int, calls_per_reading: int
 ) -> ExperimentPlan:
     """Plan the calls. No model is called.
 
-    Args:
-        chosen: The questions.
-        settings: The settings.
-        parts: Result of `check_parts`.
-        n_judges: Number of judges that label the first candidates again.
-        calls_per_reading: Requests for one p(abstain).
-        n_recorded: Number of replies in the journal.
+    `n_judges` judges label the first candidates again.
+
+    Raises:
+        DataError: If a part does not have a question.
     """
     tally = _Tally()
     for question in chosen.chosen:
         _count(question, settings, tally, n_judges=n_judges, calls_per_reading=calls_per_reading)
     return ExperimentPlan(
-        parts=parts,
+        parts=check_parts(chosen.chosen, settings),
         n_questions=len(chosen.chosen),
         n_available=chosen.n_available,
         n_candidates=sum(len(question.candidates) for question in chosen.chosen),
         n_unlabeled=sum(question.labels.count(None) for question in chosen.chosen),
         left_out=chosen.left_out,
-        calls=tally.planned(),
-        n_recorded=n_recorded,
+        calls=tuple(tally.values()),
+        n_recorded=0 if journal is None else len(journal),
         seed=settings.seed,
     )
 
 
-class _Tally:
-    """Numbers of calls and characters, by kind."""
-
-    def __init__(self) -> None:
-        self._counts: dict[str, list[int]] = {}
+class _Tally(dict[str, PlannedCalls]):
+    """Planned calls by kind, in the order in which the kinds were added."""
 
     def add(self, what: str, calls: int, chars: float, output_tokens: int) -> None:
         """Add calls with this mean number of characters and this number of output tokens."""
-        count = self._counts.setdefault(what, [0, 0, 0])
-        count[0] += calls
-        count[1] += round(calls * chars / _CHARS_PER_TOKEN)
-        count[2] += calls * output_tokens
-
-    def planned(self) -> tuple[PlannedCalls, ...]:
-        """Return the kinds in the order in which they were added."""
-        return tuple(
-            PlannedCalls(what=what, calls=calls, input_tokens=tokens, output_tokens=output)
-            for what, (calls, tokens, output) in self._counts.items()
+        known = self.get(what) or PlannedCalls(what=what)
+        self[what] = PlannedCalls(
+            what=what,
+            calls=known.calls + calls,
+            input_tokens=known.input_tokens + round(calls * chars / _CHARS_PER_TOKEN),
+            output_tokens=known.output_tokens + calls * output_tokens,
         )
 
 

@@ -120,13 +120,7 @@ def choose_samples(samples: Sequence[Sample], settings: ExperimentSettings) -> l
 def label_questions(
     samples: Sequence[Sample], settings: ExperimentSettings, *, n_available: int, left_out: Mapping[str, int]
 ) -> Questions:
-    """Read candidates and their labels.
-
-    Args:
-        samples: Samples with candidates.
-        settings: The settings.
-        n_available: Number of samples from which these were chosen.
-        left_out: Numbers of rows that are not questions, by reason.
+    """Read candidates and their labels, of samples that were chosen from `n_available`.
 
     Raises:
         DataError: If the labels are grades and no threshold is set, or all candidates are labeled and none is relevant.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -109,17 +110,9 @@ def plan_udcg_experiment(
     """
     wanted = ExperimentSettings(parts=parts_from(parts), **settings)
     path = None if output_dir is None else Path(output_dir) / JOURNAL
-
-    async def work() -> ExperimentPlan:
-        if path is None or not path.is_file():
-            chosen = await _choose(data, wanted, retriever, None)
-            return _plan(chosen, wanted, n_judges=n_judges, calls_per_reading=calls_per_reading, n_recorded=0)
-        with Journal(path) as journal:
-            chosen = await _choose(data, wanted, retriever, journal)
-            n = len(journal)
-        return _plan(chosen, wanted, n_judges=n_judges, calls_per_reading=calls_per_reading, n_recorded=n)
-
-    return run_async(work())
+    with Journal(path) if path is not None and path.is_file() else nullcontext() as journal:
+        chosen = run_async(_choose(data, wanted, retriever, journal))
+        return plan_calls(chosen, wanted, journal, n_judges=n_judges, calls_per_reading=calls_per_reading)
 
 
 def run_udcg_experiment(
@@ -210,7 +203,7 @@ def run_udcg_experiment(
         with Journal(folder / JOURNAL) as journal:
             chosen = await _choose(data, settings, retriever, journal)
             judges = _check_judges(chosen.chosen, settings, second_judge)
-            plan = _plan(chosen, settings, n_judges=1 + len(judges), calls_per_reading=1, n_recorded=len(journal))
+            plan = plan_calls(chosen, settings, journal, n_judges=1 + len(judges), calls_per_reading=1)
             if on_plan is not None:
                 on_plan(plan)
             done = _Progress(progress, plan.usage.calls)
@@ -261,19 +254,6 @@ async def _choose(
     if retriever is not None:
         chosen = await retrieve_candidates(chosen, retriever, journal, top_n=settings.top_n)
     return label_questions(chosen, settings, n_available=len(samples), left_out=left_out)
-
-
-def _plan(
-    chosen: Questions, settings: ExperimentSettings, *, n_judges: int, calls_per_reading: int, n_recorded: int
-) -> ExperimentPlan:
-    return plan_calls(
-        chosen,
-        settings,
-        parts=check_parts(chosen.chosen, settings),
-        n_judges=n_judges,
-        calls_per_reading=calls_per_reading,
-        n_recorded=n_recorded,
-    )
 
 
 def _check_judges(

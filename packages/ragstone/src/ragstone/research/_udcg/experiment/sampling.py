@@ -76,13 +76,7 @@ def distractor_contexts(
 ) -> tuple[Places, Places] | None:
     """Return the first relevant candidate among weak and among hard distractors, at the same position.
 
-    Args:
-        question: The question.
-        effects: Distracting effect of each candidate.
-        settings: Number of distractors, and the limits of weak and hard ones.
-
-    Returns:
-        The two contexts, or None if there are too few distractors of a kind.
+    None if there are too few distractors of a kind.
     """
     rng = random.Random(f"{settings.seed}/distractors/{question.id}")  # noqa: S311  not for cryptography
     weak = [place for place in question.irrelevant if effects[place] < settings.weak_below]
