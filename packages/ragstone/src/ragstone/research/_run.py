@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -65,22 +65,36 @@ class RunResult:
         """Whether running the same command again may complete more (after an exhausted budget or an outage)."""
         return not PASSING.isdisjoint(self.failures)
 
-    def run_values(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {
-            "failures": dict(self.failures),
-            "errors": list(self.errors),
-            "notes": list(self.notes),
-            "n_asked": self.n_asked,
-            "n_known": self.n_known,
-            "usage": self.usage.model_dump(),
-        }
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON: all fields, and for `rows` only their number."""
+        plain: dict[str, Any] = _to_plain({each.name: getattr(self, each.name) for each in fields(self)})
+        del plain["counts"]
+        if "rows" in plain:
+            plain["n_rows"] = len(plain.pop("rows"))
+        return plain
 
     def run_lines(self) -> list[str]:
         """Describe the calls and the failures, followed by the notes."""
         lines = [f"{self.n_asked} model calls, {self.n_known} replies from the journal"]
         lines += [f"failed, {kind}: {n}" for kind, n in sorted(self.failures.items())]
         return [*lines, *self.notes]
+
+
+def _to_plain(value: Any) -> Any:
+    match value:
+        case Mapping():
+            return {key: _to_plain(part) for key, part in value.items()}
+        case list() | tuple():
+            return [_to_plain(part) for part in value]
+        case Path():
+            return str(value)
+        case JudgeIdentity():
+            return value.name
+        case Usage():
+            return value.model_dump()
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
 class Run:

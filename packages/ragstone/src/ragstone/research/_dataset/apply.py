@@ -48,19 +48,6 @@ class DatasetReview(RunResult):
             )
         return "\n".join(lines)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {
-            "folder": str(self.folder),
-            "n_rows": len(self.rows),
-            "n_edited": self.n_edited,
-            "n_dropped": self.n_dropped,
-            "n_removed": self.n_removed,
-            "rated_by_baseline": self.rated_by_baseline,
-            "left_out": list(self.left_out),
-            **self.run_values(),
-        }
-
 
 def apply_review(
     folder: str | Path,

@@ -44,18 +44,6 @@ class DatasetBuild(RunResult):
         ]
         return "\n".join(lines)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {
-            "folder": str(self.folder),
-            "plan": self.plan.to_dict(),
-            "n_rows": len(self.rows),
-            "left_out": list(self.left_out),
-            "n_repeated": self.n_repeated,
-            "n_unanswerable": self.n_unanswerable,
-            **self.run_values(),
-        }
-
 
 def build_dataset(
     documents: Paths,

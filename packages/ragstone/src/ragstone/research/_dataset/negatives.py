@@ -94,17 +94,6 @@ class NegativeQueries(RunResult):
         ]
         return "\n".join(lines)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {
-            "path": str(self.path),
-            "plan": self.plan.to_dict(),
-            "n_rows": len(self.rows),
-            "n_repeated": self.n_repeated,
-            "n_answered": self.n_answered,
-            **self.run_values(),
-        }
-
 
 def plan_negatives(documents: Paths, *, queries: int = 100, max_passages: int = 3) -> NegativesPlan:
     """Read the documents and plan negative queries, without calling the judge.

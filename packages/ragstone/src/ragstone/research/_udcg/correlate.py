@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ragstone._util.run_async import run_async
 from ragstone._util.table import text_table
@@ -61,12 +61,6 @@ class UdcgCorrelation(RunResult):
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Number of excluded rows, by reason."""
     seed: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        plain = asdict(replace(self, counts={}))
-        del plain["counts"]
-        return plain | {"grades": dict(self.grades), "left_out": dict(self.left_out)} | self.run_values()
 
     def __str__(self) -> str:
         head = ("metric", "Spearman, mean [95% CI]", "n", "constant as 0", "n", "UDCG minus metric", "pooled")

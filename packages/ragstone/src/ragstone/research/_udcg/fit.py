@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from ragstone._util.run_async import run_async
@@ -70,13 +70,13 @@ class UdcgFit(RunResult):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
+        plain = RunResult.to_dict(self)
         return {
             "k": self.theta.k,
             "alpha": list(self.theta.alpha),
             "beta": list(self.theta.beta),
             **self.theta.fit,
-            "left_out": dict(self.left_out),
-            **self.run_values(),
+            **{name: plain[name] for name in ("left_out", *(each.name for each in fields(RunResult))) if name in plain},
         }
 
     def __str__(self) -> str:

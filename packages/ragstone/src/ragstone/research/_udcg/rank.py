@@ -45,16 +45,8 @@ class UdcgRanking(RunResult):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts as plain values for JSON."""
-        return {
-            "rank_by": self.rank_by,
-            "n_samples": len(self.rows),
-            "n_unranked": self.n_unranked,
-            "n_passages": self.n_passages,
-            "n_failed": self.n_failed,
-            "reader": self.reader.name,
-            "judge": self.judge.name,
-            **self.run_values(),
-        }
+        plain = RunResult.to_dict(self)
+        return plain | {"n_samples": plain.pop("n_rows")}
 
     def __str__(self) -> str:
         lines = [f"{count(len(self.rows), 'sample')}, {count(self.n_passages, 'passage')} ranked by {self.rank_by}"]

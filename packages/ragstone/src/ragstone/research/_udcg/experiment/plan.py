@@ -62,20 +62,9 @@ class ExperimentPlan:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         total = self.usage
-        return {
-            "parts": dict(self.parts),
-            "n_questions": self.n_questions,
-            "n_available": self.n_available,
-            "n_candidates": self.n_candidates,
-            "n_unlabeled": self.n_unlabeled,
-            "left_out": dict(self.left_out),
-            "planned": [asdict(each) for each in self.calls],
-            "calls": total.calls,
-            "input_tokens": total.input_tokens,
-            "output_tokens": total.output_tokens,
-            "n_recorded": self.n_recorded,
-            "seed": self.seed,
-        }
+        tokens = {"input_tokens": total.input_tokens, "output_tokens": total.output_tokens}
+        planned = [asdict(each) for each in self.calls]
+        return asdict(self) | {"planned": planned, "calls": total.calls, **tokens}
 
     def __str__(self) -> str:
         lines = [

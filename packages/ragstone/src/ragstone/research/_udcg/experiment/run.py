@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,17 +56,6 @@ class UdcgExperiment(RunResult):
     n_questions: int
     reader: str
     judge: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {
-            "tables": [table.to_dict() for table in self.tables],
-            "settings": asdict(self.settings),
-            "n_questions": self.n_questions,
-            "reader": self.reader,
-            "judge": self.judge,
-            **self.run_values(),
-        }
 
     def __str__(self) -> str:
         lines = [
