@@ -206,6 +206,11 @@ def folder_of(output: str | Path) -> Path:
     return folder
 
 
+def all_failed(errors: Sequence[JudgeError], what: str) -> JudgeError:
+    """Return the error of a run of which nothing is left."""
+    return JudgeError(f"{what}. First error: {errors[0]}", kind=errors[0].kind, raw=errors[0].raw)
+
+
 async def gathered(calls: Iterable[Awaitable[T]]) -> list[T]:
     """Await all calls, then raise the first error in their order, if any."""
     results: list[T] = []

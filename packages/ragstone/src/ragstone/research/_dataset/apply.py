@@ -37,7 +37,7 @@ class DatasetReview(RunResult):
     def __str__(self) -> str:
         lines = [
             f"{count(len(self.rows), 'row')} in {self.folder / DATASET}",
-            f"review: {self.n_edited} {'text' if self.n_edited == 1 else 'texts'} edited, {self.n_dropped} dropped ({self.n_removed} of them by removing the line)",
+            f"review: {count(self.n_edited, 'text')} edited, {self.n_dropped} dropped ({self.n_removed} of them by removing the line)",
         ]
         if self.n_asked:
             lines.append(f"judge: {self.n_asked} calls for edited texts")
@@ -84,12 +84,13 @@ def apply_review(
     judge = judge or os.environ.get("RAGSTONE_JUDGE")
     draft = read_draft(folder / DRAFT)
     decisions = read_review(folder / REVIEW)
-    reviewed, edits = _reviewed(draft, decisions)
+    reviewed, edited = _reviewed(draft, decisions)
+    outdated = frozenset(key for key in edited if key[0] != "query")
     asked: dict[str, Any] = {}
-    if edits.ratings and not keep_ratings:
+    if outdated and not keep_ratings:
         if judge is None:
             raise ConfigurationError(
-                f"{len(edits.ratings)} {'text was' if len(edits.ratings) == 1 else 'texts were'} edited, so that their ratings are outdated. Set a judge (--judge) to rate them "
+                f"{count(len(outdated), 'text was', 'texts were')} edited, so that their ratings are outdated. Set a judge (--judge) to rate them "
                 "again, or keep the ratings if the meaning did not change (--keep-ratings)."
             )
         resolved_judge = judge_from(judge)
@@ -97,7 +98,7 @@ def apply_review(
         async def work() -> Draft:
             with Journal(folder / JOURNAL) as journal:
                 async with Run(journal, concurrency=concurrency, stop_early=stop_early) as run:
-                    rated = await _rate_again(reviewed, edits.ratings, await run.add_judge(resolved_judge, judge))
+                    rated = await _rate_again(reviewed, outdated, await run.add_judge(resolved_judge, judge))
             asked.update(run.values(), rated_by_baseline=resolved_judge.identity.is_baseline)
             return rated
 
@@ -109,21 +110,14 @@ def apply_review(
         rows=written.rows,
         n_dropped=len(removed) + sum(not kept for kept, _ in decisions.values()),
         n_removed=len(removed),
-        n_edited=edits.n,
+        n_edited=len(edited),
         left_out=written.left_out,
         **asked,
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Edits:
-    n: int
-    ratings: frozenset[Key]
-    """Edited texts whose ratings are outdated."""
-
-
-def _reviewed(draft: Draft, decisions: Mapping[Key, tuple[bool, str]]) -> tuple[Draft, _Edits]:
-    """Return the draft with the kept and edited texts."""
+def _reviewed(draft: Draft, decisions: Mapping[Key, tuple[bool, str]]) -> tuple[Draft, frozenset[Key]]:
+    """Return the draft with the kept and edited texts, and the keys of the edited ones."""
     known = texts_of(draft)
     for key, (is_kept, text) in decisions.items():
         if key not in known:
@@ -153,8 +147,7 @@ def _reviewed(draft: Draft, decisions: Mapping[Key, tuple[bool, str]]) -> tuple[
             raise DataError(f"two sub-questions of {item.id!r} have the same text. Set keep to no for one of them.")
         remaining = only(item, texts, passages)
         items.append(replace(remaining, query=final["query", item.id, "query"], questions=texts))
-    rated = frozenset(key for key in changed if key[0] != "query")
-    return replace(draft, passages=passages, items=tuple(items)), _Edits(n=len(changed), ratings=rated)
+    return replace(draft, passages=passages, items=tuple(items)), changed
 
 
 async def _rate_again(draft: Draft, changed: frozenset[Key], asker: JournaledJudge) -> Draft:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ragstone._util.row_limits import check_json_row
 from ragstone.errors import ConfigurationError, DataError
@@ -35,12 +35,11 @@ class Document:
         return hashlib.sha256(self.text.encode(errors="replace")).hexdigest()[:16]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedDocuments:
+class LoadedDocuments(NamedTuple):
     """Documents, and files that were skipped."""
 
     documents: tuple[Document, ...]
-    left_out: tuple[str, ...] = field(default=())
+    left_out: tuple[str, ...]
     """Unreadable files in directories, with reasons."""
 
 
@@ -69,7 +68,7 @@ def read_documents(paths: Sequence[str | Path], *, max_bytes: int = MAX_BYTES) -
         raise ConfigurationError(
             f"no document in {', '.join(repr(str(p)) for p in paths) or 'nothing'}{more}. Give {_kinds()}."
         )
-    return LoadedDocuments(documents=tuple(documents.values()), left_out=tuple(left_out))
+    return LoadedDocuments(tuple(documents.values()), tuple(left_out))
 
 
 def _by_name(documents: Iterable[Document], known: Mapping[str, Document]) -> dict[str, Document]:

@@ -11,7 +11,7 @@ from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode
 from ragstone.reading import SampleSource
-from ragstone.research._run import RunResult, gathered
+from ragstone.research._run import RunResult, all_failed, gathered
 from ragstone.research._udcg.ask import Models, is_model_configured, open_models
 from ragstone.research._udcg.rows import RANKS, ContextRow, Grade, PassageRating, rating_from, read_contexts
 
@@ -120,11 +120,7 @@ def _summarize(results: Sequence[RatedContext | _IncompleteRow], called: Mapping
     errors = [one.why for one in incomplete if one.why is not None]
     if not complete_rows:
         if errors:
-            raise JudgeError(
-                f"none of {len(results)} rows could be completed. First error: {errors[0]}",
-                kind=errors[0].kind,
-                raw=errors[0].raw,
-            )
+            raise all_failed(errors, f"none of {len(results)} rows could be completed")
         raise DataError(f"none of {len(results)} rows has passages")
     return RatedContexts(
         contexts=complete_rows,

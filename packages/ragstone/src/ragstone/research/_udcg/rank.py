@@ -15,7 +15,7 @@ from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.judges import Judge, JudgeIdentity, Reader
 from ragstone.metrics import LabelMode
 from ragstone.reading import SampleSource
-from ragstone.research._run import RunResult, gathered
+from ragstone.research._run import RunResult, all_failed, gathered
 from ragstone.research._udcg.ask import Models, open_models
 from ragstone.research._udcg.rows import annotation_of, read_contexts, row_of
 from ragstone.schema import Passage, Sample
@@ -143,11 +143,7 @@ def rank_udcg(
             asker.run.errors += (errors := [error for one in ranked for error in one.errors])
             n_passages = sum(one.n_passages for one in ranked)
             if n_passages and len(errors) == n_passages:
-                raise JudgeError(
-                    f"none of {n_passages} passages could be ranked. First error: {errors[0]}",
-                    kind=errors[0].kind,
-                    raw=errors[0].raw,
-                )
+                raise all_failed(errors, f"none of {n_passages} passages could be ranked")
             return UdcgRanking(
                 rows=tuple(one.row for one in ranked),
                 rank_by=rank_by,

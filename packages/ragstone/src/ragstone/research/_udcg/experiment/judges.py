@@ -68,7 +68,7 @@ def _row(name: str, pairs: Sequence[tuple[bool, bool]], clusters: Sequence[str],
     if all(equal):
         # All resamples agree too, so each question counts once in Wilson's interval of a share of n out of n.
         share = mean_interval([1.0] * n)
-        chance = 1 - _expected_disagreement(pairs)
+        chance = _expected(*(sum(pair[side] for pair in pairs) / len(pairs) for side in (0, 1)))
         kappa = replace(share, value=1.0, low=(share.low - chance) / (1 - chance))
         return name, len(pairs), n, kappa, landis_koch(1.0), share
     options: dict[str, Any] = {"clusters": clusters, "n_resamples": settings.n_resamples, "seed": settings.seed}
@@ -77,14 +77,13 @@ def _row(name: str, pairs: Sequence[tuple[bool, bool]], clusters: Sequence[str],
     return name, len(pairs), n, kappa, landis_koch(kappa.value), share
 
 
-def _expected_disagreement(pairs: Sequence[tuple[bool, bool]]) -> float:
-    first, second = (sum(pair[side] for pair in pairs) / len(pairs) for side in (0, 1))
-    return first * (1 - second) + second * (1 - first)
+def _expected(first: float, second: float) -> float:
+    """Return the agreement by chance for two shares of relevant passages."""
+    return first * second + (1 - first) * (1 - second)
 
 
 def _kappa(pairs: NDArray[np.float64]) -> float:
     """Compute Cohen's kappa of two columns of zeros and ones, or NaN if all are equal."""
-    first, second = pairs[:, 0].mean(), pairs[:, 1].mean()
-    expected = first * second + (1 - first) * (1 - second)
+    expected = _expected(pairs[:, 0].mean(), pairs[:, 1].mean())
     observed = (pairs[:, 0] == pairs[:, 1]).mean()
     return float("nan") if expected == 1 else float((observed - expected) / (1 - expected))
