@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tracemalloc
 from itertools import islice
 
@@ -113,7 +114,7 @@ def test_a_line_beyond_the_limit_is_passed_over(read_records, monkeypatch):
 def test_a_large_document_is_read_piece_by_piece(tmp_path, monkeypatch, indent, name):
     """The first records are there before the file is in memory, and each is the same as in a small document."""
     pytest.importorskip("ijson")
-    monkeypatch.setattr(room, "_LARGE", 1000)
+    monkeypatch.setattr(room, "LARGE", 1000)
     items = [{"n": n, "text": "x" * 10_000, "half": 0.5, "nan": None} for n in range(1000)]
     path = tmp_path / "large.json"
     path.write_text(json.dumps({"meta": 1, name: items} if name else items, indent=indent), encoding="utf-8")
@@ -138,7 +139,7 @@ def test_a_record_without_end_in_a_large_document_is_a_data_error(tmp_path, monk
     """One value of a large document cannot fill the memory."""
     pytest.importorskip("ijson")
     monkeypatch.setattr("ragstone._util.row_limits.MAX_ROW_BYTES", 2**16)
-    monkeypatch.setattr(room, "_LARGE", 1000)
+    monkeypatch.setattr(room, "LARGE", 1000)
     path = tmp_path / "large.json"
     path.write_text(json.dumps([{"n": 1}, {"text": "x" * 4 * 2**20}]), encoding="utf-8")
 
@@ -150,8 +151,8 @@ def test_a_large_document_without_the_package_says_what_to_install(tmp_path, mon
     """The way out is in the message; a small document needs nothing."""
     for name in ("ragstone.reading._source.MAX_RECORD_BYTES", "ragstone.reading._records.MAX_RECORD_BYTES"):
         monkeypatch.setattr(name, 1000)
-    monkeypatch.setattr(room, "_LARGE", 100)
-    monkeypatch.setattr(room, "_parser", lambda: None)
+    monkeypatch.setattr(room, "LARGE", 100)
+    monkeypatch.setitem(sys.modules, "ijson", None)
     path = tmp_path / "large.json"
     path.write_text(json.dumps([{"n": 1, "text": "x" * 2000}]), encoding="utf-8")
 

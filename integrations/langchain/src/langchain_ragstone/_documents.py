@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from numbers import Integral, Real
 from typing import Any, Final
 
 from langchain_core.documents import Document
@@ -21,8 +19,6 @@ MAX_PASSAGES: Final = 1_000
 _MAX_DEPTH: Final = 3
 _MAX_FIELDS: Final = 32
 
-_ID_KEYS: Final = field_names("id", "output")
-_SCORE_KEYS: Final = field_names("score", "output")
 _CONTEXT_KEYS: Final = field_names("contexts", "output")
 _FLAT: Final = frozenset({str, int, float, bool, type(None)})
 
@@ -50,18 +46,10 @@ class Passages:
             and known.text is text
             and document.id in (None, known.id)
             and score in (None, known.score)
-            and _is_same(known, metadata)
+            and known.has(metadata)
         ):
             return known
-        flat = _flat(metadata)
-        identity = document.id
-        if identity is None:
-            identity = next((flat[key] for key in _ID_KEYS if flat.get(key) is not None), None)
-        if score is None:
-            for key in _SCORE_KEYS:
-                if key in flat and (score := _finite(flat[key])) is not None:
-                    break
-        passage = PassageDraft(text=text, id=None if identity is None else str(identity), score=score, metadata=flat)
+        passage = PassageDraft.copied(text, metadata, id=document.id, score=score, in_metadata=True)
         self._by_text[id(text)] = passage
         self.n_chars += len(text)
         return passage
@@ -81,7 +69,7 @@ class Passages:
         if not _is_pair(items[0]):
             return None
         pairs = (item for item in items[:MAX_PASSAGES] if _is_pair(item))
-        return tuple([self.of(document, _finite(score)) for document, score in pairs])
+        return tuple([self.of(document, score) for document, score in pairs])
 
     def found(self, documents: Sequence[Any]) -> tuple[PassageDraft, ...]:
         """Return the passages for what a retriever found, which may be nothing."""
@@ -108,37 +96,6 @@ def _restored(item: Mapping[str, Any]) -> Document:
 
 def _is_document(item: object) -> bool:
     return isinstance(item, Document) or _is_pair(item)
-
-
-def _is_same(known: PassageDraft, metadata: Mapping[str, Any]) -> bool:
-    try:
-        return known.metadata == metadata or known.metadata == _flat(metadata)
-    except ValueError:  # an array does not say whether it is equal
-        return False
-
-
-def _flat(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    if _FLAT.issuperset(map(type, metadata.values())):
-        return dict(metadata)
-    flat: dict[str, Any] = {}
-    for key, value in metadata.items():
-        if type(value) in _FLAT:
-            flat[key] = value
-        elif isinstance(value, str):
-            flat[str(key)] = str(value)
-        elif isinstance(value, Integral):
-            flat[str(key)] = int(value)  # NumPy's numbers; the id of a data frame's row is 7, not 7.0
-        elif isinstance(value, Real):
-            flat[str(key)] = float(value)
-    return flat
-
-
-def _finite(value: object) -> float | None:
-    if type(value) is not float:
-        if isinstance(value, bool) or not isinstance(value, Real):
-            return None
-        value = float(value)
-    return value if math.isfinite(value) else None
 
 
 def documents_in(value: object, passages: Passages, *, expected: bool) -> tuple[Value, ...]:

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
 from langchain_ragstone._documents import Passages
-from ragstone.requests import Message, Role, Step
-
-_ROLES: Final[Mapping[str, Role]] = {
-    "human": "user", "HumanMessageChunk": "user", "user": "user",
-    "ai": "assistant", "AIMessageChunk": "assistant", "assistant": "assistant",
-    "system": "system", "SystemMessageChunk": "system", "developer": "system",
-    "tool": "tool", "ToolMessageChunk": "tool", "function": "tool", "FunctionMessageChunk": "tool",
-}  # fmt: skip
+from ragstone.requests import Message, Step
 
 
 def text_of(content: object) -> str | None:
@@ -51,7 +44,9 @@ def message_from(message: BaseMessage, passages: Passages, *, tool: str | None =
         passages: Copies of documents.
         tool: Name of the tool, for a tool's message that does not name it.
     """
-    role = _ROLES.get(message.type) or _ROLES.get(getattr(message, "role", ""), "other")
+    role = Message.role_of(message.type)
+    if role == "other":
+        role = Message.role_of(getattr(message, "role", None))
     content = message.content
     if role == "assistant":
         return Message(
@@ -124,11 +119,6 @@ def requested_model_from(metadata: Mapping[str, Any] | None) -> str | None:
     return None if metadata is None else _first_text(metadata.get("ls_model_name"))
 
 
-class _Usage(NamedTuple):
-    input_tokens: int | None
-    output_tokens: int | None
-
-
 def fill_reply(step: Step, result: LLMResult) -> None:
     """Fill in the reply, model name and token counts of a model's step.
 
@@ -156,23 +146,12 @@ def fill_reply(step: Step, result: LLMResult) -> None:
     elif generation is not None:
         step.reply = generation.text
     step.model = _first_text(about.get("model_name"), about.get("model"), output.get("model_name")) or step.model
-    step.input_tokens, step.output_tokens = _usage(usage or output.get("token_usage") or {})
-
-
-def _usage(usage: Mapping[str, Any]) -> _Usage:
+    usage = usage or output.get("token_usage") or {}
+    step.set_tokens(usage)
     if usage.get("total_cost") == 0:
-        return _Usage(
-            0, 0
-        )  # LangChain's mark of a message from its cache, which repeats the tokens of the call that was sent
-    return _Usage(
-        _count(usage.get("input_tokens", usage.get("prompt_tokens"))),
-        _count(usage.get("output_tokens", usage.get("completion_tokens"))),
-    )
+        # LangChain's mark of a message from its cache, which repeats the tokens of the call that was sent.
+        step.input_tokens = step.output_tokens = 0
 
 
 def _first_text(*values: object) -> str | None:
     return next((value for value in values if isinstance(value, str) and value), None)
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any, Final
 
 from langchain_core.documents import Document
@@ -93,25 +92,8 @@ def _tool_messages(output: object) -> list[ToolMessage]:
 
 def fill_identity(draft: TraceDraft, metadata: Mapping[str, Any], tags: Sequence[str]) -> None:
     """Sort a root run's tags and metadata into a draft: known keys into fields, the application's other keys into metadata."""
-    rest = {key: value for key, value in metadata.items() if not str(key).startswith(_FRAMEWORK_PREFIXES)}
-    draft.user_id = _identity(rest.pop("user_id", None))
-    thread_id = _identity(rest.pop("thread_id", None))
-    draft.session_id = _identity(rest.pop("session_id", None)) or thread_id
-    reference = rest.pop("reference", None)
-    if isinstance(reference, str):
-        draft.reference = [reference]
-    elif isinstance(reference, (list, tuple)):
-        draft.reference = [text for text in reference if isinstance(text, str)]
-    draft.metadata = {str(key): value for key, value in rest.items() if _is_flat(value)}
+    draft.identify(metadata, without=_FRAMEWORK_PREFIXES)
     draft.tags = [str(tag) for tag in tags]
-
-
-def _is_flat(value: object) -> bool:
-    return value is None or isinstance(value, str | Real)
-
-
-def _identity(value: object) -> str | None:
-    return None if value is None else str(value)
 
 
 def describe_error(error: BaseException) -> str:

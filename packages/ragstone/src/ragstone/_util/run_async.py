@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from contextvars import copy_context
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 T = TypeVar("T")
+_P = ParamSpec("_P")
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
@@ -38,6 +40,22 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     except RuntimeError:
         return asyncio.run(work)
     return _run_in_thread(work)
+
+
+def synchronous(function: Callable[_P, Coroutine[Any, Any, T]], *, name: str) -> Callable[_P, T]:
+    """Return the synchronous form of an asynchronous function, with the same arguments and errors (see `run_async`).
+
+    Args:
+        function: The asynchronous function.
+        name: Name of the synchronous form.
+    """
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> T:
+        return run_async(function(*args, **kwargs))
+
+    call.__name__ = call.__qualname__ = name
+    return call
 
 
 def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:

@@ -20,17 +20,20 @@ from ragstone.reading._values import (
     values_in,
 )
 from ragstone.requests import Step, StepKind, content_text
+from ragstone.schema import TOKEN_NAMES
 
-STEP_KINDS: Final[Mapping[str, StepKind]] = {
-    "chain": "chain", "span": "chain", "workflow": "chain", "task": "chain", "agent": "agent", "tool": "tool",
-    "retriever": "retrieval", "reranker": "transform", "llm": "model", "chat_model": "model", "generation": "model",
-    "embedding": "embedding", "prompt": "part", "parser": "part",
+_STEP_KINDS: Final[Mapping[str, StepKind]] = {
+    "chain": "chain", "span": "chain", "workflow": "chain", "task": "chain", "invoke_workflow": "chain",
+    "execute_task": "chain", "framework": "chain", "chat_client": "chain", "advisor": "chain",
+    "agent": "agent", "invoke_agent": "agent", "tool": "tool", "execute_tool": "tool", "tool_call": "tool", "ai.toolcall": "tool",
+    "retriever": "retrieval", "retrieval": "retrieval", "vector_db_retrieve": "retrieval", "vector_store": "retrieval",
+    "reranker": "transform", "rerank": "transform", "ai.rerank": "transform",
+    "llm": "model", "chat_model": "model", "generation": "model", "chat": "model", "completion": "model",
+    "text_completion": "model", "generate_content": "model",
+    "embedding": "embedding", "embeddings": "embedding", "ai.embed": "embedding", "ai.embedmany": "embedding",
+    "prompt": "part", "parser": "part",
 }  # fmt: skip
-"""Kind of a step by its type in Langfuse, LangSmith, MLflow and OpenInference, in lower case."""
-_TOKEN_KEYS: Final = (
-    ("input_tokens", "prompt_tokens", "input", "prompt"),
-    ("output_tokens", "completion_tokens", "output", "completion"),
-)
+"""Kind of a step by the type or operation that a tool or a convention states, in lower case."""
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NAME: Final = re.compile(rb'"([A-Za-z0-9_.]{1,80})"\s*:')
 _WORD: Final = re.compile(rb"[a-z_]{2,80}")
@@ -66,7 +69,7 @@ def first_names(head: bytes) -> set[str]:
 
 def step_kind(name: object, default: StepKind = "other") -> StepKind:
     """Return the kind of a step from the type that a tool recorded, or the default for an unknown type."""
-    return STEP_KINDS.get(str(name).lower(), default)
+    return _STEP_KINDS.get(str(name).lower(), default)
 
 
 def snake_case(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,7 +103,7 @@ def unix_time(value: Any) -> float | None:
 def tokens_in(usage: Any) -> tuple[int | None, int | None]:
     """Tokens read and written, under any tool's names for them."""
     named = snake_case(mapping(usage))
-    counts = [[count_in(named.get(key)) for key in keys] for keys in _TOKEN_KEYS]
+    counts = [[count_in(named.get(key)) for key in keys] for keys in TOKEN_NAMES]
     read, written = (next((count for count in found if count is not None), None) for found in counts)
     return read, written
 

@@ -6,18 +6,19 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from ragstone.errors import DataError
 from ragstone.reading._fields import has_fields, mapping, parse_names, tokens_in, unix_time
 from ragstone.reading._formats import RejectedRecord
 from ragstone.reading._json import inner_json, parse_json
-from ragstone.reading._records import records
+from ragstone.reading._records import read_each, records
 from ragstone.reading._requests import requests_in
 from ragstone.reading._source import InputFile
 from ragstone.reading._step_names import MLFLOW_NAMES
 from ragstone.reading._values import fill_identity, request_metadata, text_or_none
-from ragstone.requests import Step
+from ragstone.requests import RetrieverTools, Step
 from ragstone.schema import Trace
 
 _EXPECTED: Final = ("expected_response", "expected_output", "expected_answer", "ground_truth", "reference")
@@ -48,17 +49,14 @@ class MlflowFormat:
 
     def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         """Read traces. Previews are not read because they are truncated. Feedback is ignored, expectations are kept."""
-        for record in records(source, within=("traces", "data")):
-            if isinstance(record, RejectedRecord):
-                yield record
-                continue
-            try:
-                trace_id, steps = _steps(record.value)
-            except DataError as error:
-                yield RejectedRecord(place=record.place, reason=str(error))
-                continue
-            tools = source.retriever_tools
-            yield from requests_in(steps, source=self.name, trace_id=trace_id, retriever_tools=tools)
+        return read_each(
+            records(source, within=("traces", "data")), partial(_requests, retriever_tools=source.retriever_tools)
+        )
+
+
+def _requests(value: Any, retriever_tools: RetrieverTools) -> list[Trace | RejectedRecord]:
+    trace_id, steps = _steps(value)
+    return requests_in(steps, source="mlflow", trace_id=trace_id, retriever_tools=retriever_tools)
 
 
 def _steps(value: Any) -> tuple[str, list[Step]]:

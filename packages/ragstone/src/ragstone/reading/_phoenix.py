@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ragstone.reading._fields import unix_time
+from ragstone.reading._fields import mapping, unix_time
 from ragstone.reading._formats import RejectedRecord
-from ragstone.reading._records import PARQUET, records
+from ragstone.reading._records import PARQUET, read_each, records
 from ragstone.reading._source import InputFile
+from ragstone.reading._step_names import exploded
 from ragstone.reading.otlp import OtelSpan, SpanEvent, hex_id, requests_of
 from ragstone.schema import Trace
 
@@ -38,28 +39,19 @@ class PhoenixFormat:
 
     def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         """Read the requests; spans of a trace may be anywhere in the file. See `TraceFormat`."""
-        return requests_of(_spans(source), source.retriever_tools)
+        return requests_of(read_each(records(source), _spans), source.retriever_tools)
 
 
-def _spans(source: InputFile) -> Iterator[OtelSpan | RejectedRecord]:
-    for record in records(source, within=("data",)):
-        if isinstance(record, RejectedRecord):
-            yield record
-            continue
-        # Pages that were put into a list.
-        page = record.value.get("data") if isinstance(record.value, Mapping) else None
-        for value in page if isinstance(page, list) else [record.value]:
-            span = _span(value)
-            yield span if isinstance(span, OtelSpan) else RejectedRecord(place=record.place, reason=span)
+def _spans(value: Any) -> Iterator[OtelSpan | str]:
+    # Pages that were put into a list.
+    page = mapping(value).get("data")
+    yield from map(_span, page if isinstance(page, list) else [value])
 
 
 def _span(value: Any) -> OtelSpan | str:
     if not isinstance(value, Mapping):
         return f"a span must be an object, got {type(value).__name__}"
-    context = value.get("context")
-    ids = context if isinstance(context, Mapping) else {
-        "trace_id": value.get("context.trace_id"), "span_id": value.get("context.span_id")
-    }  # fmt: skip
+    ids = mapping(value.get("context")) or exploded(value, "context")
     trace_id = hex_id(ids.get("trace_id"), n_bytes=16)
     span_id = hex_id(ids.get("span_id"), n_bytes=8)
     if trace_id is None or span_id is None:
@@ -84,13 +76,7 @@ def _attributes(value: Mapping[str, Any]) -> dict[str, Any]:
     """Attributes under dotted names: of an object, or of a table's columns; cells without a value are left out."""
     found: dict[str, Any] = {}
     given = value.get("attributes")
-    if isinstance(given, Mapping):
-        _flatten(given, "", found, 0)
-    else:
-        columns = {
-            name.removeprefix("attributes."): cell for name, cell in value.items() if name.startswith("attributes.")
-        }
-        _flatten(columns, "", found, 0)
+    _flatten(given if isinstance(given, Mapping) else exploded(value, "attributes"), "", found, 0)
     return found
 
 
@@ -106,11 +92,7 @@ def _flatten(value: Any, name: str, found: dict[str, Any], depth: int) -> None:
 
 
 def _events(events: Any) -> Iterator[SpanEvent]:
-    for event in events if isinstance(events, list) else ():
-        if isinstance(event, Mapping):
-            attributes = event.get("attributes")
-            yield SpanEvent(
-                str(event.get("name") or ""),
-                unix_time(event.get("timestamp")),
-                dict(attributes) if isinstance(attributes, Mapping) else {},
-            )
+    for event in map(mapping, events if isinstance(events, list) else ()):
+        if event:
+            at = unix_time(event.get("timestamp"))
+            yield SpanEvent(str(event.get("name") or ""), at, dict(mapping(event.get("attributes"))))

@@ -17,6 +17,11 @@ from ragstone.reading._source import InputFile
 from ragstone.schema import Trace, check_record
 
 _TRACE: Final = ("trace_id", "started_at", "schema_version")
+_EXPORTED: Final = (
+    "trace_id", "run_id", "otel_trace_id", "otel_span_id", "app", "release", "environment", "session_id", "user_id", "query",
+    "response", "inclusion_probability",
+)  # fmt: skip
+"""Fields of a trace that an exported outcome has under the same name."""
 _ANSWER: Final = frozenset({"id", "query", "response", "passages", "scores", "why"})
 
 
@@ -76,20 +81,9 @@ def _trace(value: object, source: InputFile) -> Trace:
 
 def _exported(row: Mapping[str, Any]) -> Trace:
     """Return the request of an exported outcome."""
-    kept = (
-        "trace_id",
-        "run_id",
-        "otel_trace_id",
-        "otel_span_id",
-        "app",
-        "release",
-        "environment",
-        "session_id",
-        "user_id",
-    )
     texts = row.get("contexts")
     return _valid(
-        {name: row.get(name) for name in (*kept, "query", "response", "inclusion_probability")}
+        {name: row.get(name) for name in _EXPORTED}
         | {
             "source": "ragstone",
             "name": row.get("operation"),

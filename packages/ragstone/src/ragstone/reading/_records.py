@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from importlib.util import find_spec
+from itertools import count
+from typing import Any, Final, TypeVar
 
 from ragstone._util.parquet_rows import parquet_rows
 from ragstone._util.row_limits import BoundedStream, check_json_row
@@ -16,12 +18,13 @@ from ragstone.reading._json import clean, parse_json
 from ragstone.reading._source import MAX_RECORD_BYTES, InputFile, Line
 
 PARQUET: Final = b"PAR1"
-_LARGE: Final = 8 * 2**20
+LARGE: Final = 8 * 2**20
 """Bytes of a document above which it is read incrementally, because its Python objects take ten times as much."""
 _SMALL: Final = 2**20
 """Bytes of a document that cannot have too many values."""
 _SPACE: Final = b" \t\r\n"
 _BOM: Final = b"\xef\xbb\xbf"
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,21 @@ def records(source: InputFile, *, within: Sequence[str] = ("data",)) -> Iterator
                 yield Record(item.place + suffix, item.value)
 
 
+def read_each(
+    records: Iterable[Record | RejectedRecord], read: Callable[[Any], Iterable[_T | str]]
+) -> Iterator[_T | RejectedRecord]:
+    """Yield what a function reads in each record. A `DataError`, or a problem in words, is a rejected record."""
+    for record in records:
+        if isinstance(record, RejectedRecord):
+            yield record
+            continue
+        try:
+            for item in read(record.value):
+                yield RejectedRecord(place=record.place, reason=item) if isinstance(item, str) else item
+        except DataError as error:
+            yield RejectedRecord(place=record.place, reason=str(error))
+
+
 def _of_file(source: InputFile, within: Sequence[str]) -> Iterator[Record | RejectedRecord]:
     with source.open() as stream:
         start = stream.read(4)
@@ -77,7 +95,7 @@ def _is_lines(source: InputFile) -> bool:
     text = first.text.removeprefix(_BOM).strip()
     if second is None:
         # One line may be a whole list, and too large a one to be read as a whole.
-        return not ((first.is_too_long or len(text) > _LARGE) and text.startswith((b"[", b"{")))
+        return not ((first.is_too_long or len(text) > LARGE) and text.startswith((b"[", b"{")))
     if first.is_too_long or _parses(first):
         return True
     # Pretty-printed JSON ends its first line in the middle of something; a bad line is followed by good ones.
@@ -122,39 +140,22 @@ def _unwrapped(value: Any, place: str, within: Sequence[str]) -> Iterator[Record
 def _of_document(source: InputFile, within: Sequence[str]) -> Iterator[Record | RejectedRecord]:
     with source.open() as stream:
         text = stream.read(MAX_RECORD_BYTES + 1)
-    start = text[: 2**16].removeprefix(_BOM).lstrip(_SPACE)
-    if len(text) > _LARGE and (found := _parser()) is not None and _list_name(start, within) is not None:
+    name = _list_name(text[: 2**16].removeprefix(_BOM).lstrip(_SPACE), within)
+    if name is not None and len(text) > (LARGE if find_spec("ijson") else MAX_RECORD_BYTES):
         del text
-        yield from _of_large_document(source, start, within, found)
+        yield from large_items(source, f"{name}.item" if name else "item")
     elif len(text) <= MAX_RECORD_BYTES:
         try:
-            _check_document(text)
+            if len(text) > _SMALL:
+                check_json_row(text)
             value = parse_json(text)
         except DataError as error:
             raise DataError(f"{source.name!r} is {error}") from error
         yield from _unwrapped(value, "", within)
-    elif _list_name(start, within) is None:
+    else:
         raise DataError(
             f"{source.name!r} is one JSON value of more than {MAX_RECORD_BYTES} bytes, and no list of records"
         )
-    else:
-        feature = f"A JSON document of more than {MAX_RECORD_BYTES} bytes"
-        raise MissingExtraError(feature=feature, package="ijson", extra="ragstone[replay]")
-
-
-def _check_document(text: bytes) -> None:
-    """Check a document that is parsed as a whole, which may hold many records if it is small."""
-    if len(text) > _SMALL:
-        check_json_row(text)
-
-
-def _parser() -> Any:
-    """Return the package that reads JSON incrementally, or None if it is not installed."""
-    try:
-        import ijson
-    except ImportError:
-        return None
-    return ijson
 
 
 def _list_name(start: bytes, within: Sequence[str]) -> str | None:
@@ -164,31 +165,43 @@ def _list_name(start: bytes, within: Sequence[str]) -> str | None:
     return next((n for n in within if re.search(rb'"%s"\s*:\s*\[' % re.escape(n.encode()), start)), None)
 
 
-def _of_large_document(
-    source: InputFile, start: bytes, within: Sequence[str], ijson: Any
-) -> Iterator[Record | RejectedRecord]:
-    name = _list_name(start, within)
+def large_items(source: InputFile, path: str, *, kind: str = "item") -> Iterator[Record | RejectedRecord]:
+    """Yield the values of a large JSON document, read incrementally.
+
+    Args:
+        source: The document.
+        path: Where the values are, as `ijson` writes it.
+        kind: Name of one value, for messages.
+
+    Raises:
+        DataError: If the rest of the document is unreadable, or a value is too large.
+        MissingExtraError: If the package that reads incrementally is not installed.
+    """
+    try:
+        import ijson
+    except ImportError as error:
+        feature = f"A JSON document of more than {LARGE} bytes"
+        raise MissingExtraError(feature=feature, package="ijson", extra="ragstone[replay]") from error
     with source.open() as stream:
         if stream.read(3) != _BOM:
             stream.seek(0)
         bounded = BoundedStream(stream, source.name)
-        items = ijson.items(bounded, f"{name}.item" if name else "item", use_float=True)
-        number = 0
-        while True:
-            number += 1
+        items = ijson.items(bounded, path, use_float=True, multiple_values=True)
+        for number in count(1):
             try:
                 value = next(items, bounded)
             except DataError:
                 raise
             except (ijson.JSONError, ValueError, RecursionError) as error:
-                raise DataError(f"{source.name!r} cannot be read on from item {number}: {error}") from error
+                reason = str(error)[:200]
+                raise DataError(f"{source.name!r} cannot be read on from {kind} {number}: {reason}") from error
             if value is bounded:
                 return
             bounded.next_item()
             try:
-                yield Record(f"item {number}", clean(value))
+                yield Record(f"{kind} {number}", clean(value))
             except DataError as error:
-                yield RejectedRecord(place=f"item {number}", reason=str(error))
+                yield RejectedRecord(place=f"{kind} {number}", reason=str(error))
 
 
 def _parquet(source: InputFile) -> Iterator[Record | RejectedRecord]:

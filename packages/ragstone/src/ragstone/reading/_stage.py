@@ -7,15 +7,14 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from ragstone.errors import DataError, StoreError
 from ragstone.reading._formats import RejectedRecord
-from ragstone.reading._records import Record
+from ragstone.reading._records import Record, read_each
 from ragstone.reading._requests import requests_in
 from ragstone.requests import RetrieverTools, Step
 from ragstone.schema import SCHEMA_VERSION, Trace, check_version
@@ -208,8 +207,18 @@ class SpanBuffer:
         """Return the number of staged traces."""
         return int(self._db.execute("SELECT count(*) FROM traces").fetchone()[0])
 
-    def _transaction(self) -> _Transaction:
-        return _Transaction(self._db, self._place)
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield self._db
+            self._db.execute("COMMIT")
+        except BaseException as error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                raise StoreError(f"spans cannot be kept in {self._place}: {error}") from error
+            raise
 
     def close(self) -> None:
         """Close the file, and delete it if it is temporary. Safe to call twice."""
@@ -218,44 +227,8 @@ class SpanBuffer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
-
-
-class _Transaction:
-    def __init__(self, db: sqlite3.Connection, place: str) -> None:
-        self._db = db
-        self._place = place
-
-    def __enter__(self) -> sqlite3.Connection:
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-        except sqlite3.Error as error:
-            raise self._error(error) from error
-        return self._db
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            if error is None:
-                self._db.execute("COMMIT")
-        except sqlite3.Error as failed:
-            self._roll_back()
-            raise self._error(failed) from failed
-        if error is not None:
-            self._roll_back()
-            if isinstance(error, sqlite3.Error):
-                raise self._error(error) from error
-
-    def _roll_back(self) -> None:
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
-
-    def _error(self, error: sqlite3.Error) -> StoreError:
-        return StoreError(f"spans cannot be kept in {self._place}: {error}")
 
 
 def staged(*, trace_id: str, span_id: str, is_root: bool, value: Mapping[str, Any]) -> BufferedSpan:
@@ -292,20 +265,7 @@ def traces_of(
         found = steps(trace.trace_id, [json.loads(body) for body in trace.spans])
         return requests_in(found, source=source, trace_id=trace.trace_id, retriever_tools=retriever_tools)
 
-    return by_trace(_spans_of(records, spans), read)
-
-
-def _spans_of(
-    records: Iterable[Record | RejectedRecord], spans: Callable[[Any], Iterable[BufferedSpan]]
-) -> Iterator[BufferedSpan | RejectedRecord]:
-    for record in records:
-        if isinstance(record, RejectedRecord):
-            yield record
-            continue
-        try:
-            yield from spans(record.value)
-        except DataError as error:
-            yield RejectedRecord(place=record.place, reason=str(error))
+    return by_trace(read_each(records, spans), read)
 
 
 def by_trace(

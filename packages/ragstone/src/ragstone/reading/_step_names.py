@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ragstone.reading._fields import STEP_KINDS, fill_inputs_and_outputs, fill_tool, mapping, tokens_in, unix_time
+from ragstone.reading._fields import fill_inputs_and_outputs, fill_tool, mapping, step_kind, tokens_in, unix_time
 from ragstone.reading._json import inner_json
 from ragstone.reading._values import fill_identity, json_in, passages_in, tags_in, text_or_none
 from ragstone.requests import Step, StepKind
@@ -20,9 +20,8 @@ class StepNames:
     """Names of fields in one kind of record: attributes of a span, or a row of an export. Of several the first with a value counts."""
 
     kind: str = ""
-    kinds: Mapping[str, StepKind] = field(default_factory=lambda: STEP_KINDS)
-    """By the type that the record states, in lower case."""
     default_kind: StepKind = "other"
+    """Kind of a step of an unknown type."""
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By field of `Step`: names of texts, such as ids, the environment, and the model."""
     times: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -42,7 +41,7 @@ class StepNames:
     def set_kind(self, step: Step, record: Mapping[str, Any]) -> None:
         """Set the kind of a step, if the record or the convention states one."""
         if self.kind:
-            step.kind = self.kinds.get(str(inner_json(record.get(self.kind))).lower(), self.default_kind)
+            step.kind = step_kind(inner_json(record.get(self.kind)), self.default_kind)
 
     def fill(self, step: Step, record: Mapping[str, Any]) -> None:
         """Set the fields that a record has on a step whose kind is known."""

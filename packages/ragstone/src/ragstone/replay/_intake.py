@@ -47,6 +47,12 @@ class FileReport:
     damaged: str | None = None
     """Why reading stopped before the end of the file."""
 
+    def reject(self, record: RejectedRecord) -> None:
+        """Count a rejected record, and keep the first ones."""
+        self.n_rejected += 1
+        if len(self.rejected) < _KEPT:
+            self.rejected.append(record)
+
 
 class ReplayTraceSource:
     """Import of files, one after another, in batches.
@@ -130,7 +136,7 @@ class ReplayTraceSource:
         # in the store.
         for record in islice(records, counts.n_read):
             if isinstance(record, RejectedRecord):
-                _reject(counts, record)
+                counts.reject(record)
             else:
                 counts.n_known += 1
         return records
@@ -148,7 +154,7 @@ class ReplayTraceSource:
         counts.n_clashing += len(clashing)
         for record in batch:
             if isinstance(record, RejectedRecord):
-                _reject(counts, record)
+                counts.reject(record)
         for trace_id in clashing:
             logger.warning(
                 "ragstone replay: %s has a trace %r, and the store has another one of that id: left out",
@@ -186,12 +192,6 @@ def _split_known(traces: Sequence[Trace], store: Store) -> tuple[list[Trace], in
 def _is_same_request(one: Trace, other: Trace) -> bool:
     """Return whether two traces record the same request, even if their sources differ."""
     return (one.query, one.response) == (other.query, other.response)
-
-
-def _reject(counts: FileReport, record: RejectedRecord) -> None:
-    counts.n_rejected += 1
-    if len(counts.rejected) < _KEPT:
-        counts.rejected.append(record)
 
 
 def select_shard(

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ragstone._util.run_async import run_async
+from ragstone._util.run_async import run_async, synchronous
 from ragstone.capture import IdHasher, Ids, RedactionError, Redactor, hash_trace_ids, redact_secrets, redact_trace
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import BatchReport, EmbedderSpec, JudgeSpec, ReaderSpec, RequestBatch, requests_in_batches
@@ -23,7 +23,8 @@ from ragstone.settings import RUN_KEYS, Limits, takes_settings
 from ragstone.sinks import Sink
 from ragstone.worker import Worker, get_skip_reason, id_hasher, open_setup
 
-_KEPT: Final = 20
+_SETTINGS: Final = {**RUN_KEYS, "redact": "redaction.redact", "ids": "redaction.ids"}
+"""Keys of arguments that are settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +125,7 @@ def plan_replay(
     )
 
 
-@takes_settings(**RUN_KEYS, redact="redaction.redact", ids="redaction.ids")
+@takes_settings(**_SETTINGS)
 async def areplay_traces(
     sources: Sources,
     metrics: Sequence[str | Metric] | str = ("ccrs",),
@@ -230,61 +231,14 @@ async def areplay_traces(
     )
 
 
-@takes_settings(**RUN_KEYS, redact="redaction.redact", ids="redaction.ids")
-def replay_traces(
-    sources: Sources,
-    metrics: Sequence[str | Metric] | str = ("ccrs",),
-    *,
-    store: str | os.PathLike[str],
-    judge: JudgeSpec = None,
-    reader: ReaderSpec = None,
-    embedder: EmbedderSpec = None,
-    sinks: Sequence[str | Sink] = (),
-    format: str = "auto",  # noqa: A002
-    retriever_tools: Iterable[str] | RetrieverTools = (),
-    shard: str | None = None,
-    concurrency: int = 16,
-    deadline_s: float | None = None,
-    max_outage_s: float = 3600.0,
-    stop_early: bool = True,
-    reasons: int = 0,
-    processes: int = 1,
-    batch: str | os.PathLike[str] | None = None,
-    redact: Redactor | bool | None = redact_secrets,
-    ids: Ids = "keep",
-) -> ReplayReport:
-    """Import traces of other tools into a store and score them: the synchronous form of `areplay_traces`.
+replay_traces = takes_settings(**_SETTINGS)(synchronous(areplay_traces, name="replay_traces"))
+"""Import traces of other tools into a store and score them: the synchronous form of `areplay_traces`, with the same arguments.
 
-    Arguments and errors are the same.
-
-    Examples:
-        ```python
-        replay_traces(["spans.jsonl"], ["ccrs"], store="replay.db", judge="http://localhost:8000/v1")
-        ```
-    """
-    return run_async(
-        areplay_traces(
-            sources,
-            metrics,
-            store=store,
-            judge=judge,
-            reader=reader,
-            embedder=embedder,
-            sinks=sinks,
-            format=format,
-            retriever_tools=retriever_tools,
-            shard=shard,
-            concurrency=concurrency,
-            deadline_s=deadline_s,
-            max_outage_s=max_outage_s,
-            stop_early=stop_early,
-            reasons=reasons,
-            processes=processes,
-            batch=batch,
-            redact=redact,
-            ids=ids,
-        )
-    )
+Examples:
+    ```python
+    replay_traces(["spans.jsonl"], ["ccrs"], store="replay.db", judge="http://localhost:8000/v1")
+    ```
+"""
 
 
 def redacted(
@@ -316,9 +270,7 @@ def _read(
             for record in select_shard(found.format.read(source), shard, count):
                 count.n_read += 1
                 if isinstance(record, RejectedRecord):
-                    count.n_rejected += 1
-                    if len(count.rejected) < _KEPT:
-                        count.rejected.append(record)
+                    count.reject(record)
                 else:
                     yield record
         except DataError as error:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, Self
 
-from ragstone.schema import Evidence, TraceStatus, Turn
+from ragstone.requests._plain import finite_number, flat_metadata
+from ragstone.schema import Evidence, TraceStatus, Turn, field_names
+
+_ID_NAMES: Final = field_names("id", "output")
+_SCORE_NAMES: Final = field_names("score", "output")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -18,6 +23,41 @@ class PassageDraft:
     id: str | None = None
     score: float | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def copied(
+        cls,
+        text: str,
+        metadata: Mapping[str, Any],
+        *,
+        id: object = None,  # noqa: A002 - the name of the field
+        score: object = None,
+        in_metadata: bool = False,
+    ) -> Self:
+        """Return a passage with a copy of the flat values of metadata. NumPy's numbers become Python's.
+
+        Args:
+            text: Its text.
+            metadata: The metadata of the application's document.
+            id: Its id. None if it does not have one.
+            score: Its score. Anything but a finite number is left out.
+            in_metadata: Whether a missing id or score may be among the metadata.
+        """
+        flat = flat_metadata(metadata)
+        number = finite_number(score)
+        if in_metadata and id is None:
+            id = next((flat[name] for name in _ID_NAMES if flat.get(name) is not None), None)  # noqa: A001
+        if in_metadata and score is None:
+            numbers = (finite_number(flat.get(name)) for name in _SCORE_NAMES)
+            number = next((found for found in numbers if found is not None), None)
+        return cls(text=text, id=None if id is None else str(id), score=number, metadata=flat)
+
+    def has(self, metadata: Mapping[str, Any]) -> bool:
+        """Return whether these are the metadata that were copied."""
+        try:
+            return self.metadata == metadata or self.metadata == flat_metadata(metadata)
+        except ValueError:  # an array does not say whether it is equal
+            return False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,3 +111,23 @@ class TraceDraft:
     tags: list[str] = field(default_factory=list)
     metadata: dict[str, Any] = field(default_factory=dict)
     evidence: Evidence | None = None
+
+    def identify(self, stated: Mapping[Any, Any], *, without: str | tuple[str, ...] = ()) -> None:
+        """Sort what the application states about a request into user, session, reference, tags and metadata.
+
+        Args:
+            stated: Values by name. Of those without a field, the flat ones are kept as metadata.
+            without: Beginnings of names that the framework adds.
+        """
+        rest = {str(name): value for name, value in stated.items() if not str(name).startswith(without)}
+        user, session, thread = (rest.pop(name, None) for name in ("user_id", "session_id", "thread_id"))
+        self.user_id = None if user is None else str(user)
+        self.session_id = next((str(value) for value in (session, thread) if value is not None and value != ""), None)
+        self.reference, self.tags = _texts(rest.pop("reference", None)), _texts(rest.pop("tags", None))
+        self.metadata = flat_metadata(rest)
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    return [text for text in value if isinstance(text, str)] if isinstance(value, Sequence) else []

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
 from ragstone.requests._draft import PassageDraft
+from ragstone.requests._plain import finite_number
 from ragstone.requests._step import Message, Value
 from ragstone.schema import field_names, message_role
 
@@ -106,7 +106,7 @@ class _Harvest:
         if isinstance(item, list | tuple) and len(item) == 2:
             first, second = self._read(item[0]), item[1]
             if isinstance(first, PassageDraft):
-                return dataclasses.replace(first, score=_number(second)) if first.score is None else first
+                return dataclasses.replace(first, score=finite_number(second)) if first.score is None else first
             role = message_role(first)
             if role is not None and isinstance(second, str | list):
                 return Message(role, content_text(second) or "")
@@ -182,7 +182,7 @@ def _document(value: Mapping[Any, Any]) -> PassageDraft | None:
     stated = body.get("metadata")
     metadata = {str(key): item for key, item in stated.items()} if isinstance(stated, Mapping) else {}
     ids = (source.get(key) for source in (body, metadata) for key in _ID_KEYS)
-    scores = (_number(source.get(key)) for source in (value, body, metadata) for key in _SCORE_KEYS)
+    scores = (finite_number(source.get(key)) for source in (value, body, metadata) for key in _SCORE_KEYS)
     identity = next((item for item in ids if isinstance(item, str | int) and item != ""), None)
     return PassageDraft(
         text=text,
@@ -190,12 +190,6 @@ def _document(value: Mapping[Any, Any]) -> PassageDraft | None:
         score=next((score for score in scores if score is not None), None),
         metadata=metadata,
     )
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
 
 
 def _fields_of(value: Any) -> Mapping[str, Any] | None:

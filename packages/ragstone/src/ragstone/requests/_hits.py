@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -11,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from ragstone.errors import ConfigurationError
 from ragstone.requests._draft import PassageDraft
+from ragstone.requests._plain import finite_number
 from ragstone.requests._shape import get, is_list
 from ragstone.schema import field_names
 
@@ -266,7 +266,7 @@ def _score_of(hit: Any, stored: Any) -> tuple[float | None, str | None]:
     # Weaviate keeps scores in an object of their own.
     for holder in (hit, get(hit, "metadata"), stored):
         for name in _SCORE:
-            number = _finite(get(holder, name))
+            number = finite_number(get(holder, name))
             if number is not None:
                 return number, name
     return None, None
@@ -280,7 +280,7 @@ def _others(hit: Any, stored: Any, read: set[str | None]) -> dict[str, Any]:
         if isinstance(holder, Mapping):
             others |= {str(key): item for key, item in holder.items() if key not in skipped and not _is_vector(item)}
     for holder in (hit, get(hit, "metadata")):
-        distance = _finite(get(holder, "distance"))
+        distance = finite_number(get(holder, "distance"))
         if distance is not None:
             others["distance"] = distance
     return others
@@ -307,13 +307,6 @@ def _names(holder: Any) -> Iterable[Any]:
 def _fields(value: Any) -> str:
     names = sorted(map(str, _names(value)))[:_MAX_NAMES]
     return f" with {names}" if names else ""
-
-
-def _finite(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return None
-    number = float(value)
-    return number if math.isfinite(number) else None
 
 
 # -- arrays
@@ -365,4 +358,4 @@ def _set(passages: list[PassageDraft], argument: str, values: Any) -> None:
         if argument == "ids":
             passage.id = str(value)
         else:
-            passage.score = _finite(value)
+            passage.score = finite_number(value)

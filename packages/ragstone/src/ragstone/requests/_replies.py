@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ragstone.requests._plain import read_tokens
 from ragstone.requests._shape import get, is_list, whole_number
 from ragstone.schema import field_names
 
@@ -129,9 +130,7 @@ def _named(value: Any) -> Reply | None:
 
 def _add_usage(reply: Reply, value: Any) -> None:
     usage = get(value, "usage")
-    for name, older in (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens")):
-        count = whole_number(get(usage, name))
-        setattr(reply, name, whole_number(get(usage, older)) if count is None else count)
+    reply.input_tokens, reply.output_tokens = read_tokens([usage])
     if reply.input_tokens is not None:
         # Anthropic counts what its prompt cache wrote or read apart.
         cached = (whole_number(get(usage, f"cache_{verb}_input_tokens")) for verb in ("creation", "read"))

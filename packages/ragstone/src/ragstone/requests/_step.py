@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from ragstone.requests._draft import PassageDraft, TraceDraft
+from ragstone.requests._plain import read_tokens
 from ragstone.requests._tools import RetrieverTools
-from ragstone.schema import Turn
+from ragstone.schema import Turn, message_role
 
 StepKind = Literal[
     "retrieval", "transform", "model", "tool", "chain", "agent", "embedding", "part", "infrastructure", "other"
@@ -33,6 +34,11 @@ class Message(NamedTuple):
     """Name of the tool whose result a message of role "tool" holds."""
     passages: tuple[PassageDraft, ...] | None = None
     """Documents that a tool message carries in addition to its text (LangChain's `artifact`)."""
+
+    @staticmethod
+    def role_of(name: object) -> Role:
+        """Return our name of a role, from that of a chat format or of a class of messages; "other" if it is unknown."""
+        return message_role(name) or "other"
 
 
 class Value(NamedTuple):
@@ -107,6 +113,10 @@ class Step:
     reference: Sequence[str] = ()
     tags: Sequence[str] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def set_tokens(self, *places: object) -> None:
+        """Set the tokens read and written, from the first of these objects or mappings that has each count, under any name."""
+        self.input_tokens, self.output_tokens = read_tokens(places)
 
 
 @dataclass(slots=True, kw_only=True)

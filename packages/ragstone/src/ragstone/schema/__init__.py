@@ -28,6 +28,7 @@ from ragstone.schema._ledger import LedgerRow as LedgerRow
 from ragstone.schema._ledger import ScoringPlan as ScoringPlan
 from ragstone.schema._names import MESSAGE_ROLES as MESSAGE_ROLES
 from ragstone.schema._names import SETTING_NAMES as SETTING_NAMES
+from ragstone.schema._names import TOKEN_NAMES as TOKEN_NAMES
 from ragstone.schema._names import MessageRole as MessageRole
 from ragstone.schema._names import field_names
 from ragstone.schema._names import message_role as message_role

@@ -14,7 +14,7 @@ NamedField = Literal["query", "response", "contexts", "text", "id", "score"]
 MessageRole = Literal["user", "assistant", "system", "tool"]
 
 MESSAGE_ROLES: Final[Mapping[str, MessageRole]] = {
-    "human": "user", "user": "user", "ai": "assistant", "assistant": "assistant", "model": "assistant",
+    "human": "user", "user": "user", "ai": "assistant", "assistant": "assistant", "model": "assistant", "chatbot": "assistant",
     "system": "system", "developer": "system", "tool": "tool", "function": "tool", "tool-call": "assistant",
     "tool-response": "tool", "function_call": "assistant", "custom_tool_call": "assistant",
     "function_call_output": "tool", "custom_tool_call_output": "tool",
@@ -71,6 +71,18 @@ _NAMES: Final[dict[NamedField, tuple[tuple[frozenset[str], tuple[str, ...]], ...
     ),
 }  # fmt: skip
 
+
+TOKEN_NAMES: Final = (
+    (
+        "input_tokens", "prompt_tokens", "prompt_token_count", "promptTokenCount", "inputTokens", "prompt_eval_count",
+        "input", "prompt",
+    ),
+    (
+        "output_tokens", "completion_tokens", "candidates_token_count", "candidatesTokenCount", "outputTokens",
+        "eval_count", "output", "completion",
+    ),
+)  # fmt: skip
+"""Names of the numbers of tokens that a model read, and of those that it wrote."""
 
 SETTING_NAMES: Final = frozenset(
     {

@@ -11,12 +11,8 @@ from typing import Any, Final
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
 
-from ragstone.requests import Message, Role, Step
+from ragstone.requests import Message, Step
 
-_ROLES: Final[Mapping[str, Role]] = {
-    "system": "system", "developer": "system", "user": "user", "assistant": "assistant", "model": "assistant",
-    "chatbot": "assistant", "tool": "tool", "function": "tool",
-}  # fmt: skip
 _WITHOUT_TEXT: Final = frozenset({"image", "audio", "video", "thinking", "tool_call"})
 """Types of blocks whose texts, if they have any, are not read by a model as a part of its prompt."""
 
@@ -25,13 +21,6 @@ HANDOFF: Final = "handoff"
 
 _USAGE: Final = (("usage",), ("usage_metadata",), ("usageMetadata",), ("usage", "tokens"), ("meta", "billed_units"), ())
 """Places of the token counts in `raw`, the last one being `raw` itself."""
-_INPUT: Final = (
-    "prompt_tokens", "input_tokens", "prompt_token_count", "promptTokenCount", "inputTokens", "prompt_eval_count",
-)  # fmt: skip
-_OUTPUT: Final = (
-    "completion_tokens", "output_tokens", "candidates_token_count", "candidatesTokenCount", "outputTokens",
-    "eval_count",
-)  # fmt: skip
 
 
 def prompt_from(messages: Iterable[object]) -> tuple[Message, ...]:
@@ -55,7 +44,7 @@ def message_from(message: ChatMessage, *, tool: str | None = None) -> Message:
         message: The message.
         tool: Name of the tool whose result it holds, if it does.
     """
-    role = _ROLES.get(str(getattr(message.role, "value", message.role)), "other")
+    role = Message.role_of(str(getattr(message.role, "value", message.role)))
     text = _text_in(message.blocks)
     if role == "assistant":
         return Message(role, text, calls_tool=bool(_tool_calls(message)))
@@ -118,7 +107,7 @@ def fill_reply(step: Step, response: object) -> bool:
     names = (_look_up(raw, "model"), _look_up(raw, "model_version"), _look_up(raw, "modelVersion"))
     places = about if raw is None else [*(_at(raw, path) for path in _USAGE), *about]
     step.model = next((name for name in names if isinstance(name, str) and name), step.model)
-    step.input_tokens, step.output_tokens = _count(places, _INPUT), _count(places, _OUTPUT)
+    step.set_tokens(*places)
     return True
 
 
@@ -139,14 +128,3 @@ def _at(value: Any, path: tuple[str, ...]) -> Any:
     for name in path:
         value = _look_up(value, name)
     return value
-
-
-def _count(places: list[Any], names: tuple[str, ...]) -> int | None:
-    for value in places:
-        if not value:
-            continue
-        for name in names:
-            count = _look_up(value, name)
-            if isinstance(count, int) and not isinstance(count, bool) and count >= 0:
-                return count
-    return None

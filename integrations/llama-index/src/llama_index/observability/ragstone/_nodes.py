@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import islice
-from numbers import Integral, Real
-from typing import Any, Final
+from typing import Final
 
 from llama_index.core.schema import BaseNode, NodeWithScore, TextNode
 
@@ -14,8 +12,6 @@ from ragstone.requests import PassageDraft
 
 MAX_PASSAGES: Final = 1_000
 """Nodes copied from one list. `max_passages` of `[lengths]` cuts further, and notes it in the trace."""
-
-_FLAT: Final = frozenset({str, int, float, bool, type(None)})
 
 
 class Passages:
@@ -32,20 +28,15 @@ class Passages:
         """Return the passage of a node, with or without score, or of a text; None for anything else."""
         if isinstance(item, str):
             return PassageDraft(text=item)
-        node, score = (item.node, _finite(item.score)) if isinstance(item, NodeWithScore) else (item, None)
+        node, score = (item.node, item.score) if isinstance(item, NodeWithScore) else (item, None)
         if not isinstance(node, BaseNode):
             return None
         text, key, metadata = _text(node), node.node_id, node.metadata
         known = self._by_id.get(key)
         # Equal texts are one string nearly always, whose comparison takes no time.
-        if (
-            known is not None
-            and (score is None or score == known.score)
-            and known.text == text
-            and _is_same(known, metadata)
-        ):
+        if known is not None and (score is None or score == known.score) and known.text == text and known.has(metadata):
             return known
-        passage = self._by_id[key] = PassageDraft(text=text, id=key, score=score, metadata=flat(metadata))
+        passage = self._by_id[key] = PassageDraft.copied(text, metadata, id=key, score=score)
         return passage
 
     def copied(self, nodes: Iterable[object]) -> tuple[PassageDraft, ...]:
@@ -103,35 +94,3 @@ def _text(node: BaseNode) -> str:
     if isinstance(node, TextNode) and type(node).get_content is TextNode.get_content:
         return node.text
     return node.get_content()
-
-
-def _is_same(known: PassageDraft, metadata: Mapping[str, Any]) -> bool:
-    try:
-        return known.metadata == metadata or known.metadata == flat(metadata)
-    except ValueError:  # an array does not say whether it is equal
-        return False
-
-
-def _finite(value: object) -> float | None:
-    if type(value) is float:  # nearly always, and asking for `Real` is slow
-        return value if math.isfinite(value) else None
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-        return None
-    return float(value)
-
-
-def flat(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy the flat values of metadata. NumPy's numbers become Python's."""
-    if _FLAT.issuperset(map(type, metadata.values())):
-        return dict(metadata)
-    copied = {key: value for key, value in metadata.items() if type(value) in _FLAT}
-    for key, value in metadata.items():
-        if key in copied:
-            continue
-        if isinstance(value, str):
-            copied[str(key)] = str(value)
-        elif isinstance(value, Integral):
-            copied[str(key)] = int(value)  # the id of a data frame's row is 7, not 7.0
-        elif isinstance(value, Real):
-            copied[str(key)] = float(value)
-    return copied

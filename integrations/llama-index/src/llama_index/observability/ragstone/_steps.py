@@ -6,7 +6,7 @@ Nothing is printed or iterated: `str()` of a streaming response would read the a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
@@ -21,12 +21,11 @@ from llama_index.core.workflow import Context, Event, InputRequiredEvent, StopEv
 
 from llama_index.observability.ragstone._kinds import Kind
 from llama_index.observability.ragstone._messages import HANDOFF, message_from, prompt_from
-from llama_index.observability.ragstone._nodes import Passages, flat, node_texts
+from llama_index.observability.ragstone._nodes import Passages, node_texts
 from ragstone.requests import Message, Step, TraceDraft, Value, harvest
 from ragstone.schema import field_names
 
 _QUERY_NAMES: Final = field_names("query", "input")
-_FIELDS: Final = ("reference", "user_id", "session_id", "tags")
 _FRAMEWORK_PREFIX: Final = "llamaindex."
 _STREAMS: Final = (StreamingResponse, AsyncStreamingResponse, StreamingAgentChatResponse)
 _MAX_FIELDS: Final = 32
@@ -261,24 +260,8 @@ def current_tags() -> Mapping[str, Any]:
 
 def fill_identity(draft: TraceDraft, tags: Mapping[str, Any]) -> None:
     """Sort `instrument_tags` into a draft: known keys into fields, other keys of the application into metadata."""
-    if not tags:
-        return
-    draft.user_id = _identity(tags.get("user_id"))
-    draft.session_id = _identity(tags.get("session_id"))
-    draft.reference = _texts(tags.get("reference"))
-    draft.tags = _texts(tags.get("tags"))
-    rest = {key: value for key, value in tags.items() if key not in _FIELDS}
-    draft.metadata = flat({key: value for key, value in rest.items() if not str(key).startswith(_FRAMEWORK_PREFIX)})
-
-
-def _identity(value: object) -> str | None:
-    return None if value is None else str(value)
-
-
-def _texts(value: object) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    return [text for text in value if isinstance(text, str)] if isinstance(value, Sequence) else []
+    if tags:
+        draft.identify(tags, without=_FRAMEWORK_PREFIX)
 
 
 def describe_error(error: BaseException) -> str:

@@ -1,6 +1,6 @@
 """OpenTelemetry's spans: the containers they come in, and the conventions that put RAG requests into them."""
 
-from ragstone.reading.otlp._format import OtlpFormat, requests_of
+from ragstone.reading.otlp._files import OtlpFormat, requests_of
 from ragstone.reading.otlp._requests import spans_of_request, traces_of
 from ragstone.reading.otlp._size import OversizedMessageError
 from ragstone.reading.otlp._span import OtelSpan, SpanEvent, hex_id

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
-from ragstone.reading._fields import fill_inputs_and_outputs, mapping
+from ragstone.reading._fields import fill_inputs_and_outputs, mapping, step_kind
 from ragstone.reading._json import inner_json
 from ragstone.reading._step_names import MLFLOW_NAMES, StepNames, exploded, indexed
 from ragstone.reading._values import fill_identity, json_in, messages_in, passages_in, text_or_none, values_in
-from ragstone.reading.otlp._convention import Convention, begin_with
 from ragstone.reading.otlp._genai import fill_genai
 from ragstone.reading.otlp._haystack import fill_haystack, shows_messages
 from ragstone.reading.otlp._openinference import KIND, fill_openinference
 from ragstone.reading.otlp._span import OtelSpan
 from ragstone.reading.otlp._traceloop import fill_traceloop
-from ragstone.requests import Step, StepKind, Value
+from ragstone.requests import Step, Value
 
+_INFRASTRUCTURE: Final = ("http.", "rpc.", "db.", "messaging.", "faas.")
+_NO_NAMES: Final = StepNames()
 _LANGFUSE: Final = "langfuse.observation"
 _LANGFUSE_METADATA: Final = frozenset({"tags", "is_langchain_root", "resourceAttributes", "scope"})
 """Metadata that Langfuse's SDK adds."""
@@ -24,18 +26,67 @@ _SMOLAGENTS_STEP: Final = '{"memory_step":'
 _FINAL_ANSWER: Final = "final_answer"
 _QUARKUS_SERVICE: Final = "langchain4j.aiservices."
 _PYDANTIC_MESSAGES: Final = ("pydantic_ai.all_messages", "all_messages_events")
-_VERCEL_KINDS: Final[Mapping[str, StepKind]] = {
-    "ai.toolCall": "tool",
-    "ai.rerank": "transform",
-    "ai.embed": "embedding",
-    "ai.embedMany": "embedding",
-}
-_SPRING_KINDS: Final[Mapping[str, StepKind]] = {
-    "chat_client": "chain",
-    "advisor": "chain",
-    "vector_store": "retrieval",
-    "tool_call": "tool",
-}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convention:
+    """One way to write a RAG request into span attributes."""
+
+    name: str
+    """`source` of the traces that it reads."""
+    title: str
+    """Name for people."""
+    markers: tuple[str, ...]
+    """Attribute names, or their beginnings, in a file with such spans."""
+    claims: Callable[[OtelSpan], bool]
+    """Whether a span follows this convention. A trace with such a span is read by it."""
+    names: StepNames = _NO_NAMES
+    fill: Callable[[Step, OtelSpan], None] | None = None
+    """Sets what names alone do not tell, before the fields with names are read."""
+    follows: Convention | None = None
+    """The convention that spans of this one follow too. It is applied first."""
+    covers: bool = True
+    """Whether all spans of the followed convention are read in a trace with a claimed span."""
+    fills_covered: bool = False
+    """Whether `fill` is for these spans too."""
+
+    def reads(self, span: OtelSpan) -> bool:
+        """Whether it reads a span of a trace with a claimed span."""
+        return self.claims(span) or (self.follows is not None and self.covers and self.follows.claims(span))
+
+    def read(self, span: OtelSpan) -> Step:
+        """Return the step of a span that it reads."""
+        step = step_of(span) if self.follows is None else self.follows.read(span)
+        if self.follows is None or self.fills_covered or self.claims(span):
+            self.names.set_kind(step, span.attributes)
+            if self.fill is not None:
+                self.fill(step, span)
+            self.names.fill(step, span.attributes)
+        return step
+
+
+def begin_with(*prefixes: str) -> Callable[[OtelSpan], bool]:
+    """Return whether a span has an attribute whose name begins with one of these, as a function of the span."""
+    return lambda span: any(name.startswith(prefixes) for name in span.attributes)
+
+
+def step_of(span: OtelSpan) -> Step:
+    """Return a step with what every span has, whatever its convention: infrastructure, if its attributes say so."""
+    is_infrastructure = any(name.startswith(_INFRASTRUCTURE) for name in span.attributes)
+    return Step(
+        id=span.span_id,
+        parent=span.parent_id,
+        kind="infrastructure" if is_infrastructure else "other",
+        name=span.name or None,
+        started_at=span.started_at,
+        ended_at=span.ended_at,
+        error=span.error,
+        otel_trace_id=span.trace_id,
+        otel_span_id=span.span_id,
+        app=span.resource.get("app"),
+        release=span.resource.get("release"),
+        environment=span.resource.get("environment"),
+    )
 
 
 def _fill_langfuse(step: Step, span: OtelSpan) -> None:
@@ -85,9 +136,7 @@ def _fill_vercel(step: Step, span: OtelSpan) -> None:
     operation = str(attributes["ai.operationId"])
     text = next((v for n in ("text", "object") if isinstance(v := attributes.get(f"ai.response.{n}"), str)), None)
     # `ai.generateText.doGenerate` is one call of the model in `ai.generateText`, which is the loop around all of them.
-    step.kind = _VERCEL_KINDS.get(operation) or (
-        "model" if ".do" in operation and "embed" not in operation else "chain"
-    )
+    step.kind = step_kind(operation, "model" if ".do" in operation and "embed" not in operation else "chain")
     if step.kind == "transform":
         step.passages = passages_in(json_in(attributes.get("ai.ranking")))
     elif step.kind == "model":
@@ -145,21 +194,6 @@ GENAI: Final = Convention(
     fill=fill_genai,
     names=StepNames(
         kind="gen_ai.operation.name",
-        kinds={
-            "retrieval": "retrieval",
-            "vector_db_retrieve": "retrieval",
-            "rerank": "transform",
-            "chat": "model",
-            "completion": "model",
-            "text_completion": "model",
-            "generate_content": "model",
-            "embeddings": "embedding",
-            "execute_tool": "tool",
-            "invoke_agent": "agent",
-            "invoke_workflow": "chain",
-            "execute_task": "chain",
-            "framework": "chain",
-        },
         labels={
             "session_id": ("gen_ai.conversation.id", "session.id"),
             "user_id": ("user.id", "enduser.id"),
@@ -255,7 +289,6 @@ CONVENTIONS: Final = (
         fill=_fill_spring,
         names=StepNames(
             kind="spring.ai.kind",
-            kinds=_SPRING_KINDS,
             labels={"session_id": ("spring.ai.chat.client.conversation.id",)},
             search=("db.vector.query.content", "db.vector.query.response.documents"),
             tool=("spring.ai.tool.definition.name", "spring.ai.tool.call.arguments", "spring.ai.tool.call.result"),

@@ -1,23 +1,65 @@
-"""Files of OTLP messages: a collector's JSON lines, one JSON document of any size, or protobuf."""
+"""OTLP files of any convention: a collector's JSON lines, one JSON document of any size, or protobuf."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
-from ragstone._util.row_limits import BoundedStream
-from ragstone.errors import DataError, MissingExtraError
+from ragstone.errors import DataError
 from ragstone.reading._formats import RejectedRecord
-from ragstone.reading._json import clean
-from ragstone.reading._records import records
+from ragstone.reading._records import LARGE, large_items, read_each, records
 from ragstone.reading._source import InputFile
-from ragstone.reading.otlp._json_messages import is_request, span_of, spans_of
+from ragstone.reading._stage import by_trace
+from ragstone.reading.otlp._conventions import CONVENTIONS
+from ragstone.reading.otlp._json_messages import span_of, spans_of_message
 from ragstone.reading.otlp._protobuf import looks_like_protobuf, spans_in_stream
+from ragstone.reading.otlp._requests import traces_of
 from ragstone.reading.otlp._span import OtelSpan
+from ragstone.requests import RetrieverTools
+from ragstone.schema import Trace
 
-_LARGE: Final = 8 * 2**20
-"""Bytes of one JSON value above which it is read span by span, because its Python objects take ten times as much."""
+_MESSAGE: Final = re.compile(
+    rb'\A(?:\xef\xbb\xbf)?\s*+(?:\[\s*+)?\{\s*"resource_?(?:[sS]pans|[lL]ogs|[mM]etrics|[pP]rofiles)"'
+)
+
+
+class OtlpFormat:
+    """OpenTelemetry's spans, as a collector writes them to files and as exporters send them: JSON, JSON lines, protobuf.
+
+    The attributes may follow OpenInference, OpenTelemetry's GenAI convention, Traceloop, Langfuse's SDK or MLflow; each
+    trace is read by the convention that has most of its fields, and `source` names that convention.
+    """
+
+    name = "otlp"
+
+    def detect(self, head: bytes) -> str | None:
+        """Detect OTLP messages; see `TraceFormat`."""
+        by_protobuf = looks_like_protobuf(head)
+        if by_protobuf is None and not _MESSAGE.match(head):
+            return None
+        found = _conventions_in(head)
+        return f"{by_protobuf or 'OTLP messages in JSON'}{f', with spans of {found}' if found else ''}"
+
+    def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
+        """Read the requests; spans of a trace may be anywhere in the file. See `TraceFormat`."""
+        return requests_of(spans_in(source), source.retriever_tools)
+
+
+def _conventions_in(head: bytes) -> str:
+    """Return the titles of the conventions whose attributes are in the first bytes of a file."""
+    return ", ".join(
+        convention.title for convention in CONVENTIONS if any(marker.encode() in head for marker in convention.markers)
+    )
+
+
+def requests_of(
+    spans: Iterator[OtelSpan | RejectedRecord], retriever_tools: RetrieverTools
+) -> Iterator[Trace | RejectedRecord]:
+    """Group spans by trace, and yield their requests (see `by_trace`)."""
+    buffered = (span if isinstance(span, RejectedRecord) else span.staged() for span in spans)
+    return by_trace(buffered, partial(traces_of, retriever_tools=retriever_tools))
 
 
 def spans_in(source: InputFile) -> Iterator[OtelSpan | RejectedRecord]:
@@ -28,10 +70,10 @@ def spans_in(source: InputFile) -> Iterator[OtelSpan | RejectedRecord]:
         MissingExtraError: If the file needs a package that is not installed.
     """
     for part in source.parts():
-        head = part.head(_LARGE + 1)
+        head = part.head(LARGE + 1)
         if looks_like_protobuf(head[:64]):
             yield from _protobuf(part)
-        elif len(head) > _LARGE and not _has_line_end(head):
+        elif len(head) > LARGE and not _has_line_end(head):
             yield from _large(part, head)
         else:
             yield from _json(part)
@@ -44,14 +86,7 @@ def _has_line_end(head: bytes) -> bool:
 
 
 def _json(source: InputFile) -> Iterator[OtelSpan | RejectedRecord]:
-    for record in records(source, within=()):
-        if isinstance(record, RejectedRecord):
-            yield record
-        elif not is_request(record.value):
-            yield RejectedRecord(place=record.place, reason="not an OTLP message: `resourceSpans` is missing")
-        else:
-            for span in spans_of(record.value):
-                yield span if isinstance(span, OtelSpan) else RejectedRecord(place=record.place, reason=span)
+    return read_each(records(source, within=()), spans_of_message)
 
 
 def _protobuf(source: InputFile) -> Iterator[OtelSpan | RejectedRecord]:
@@ -65,36 +100,8 @@ def _protobuf(source: InputFile) -> Iterator[OtelSpan | RejectedRecord]:
 
 def _large(source: InputFile, head: bytes) -> Iterator[OtelSpan | RejectedRecord]:
     """Yield the spans of one document, read incrementally."""
-    try:
-        import ijson
-    except ImportError as error:
-        feature = f"A JSON document of more than {_LARGE} bytes"
-        raise MissingExtraError(feature=feature, package="ijson", extra="ragstone[replay]") from error
-    names = (
-        ("resource_spans", "scope_spans") if b'"resource_spans"' in head[:65536] else ("resourceSpans", "scopeSpans")
-    )
-    path = f"{names[0]}.item.{names[1]}.item.spans.item"
-    if re.match(rb"\s*\[", head.removeprefix(b"\xef\xbb\xbf")):
-        path = f"item.{path}"
-    number = 0
-    with source.open() as stream:
-        if stream.read(3) != b"\xef\xbb\xbf":
-            stream.seek(0)
-        bounded = BoundedStream(stream, source.name)
-        items = ijson.items(bounded, path, use_float=True, multiple_values=True)
-        while True:
-            number += 1
-            try:
-                item = next(items, None)
-            except (ijson.JSONError, ValueError, RecursionError, DataError) as error:
-                raise DataError(f"{source.name!r} cannot be read on from span {number}: {str(error)[:200]}") from error
-            if item is None:
-                return
-            bounded.next_item()
-            try:
-                value = clean(item)
-            except DataError as error:
-                yield RejectedRecord(place=f"span {number}", reason=str(error))
-                continue
-            span = span_of(value)
-            yield span if isinstance(span, OtelSpan) else RejectedRecord(place=f"span {number}", reason=span)
+    is_snake = b'"resource_spans"' in head[:65536]
+    path = "resource_spans.item.scope_spans.item" if is_snake else "resourceSpans.item.scopeSpans.item"
+    prefix = "item." if re.match(rb"\s*\[", head.removeprefix(b"\xef\xbb\xbf")) else ""
+    items = large_items(source, f"{prefix}{path}.spans.item", kind="span")
+    return read_each(items, lambda value: [span_of(value)])

@@ -10,7 +10,6 @@ from typing import Any, Final
 from ragstone.reading.otlp._openinference import value_of
 from ragstone.reading.otlp._span import OtelSpan
 from ragstone.requests import Message, Step, Value
-from ragstone.schema import message_role
 
 _MESSAGE: Final = re.compile(r"ChatMessage\(_role=<ChatRole\.[A-Z]{1,20}: '(?P<role>[a-z]{1,20})'>")
 _LITERAL: Final = r"(?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
@@ -62,7 +61,7 @@ def _message(shown: str) -> Message | None:
     if result is not None:
         return Message("tool", _text(result), tool=tool["name"] if tool else None)
     text = "".join(_text(found) for found in _TEXT.finditer(shown))
-    return Message(message_role(matched["role"]) or "other", text, calls_tool="ToolCall(" in shown)
+    return Message(Message.role_of(matched["role"]), text, calls_tool="ToolCall(" in shown)
 
 
 def _text(literal: re.Match[str]) -> str:

@@ -5,33 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from ragstone.errors import DataError
+from ragstone.reading._fields import mapping
 from ragstone.reading.otlp._span import OtelSpan, SpanEvent, hex_id, seconds
 from ragstone.requests import read_resource
 
 _MAX_DEPTH: Final = 16
-_OTHER_SIGNALS: Final = (
-    "resourceLogs", "resourceMetrics", "resourceProfiles", "resource_logs", "resource_metrics", "resource_profiles",
+_SIGNALS: Final = frozenset(
+    {
+        "resourceSpans", "resourceLogs", "resourceMetrics", "resourceProfiles",
+        "resource_spans", "resource_logs", "resource_metrics", "resource_profiles",
+    }
 )  # fmt: skip
 _ERROR: Final = (2, "2", "STATUS_CODE_ERROR", "ERROR")
 
 
-def is_request(value: object) -> bool:
-    """Return whether a JSON value is an OTLP message, of spans or of another signal."""
-    return isinstance(value, Mapping) and any(
-        name in value for name in ("resourceSpans", "resource_spans", *_OTHER_SIGNALS)
-    )
-
-
-def spans_of(message: Any) -> Iterator[OtelSpan | str]:
+def spans_of_message(message: Any) -> Iterator[OtelSpan | str]:
     """Yield the spans of a message. An unreadable span is replaced by the problem and the span's number.
 
     Messages of logs and metrics do not have spans.
+
+    Raises:
+        DataError: If it is not an OTLP message.
     """
+    if not isinstance(message, Mapping) or _SIGNALS.isdisjoint(message):
+        raise DataError("not an OTLP message: `resourceSpans` is missing")
     number = 0
     for resource in _list(message, "resourceSpans", "resource_spans"):
         scopes = _list(resource, "scopeSpans", "scope_spans", "instrumentationLibrarySpans")
-        described = resource.get("resource") if isinstance(resource, Mapping) else None
-        about = read_resource(_attributes(described)) if isinstance(described, Mapping) else {}
+        about = read_resource(_attributes(mapping(mapping(resource).get("resource"))))
         for span in (span for scope in scopes for span in _list(scope, "spans")):
             number += 1
             read = span_of(span, about)
@@ -46,8 +48,7 @@ def span_of(span: Any, resource: dict[str, str] | None = None) -> OtelSpan | str
     span_id = hex_id(_either(span, "spanId", "span_id"), n_bytes=8)
     if trace_id is None or span_id is None:
         return "no trace id of 16 bytes and span id of 8 bytes, in hex digits or base64"
-    status = span.get("status")
-    status = status if isinstance(status, Mapping) else {}
+    status = mapping(span.get("status"))
     return OtelSpan(
         trace_id=trace_id,
         span_id=span_id,

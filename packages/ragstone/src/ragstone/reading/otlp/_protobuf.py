@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, Final
 from ragstone.errors import DataError, MissingExtraError
 from ragstone.reading._json import clean
 from ragstone.reading._source import MAX_RECORD_BYTES
+from ragstone.reading.otlp._size import varint
 from ragstone.reading.otlp._span import OtelSpan, SpanEvent, hex_id, seconds
 from ragstone.requests import read_resource
 
@@ -22,8 +23,8 @@ def looks_like_protobuf(head: bytes) -> str | None:
     """
     if _is_request(head):
         return "an OTLP trace request in protobuf"
-    length, start = _varint(head, 0)
-    if length and start and _is_request(head[start : start + length], whole=length):
+    length, start = varint(head, 0)
+    if length and _is_request(head[start : start + length], whole=length):
         return "OTLP trace requests in protobuf, each with its length before it"
     return None
 
@@ -31,23 +32,15 @@ def looks_like_protobuf(head: bytes) -> str | None:
 def _is_request(head: bytes, *, whole: int | None = None) -> bool:
     if head[:1] != b"\x0a":
         return False
-    length, start = _varint(head, 1)
-    if not length or not start or (whole is not None and start + length > whole):
+    length, start = varint(head, 1)
+    if (
+        not length
+        or (whole is not None and start + length > whole)
+        or head[start : start + 1] not in (b"\x0a", b"\x12")
+    ):
         return False
-    if head[start : start + 1] not in (b"\x0a", b"\x12"):
-        return False
-    inner, after = _varint(head, start + 1)
-    return inner is not None and after is not None and after - start + inner <= length
-
-
-def _varint(data: bytes, start: int) -> tuple[int | None, int | None]:
-    """Return a number and its end position, or None and None if the bytes do not hold one."""
-    number = 0
-    for place in range(start, min(start + 5, len(data))):
-        number |= (data[place] & 0x7F) << (7 * (place - start))
-        if data[place] < 0x80:
-            return number, place + 1
-    return None, None
+    inner, after = varint(head, start + 1)
+    return after - start + inner <= length
 
 
 def spans_of_bytes(message: bytes) -> Iterator[OtelSpan | str]:
@@ -125,7 +118,7 @@ def _length(stream: BinaryIO) -> int | None:
     while byte := stream.read(1):
         data += byte
         if byte[0] < 0x80:
-            return _varint(data, 0)[0]
+            return varint(data, 0)[0]
         if len(data) == 5:
             break
     if not data:

@@ -12,9 +12,8 @@ from ragstone.reading._formats import RejectedRecord
 from ragstone.reading._json import parse_json
 from ragstone.reading._requests import requests_in
 from ragstone.reading._stage import BufferedSpan, BufferedTrace
-from ragstone.reading.otlp._convention import Convention, step_of
-from ragstone.reading.otlp._conventions import CONVENTIONS
-from ragstone.reading.otlp._json_messages import is_request, spans_of
+from ragstone.reading.otlp._conventions import CONVENTIONS, Convention, step_of
+from ragstone.reading.otlp._json_messages import spans_of_message
 from ragstone.reading.otlp._protobuf import spans_of_bytes
 from ragstone.reading.otlp._size import check_json_size, check_protobuf_size, first_spans
 from ragstone.reading.otlp._span import OtelSpan
@@ -60,10 +59,8 @@ def spans_of_request(
         spans = spans_of_bytes(message)
     elif kind == "application/json":
         check_json_size(message)
-        value = parse_json(message)
-        if not is_request(value) and value != {}:
-            raise DataError("it is JSON, but not an OTLP message: `resourceSpans` is missing")
-        spans = spans_of(value)
+        # An exporter without spans may send an empty object.
+        spans = spans_of_message(parse_json(message) or {"resourceSpans": []})
     else:
         raise DataError(
             f"the content type must be application/x-protobuf or application/json, got {content_type[:100]!r}"

@@ -72,17 +72,17 @@ def check_protobuf_size(message: bytes) -> None:
         n_objects += 1
         if n_objects > MAX_OBJECTS:
             _refuse()
-        tag, place = _varint(message, place)
+        tag, place = varint(message, place)
         kind = tag & 7
         if kind == _BYTES:
-            length, place = _varint(message, place)
+            length, place = varint(message, place)
             inner = fields.get(tag >> 3)
             if inner is not None and len(open_parts) < _MAX_DEPTH:
                 open_parts.append((min(place + length, end), inner))
             else:
                 place += length
         elif kind == _VARINT:
-            _, place = _varint(message, place)
+            _, place = varint(message, place)
         elif kind in _FIXED_SIZES:
             place += _FIXED_SIZES[kind]
         else:  # groups, which OTLP does not use, or damage
@@ -100,8 +100,8 @@ def first_spans(spans: Iterator[_T]) -> Iterator[_T]:
         raise OversizedMessageError(f"the message has more than {MAX_SPANS} spans. {_ADVICE}")
 
 
-def _varint(message: bytes, place: int) -> tuple[int, int]:
-    """Return a number and the place after it."""
+def varint(message: bytes, place: int) -> tuple[int, int]:
+    """Return a number of protobuf's encoding and the place after it. A number that is cut ends at the end."""
     number = shift = 0
     for byte in message[place : place + _MAX_VARINT]:
         place += 1
