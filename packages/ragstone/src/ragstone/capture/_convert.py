@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime
@@ -23,7 +22,7 @@ from ragstone.capture._ids import IdHasher
 from ragstone.capture._redaction import RedactionError, SecretRedactor, redact_secrets, safe_redactor
 from ragstone.capture._sampling import SamplingRules
 from ragstone.errors import RagstoneError
-from ragstone.requests import PassageDraft, Request, RetrievalDraft, TraceDraft, assemble
+from ragstone.requests import PassageDraft, Request, RetrievalDraft, TraceDraft, assemble, finite_number
 from ragstone.schema import (
     Captured,
     Feedback,
@@ -69,17 +68,6 @@ def to_valid_text(value: object) -> str:
     return replace_surrogates(str(value))  # a subclass can hold objects of the application
 
 
-def to_finite_number(value: object) -> float | None:
-    """Return a finite number, also from a NumPy scalar, or None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return None
-    try:
-        number = float(value)
-    except (OverflowError, ValueError, TypeError):
-        return None
-    return number if math.isfinite(number) else None
-
-
 def to_json_value(value: Any, *, depth: int = 0) -> Json:
     """Convert a value to JSON: containers stay nested, numbers of any library become numbers, other values text.
 
@@ -95,7 +83,7 @@ def to_json_value(value: Any, *, depth: int = 0) -> Json:
         number = int(value)
         return number if -_MAX_INT <= number < _MAX_INT else _described(number)
     if isinstance(value, Real):
-        return to_finite_number(value)
+        return finite_number(value)
     if depth < _MAX_DEPTH:
         # `list` copies in one step, because the application may still change the value.
         if isinstance(value, Mapping):
@@ -221,7 +209,7 @@ class _Conversion:
         tokens = {
             name: int(count)
             for name in ("input_tokens", "output_tokens")
-            if (count := to_finite_number(getattr(draft, name))) is not None and count >= 0
+            if (count := finite_number(getattr(draft, name))) is not None and count >= 0
         }
         fields: dict[str, Any] = {
             "trace_id": _label(draft.trace_id),
@@ -252,8 +240,8 @@ class _Conversion:
             "error": self._text(draft.error, "error"),
             "inner_errors": self._texts(draft.inner_errors, "inner_errors"),
             "started_at": draft.started_at,
-            "ended_at": to_finite_number(draft.ended_at),
-            "first_token_s": to_finite_number(draft.first_token_s),
+            "ended_at": finite_number(draft.ended_at),
+            "first_token_s": finite_number(draft.first_token_s),
             "model": self._name(draft.model),
             "usage": Usage(**tokens) if tokens else None,
             "tags": self._texts(dict.fromkeys((*self._application.tags, *draft.tags)), "tags"),
@@ -295,7 +283,7 @@ class _Conversion:
             Passage(
                 text=self._text(passage.text, f"{field}.text") or "",
                 id=_label(passage.id),
-                score=to_finite_number(passage.score),
+                score=finite_number(passage.score),
                 rank=rank,
                 metadata=self._metadata(passage.metadata, f"{field}.metadata"),
             )

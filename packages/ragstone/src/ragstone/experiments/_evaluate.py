@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from ragstone._util.files import check_not_read
 from ragstone._util.plural import count
-from ragstone._util.run_async import run_async
+from ragstone._util.run_async import synchronous
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments._app.saved import SavedRuns
 from ragstone.experiments._app.score import SamplesWaitError, ScoredApp, score_app
@@ -365,71 +365,8 @@ async def _score_rows(scorer: Scorer, samples: Sequence[Sample], kept: KeptOutco
     return ScoredApp(samples, results.finish(), ())
 
 
-@takes_settings(**RUN_KEYS)
-def evaluate(
-    data: SampleSource,
-    metrics: Sequence[str | Metric] | str = ("ccrs",),
-    *,
-    app: object | None = None,
-    judge: JudgeSpec = None,
-    reader: ReaderSpec = None,
-    embedder: EmbedderSpec = None,
-    sinks: Sequence[str | Sink] = (),
-    fields: Mapping[str, str] | None = None,
-    references: Mapping[str, Sequence[str]] | None = None,
-    qrels: QrelsSource | None = None,
-    on_bad_row: Literal["raise", "skip"] = "raise",
-    concurrency: int = 16,
-    deadline_s: float | None = None,
-    max_outage_s: float = 300.0,
-    repeats: int = 1,
-    app_concurrency: int = 8,
-    app_timeout_s: float = 120.0,
-    retriever_tools: Iterable[str] | RetrieverTools = (),
-    traces: str | os.PathLike[str] | None = None,
-    stop_early: bool = True,
-    reasons: int = 0,
-    processes: int = 1,
-    batch: str | os.PathLike[str] | None = None,
-    cluster: str | None = AUTO_CLUSTER,
-    confidence_level: float = CONFIDENCE_LEVEL,
-    output: str | os.PathLike[str] | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None = None,
-) -> Experiment:
-    """Score a dataset. The synchronous form of `aevaluate`, with the same arguments and errors.
+evaluate = takes_settings(**RUN_KEYS)(synchronous(aevaluate, name="evaluate"))
+"""Score a dataset. The synchronous form of `aevaluate`, with the same arguments and errors.
 
-    Inside a running event loop, such as a notebook, the work runs on a separate thread.
-    """
-    return run_async(
-        aevaluate(
-            data,
-            metrics,
-            app=app,
-            judge=judge,
-            reader=reader,
-            embedder=embedder,
-            sinks=sinks,
-            fields=fields,
-            references=references,
-            qrels=qrels,
-            on_bad_row=on_bad_row,
-            concurrency=concurrency,
-            deadline_s=deadline_s,
-            max_outage_s=max_outage_s,
-            repeats=repeats,
-            app_concurrency=app_concurrency,
-            app_timeout_s=app_timeout_s,
-            retriever_tools=retriever_tools,
-            traces=traces,
-            stop_early=stop_early,
-            reasons=reasons,
-            processes=processes,
-            batch=batch,
-            cluster=cluster,
-            confidence_level=confidence_level,
-            output=output,
-            progress=progress,
-            on_outcomes=on_outcomes,
-        )
-    )
+Inside a running event loop, such as a notebook, the work runs on a separate thread.
+"""

@@ -14,11 +14,9 @@ from typing import Any, Final
 from ragstone._util.surrogates import replace_surrogates_in
 from ragstone.errors import DataError
 from ragstone.reading._row_values import read_passage, shorten
+from ragstone.requests import CALL_PARTS, RESULT_PARTS, TEXT_PARTS, get, message_body, part_text
 from ragstone.schema import MESSAGE_ROLES, MessageRole, Passage, Turn, field_names, message_role
 
-_TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text", "refusal"})
-_CALL_PARTS: Final = frozenset({"tool_use", "tool_call", "function_call", "custom_tool_call"})
-_RESULT_PARTS: Final = frozenset({"tool_result", "function_response"})
 _IGNORED: Final = "reasoning"
 _LISTS: Final = (*field_names("contexts", "output"), "results", "hits")
 """Names under which the result of a tool has its list of passages."""
@@ -57,11 +55,10 @@ def are_messages(value: object) -> bool:
     """
     if not isinstance(value, list | tuple) or not value:
         return False
-    first = _unwrapped(value[0])
-    if isinstance(_get(first, "role"), str):
+    kind, first = message_body(value[0])
+    if isinstance(get(first, "role"), str):
         return True
-    kind = _get(first, "type")
-    has_content = _get(first, "content") is not None and kind not in _TEXT_PARTS
+    has_content = get(first, "content") is not None and kind not in TEXT_PARTS
     return isinstance(kind, str) and (message_role(kind) is not None or has_content)
 
 
@@ -117,9 +114,9 @@ def read_content(content: object) -> tuple[str | None, tuple[Mapping[str, Any], 
     text = ""
     citations: list[Mapping[str, Any]] = []
     for part in content:
-        piece = part if isinstance(part, str) else _part_text(part)
+        piece = part_text(part) or ""
         start, end = len(text), len(text) + len(piece)
-        listed = [_get(part, name) for name in ("citations", "annotations")]
+        listed = [get(part, name) for name in ("citations", "annotations")]
         entries = itertools.chain.from_iterable(each for each in listed if isinstance(each, list | tuple))
         citations += [_placed(entry, start, end) for entry in entries if isinstance(entry, Mapping)]
         text += piece
@@ -137,33 +134,30 @@ def _placed(entry: Mapping[str, Any], start: int, end: int) -> dict[str, Any]:
 
 
 def _message(one: object, number: int, name: str, position: int) -> _Message | None:
-    one = _unwrapped(one)
-    kind = _get(one, "type")
-    if kind == _IGNORED:
+    label, one = message_body(one)
+    if label == _IGNORED:
         return None
-    stated = _get(one, "role")
-    label = stated if isinstance(stated, str) else kind
     role = message_role(label)
     if role is None:
         problem = f"has the role {label!r}" if isinstance(label, str) else f"does not have a role: {shorten(one)}"
         raise DataError(
             f"row {position}: message {number} of {name} {problem}. Roles are {', '.join(sorted(MESSAGE_ROLES))}"
         )
-    content = next((value for key in ("content", "parts", "output") if (value := _get(one, key)) is not None), "")
+    content = next((value for key in ("content", "parts", "output") if (value := get(one, key)) is not None), "")
     parts = content if isinstance(content, list | tuple) else ()
-    if role == "user" and (results := [_result(part) for part in parts if _get(part, "type") in _RESULT_PARTS]):
+    if role == "user" and (results := [_result(part) for part in parts if get(part, "type") in RESULT_PARTS]):
         # Anthropic sends results of tools as messages of the user.
         return _Message("tool", "", found=_joined(results))
     text, citations = read_content(content)
-    calls = bool(_get(one, "tool_calls") or _get(one, "function_call")) or label in _CALL_PARTS
+    calls = bool(get(one, "tool_calls") or get(one, "function_call")) or label in CALL_PARTS
     message = _Message(
         role,
         text or "",
-        calls_tool=calls or any(_get(part, "type") in _CALL_PARTS for part in parts),
+        calls_tool=calls or any(get(part, "type") in CALL_PARTS for part in parts),
         citations=citations,
     )
     if role == "tool":
-        artifact = _get(one, "artifact")
+        artifact = get(one, "artifact")
         message.found = _passages(artifact) if artifact is not None else None
         if message.found is None:
             message.found = _passages(content) if parts else None
@@ -173,7 +167,7 @@ def _message(one: object, number: int, name: str, position: int) -> _Message | N
 
 
 def _result(part: object) -> list[Passage] | None:
-    content = _get(part, "content")
+    content = get(part, "content")
     found = _passages(content)
     return _passages(_parsed(read_content(content)[0] or "")) if found is None else found
 
@@ -187,7 +181,7 @@ def _passages(value: object) -> list[Passage] | None:
     """Return the passages in the result of a tool, or None if it does not consist of passages. Text is never a passage."""
     if isinstance(value, Mapping):
         value = next((inner for name in _LISTS if isinstance(inner := value.get(name), list | tuple)), None)
-    if not isinstance(value, list | tuple) or any(_get(item, "type") in _TEXT_PARTS for item in value):
+    if not isinstance(value, list | tuple) or any(get(item, "type") in TEXT_PARTS for item in value):
         return None
     documents = [_document(item) for item in value]
     try:
@@ -207,8 +201,8 @@ def _document(item: object) -> object:
         }
     if isinstance(item, Mapping):
         return item.get("kwargs") if item.get("lc") and isinstance(item.get("kwargs"), Mapping) else item
-    if isinstance(text := _get(item, "page_content"), str):  # LangChain's Document
-        return {"text": text, "id": _get(item, "id"), "metadata": _get(item, "metadata")}
+    if isinstance(text := get(item, "page_content"), str):  # LangChain's Document
+        return {"text": text, "id": get(item, "id"), "metadata": get(item, "metadata")}
     return None
 
 
@@ -233,27 +227,3 @@ def _distinct(passages: Sequence[Passage]) -> tuple[Passage, ...]:
     found = {(passage.id, passage.text): passage for passage in reversed(passages)}
     kept = [passage for passage in passages if found.get((passage.id, passage.text)) is passage]
     return tuple(passage.model_copy(update={"rank": rank}) for rank, passage in enumerate(kept))
-
-
-def _part_text(part: object) -> str:
-    kind = _get(part, "type")
-    if kind is not None and kind not in _TEXT_PARTS:
-        return ""
-    text = _get(part, "text")
-    return text if isinstance(text, str) else refusal if isinstance(refusal := _get(part, "refusal"), str) else ""
-
-
-def _unwrapped(message: object) -> object:
-    """Return the fields of a message that LangChain saved: under `kwargs`, or under `data`, next to its type."""
-    if isinstance(message, Mapping):
-        if message.get("lc") and isinstance(kwargs := message.get("kwargs"), Mapping):
-            return kwargs
-        if isinstance(data := message.get("data"), Mapping) and "content" not in message:
-            return {**data, "type": message.get("type")}
-    return message
-
-
-def _get(value: object, name: str) -> Any:
-    if isinstance(value, Mapping):
-        return value.get(name)
-    return None if isinstance(value, str | list | tuple | int | float) else getattr(value, name, None)

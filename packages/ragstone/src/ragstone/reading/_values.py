@@ -11,11 +11,20 @@ from typing import Any, Final
 
 from ragstone.errors import DataError
 from ragstone.reading._json import parse_json
-from ragstone.requests import Message, PassageDraft, Role, Step, Value, content_text, harvest
+from ragstone.requests import (
+    CALL_PARTS,
+    RESULT_PARTS,
+    Message,
+    PassageDraft,
+    Role,
+    Step,
+    Value,
+    content_text,
+    harvest,
+    message_body,
+)
 from ragstone.schema import SETTING_NAMES, field_names, message_role
 
-_CALLS: Final = frozenset({"tool_call", "tool-call", "tool_use", "function_call", "toolCall"})
-_RESULTS: Final = frozenset({"tool_call_response", "tool-result", "tool_result", "function_call_output", "toolResult"})
 _RESULT_KEYS: Final = ("response", "output", "result", "content", "value", "text")
 _REPR: Final = re.compile(r"<[A-Za-z_][\w.]*+[( ].*>|[A-Z]\w*\([a-z_]\w*=.*\.\.\.", re.DOTALL)
 """What Python shows of an object: in angle brackets, or its constructor, cut in the middle."""
@@ -174,17 +183,18 @@ def _messages_of(item: Any) -> tuple[Message, ...]:
         return (Message(message_role(item[0]) or "other", item[1]),)
     if not isinstance(item, Mapping):
         return ()
-    if "role" not in item and _type(item) in _RESULTS:
+    if "role" not in item and item.get("type") in RESULT_PARTS:
         return (_result(item),)
-    if "role" not in item and _type(item) in _CALLS:
+    if "role" not in item and item.get("type") in CALL_PARTS:
         return (Message("assistant", "", calls_tool=True),)
-    role, body = _role_and_body(item)
+    label, body = message_body(item)
+    role = _role(label)
     if role is None or not ({"content", "parts", "blocks"} & body.keys() or body.get("tool_calls")):
         return ()
     content = body.get("content", body.get("parts", body.get("blocks")))
     blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
-    results = tuple(_result(block) for block in blocks if _type(block) in _RESULTS)
-    calls = bool(body.get("tool_calls")) or any(_type(block) in _CALLS for block in blocks)
+    results = tuple(_result(block) for block in blocks if block.get("type") in RESULT_PARTS)
+    calls = bool(body.get("tool_calls")) or any(block.get("type") in CALL_PARTS for block in blocks)
     text = content_text(content)
     if results and not text:
         return results
@@ -200,26 +210,8 @@ def _messages_of(item: Any) -> tuple[Message, ...]:
     return (message, *results)
 
 
-def _type(item: Mapping[str, Any]) -> str | None:
-    found = item.get("type")
-    return found if isinstance(found, str) else None
-
-
-def _role_and_body(item: Mapping[str, Any]) -> tuple[Role | None, Mapping[str, Any]]:
-    """Return the role of a message and its fields; the role is None if the object is not a message."""
-    if item.get("lc") == 1 and isinstance(item.get("kwargs"), Mapping):
-        path = item.get("id")
-        return _role(path[-1] if isinstance(path, list) and path else None), item["kwargs"]
-    named = item.get("role", item.get("type"))
-    if isinstance(named, Mapping):
-        named = named.get("value")
-    data = item.get("data")
-    body = data if isinstance(data, Mapping) and set(item) == {"type", "data"} else item
-    return _role(named), body
-
-
-def _role(name: object) -> Role | None:
-    return "other" if name in ("ChatMessage", "ChatMessageChunk") else message_role(name)
+def _role(label: object) -> Role | None:
+    return "other" if label in ("ChatMessage", "ChatMessageChunk") else message_role(label)
 
 
 def _result(block: Mapping[str, Any]) -> Message:

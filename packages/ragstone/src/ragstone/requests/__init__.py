@@ -3,17 +3,24 @@
 from ragstone.requests._assemble import assemble
 from ragstone.requests._block import RequestBlock as RequestBlock
 from ragstone.requests._boundary import find_requests as find_requests
+from ragstone.requests._content import CALL_PARTS as CALL_PARTS
+from ragstone.requests._content import RESULT_PARTS as RESULT_PARTS
+from ragstone.requests._content import TEXT_PARTS as TEXT_PARTS
+from ragstone.requests._content import content_text as content_text
+from ragstone.requests._content import message_body as message_body
+from ragstone.requests._content import part_text as part_text
 from ragstone.requests._current import current_request
 from ragstone.requests._draft import PassageDraft, TraceDraft
 from ragstone.requests._draft import RetrievalDraft as RetrievalDraft
-from ragstone.requests._harvest import content_text as content_text
 from ragstone.requests._harvest import harvest
 from ragstone.requests._hits import read_hits as read_hits
 from ragstone.requests._observe import RequestBlocks as RequestBlocks
 from ragstone.requests._otel import TRACE_ID_KEY as TRACE_ID_KEY
 from ragstone.requests._otel import link_span
 from ragstone.requests._otel import read_resource as read_resource
+from ragstone.requests._plain import finite_number as finite_number
 from ragstone.requests._recorder import Recorder
+from ragstone.requests._shape import get as get
 from ragstone.requests._size import PromptLimit
 from ragstone.requests._size import text_size as text_size
 from ragstone.requests._step import Message, Request, Role, Statements, Step, StepKind, Value

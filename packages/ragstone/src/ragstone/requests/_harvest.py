@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from ragstone.requests._content import TEXT_PARTS, content_text
 from ragstone.requests._draft import PassageDraft
 from ragstone.requests._plain import finite_number
 from ragstone.requests._step import Message, Value
@@ -155,26 +156,10 @@ def _message(value: Mapping[Any, Any]) -> Message | None:
     )
 
 
-def content_text(content: Any) -> str | None:
-    """Return the text of a message's content, without reasoning, tool calls and images. None if it does not have any text."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return None
-    texts = [
-        block if isinstance(block, str) else block.get("text", block.get("content"))
-        for block in content
-        if isinstance(block, str)
-        or (isinstance(block, Mapping) and block.get("type", "text") in ("text", "input_text", "output_text"))
-    ]
-    visible = [text for text in texts if isinstance(text, str)]
-    return "".join(visible) if visible else None
-
-
 def _document(value: Mapping[Any, Any]) -> PassageDraft | None:
     node = value.get("node")
     body: Mapping[Any, Any] = node if isinstance(node, Mapping) else value
-    if body.get("type") in ("text", "input_text", "output_text"):
+    if body.get("type") in TEXT_PARTS:
         return None  # a block of a message's content
     text = next((body[key] for key in _TEXT_KEYS if isinstance(body.get(key), str)), None)
     if text is None:

@@ -18,7 +18,10 @@ def finite_number(value: object) -> float | None:
     if type(value) is not float:  # nearly always, and asking for `Real` is slow
         if isinstance(value, bool) or not isinstance(value, Real):
             return None
-        value = float(value)
+        try:
+            value = float(value)
+        except (OverflowError, ValueError, TypeError):
+            return None
     return value if math.isfinite(value) else None
 
 

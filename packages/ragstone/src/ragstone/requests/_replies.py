@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
+from ragstone.requests._content import CALL_PARTS, part_text
 from ragstone.requests._plain import read_tokens
 from ragstone.requests._shape import get, is_list, whole_number
 from ragstone.schema import field_names
-
-_TEXT_PARTS: Final = frozenset({None, "text", "output_text", "refusal"})
-_TOOL_PARTS: Final = frozenset({"tool_use", "server_tool_use", "function_call", "custom_tool_call", "tool_call"})
 
 
 @dataclass(slots=True)
@@ -86,7 +84,7 @@ def _response(value: Any) -> Reply | None:
     if not is_list(output) or not all(_str(get(item, "type")) for item in output):
         return None
     texts = [_content(item).text for item in output if get(item, "type") == "message"]
-    calls = any(get(item, "type") in _TOOL_PARTS for item in output)
+    calls = any(get(item, "type") in CALL_PARTS for item in output)
     found = [text for text in texts if text is not None]
     return Reply(text="".join(found) if found else None, calls_tool=calls)
 
@@ -103,21 +101,13 @@ def _content(message: Any) -> Reply:
     """Read what a message holds: text, or parts of which some are text."""
     content = get(message, "content")
     parts: Sequence[Any] = content if is_list(content) else ()
-    texts = [text for part in parts if (text := _part(part)) is not None]
+    texts = [text for part in parts if (text := part_text(part)) is not None]
     text = "".join(texts) if texts else _str(content)
     calls = bool(get(message, "tool_calls") or get(message, "function_call"))
     return Reply(
         text=_str(get(message, "refusal")) if text is None else text,
-        calls_tool=calls or any(get(part, "type") in _TOOL_PARTS for part in parts),
+        calls_tool=calls or any(get(part, "type") in CALL_PARTS for part in parts),
     )
-
-
-def _part(part: Any) -> str | None:
-    if isinstance(part, str):
-        return part
-    if get(part, "type") not in _TEXT_PARTS:
-        return None
-    return _str(get(part, "text")) or _str(get(part, "refusal"))
 
 
 def _named(value: Any) -> Reply | None:
@@ -147,7 +137,7 @@ def _piece(chunk: Any) -> Reply | None:
         case "response.output_item.added" | "content_block_start":
             # Anthropic's block starts empty; what it says comes as deltas.
             item = get(chunk, "item") or get(chunk, "content_block")
-            return Reply(calls_tool=get(item, "type") in _TOOL_PARTS)
+            return Reply(calls_tool=get(item, "type") in CALL_PARTS)
         case "content_block_delta":
             return Reply(text=_str(get(get(chunk, "delta"), "text")))
         case "response.created" | "response.completed" | "response.incomplete" | "message_start" | "chunk":
