@@ -200,6 +200,9 @@ def test_mlflow_values_are_json_each():
                 "mlflow.spanInputs": asked,
                 "mlflow.spanOutputs": json.dumps({"choices": [{"message": {"role": "assistant", "content": "a"}}]}),
                 "mlflow.chat.tokenUsage": '{"input_tokens": 4, "output_tokens": 2, "total_tokens": 6}',
+                "mlflow.trace.session": '"s-1"',
+                "mlflow.llm.model": '"keeper"',
+                "mlflow.trace.user": '["not", "an id"]',
             }
         )
     )
@@ -209,6 +212,17 @@ def test_mlflow_values_are_json_each():
 
     assert ("model", "q", "a", 4, 2) == (*said(node), node.input_tokens, node.output_tokens)
     assert [("p", "1")] == [(p.text, p.id) for p in found.passages]
+    assert ("s-1", "keeper", None) == (node.session_id, node.model, node.user_id)
+
+
+def test_parts_with_any_type_are_read_without_an_error():
+    """The type of a part can be any value of JSON, and a refusal is what the model said."""
+    parts = [{"type": {"a": 1}, "text": "x"}, {"type": ["tool_use"]}, {"type": "refusal", "refusal": "No."}]
+    written = json.dumps([{"role": "assistant", "content": parts}])
+
+    node = GENAI.read(span({"gen_ai.operation.name": "chat", "gen_ai.output.messages": written}))
+
+    assert ("model", None, "No.") == said(node)
 
 
 def test_traceloop_tells_nodes_that_came_from_nodes_that_were_sorted():

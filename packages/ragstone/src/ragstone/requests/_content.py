@@ -23,10 +23,13 @@ def part_text(part: Any) -> str | None:
     """Return the text of one part; None if it has none, such as an image, reasoning, or a call of a tool."""
     if isinstance(part, str):
         return part
-    if get(part, "type") not in (None, *TEXT_PARTS):
+    kind = get(part, "type")
+    if kind is not None and kind not in TEXT_PARTS:
         return None
-    texts = (get(part, name) for name in ("text", "content", "refusal"))
-    return next((text for text in texts if isinstance(text, str)), None)
+    for name in ("text", "content", "refusal"):
+        if isinstance(text := get(part, name), str):
+            return text
+    return None
 
 
 def content_text(content: Any) -> str | None:
@@ -50,6 +53,7 @@ def message_body(message: Any) -> tuple[Any, Any]:
             return path[-1] if isinstance(path, list) and path else kwargs.get("type"), kwargs
         if isinstance(data := message.get("data"), Mapping) and "content" not in message:
             return message.get("type"), data
-    label = get(message, "role")
-    label = get(message, "type") if label is None else label
+        label = message.get("role", message.get("type"))
+    else:
+        label = get(message, "role") or get(message, "type")
     return (label.get("value") if isinstance(label, Mapping) else label), message
