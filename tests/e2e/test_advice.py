@@ -8,7 +8,7 @@ import pytest
 
 from command_line import run_in_new_process
 from fake_servers import FakeJudgeServer
-from pending_requests import N_REQUESTS, capture, check_outage, check_parts, follow
+from pending_requests import N_REQUESTS, capture, check_load, check_outage, check_parts, follow, read_page
 from ragstone.monitor import Monitor
 from ragstone.requests import TraceDraft
 from ragstone.schema import Score
@@ -30,14 +30,16 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeJudgeServer:
 
 @pytest.mark.parametrize(
     ("command", "scoring"),
-    [(None, "thread"), ("status", "thread"), ("report", "thread"), ("traces", "thread"), (None, "process")],
+    [(None, "thread"), *((name, "thread") for name in ("status", "report", "traces", "view")), (None, "process")],
 )
 def test_each_printed_command_scores_with_the_judge_of_the_application(
     server: FakeJudgeServer, command: str | None, scoring: str
 ) -> None:
-    """A command that the monitor, `status`, `report` or `traces` prints scores everything with the named judge and ends."""
+    """A command that the monitor, `status`, `report`, `traces` or the page of `view` shows scores everything with the named judge and ends."""
     text = capture(STORE, judge=server.url, scoring=scoring)
-    if command is not None:
+    if command == "view":
+        text = read_page(STORE)
+    elif command is not None:
         done = run_in_new_process(command, STORE)
         text = done.stdout + done.stderr
     assert f"{N_REQUESTS} requests are pending" in text
@@ -108,3 +110,8 @@ def test_no_hint_lets_another_judge_score_the_requests_of_an_application(server:
 def test_only_the_missing_metrics_are_scored_when_a_judge_appears(server: FakeJudgeServer) -> None:
     """Without a judge, metrics that need none are scored. A worker with one adds only the others, while the application runs."""
     check_parts(STORE, server)
+
+
+def test_the_advice_of_a_busy_server_takes_the_scoring_off_it(server: FakeJudgeServer) -> None:
+    """With `scoring="none"` and the command that the warning prints, the judge of the application scores everything."""
+    check_load(STORE, server)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import html
 import re
 import shlex
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
 
 from command_line import MAIN, Done, environment, run_in_new_process
 from fake_servers import FakeJudgeServer
@@ -15,7 +22,17 @@ from ragstone.store import open_store
 from ragstone.worker import read_ledger
 from waiting import wait_until
 
-__all__ = ["N_REQUESTS", "capture", "check_outage", "check_parts", "follow", "read_commands"]
+__all__ = [
+    "N_REQUESTS",
+    "capture",
+    "check_broker",
+    "check_load",
+    "check_outage",
+    "check_parts",
+    "follow",
+    "read_commands",
+    "read_page",
+]
 
 N_REQUESTS = 3
 
@@ -45,6 +62,24 @@ if "wait" in sys.argv:
 monitor.close()
 """
 
+_SERVER = """
+import logging, signal, sys
+from ragstone.monitor import Monitor, _load
+from ragstone.requests import TraceDraft
+
+logging.basicConfig()
+# As if scoring had used much of a core for a minute, in a program that serves requests.
+_load._INTERVAL_S, _load._MAX_SHARE = 0.2, -1.0
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+store, judge, scoring, n = sys.argv[1:5]
+monitor = Monitor(store=store, judge=judge, metrics="ccrs.qr", scoring=scoring)
+for i in range(int(n)):
+    monitor.record(TraceDraft(query=f"Which stone is {i}?", response="The grey stone."))
+monitor.flush()
+sys.stdin.read()
+monitor.close()
+"""
+
 
 def capture(store: str, *, judge: str, metrics: str = "ccrs.qr,ccrs.id", scoring: str = "thread") -> str:
     """Capture requests in another process, which ends when they are in the store. Return what it has written to stderr."""
@@ -65,6 +100,93 @@ def follow(text: str, **variables: str) -> Done:
     """Run the only command of a worker in a text, exactly as it is printed."""
     (command,) = read_commands(text)
     return run_in_new_process(*command, **variables)
+
+
+def read_page(store: str) -> str:
+    """Serve a store with `ragstone view`, and return the text of the page."""
+    command = [sys.executable, "-c", MAIN, "view", store, "--listen", "127.0.0.1:0"]
+    variables = {"PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment(variables)) as serving:
+        assert serving.stdout is not None
+        address = serving.stdout.readline().split()[2]
+        page = httpx.get(address).text
+        serving.send_signal(signal.SIGTERM)
+        serving.communicate(timeout=60)
+    return html.unescape(re.sub("<[^>]*>", "\n", page))
+
+
+def check_load(store: str, server: FakeJudgeServer) -> None:
+    """Do what a monitor advises that takes processor time from its server: `scoring="none"`, and the printed command."""
+    with _serve(store, server, scoring="thread") as (application, log):
+        wait_until(lambda: "scoring='none' and run: " in log.read_text(encoding="utf-8"))
+        command = log.read_text(encoding="utf-8").partition("scoring='none' and run: ")[2].partition("\n")[0]
+        application.communicate("", timeout=60)
+    with (
+        server,
+        _serve(store, server, scoring="none") as (application, _),
+        _running(shlex.split(command)[1:]) as worker,
+    ):
+        wait_until(lambda: 2 * N_REQUESTS == _scored(store).get("ccrs.qr"))
+        worker.send_signal(signal.SIGTERM)
+        assert 0 == worker.wait(60)
+        application.communicate("", timeout=60)
+    with open_store(store, mode="read") as opened:
+        assert {"fake-judge"} == {str(outcome.judge).partition(" ")[0] for outcome in opened.outcomes()}
+
+
+def check_broker(queue: str, store: str, server: FakeJudgeServer) -> None:
+    """Do what a full queue and `status` advise, with the placeholders replaced. The named judge scores all requests.
+
+    Args:
+        queue: URL of an empty queue, which is full as soon as it has an entry.
+        store: A store that does not exist so far.
+        server: The judge, which is running.
+    """
+    replaced = {"STORE": store, "JUDGE": server.url}
+    with _serve(queue, server) as (application, _):
+        wait_until(lambda: f"{N_REQUESTS} waiting" in run_in_new_process("status", queue).stdout)
+        application.communicate("", timeout=60)
+    with _serve(queue, server) as (application, log):
+        wait_until(lambda: "Start a worker: " in log.read_text(encoding="utf-8"))
+        texts = [log.read_text(encoding="utf-8"), run_in_new_process("status", queue).stdout]
+        (first,), (second,) = [
+            [[replaced.get(word, word) for word in command] for command in read_commands(text)] for text in texts
+        ]
+        assert first == second
+        with _running(first) as worker:
+            wait_until(lambda: 2 * N_REQUESTS == _captured(store))
+            worker.send_signal(signal.SIGTERM)
+            assert 0 == worker.wait(60)
+        application.communicate("", timeout=60)
+    while read_commands(status := run_in_new_process("status", store).stdout):
+        done = follow(status)
+        assert 0 == done.returncode, done.stderr
+    with open_store(store, mode="read") as opened:
+        found = {(outcome.sample_id, str(outcome.judge).partition(" ")[0]) for outcome in opened.outcomes()}
+    assert (2 * N_REQUESTS, {"fake-judge"}) == (len(found), {judge for _, judge in found})
+
+
+@contextmanager
+def _serve(
+    store: str, server: FakeJudgeServer, scoring: str = "thread"
+) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """Start a server that captures requests until its standard input ends. Yield its process and its log."""
+    with tempfile.NamedTemporaryFile("w") as log:
+        command = [sys.executable, "-c", _SERVER, store, server.url, scoring, str(N_REQUESTS)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log, text=True) as application:
+            try:
+                yield application, Path(log.name)
+            finally:
+                application.kill()
+
+
+@contextmanager
+def _running(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", MAIN, *command], env=environment({})) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def check_outage(store: str, server: FakeJudgeServer, **variables: str) -> None:
@@ -151,6 +273,13 @@ def _scored(store: str) -> dict[str, int]:
         return {name: row.scored for name, row in read_ledger(store).metrics.items()}
     except StoreError:
         return {}
+
+
+def _captured(store: str) -> int:
+    try:
+        return read_ledger(store).total.captured
+    except StoreError:
+        return 0
 
 
 def _times(store: str) -> dict[tuple[str, str], float]:

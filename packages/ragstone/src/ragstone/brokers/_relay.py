@@ -79,7 +79,7 @@ class BrokerRelay:
         except (BrokerError, ConfigurationError, SpoolError, OSError) as error:
             if str(error) != self._error:
                 # The message says what to do. A traceback would not help.
-                logger.error("ragstone cannot publish, requests stay in the spool: %s (retrying)", error)  # noqa: TRY400
+                logger.error("ragstone cannot publish, and tries again. Requests stay in the spool: %s", error)  # noqa: TRY400
             self._error = str(error)
             self._positions.clear()
             return None
