@@ -12,7 +12,7 @@ import pytest
 from broker_contract import BrokerContract, OtherVersionsContract, captured, line
 from command_line import MAIN, run_command
 from fake_servers import FakeJudgeServer
-from pending_requests import check_broker
+from pending_requests import N_REQUESTS, check_broker
 from ragstone.brokers import read_broker_status
 from ragstone.brokers._address import parse_broker_url
 from ragstone.errors import BrokerError
@@ -293,4 +293,4 @@ def test_the_advice_of_a_full_queue_and_of_status_lets_the_named_judge_score(que
     """Followed literally, with the placeholders replaced, the commands store and score all requests, and free the queue."""
     monkeypatch.setenv("RAGSTONE_SPOOL", str(tmp_path / "spool"))
     with FakeJudgeServer() as server:
-        check_broker(queue + "?max_entries=1", str(tmp_path / "s.db"), server)
+        check_broker(f"{queue}?max_entries={N_REQUESTS}", str(tmp_path / "s.db"), server)

@@ -138,7 +138,7 @@ def check_broker(queue: str, store: str, server: FakeJudgeServer) -> None:
     """Do what a full queue and `status` advise, with the placeholders replaced. The named judge scores all requests.
 
     Args:
-        queue: URL of an empty queue, which is full as soon as it has an entry.
+        queue: URL of an empty queue, which takes `N_REQUESTS` entries.
         store: A store that does not exist so far.
         server: The judge, which is running.
     """

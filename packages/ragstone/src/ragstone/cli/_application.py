@@ -16,9 +16,6 @@ def load_app(spec: str, *, option: str = "--app") -> Any:
     Args:
         spec: The text.
         option: Option that it is the value of, for messages.
-
-    Raises:
-        ConfigurationError: If the text has another form, or the module or the name does not exist.
     """
     module_name, separator, path = spec.partition(":")
     if not (separator and module_name and path) or module_name.endswith(".py") or "/" in module_name:

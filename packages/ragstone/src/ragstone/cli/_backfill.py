@@ -97,13 +97,7 @@ class _Command:
     """One call of the command."""
 
     def __init__(
-        self,
-        store: str,
-        setup: ScoringSetup,
-        request: BackfillRequest,
-        models: Models,
-        *,
-        json_output: bool,
+        self, store: str, setup: ScoringSetup, request: BackfillRequest, models: Models, *, json_output: bool
     ) -> None:
         self._store, self._setup, self._request, self._models = store, setup, request, models
         self._json = json_output
@@ -145,10 +139,7 @@ class _Command:
 
     async def _estimate(self, store: Store, keys: Sequence[PlannedMetric]) -> RunEstimate:
         page = store.unscored(
-            keys,
-            since=self._request.since,
-            before=(math.nextafter(self._request.until, 0.0), 2**62),
-            limit=_REHEARSED,
+            keys, since=self._request.since, before=(math.nextafter(self._request.until, 0.0), 2**62), limit=_REHEARSED
         )
         samples: list[Sample] = [
             sample_from_trace(item.trace) for item in page.traces if get_skip_reason(item.trace) is None
@@ -202,10 +193,7 @@ class _Command:
 
     async def _score(self, store: Store, counts: BackfillCounts, n: int) -> None:
         interrupted = asyncio.Event()
-        with (
-            stopped_by_signals(asyncio.get_running_loop(), interrupted.set),
-            show_progress("scoring") as progress,
-        ):
+        with stopped_by_signals(asyncio.get_running_loop(), interrupted.set), show_progress("scoring") as progress:
             done = await run_backfill(
                 store,
                 self._setup,

@@ -67,9 +67,7 @@ COMMANDS: Final = {
         f"judge cache budget scoring.reasons limits.max_page_mb {_GATED}",
     ),
     "metrics": Command(
-        "_metrics.metrics_command",
-        "List all metrics, or explain one with a worked example.",
-        "ccrs.qr",
+        "_metrics.metrics_command", "List all metrics, or explain one with a worked example.", "ccrs.qr"
     ),
     "worker": Command(
         "_worker.worker_command",
@@ -83,16 +81,9 @@ COMMANDS: Final = {
         "ragstone.db --judge http://localhost:8000/v1",
         f"{_RUN} {_WORKER} redaction receiver",
     ),
-    "view": Command(
-        "_view.view_command",
-        "Serve the report of a store as a page that updates itself.",
-        "ragstone.db",
-    ),
+    "view": Command("_view.view_command", "Serve the report of a store as a page that updates itself.", "ragstone.db"),
     "watch": Command(
-        "_watch.watch_command",
-        "Show the watched metrics, what each can find, and alarms.",
-        "ragstone.db",
-        "watch",
+        "_watch.watch_command", "Show the watched metrics, what each can find, and alarms.", "ragstone.db", "watch"
     ),
     "status": Command(
         "_status.status_command",
@@ -101,9 +92,7 @@ COMMANDS: Final = {
         f"{_MEANS} watch",
     ),
     "traces": Command(
-        "_traces.traces_command",
-        "List the worst answers, or show one with its evidence.",
-        "ragstone.db --worst 5",
+        "_traces.traces_command", "List the worst answers, or show one with its evidence.", "ragstone.db --worst 5"
     ),
     "replay": Command(
         "_replay.replay_command",
@@ -117,12 +106,7 @@ COMMANDS: Final = {
         "ragstone.db --limit 100 -o to-label.csv",
         "analysis.seed",
     ),
-    "labels add": Command(
-        "_labels.add",
-        "Add labels from a file.",
-        "ragstone.db labeled.csv",
-        "research.label_range",
-    ),
+    "labels add": Command("_labels.add", "Add labels from a file.", "ragstone.db labeled.csv", "research.label_range"),
     "doctor": Command(
         "_doctor.doctor_command",
         "Measure what the endpoints of judge, reader and embedder can do.",
@@ -151,10 +135,7 @@ COMMANDS: Final = {
         f"{_LAB} research.max_items research.max_passages research.questions research.rating_threshold",
     ),
     "lab dataset apply-review": Command(
-        "_dataset.apply_command",
-        "Write the dataset of your edited review.csv.",
-        "dataset",
-        _LAB,
+        "_dataset.apply_command", "Write the dataset of your edited review.csv.", "dataset", _LAB
     ),
     "lab dataset negatives": Command(
         "_dataset.negatives",
@@ -194,35 +175,17 @@ COMMANDS: Final = {
         "in-domain.jsonl out-of-domain.jsonl",
         f"{_MEANS} analysis.n_resamples analysis.seed research.convergence",
     ),
-    "store verify": Command(
-        "_store.verify",
-        "Read all rows of a store, and find damage.",
-        "ragstone.db",
-    ),
-    "store backup": Command(
-        "_store.backup",
-        "Copy a store file while its worker runs.",
-        "ragstone.db copy.db",
-    ),
-    "store restore": Command(
-        "_store.restore",
-        "Verify a backup, and make it a store.",
-        "backup.db restored.db",
-    ),
+    "store verify": Command("_store.verify", "Read all rows of a store, and find damage.", "ragstone.db"),
+    "store backup": Command("_store.backup", "Copy a store file while its worker runs.", "ragstone.db copy.db"),
+    "store restore": Command("_store.restore", "Verify a backup, and make it a store.", "backup.db restored.db"),
     "store export": Command(
-        "_export.export_command",
-        "Write the outcomes of a store to one file.",
-        "ragstone.db outcomes.parquet",
+        "_export.export_command", "Write the outcomes of a store to one file.", "ragstone.db outcomes.parquet"
     ),
     "store prune": Command(
-        "_store.prune",
-        "Remove old texts or old requests. All counts stay.",
-        "ragstone.db --bodies-older-than 30d",
+        "_store.prune", "Remove old texts or old requests. All counts stay.", "ragstone.db --bodies-older-than 30d"
     ),
     "store erase": Command(
-        "_erase.erase_command",
-        "Remove all that is stored about a user or a request.",
-        "ragstone.db --user user-1",
+        "_erase.erase_command", "Remove all that is stored about a user or a request.", "ragstone.db --user user-1"
     ),
     "store backfill": Command(
         "_backfill.backfill_command",
@@ -236,14 +199,10 @@ COMMANDS: Final = {
         "ragstone.db --state failed",
     ),
     "store cache": Command(
-        "_cache.cache_command",
-        "Summarize or clear a reply cache.",
-        "replies/ --clear --older-than-days 90",
+        "_cache.cache_command", "Summarize or clear a reply cache.", "replies/ --clear --older-than-days 90"
     ),
     "store prometheus-rules": Command(
-        "_prometheus_rules.prometheus_rules_command",
-        "Print Prometheus alert rules.",
-        "--target ccrs.qr=0.8",
+        "_prometheus_rules.prometheus_rules_command", "Print Prometheus alert rules.", "--target ccrs.qr=0.8"
     ),
     "demo": Command(
         "_demo.demo_command",

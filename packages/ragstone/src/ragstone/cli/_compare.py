@@ -12,9 +12,7 @@ import typer
 from ragstone._util.files import write_output
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._gate import check_junit
-from ragstone.cli._options import (
-    read_sources,
-)
+from ragstone.cli._options import read_sources
 from ragstone.cli._output import cause_table, print_json, print_text
 from ragstone.cli._report import read_texts
 from ragstone.cli._settings import arguments_of, settings_of

@@ -26,10 +26,6 @@ def apply_config(context: typer.Context, path: Path | None) -> None:
     Args:
         context: The application's context, before its command runs.
         path: The file. None does nothing.
-
-    Raises:
-        ConfigurationError: If the file cannot be read, has an unknown table or key, sets a flag to another value than true or
-            false, or another option to true or false.
     """
     if path is None:
         return

@@ -59,11 +59,7 @@ def _clear(cache: ReplyCache, *, since: float) -> int:
 
 def _lines(found: Erasure, folder: Path | None, replies: int | None, *, dry_run: bool) -> list[str]:
     stored = found.stored
-    parts = [
-        count(stored.outcomes, "outcome"),
-        count(stored.labels, "label"),
-        f"{stored.feedback:,} feedback",
-    ]
+    parts = [count(stored.outcomes, "outcome"), count(stored.labels, "label"), f"{stored.feedback:,} feedback"]
     what = f"{count(stored.requests, 'request')} ({', '.join(parts)})"
     lines = [f"{what} would be erased." if dry_run else f"{what} erased."]
     if found.waiting:

@@ -14,11 +14,7 @@ import typer
 from ragstone._util.files import check_not_read
 from ragstone._util.plural import count
 from ragstone._util.run_async import run_async
-from ragstone.cli._application import (
-    count_answers,
-    default_traces,
-    load_app,
-)
+from ragstone.cli._application import count_answers, default_traces, load_app
 from ragstone.cli._estimate import print_estimate
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._gate import exit_if_failed, parse_thresholds
@@ -113,12 +109,7 @@ def evaluate_command(
             ):
                 spread.add(sample)
             _print_dry_run(
-                spread,
-                [row.reason for row in rejected],
-                names,
-                models,
-                reasons=reasons,
-                json_output=json_output,
+                spread, [row.reason for row in rejected], names, models, reasons=reasons, json_output=json_output
             )
             return
         specs = models.specs()

@@ -10,22 +10,13 @@ import typer
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._output import leave
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import (
-    ScoreCheck,
-    check_gate_file,
-    check_level,
-    check_thresholds,
-)
+from ragstone.experiments import ScoreCheck, check_gate_file, check_level, check_thresholds
 from ragstone.metrics import Metric, full_name, resolve_metrics
 from ragstone.settings import Analysis
 
 
 def check_junit(path: Path | None, *, has_gate: bool, gates: str) -> None:
-    """Check `--junit` before anything is scored.
-
-    Raises:
-        ConfigurationError: If no gate is given, or the file cannot be written.
-    """
+    """Check `--junit` before anything is scored."""
     if path is not None and not has_gate:
         raise ConfigurationError(f"--junit writes the result of a gate. Add {gates}")
     if path is not None:
@@ -33,11 +24,7 @@ def check_junit(path: Path | None, *, has_gate: bool, gates: str) -> None:
 
 
 def parse_metric_values(option: str, texts: Sequence[str]) -> dict[str, float]:
-    """Parse the values METRIC=MEAN of an option.
-
-    Raises:
-        ConfigurationError: If a value has another form, or a metric is repeated.
-    """
+    """Parse the values METRIC=MEAN of an option."""
     values: dict[str, float] = {}
     for text in texts:
         metric, separator, number = text.rpartition("=")
@@ -68,9 +55,6 @@ def parse_thresholds(
         analysis: How the gate decides.
         metrics: Metrics or groups that will be scored. None: known only after the scores are read.
         junit: Value of `--junit`.
-
-    Raises:
-        ConfigurationError: If a value is invalid, not inside the metric's range, or its metric is not scored.
     """
     check_junit(junit, has_gate=bool(texts), gates="--fail-under METRIC=MEAN")
     thresholds = parse_metric_values("--fail-under", texts or ())

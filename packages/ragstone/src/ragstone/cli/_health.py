@@ -60,11 +60,7 @@ class HealthPage:
 
     @asynccontextmanager
     async def serve(self, state: Callable[[], WorkerState]) -> AsyncIterator[str]:
-        """Serve the routes, and yield the base URL.
-
-        Raises:
-            ConfigurationError: If the address is not available.
-        """
+        """Serve the routes, and yield the base URL."""
         server = HealthServer(self.routes(state), host=self._host, port=self._port)
         await server.start()
         try:

@@ -18,10 +18,7 @@ from ragstone.capture import Capture, redact_secrets
 from ragstone.cli._health import HealthPage, watchdog
 from ragstone.cli._logs import announce
 from ragstone.cli._models import models_for_store, worker_options
-from ragstone.cli._options import (
-    parse_address,
-    parse_retriever_tools,
-)
+from ragstone.cli._options import parse_address, parse_retriever_tools
 from ragstone.cli._settings import settings_of
 from ragstone.errors import JudgeError, StoreNotFoundError, StoreOwnedError, StoreUnavailableError
 from ragstone.spool import SpoolWriter
@@ -112,13 +109,7 @@ def ingest_command(
     """Why no worker runs now."""
 
     def make_worker() -> Worker:
-        worker = Worker(
-            store,
-            setup,
-            intakes=[source],
-            **worker_options(settings),
-            replan=replan,
-        )
+        worker = Worker(store, setup, intakes=[source], **worker_options(settings), replan=replan)
         worker.on_outcomes = lambda trace, outcomes, _last: health.count(trace, outcomes)
         worker.on_ledger, worker.on_streams = health.update_status, health.update_streams
         workers[:] = [worker]
@@ -137,13 +128,7 @@ def ingest_command(
     try:
         receivers: list[OtlpReceiver | OtlpGrpcReceiver] = [
             OtlpReceiver(
-                buffer,
-                host=host,
-                port=port,
-                redact=redact,
-                access=access,
-                max_bytes=max_bytes,
-                add_routes=add_routes,
+                buffer, host=host, port=port, redact=redact, access=access, max_bytes=max_bytes, add_routes=add_routes
             )
         ]
         if grpc_address is not None:

@@ -67,11 +67,7 @@ class Models:
         )
 
     def specs(self) -> ModelSpecs:
-        """Return the models of a command that scores, as options that other processes open and a store records.
-
-        Raises:
-            ConfigurationError: If a value is invalid.
-        """
+        """Return the models of a command that scores, as options that other processes open and a store records."""
         _, reader, embedder = self.build()
         return {
             "judge": self.of_judge,
@@ -80,28 +76,16 @@ class Models:
         }
 
     def build(self) -> tuple[Judge, Reader | None, Embedder | None]:
-        """Build the judge, the reader and the embedder.
-
-        Raises:
-            ConfigurationError: If a value is invalid.
-        """
+        """Build the judge, the reader and the embedder."""
         judge = self.build_judge()
         return judge, self.of_reader.build_reader(judge, self.of_judge), self.of_embedder.build_embedder()
 
     def build_judge(self) -> Judge:
-        """Build the judge.
-
-        Raises:
-            ConfigurationError: If a value is invalid.
-        """
+        """Build the judge."""
         return self.of_judge.build_judge()
 
     def build_other_judge(self, url: str | None, model: str | None, api_key_env: str | None = None) -> Judge:
-        """Build another judge with the same limits and scores, which shares the budget.
-
-        Raises:
-            ConfigurationError: If a value is invalid.
-        """
+        """Build another judge with the same limits and scores, which shares the budget."""
         judge: dict[str, Any] = {**self.of_judge.connection}
         limits = cast("ConnectionOptions", {key: judge[key] for key in (*_SHARED, "budget", "cache") if key in judge})
         return self.of_judge.override(url=url, model=model, api_key_env=api_key_env, limits=limits).build_judge()
@@ -160,9 +144,6 @@ def models_for_store(
         criteria: The values of `--criterion`.
         metrics: Metrics to use instead of those of the settings.
         keeps_plan: Refuse other models than those of the plan. A worker compares all settings instead.
-
-    Raises:
-        ConfigurationError: If a metric needs a model that neither a setting nor the plan names, or another one.
     """
     settings = settings_of(context)
     names = [*metrics] or ([*settings.scoring.metrics] if "scoring.metrics" in settings.sources else None)

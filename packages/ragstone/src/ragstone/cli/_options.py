@@ -30,9 +30,6 @@ def parse_time_range(text: str) -> TimeRange | str:
     """Parse STORE@FROM..TO, or return a file name unchanged.
 
     FROM and TO are ISO dates in UTC or relative to now (-7d, -12h, -30m). Either can be omitted.
-
-    Raises:
-        ConfigurationError: If a time is invalid, or TO is not after FROM.
     """
     from ragstone.experiments import TimeRange
 
@@ -49,11 +46,7 @@ def parse_time_range(text: str) -> TimeRange | str:
 
 
 def parse_time(text: str) -> float:
-    """Return an ISO date in UTC, or a time before now such as -7d, in Unix seconds.
-
-    Raises:
-        ConfigurationError: If it is neither.
-    """
+    """Return an ISO date in UTC, or a time before now such as -7d, in Unix seconds."""
     if match := re.fullmatch(r"-(\d+(?:\.\d+)?)([dhm])", text):
         return time.time() - float(match[1]) * {"d": 86400, "h": 3600, "m": 60}[match[2]]
     try:
@@ -71,11 +64,7 @@ def _time_in(text: str) -> float | None:
 
 
 def parse_address(text: str, option: str = "--listen") -> tuple[str, int]:
-    """Split HOST:PORT.
-
-    Raises:
-        ConfigurationError: If the text does not have this form.
-    """
+    """Split HOST:PORT."""
     host, _, port = text.rpartition(":")
     if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ConfigurationError(
@@ -95,9 +84,6 @@ def parse_retriever_tools(texts: Sequence[str] | None, others: Sequence[str] | N
     Args:
         texts: Tools that retrieve: NAME, or NAME=SEPARATOR with `\n` and `\t` as escapes.
         others: Names of tools that do not retrieve.
-
-    Raises:
-        ConfigurationError: If a name or a separator is empty, or a tool is in both.
     """
     from ragstone.requests import read_retriever_tools
 
@@ -121,11 +107,7 @@ def parse_named_file(text: str) -> tuple[str | None, str]:
 
 
 def read_sources(systems: Sequence[str]) -> dict[str, OutcomeSource]:
-    """Read NAME=SOURCE arguments: sources by name. If none has a name, the names come from the sources.
-
-    Raises:
-        ConfigurationError: If two systems have the same name, or a period is invalid.
-    """
+    """Read NAME=SOURCE arguments: sources by name. If none has a name, the names come from the sources."""
     from ragstone.experiments import TimeRange, names_of
 
     named = [parse_named_file(text) for text in systems]

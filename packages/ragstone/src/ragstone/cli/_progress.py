@@ -30,11 +30,7 @@ class Progress:
     """
 
     def __init__(
-        self,
-        what: str,
-        *,
-        find_outage: FindOutage = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
+        self, what: str, *, find_outage: FindOutage = lambda: None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.total: int | None = None
         """Total number of items, or None if not yet known."""

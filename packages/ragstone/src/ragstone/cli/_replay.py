@@ -91,10 +91,7 @@ def replay_command(
     _, models = models_for_store(context, StorePlan.read(store), criterion, keeps_plan=True)
     if not is_database_url(store):
         models = Models(with_cache(models.settings, Path(f"{Path(store).absolute()}.cache")))
-    with (
-        show_progress("scoring") as progress,
-        _interruptible(progress, n_pending=_count_pending(store)) as stop,
-    ):
+    with show_progress("scoring") as progress, _interruptible(progress, n_pending=_count_pending(store)) as stop:
         report = asyncio.run(
             areplay_traces(
                 sources,

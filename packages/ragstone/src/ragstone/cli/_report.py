@@ -10,17 +10,9 @@ from typing import Any
 
 import typer
 
-from ragstone.cli._gate import (
-    exit_if_failed,
-    parse_metric_values,
-    parse_thresholds,
-)
+from ragstone.cli._gate import exit_if_failed, parse_metric_values, parse_thresholds
 from ragstone.cli._models import Models
-from ragstone.cli._options import (
-    parse_named_file,
-    parse_time_range,
-    read_sources,
-)
+from ragstone.cli._options import parse_named_file, parse_time_range, read_sources
 from ragstone.cli._output import print_json, print_lines, print_text, terminal_options
 from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.errors import ConfigurationError

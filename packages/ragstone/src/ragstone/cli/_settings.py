@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -20,19 +21,29 @@ _MODELS, _LIMITS, _OUTPUT = "Models", "Limits and settings", "Output"
 """Groups of options in the help."""
 ENDPOINTS: Final = ("judge", "reader", "embedder")
 
-_KEYS: Final = {
-    "metrics": "scoring.metrics",
-    "sink": "scoring.sinks",
-    "reasons": "scoring.reasons",
-    "judge": "judge.url",
-    "judge_model": "judge.model",
-    "reader": "reader.url",
-    "embedder": "embedder.url",
-    "concurrency": "limits.concurrency",
-    "budget_usd": "budget.usd",
-    "cache": "cache.directory",
+
+class _Option(NamedTuple):
+    """The option of a key."""
+
+    key: str
+    metavar: str
+    group: str
+
+
+_OPTIONS: Final = {
+    "metrics": _Option("scoring.metrics", "NAMES", _MODELS),
+    "judge": _Option("judge.url", "URL", _MODELS),
+    "judge_model": _Option("judge.model", "NAME", _MODELS),
+    "reader": _Option("reader.url", "URL", _MODELS),
+    "embedder": _Option("embedder.url", "URL", _MODELS),
+    "reasons": _Option("scoring.reasons", "N", _MODELS),
+    "concurrency": _Option("limits.concurrency", "N", _LIMITS),
+    "budget_usd": _Option("budget.usd", "USD", _LIMITS),
+    "cache": _Option("cache.directory", "DIR", _LIMITS),
+    "set": _Option("", "KEY=VALUE", _LIMITS),
+    "sink": _Option("scoring.sinks", "SPEC", _OUTPUT),
 }
-"""Keys of the settings that have an option of their own, by the name of its parameter."""
+"""Keys of the settings that have an option of their own, by the name of its parameter, in the order of the help."""
 _SET: Final = "set"
 _GIVEN: Final = "ragstone.cli.settings"
 OF_COMMAND: Final = ("max_failed_share", "call_latency_s")
@@ -49,7 +60,7 @@ def options_for(command: Any) -> list[Any]:
     return [
         option
         for option in options_of(_declare)
-        if option.name not in declared and (option.name == _SET or _KEYS[option.name] in keys)
+        if option.name not in declared and (option.name == _SET or _OPTIONS[option.name].key in keys)
     ]
 
 
@@ -84,19 +95,12 @@ def _settings_of_command(context: typer.Context) -> str:
     return getattr(context.command, "settings", "")
 
 
-def settings_of(
-    context: typer.Context,
-    *,
-    plan: Mapping[str, Any] | None = None,
-) -> Configuration:
+def settings_of(context: typer.Context, *, plan: Mapping[str, Any] | None = None) -> Configuration:
     """Return the settings of a command: its options come before the environment, the file, the plan and the defaults.
 
     Args:
         context: The command's context.
         plan: Values of the plan of a store, by dotted key.
-
-    Raises:
-        ConfigurationError: If a key is unknown or a value is invalid.
     """
     options: dict[str, Any] = {}
     table: dict[str, Any] = {}
@@ -107,7 +111,7 @@ def settings_of(
         if parameter == _SET:
             values: Mapping[str, Any] = _parse_set(value, context, place)
         else:
-            values = {_KEYS[parameter]: split_metrics(value) if parameter == "metrics" else value}
+            values = {_OPTIONS[parameter].key: split_metrics(value) if parameter == "metrics" else value}
         (table if is_from_file else options).update(values)
         if not is_from_file:
             names |= dict.fromkeys(values, place)
@@ -161,60 +165,33 @@ def _complete_key(context: typer.Context, incomplete: str) -> list[str]:
     return [key for key in keys if key.startswith(incomplete)]
 
 
-def option_of(key: str, *names: str, metavar: str, panel: str, also: str = "") -> Any:
-    """Return an option that sets a key: its help and its default are those of the key.
+def _declare(**_: object) -> None:
+    """Declare the options of all commands that use settings: help and default are those of the key."""
 
-    Args:
-        key: Dotted key.
-        names: Names of the option.
-        metavar: What is written after it.
-        panel: Group in the help.
-        also: A sentence about the option that does not apply to the key.
-    """
-    table, _, name = key.partition(".")
-    field = TABLES[table].model_fields[name]
-    shown = ",".join(field.default) if isinstance(field.default, tuple) else field.default
-    default = f"Default: {shown}." if shown not in (None, "", 0) else ""
-    return typer.Option(
-        *names,
-        metavar=metavar,
-        rich_help_panel=panel,
-        help=" ".join(filter(None, (field.description, default, also))),
+
+def _parameter(name: str, option: _Option) -> inspect.Parameter:
+    repeats = name in (_SET, "sink")
+    settings: dict[str, Any] = {}
+    if name == _SET:
+        settings = {"help": "Any setting (ragstone doctor --settings): judge.draws=3.", "autocompletion": _complete_key}
+    else:
+        table, _, key = option.key.partition(".")
+        field = TABLES[table].model_fields[key]
+        shown = ",".join(field.default) if isinstance(field.default, tuple) else field.default
+        default = f"Default: {shown}." if shown not in (None, "", 0) else ""
+        settings["help"] = " ".join(filter(None, (field.description, default, "Repeatable." if repeats else "")))
+    declared = typer.Option(
+        f"--{name.replace('_', '-')}",
+        metavar=option.metavar,
+        rich_help_panel=option.group,
         expose_value=False,
         callback=_collect,
+        **settings,
     )
+    kind: Any = Annotated[list[str] | None if repeats else str | None, declared]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
 
 
-def _declare(
-    *,
-    metrics: Annotated[str | None, option_of("scoring.metrics", "--metrics", metavar="NAMES", panel=_MODELS)] = None,
-    judge: Annotated[str | None, option_of("judge.url", "--judge", metavar="URL", panel=_MODELS)] = None,
-    judge_model: Annotated[str | None, option_of("judge.model", "--judge-model", metavar="NAME", panel=_MODELS)] = None,
-    reader: Annotated[
-        str | None,
-        option_of("reader.url", "--reader", metavar="URL", panel=_MODELS),
-    ] = None,
-    embedder: Annotated[str | None, option_of("embedder.url", "--embedder", metavar="URL", panel=_MODELS)] = None,
-    reasons: Annotated[str | None, option_of("scoring.reasons", "--reasons", metavar="N", panel=_MODELS)] = None,
-    concurrency: Annotated[
-        str | None, option_of("limits.concurrency", "--concurrency", metavar="N", panel=_LIMITS)
-    ] = None,
-    budget_usd: Annotated[str | None, option_of("budget.usd", "--budget-usd", metavar="USD", panel=_LIMITS)] = None,
-    cache: Annotated[str | None, option_of("cache.directory", "--cache", metavar="DIR", panel=_LIMITS)] = None,
-    set: Annotated[  # noqa: A002 - the name of the option
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            rich_help_panel=_LIMITS,
-            help="Any setting (ragstone doctor --settings): judge.draws=3.",
-            expose_value=False,
-            callback=_collect,
-            autocompletion=_complete_key,
-        ),
-    ] = None,
-    sink: Annotated[
-        list[str] | None, option_of("scoring.sinks", "--sink", metavar="SPEC", panel=_OUTPUT, also="Repeatable.")
-    ] = None,
-) -> None:
-    """Declare the options of all commands that use settings."""
+_declare.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [_parameter(name, option) for name, option in _OPTIONS.items()]
+)

@@ -152,11 +152,7 @@ def _score_dict(summary: MetricSummary, card: MetricCard | None) -> dict[str, An
 def _scores(
     store: str, cards: dict[str, MetricCard], analysis: Analysis
 ) -> tuple[tuple[MetricSummary, ...], tuple[str, ...]]:
-    """Summarize the planned metrics, with notes. Returns empty tuples if no file exists.
-
-    Raises:
-        StoreNotReadyError: If the store is empty.
-    """
+    """Summarize the planned metrics, with notes. Returns empty tuples if no file exists."""
     if not is_database_url(store) and not Path(store).exists():
         return (), ()
     with open_store(store, mode="read") as opened:

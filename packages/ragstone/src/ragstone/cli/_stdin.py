@@ -16,12 +16,7 @@ _STDIN = "-"
 
 @contextmanager
 def stdin_as_file(names: Sequence[str]) -> Iterator[list[str]]:
-    """Replace `-` and `NAME=-` by the path of a temporary copy of standard input.
-
-    Raises:
-        ConfigurationError: If several names are `-`, or if standard input is closed, a terminal or another device.
-        DataError: If standard input is too large for its copy.
-    """
+    """Replace `-` and `NAME=-` by the path of a temporary copy of standard input."""
     positions = [n for n, name in enumerate(names) if name == _STDIN or name.endswith(f"={_STDIN}")]
     if not positions:
         yield list(names)

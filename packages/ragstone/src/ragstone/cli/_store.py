@@ -39,9 +39,6 @@ def open_owned(store: str, hint: str = "") -> Store:
     Args:
         store: Path or URL.
         hint: What else a user can do if another process owns it.
-
-    Raises:
-        StoreError: If it does not exist, is in use or cannot be opened.
     """
     if not is_database_url(store) and not Path(store).exists():
         return open_store(store, mode="read")  # says that it does not exist, and does not create it

@@ -95,11 +95,7 @@ def watch_command(
 
 
 def read_alarm(tables: WatchTables, number: int) -> Alarm:
-    """Return an alarm.
-
-    Raises:
-        DataError: If it does not exist.
-    """
+    """Return an alarm."""
     alarms = all_alarms(tables)
     for alarm in alarms:
         if alarm.number == number:
