@@ -49,8 +49,8 @@ class Writer(threading.Thread):
     def put(self, n: int) -> None:
         """Complete a number of requests in one transaction."""
         numbers = list(itertools.islice(self._numbers, n))
-        self._store.ingest("bench", numbers[-1] + 1, [Captured(trace=request(k)) for k in numbers])
-        self._store.complete_many([Completion(trace_id=f"t{k}", outcomes=scores(f"t{k}", k)) for k in numbers])
+        self._store.traces.ingest("bench", numbers[-1] + 1, [Captured(trace=request(k)) for k in numbers])
+        self._store.outcomes.complete_many([Completion(trace_id=f"t{k}", outcomes=scores(f"t{k}", k)) for k in numbers])
         self.n += n
 
     def run(self) -> None:
@@ -71,7 +71,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "live.db"
         with SqliteStore.open(path, mode="own") as store:
-            store.set_plan([PlannedMetric(name=name, version="1", judge_hash="h") for name in METRICS], [])
+            store.plan.set([PlannedMetric(name=name, version="1", judge_hash="h") for name in METRICS], [])
             writer = Writer(store, options.rate)
             writer.put(AT_START)
             measure(path, writer, options.seconds)

@@ -54,20 +54,20 @@ def outcomes(trace_id: str) -> list[Score]:
 def fill(store: Store, name: str) -> list[Completion]:
     """Store pending traces, and return what completes them."""
     ids = [f"{name}-{i}" for i in range(PER_ROUND)]
-    store.ingest(name, 1, [Captured(trace=Trace(trace_id=i, started_at=1.0, query="q" * 200)) for i in ids])
+    store.traces.ingest(name, 1, [Captured(trace=Trace(trace_id=i, started_at=1.0, query="q" * 200)) for i in ids])
     return [Completion(trace_id=i, outcomes=outcomes(i)) for i in ids]
 
 
 def one_by_one(store: Store, completions: list[Completion]) -> None:
     """A transaction for each trace, as before groups."""
     for each in completions:
-        assert store.complete(each.trace_id, each.outcomes)
+        assert store.outcomes.complete(each.trace_id, each.outcomes)
 
 
 def grouped(store: Store, completions: list[Completion]) -> None:
     """A transaction for each group."""
     for start in range(0, len(completions), GROUP):
-        assert all(store.complete_many(completions[start : start + GROUP]))
+        assert all(store.outcomes.complete_many(completions[start : start + GROUP]))
 
 
 def per_trace(step: Callable[[], None]) -> tuple[float, float]:
@@ -133,14 +133,14 @@ def test_groups_against_single_transactions(kind, place, tmp_path, record_proper
             "groups": grouped,
             "floor": lambda _, completions: floor(completions),
         }
-        store.set_plan(METRICS, SINKS)
+        store.plan.set(METRICS, SINKS)
         for round_ in range(ROUNDS):
             for name, way in ways.items():
                 completions = fill(store, f"{name}-{round_}-{time.time_ns()}")
                 wall, cpu = per_trace(lambda way=way, completions=completions: way(store, completions))
                 walls[name].append(wall)
                 cpus[name].append(cpu)
-        assert [] == store.recount()
+        assert [] == store.upkeep.recount()
     for name, times in walls.items():
         figures = f"{kind}, {name}: {median(times):.2f} ms, {median(cpus[name]):.2f} ms of processor a trace"
         print(figures)
@@ -163,21 +163,21 @@ def test_sinks_cost_a_completion_nothing(kind, place, record_property):
     def deliver(store: Store) -> int:
         n = 0
         for sink in SINKS:
-            while batch := store.due_deliveries(sink, limit=200):
-                store.mark_sent(sink, [item.id for item in batch])
+            while batch := store.deliveries.due(sink, limit=200):
+                store.deliveries.mark_sent(sink, [item.id for item in batch])
                 n += len(batch)
         return n
 
     with open_store(place, mode="own") as store:
         for round_ in range(ROUNDS):
             for name, sinks in (("no sinks", []), ("two sinks", SINKS)):
-                store.set_plan(METRICS, sinks)
+                store.plan.set(METRICS, sinks)
                 completions = fill(store, f"{name}-{round_}-{time.time_ns()}")
                 cpus[name].append(per_trace(lambda completions=completions: grouped(store, completions))[1])
             delivered: list[int] = []
             cpus["delivery"].append(per_trace(lambda delivered=delivered: delivered.append(deliver(store)))[1])
             assert [PER_ROUND * len(METRICS) * len(SINKS)] == delivered
-        assert [] == store.recount()
+        assert [] == store.upkeep.recount()
         with store._database.read() as db:  # type: ignore[attr-defined] - the statement is of no use to anyone else
             assert 0 == db.execute("SELECT COUNT(*) FROM outbox").fetchone()[0]
     figures = (
@@ -191,7 +191,7 @@ def test_sinks_cost_a_completion_nothing(kind, place, record_property):
 def many_outcomes(path: Path, n: int) -> None:
     """A store with `n` scored traces of one metric, made by statements, so that a million takes seconds."""
     with SqliteStore.open(path, mode="own") as store:
-        store.set_plan([METRICS[0]], [])
+        store.plan.set([METRICS[0]], [])
     db = sqlite3.connect(path)
     db.executescript(
         f"""
@@ -230,7 +230,7 @@ def test_a_ledger_of_a_million_outcomes(tmp_path, record_property):
                 assert n == store.ledger().total.scored
                 costs[n].append(time.process_time() - started)
         started = time.process_time()
-        large.count_outcomes()
+        large.outcomes.count()
         counting = time.process_time() - started
     ratio = median(b / a for a, b in zip(costs[10_000], costs[1_000_000], strict=True))
     figures = (

@@ -79,11 +79,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of 100,000 outcomes."""
     path = tmp_path_factory.mktemp("report") / "big.db"
     with SqliteStore.open(path, mode="own") as owned:
-        owned.set_plan([PlannedMetric(name=name, version="1", judge_hash="h") for name in METRICS], [])
+        owned.plan.set([PlannedMetric(name=name, version="1", judge_hash="h") for name in METRICS], [])
         for start in range(0, REQUESTS, GROUP):
             numbers = range(start, start + GROUP)
-            owned.ingest("bench", start + GROUP, [Captured(trace=request(k)) for k in numbers])
-            owned.complete_many([Completion(trace_id=f"t{k}", outcomes=scores(f"t{k}", k)) for k in numbers])
+            owned.traces.ingest("bench", start + GROUP, [Captured(trace=request(k)) for k in numbers])
+            owned.outcomes.complete_many([Completion(trace_id=f"t{k}", outcomes=scores(f"t{k}", k)) for k in numbers])
     return path
 
 
@@ -92,8 +92,8 @@ def outcomes(store: Path) -> tuple[Path, list[Sample]]:
     """The same outcomes in a file, and their samples."""
     path = store.with_suffix(".jsonl")
     with open_store(store, mode="read") as opened, path.open("w", encoding="utf-8") as file:
-        file.writelines(f"{outcome.model_dump_json()}\n" for outcome in opened.outcomes())
-        return path, [sample_from_trace(trace) for trace in opened.traces()]
+        file.writelines(f"{outcome.model_dump_json()}\n" for outcome in opened.outcomes.read())
+        return path, [sample_from_trace(trace) for trace in opened.traces.read()]
 
 
 def cpu_ratios(one: Callable[[], object], other: Callable[[], object]) -> list[float]:
@@ -112,7 +112,7 @@ def cpu_ratios(one: Callable[[], object], other: Callable[[], object]) -> list[f
 def read_rows(store: Path) -> int:
     """Read and validate each row once, which no report can avoid."""
     with open_store(store, mode="read") as opened:
-        return sum(1 for _ in opened.traces()) + sum(1 for _ in opened.outcomes())
+        return sum(1 for _ in opened.traces.read()) + sum(1 for _ in opened.outcomes.read())
 
 
 def test_a_report_costs_little_more_than_reading(store: Path) -> None:

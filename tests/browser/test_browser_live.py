@@ -296,8 +296,8 @@ def drawn_store(path: Path, *, bad: list[str] | None = None) -> Path:
     """A store of which the first ten requests are drawn, in order."""
     make_store(path, 20, bad=bad)
     with SqliteStore.open(path, mode="own") as store:
-        ids = [trace.trace_id for trace in store.traces()]
-        store.save_draw([DrawnRequest(id_, 0.5, k if k < 10 else None) for k, id_ in enumerate(ids)])
+        ids = [trace.trace_id for trace in store.traces.read()]
+        store.labels.save_draw([DrawnRequest(id_, 0.5, k if k < 10 else None) for k, id_ in enumerate(ids)])
     return path
 
 
@@ -326,9 +326,9 @@ def test_labels_with_the_keyboard(serve: Any, tab: Any, tmp_path: Path) -> None:
         page.locator("#author").fill("zoe 123")
         page.keyboard.press("Tab")
         expect(page.locator("#progress")).to_contain_text("Answer 1 of 10, 0 labeled by you", timeout=WAIT_MS)
-        assert 9 == len(owner.labels())
-        owner.claim("w", 1, lease_s=1)
-        assert 9 == len(owner.labels())
+        assert 9 == len(owner.labels.read())
+        owner.leases.claim("w", 1, lease_s=1)
+        assert 9 == len(owner.labels.read())
     assert [] == opened.messages
     report = tab(served.address).live().page
     expect(report.locator(".verdict")).to_contain_text("agree on 9 of 9 labeled answers", timeout=WAIT_MS)

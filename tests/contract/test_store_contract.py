@@ -34,6 +34,7 @@ from ragstone.store import (
     Store,
     StoredLabel,
 )
+from stored_bodies import count_duplicates
 
 OpenStore = Callable[[], Store]
 
@@ -72,7 +73,7 @@ def open_store(request, tmp_path: Path, clock: Clock) -> OpenStore:
 def store(open_store: OpenStore) -> Iterator[Store]:
     """An open store with two planned metrics and two sinks."""
     with open_store() as store:
-        store.set_plan([GROUNDED, RECALL], ["jsonl", "otlp"])
+        store.plan.set([GROUNDED, RECALL], ["jsonl", "otlp"])
         yield store
 
 
@@ -88,8 +89,8 @@ def sampled_out(trace_id: str) -> SampledOut:
 
 def ingest(store: Store, *trace_ids: str) -> None:
     """Bring traces in."""
-    offset = store.segment_offsets().get("main", 0)
-    store.ingest("main", offset + 1, [captured(trace_id) for trace_id in trace_ids])
+    offset = store.traces.segment_offsets().get("main", 0)
+    store.traces.ingest("main", offset + 1, [captured(trace_id) for trace_id in trace_ids])
 
 
 def score(trace_id: str, metric: PlannedMetric = GROUNDED, value: float = 0.5) -> Score:
@@ -140,40 +141,44 @@ class TestIntake:
         """Everything that was captured is there, fields of later versions included."""
         entry = captured("t1", retrievals=(Retrieval(query="q"),), metadata={"k": [1, None]}, from_the_future="kept")
 
-        store.ingest("a", 10, [entry])
+        store.traces.ingest("a", 10, [entry])
 
-        assert entry.trace == store.trace("t1")
+        assert entry.trace == store.traces.get("t1")
 
     def test_the_offset_moves_with_the_entries(self, store: Store):
         """A segment is read on from where its entries are known to be stored."""
-        assert 2 == store.ingest("a", 10, [captured("t1"), sampled_out("t2"), Dropped(reason="full", n=3, at=1.0)])
-        store.ingest("b", 4, [])
+        assert 2 == store.traces.ingest(
+            "a", 10, [captured("t1"), sampled_out("t2"), Dropped(reason="full", n=3, at=1.0)]
+        )
+        store.traces.ingest("b", 4, [])
 
-        assert {"a": 10, "b": 4} == store.segment_offsets()
+        assert {"a": 10, "b": 4} == store.traces.segment_offsets()
 
     def test_a_batch_taken_in_twice_counts_once(self, store: Store):
         """A caller that does not know whether its batch was stored may simply repeat it."""
         batch = [captured("t1"), Dropped(reason="full", n=3, at=1.0)]
-        store.ingest("a", 10, batch)
+        store.traces.ingest("a", 10, batch)
 
-        assert 0 == store.ingest("a", 10, batch)
+        assert 0 == store.traces.ingest("a", 10, batch)
         assert LedgerRow(captured=4, dropped=3, pending=1) == store.ledger().total
 
     def test_the_same_trace_from_another_segment_is_a_duplicate(self, store: Store):
         """The first capture counts; later ones are ignored and counted apart."""
-        store.ingest("a", 10, [captured("t1", query="first"), sampled_out("t2")])
-        new = store.ingest("b", 10, [captured("t1", query="second"), captured("t2"), sampled_out("t1"), captured("t3")])
+        store.traces.ingest("a", 10, [captured("t1", query="first"), sampled_out("t2")])
+        new = store.traces.ingest(
+            "b", 10, [captured("t1", query="second"), captured("t2"), sampled_out("t1"), captured("t3")]
+        )
 
-        assert (1, 3) == (new, store.duplicates())
-        assert "first" == store.trace("t1").query
+        assert (1, 3) == (new, count_duplicates(store))
+        assert "first" == store.traces.get("t1").query
         assert LedgerRow(captured=3, sampled_out=1, pending=2) == store.ledger().total
 
     def test_rules_and_doubts_are_counted_once_a_trace(self, store: Store):
         """The ledger says by which rules the parts of traces were found, and what is unclear about them."""
         clear = Evidence(query="input", contexts="in_prompt", response="output")
         unclear = Evidence(query="input", contexts="unknown", doubts=("not_in_prompt", "text_tool:search"))
-        store.ingest("a", 1, [captured("t1", evidence=clear), captured("t2", evidence=unclear), captured("t3")])
-        store.ingest("b", 1, [captured("t2", evidence=unclear), captured("t4", evidence=clear)])
+        store.traces.ingest("a", 1, [captured("t1", evidence=clear), captured("t2", evidence=unclear), captured("t3")])
+        store.traces.ingest("b", 1, [captured("t2", evidence=unclear), captured("t4", evidence=clear)])
 
         ledger = store.ledger()
 
@@ -186,33 +191,33 @@ class TestIntake:
         bad = captured("t2", metadata={"object": object()})
 
         with pytest.raises(DataError, match="'t2'"):
-            store.ingest("a", 10, [captured("t1"), bad])
+            store.traces.ingest("a", 10, [captured("t1"), bad])
 
-        assert {} == store.segment_offsets()
+        assert {} == store.traces.segment_offsets()
         assert LedgerRow() == store.ledger().total
 
     def test_forgetting_a_segment_keeps_its_traces(self, store: Store):
         """Only the offset goes."""
-        store.ingest("a", 10, [captured("t1")])
+        store.traces.ingest("a", 10, [captured("t1")])
 
-        store.forget_segment("a")
-        store.forget_segment("never heard of")
+        store.traces.forget_segment("a")
+        store.traces.forget_segment("never heard of")
 
-        assert {} == store.segment_offsets()
+        assert {} == store.traces.segment_offsets()
         assert 1 == store.ledger().total.pending
 
     def test_everything_survives_reopening(self, open_store: OpenStore):
         """A store is a file, not a process."""
         with open_store() as store:
-            store.set_plan([GROUNDED], ["jsonl"])
-            store.ingest("a", 10, [captured("t1"), captured("t2"), Dropped(reason="full", n=3, at=1.0)])
-            store.complete("t1", [score("t1")])
+            store.plan.set([GROUNDED], ["jsonl"])
+            store.traces.ingest("a", 10, [captured("t1"), captured("t2"), Dropped(reason="full", n=3, at=1.0)])
+            store.outcomes.complete("t1", [score("t1")])
             before = store.ledger()
 
         with open_store() as store:
             assert before == store.ledger()
-            assert {"a": 10} == store.segment_offsets()
-            assert [score("t1")] == list(store.outcomes())
+            assert {"a": 10} == store.traces.segment_offsets()
+            assert [score("t1")] == list(store.outcomes.read())
 
 
 PLAN_A = {"scoring.metrics": ["a"], "judge.url": "http://a"}
@@ -225,30 +230,32 @@ class TestPlans:
 
     def add(self, store: Store, segment: str, plans: dict[str, dict | None]) -> None:
         """Ingest a request for each plan."""
-        store.ingest(segment, 1, [captured(name).model_copy(update={"plan": plan}) for name, plan in plans.items()])
+        store.traces.ingest(
+            segment, 1, [captured(name).model_copy(update={"plan": plan}) for name, plan in plans.items()]
+        )
 
     def claimed(self, store: Store, plan: str | None) -> list[str]:
         """Return the ids of all requests that a worker with this plan gets."""
-        return [trace.trace_id for trace in store.claim("me", 9, lease_s=60, plan=plan)]
+        return [trace.trace_id for trace in store.leases.claim("me", 9, lease_s=60, plan=plan)]
 
     def test_a_worker_gets_the_requests_of_its_plan(self, store: Store):
         """A worker leases requests of its plan, of plans that lack only a model, and those without a plan."""
         self.add(store, "s", {"t1": PLAN_A, "t2": PLAN_B, "t3": PLAN_WITHOUT_JUDGE, "t4": None})
-        first = store.use_plan(PLAN_A, {})
+        first = store.plan.use(PLAN_A, {})
         self.add(store, "r", {"t5": None})
         assert {"t1", "t3", "t5"} <= {*self.claimed(store, first)}
-        assert "t2" in self.claimed(store, store.use_plan(PLAN_B, {}))
+        assert "t2" in self.claimed(store, store.plan.use(PLAN_B, {}))
 
     def test_replan_replaces_the_plan_of_pending_and_later_requests(self, store: Store):
         """After a worker has replaced the plans, it gets all requests, and another plan only if a worker uses it again."""
         self.add(store, "s", {"t1": PLAN_A})
-        new = store.use_plan(PLAN_B, {"reasons": 1}, replan=True)
+        new = store.plan.use(PLAN_B, {"reasons": 1}, replan=True)
         self.add(store, "r", {"t2": PLAN_A})
         ledger = store.ledger()
         assert [(PLAN_A, new, 0), (PLAN_B, None, 2)] == [(p.settings, p.replaced_by, p.pending) for p in ledger.plans]
         assert {"plan": new, "reasons": 1} == ledger.last_worker
         assert ["t1", "t2"] == self.claimed(store, new)
-        store.use_plan(PLAN_A, {})
+        store.plan.use(PLAN_A, {})
         self.add(store, "q", {"t3": PLAN_A})
         assert [] == self.claimed(store, new)
 
@@ -260,18 +267,18 @@ class TestPlans:
     def test_a_worker_of_an_earlier_plan_does_not_make_it_apply_again(self, store: Store):
         """If a worker scores what is pending of an earlier plan, later commands still use the last one."""
         self.add(store, "s", {"t1": PLAN_A})
-        store.use_plan(PLAN_B, {})
-        earlier = store.use_plan(PLAN_A, {})
+        store.plan.use(PLAN_B, {})
+        earlier = store.plan.use(PLAN_A, {})
         assert (PLAN_B, ["t1"]) == (store.ledger().plans[-1].settings, self.claimed(store, earlier))
-        store.use_plan(PLAN_A, {}, replan=True)
+        store.plan.use(PLAN_A, {}, replan=True)
         assert PLAN_A == store.ledger().plans[-1].settings
 
     def test_the_last_plan_applies_and_an_incomplete_one_does_not(self, store: Store):
         """A later request with another plan makes it apply, but not one whose plan only lacks the judge."""
-        store.use_plan(PLAN_A, {})
+        store.plan.use(PLAN_A, {})
         for number, (plan, current) in enumerate([(PLAN_WITHOUT_JUDGE, PLAN_A), (PLAN_B, PLAN_B), (PLAN_A, PLAN_A)]):
             later = captured(f"t{number}", started_at=4e9 + number).model_copy(update={"plan": plan})
-            store.ingest("s", number, [later])
+            store.traces.ingest("s", number, [later])
             assert current == store.ledger().plans[-1].settings
 
 
@@ -283,85 +290,85 @@ class TestLeases:
         ingest(store, "t3", "t1")
         ingest(store, "t2")
 
-        assert ["t3", "t1"] == [t.trace_id for t in store.claim("me", 2, lease_s=60)]
-        assert ["t2"] == [t.trace_id for t in store.claim("you", 2, lease_s=60)]
-        assert [] == store.claim("me", 2, lease_s=60)
+        assert ["t3", "t1"] == [t.trace_id for t in store.leases.claim("me", 2, lease_s=60)]
+        assert ["t2"] == [t.trace_id for t in store.leases.claim("you", 2, lease_s=60)]
+        assert [] == store.leases.claim("me", 2, lease_s=60)
 
     @pytest.mark.parametrize("limit", [0, -1])
     def test_claiming_nothing_gets_nothing(self, store: Store, limit: int):
         """A scorer without free places asks for none."""
         ingest(store, "t1")
 
-        assert [] == store.claim("me", limit, lease_s=60)
+        assert [] == store.leases.claim("me", limit, lease_s=60)
 
     def test_a_lease_that_ran_out_can_be_claimed(self, store: Store, clock: Clock):
         """A scorer that died does not keep its traces."""
         ingest(store, "t1")
-        store.claim("dead", 1, lease_s=60)
+        store.leases.claim("dead", 1, lease_s=60)
 
         clock.now += 59
-        assert [] == store.claim("me", 1, lease_s=60)
+        assert [] == store.leases.claim("me", 1, lease_s=60)
         clock.now += 1
-        assert ["t1"] == [t.trace_id for t in store.claim("me", 1, lease_s=60)]
+        assert ["t1"] == [t.trace_id for t in store.leases.claim("me", 1, lease_s=60)]
 
     def test_renewing_keeps_a_lease_that_is_still_ours(self, store: Store, clock: Clock):
         """Slow judges are not taken for dead ones; what is lost or finished cannot be renewed."""
         ingest(store, "mine", "lost", "finished")
-        store.claim("me", 3, lease_s=10)
-        store.complete("finished", both("finished"), owner="me")
+        store.leases.claim("me", 3, lease_s=10)
+        store.outcomes.complete("finished", both("finished"), owner="me")
         clock.now += 10
-        assert 1 == store.renew("me", ["mine"], 60)
-        store.claim("you", 1, lease_s=60)
+        assert 1 == store.leases.renew("me", ["mine"], 60)
+        store.leases.claim("you", 1, lease_s=60)
 
         clock.now += 30
 
-        assert 1 == store.renew("me", ["mine", "lost", "finished", "unknown"], lease_s=60)
-        assert [] == store.claim("you", 3, lease_s=60)
+        assert 1 == store.leases.renew("me", ["mine", "lost", "finished", "unknown"], lease_s=60)
+        assert [] == store.leases.claim("you", 3, lease_s=60)
 
     def test_releasing_hands_back_only_our_own(self, store: Store):
         """A scorer that stops in peace leaves its traces to the others at once."""
         ingest(store, "t1", "t2")
-        store.claim("me", 1, lease_s=60)
-        store.claim("you", 1, lease_s=60)
+        store.leases.claim("me", 1, lease_s=60)
+        store.leases.claim("you", 1, lease_s=60)
 
-        assert 1 == store.release("me")
-        assert ["t1"] == [t.trace_id for t in store.claim("them", 2, lease_s=60)]
+        assert 1 == store.leases.release("me")
+        assert ["t1"] == [t.trace_id for t in store.leases.claim("them", 2, lease_s=60)]
 
     def test_releasing_all_ends_every_lease(self, store: Store):
         """The new owner of a store knows that no one else is scoring."""
         ingest(store, "t1", "t2")
-        store.claim("me", 1, lease_s=60)
-        store.claim("you", 1, lease_s=60)
+        store.leases.claim("me", 1, lease_s=60)
+        store.leases.claim("you", 1, lease_s=60)
 
-        assert 2 == store.release_all()
-        assert 2 == len(store.claim("them", 2, lease_s=60))
+        assert 2 == store.leases.release_all()
+        assert 2 == len(store.leases.claim("them", 2, lease_s=60))
 
     def test_leases_of_others_are_no_finished_work(self, store: Store, clock: Clock):
         """Also after they have expired, until another worker claims the trace or it is finished."""
         ingest(store, "t1", "t2")
-        assert not store.has_other_leases("me", received_by=clock.now)
-        store.claim("killed", 1, lease_s=60)
-        store.claim("me", 1, lease_s=60)
-        assert store.has_other_leases("me", received_by=clock.now)
-        assert not store.has_other_leases("me", received_by=clock.now - 1)
+        assert not store.leases.has_others("me", received_by=clock.now)
+        store.leases.claim("killed", 1, lease_s=60)
+        store.leases.claim("me", 1, lease_s=60)
+        assert store.leases.has_others("me", received_by=clock.now)
+        assert not store.leases.has_others("me", received_by=clock.now - 1)
         clock.now += 61
-        assert store.has_other_leases("me", received_by=clock.now)
-        store.claim("me", 2, lease_s=60)
-        assert not store.has_other_leases("me", received_by=clock.now)
-        assert store.has_other_leases("you", received_by=clock.now)
-        store.release("me")
-        assert not store.has_other_leases("you", received_by=clock.now)
+        assert store.leases.has_others("me", received_by=clock.now)
+        store.leases.claim("me", 2, lease_s=60)
+        assert not store.leases.has_others("me", received_by=clock.now)
+        assert store.leases.has_others("you", received_by=clock.now)
+        store.leases.release("me")
+        assert not store.leases.has_others("you", received_by=clock.now)
 
     def test_a_trace_that_stops_its_scorers_is_given_up(self, store: Store, clock: Clock):
         """Five crashes are enough: every metric gets a failure that says so, and the next trace gets its turn."""
         ingest(store, "poison", "fine")
         for _ in range(5):
-            assert ["poison"] == [t.trace_id for t in store.claim("me", 1, lease_s=60)]
-            store.release_all()
+            assert ["poison"] == [t.trace_id for t in store.leases.claim("me", 1, lease_s=60)]
+            store.leases.release_all()
 
-        assert ["fine"] == [t.trace_id for t in store.claim("me", 1, lease_s=60)]
+        assert ["fine"] == [t.trace_id for t in store.leases.claim("me", 1, lease_s=60)]
 
-        outcomes = store.explain("poison").outcomes
+        outcomes = store.traces.explain("poison").outcomes
         assert [("grounded", "bug"), ("recall", "bug")] == [(o.metric, o.kind) for o in outcomes]
         assert all("gave up after 5 attempts" in o.reason for o in outcomes)
         assert LedgerRow(captured=2, failed=1, pending=1) == store.ledger().total
@@ -369,43 +376,43 @@ class TestLeases:
     def test_giving_up_keeps_the_outcomes_that_are_there(self, store: Store):
         """Only what is missing fails."""
         ingest(store, "t1")
-        store.complete("t1", [score("t1")])
+        store.outcomes.complete("t1", [score("t1")])
         for _ in range(5):
-            store.claim("me", 1, lease_s=60)
-            store.release_all()
+            store.leases.claim("me", 1, lease_s=60)
+            store.leases.release_all()
 
-        assert [] == store.claim("me", 1, lease_s=60)
+        assert [] == store.leases.claim("me", 1, lease_s=60)
 
-        assert ["score", "failure"] == [o.outcome for o in store.explain("t1").outcomes]
+        assert ["score", "failure"] == [o.outcome for o in store.traces.explain("t1").outcomes]
 
     def test_a_trace_handed_back_was_not_attempted(self, store: Store):
         """Restarting an application ten times is no reason to give up what it was about to score."""
         ingest(store, "t1")
         for _ in range(10):
-            assert 1 == len(store.claim("me", 1, lease_s=60))
-            store.release("me")
+            assert 1 == len(store.leases.claim("me", 1, lease_s=60))
+            store.leases.release("me")
 
-        assert 0 == store.explain("t1").attempts
+        assert 0 == store.traces.explain("t1").attempts
 
     @pytest.mark.parametrize("lease_s", [0, -1, float("nan")])
     def test_a_lease_lasts(self, store: Store, lease_s: float):
         """A lease of no time would let two scorers pay for one trace."""
         with pytest.raises(ConfigurationError, match="lease_s must be positive"):
-            store.claim("me", 1, lease_s=lease_s)
+            store.leases.claim("me", 1, lease_s=lease_s)
         with pytest.raises(ConfigurationError, match="lease_s must be positive"):
-            store.renew("me", [], lease_s=lease_s)
+            store.leases.renew("me", [], lease_s=lease_s)
 
     def test_a_trace_that_waits_for_a_model_is_not_given_up(self, store: Store, clock: Clock):
         """Workers that are killed while it waits did not crash because of it. Other renewals prove nothing."""
         ingest(store, "waits", "runs")
         for _ in range(5):
-            assert ["waits", "runs"] == [t.trace_id for t in store.claim("me", 2, lease_s=60)]
-            assert 1 == store.renew("me", ["waits"], 60, waiting=True)
-            assert 1 == store.renew("me", ["runs"], 60)
+            assert ["waits", "runs"] == [t.trace_id for t in store.leases.claim("me", 2, lease_s=60)]
+            assert 1 == store.leases.renew("me", ["waits"], 60, waiting=True)
+            assert 1 == store.leases.renew("me", ["runs"], 60)
             clock.now += 61
 
-        assert ["waits"] == [t.trace_id for t in store.claim("me", 2, lease_s=60)]
-        assert "failed" == store.explain("runs").state
+        assert ["waits"] == [t.trace_id for t in store.leases.claim("me", 2, lease_s=60)]
+        assert "failed" == store.traces.explain("runs").state
 
 
 class TestCompletion:
@@ -427,8 +434,8 @@ class TestCompletion:
         """Pending until every metric has spoken; then the worst news wins."""
         ingest(store, "t")
 
-        assert store.complete("t", outcomes)
-        assert state == store.explain("t").state
+        assert store.outcomes.complete("t", outcomes)
+        assert state == store.traces.explain("t").state
         assert LedgerRow(**{"captured": 1, state: 1}) == store.ledger().total
 
     def test_an_outcome_comes_back_whole(self, store: Store):
@@ -436,70 +443,70 @@ class TestCompletion:
         ingest(store, "t1")
         outcome = score("t1").model_copy(update={"details": {"votes": [1, 2]}, "raw": "0.5\x00", "judge": "somebody"})
 
-        store.complete("t1", [outcome, not_applicable("t1")])
+        store.outcomes.complete("t1", [outcome, not_applicable("t1")])
 
-        assert [outcome, not_applicable("t1")] == list(store.outcomes())
+        assert [outcome, not_applicable("t1")] == list(store.outcomes.read())
 
     def test_half_a_trace_waits_for_the_other_half(self, store: Store):
         """What is there stays, what is missing can be brought later, and the trace is free meanwhile."""
         ingest(store, "t1")
-        store.claim("me", 1, lease_s=60)
-        store.complete("t1", [score("t1")], owner="me")
+        store.leases.claim("me", 1, lease_s=60)
+        store.outcomes.complete("t1", [score("t1")], owner="me")
 
-        assert ["t1"] == [t.trace_id for t in store.claim("you", 1, lease_s=60)]
+        assert ["t1"] == [t.trace_id for t in store.leases.claim("you", 1, lease_s=60)]
         assert {
             "grounded": LedgerRow(captured=1, scored=1),
             "recall": LedgerRow(captured=1, pending=1),
         } == store.ledger().metrics
 
-        assert store.complete("t1", [score("t1", value=0.9), not_applicable("t1")], owner="you")
-        assert both("t1") == list(store.outcomes())
+        assert store.outcomes.complete("t1", [score("t1", value=0.9), not_applicable("t1")], owner="you")
+        assert both("t1") == list(store.outcomes.read())
         assert LedgerRow(captured=1, scored=1) == store.ledger().total
 
     def test_half_a_trace_from_a_late_scorer_leaves_the_lease_alone(self, store: Store, clock: Clock):
         """Who lost the lease may bring what it has, but not take the trace from its new scorer."""
         ingest(store, "t1")
-        store.claim("late", 1, lease_s=60)
+        store.leases.claim("late", 1, lease_s=60)
         clock.now += 60
-        store.claim("me", 1, lease_s=60)
+        store.leases.claim("me", 1, lease_s=60)
 
-        assert store.complete("t1", [score("t1")], owner="late")
+        assert store.outcomes.complete("t1", [score("t1")], owner="late")
 
-        assert "me" == store.explain("t1").lease_owner
+        assert "me" == store.traces.explain("t1").lease_owner
 
     def test_the_first_to_finish_wins(self, store: Store, clock: Clock):
         """A scorer that lost its lease and comes second changes nothing, and is told so."""
         ingest(store, "t1")
-        store.claim("late", 1, lease_s=60)
+        store.leases.claim("late", 1, lease_s=60)
         clock.now += 60
-        store.claim("me", 1, lease_s=60)
-        assert store.complete("t1", both("t1", value=0.1), owner="me")
+        store.leases.claim("me", 1, lease_s=60)
+        assert store.outcomes.complete("t1", both("t1", value=0.1), owner="me")
 
-        assert not store.complete("t1", both("t1", value=0.9), owner="late")
-        assert both("t1", value=0.1) == list(store.outcomes())
+        assert not store.outcomes.complete("t1", both("t1", value=0.9), owner="late")
+        assert both("t1", value=0.1) == list(store.outcomes.read())
 
     def test_a_late_scorer_that_is_first_wins_too(self, store: Store, clock: Clock):
         """What was paid for is used."""
         ingest(store, "t1")
-        store.claim("late", 1, lease_s=60)
+        store.leases.claim("late", 1, lease_s=60)
         clock.now += 60
-        store.claim("me", 1, lease_s=60)
+        store.leases.claim("me", 1, lease_s=60)
 
-        assert store.complete("t1", both("t1", value=0.9), owner="late")
-        assert not store.complete("t1", both("t1", value=0.1), owner="me")
-        assert both("t1", value=0.9) == list(store.outcomes())
+        assert store.outcomes.complete("t1", both("t1", value=0.9), owner="late")
+        assert not store.outcomes.complete("t1", both("t1", value=0.1), owner="me")
+        assert both("t1", value=0.9) == list(store.outcomes.read())
 
     def test_what_sampling_left_out_is_never_completed(self, store: Store):
         """There is no text it could have been scored on."""
-        store.ingest("a", 1, [sampled_out("t1")])
+        store.traces.ingest("a", 1, [sampled_out("t1")])
 
-        assert not store.complete("t1", both("t1"))
-        assert [] == list(store.outcomes())
+        assert not store.outcomes.complete("t1", both("t1"))
+        assert [] == list(store.outcomes.read())
 
     def test_an_unknown_trace_cannot_be_completed(self, store: Store):
         """Outcomes without a trace would unbalance the ledger."""
         with pytest.raises(DataError, match="trace 't1' is not in the store"):
-            store.complete("t1", both("t1"))
+            store.outcomes.complete("t1", both("t1"))
 
     @pytest.mark.parametrize(
         ("bad", "message"),
@@ -513,10 +520,10 @@ class TestCompletion:
         ingest(store, "t1")
 
         with pytest.raises(DataError, match=message):
-            store.complete("t1", [score("t1"), bad])
+            store.outcomes.complete("t1", [score("t1"), bad])
 
-        assert [] == list(store.outcomes())
-        assert store.complete("t1", both("t1"))
+        assert [] == list(store.outcomes.read())
+        assert store.outcomes.complete("t1", both("t1"))
 
 
 class TestPlan:
@@ -525,26 +532,28 @@ class TestPlan:
     def test_a_metric_that_joins_is_not_blamed_for_the_past(self, store: Store):
         """Its row counts what was not finished when it came, and what comes in later."""
         ingest(store, "old", "waiting")
-        store.complete("old", both("old"))
+        store.outcomes.complete("old", both("old"))
         newer = PlannedMetric(name="grounded", version="2", judge_hash="j1")
 
-        store.set_plan([newer], [])
+        store.plan.set([newer], [])
         ingest(store, "new")
-        store.complete("new", [score("new", newer)])
+        store.outcomes.complete("new", [score("new", newer)])
 
         ledger = store.ledger()
         assert LedgerRow(captured=3, scored=2, pending=1) == ledger.total
         assert {"grounded": LedgerRow(captured=2, scored=1, pending=1)} == ledger.metrics
-        assert any("Finished before these metrics were planned: grounded" in r for r in store.explain("old").reasons)
+        assert any(
+            "Finished before these metrics were planned: grounded" in r for r in store.traces.explain("old").reasons
+        )
 
     def test_a_metric_that_comes_back_keeps_its_scores(self, store: Store):
         """Outcomes stored under an earlier plan count again when it returns."""
         ingest(store, "with", "without")
-        store.complete("with", both("with"))
-        store.set_plan([RECALL], [])
-        store.complete("without", [not_applicable("without")])
+        store.outcomes.complete("with", both("with"))
+        store.plan.set([RECALL], [])
+        store.outcomes.complete("without", [not_applicable("without")])
 
-        store.set_plan([GROUNDED, RECALL], [])
+        store.plan.set([GROUNDED, RECALL], [])
 
         assert {
             "grounded": LedgerRow(captured=1, scored=1),
@@ -554,40 +563,40 @@ class TestPlan:
     def test_the_same_plan_again_changes_nothing(self, store: Store):
         """Each start of an application sets its plan."""
         ingest(store, "t1", "t2")
-        store.complete("t1", both("t1"))
+        store.outcomes.complete("t1", both("t1"))
         before = store.ledger()
 
-        store.set_plan([GROUNDED, RECALL], ["jsonl", "otlp"])
+        store.plan.set([GROUNDED, RECALL], ["jsonl", "otlp"])
 
         assert before == store.ledger()
 
     def test_rows_come_in_the_order_of_the_plan(self, store: Store):
         """Tables print metrics as the user named them."""
-        store.set_plan([RECALL, GROUNDED], [])
+        store.plan.set([RECALL, GROUNDED], [])
 
         assert ["recall", "grounded"] == list(store.ledger().metrics)
-        assert [RECALL, GROUNDED] == store.planned_metrics()
+        assert [RECALL, GROUNDED] == store.plan.metrics()
 
     def test_without_metrics_a_trace_ends_as_not_applicable(self, store: Store):
         """Nothing failed, and nothing was scored."""
-        store.set_plan([], [])
+        store.plan.set([], [])
         ingest(store, "t1")
 
-        assert store.complete("t1", [])
+        assert store.outcomes.complete("t1", [])
         assert LedgerRow(captured=1, not_applicable=1) == store.ledger().total
-        assert ("Finished without outcomes: no metric was planned.",) == store.explain("t1").reasons
+        assert ("Finished without outcomes: no metric was planned.",) == store.traces.explain("t1").reasons
 
     def test_a_metric_is_planned_once(self, store: Store):
         """The ledger has one row for each name."""
         with pytest.raises(ConfigurationError, match=r"\['recall'\] are planned twice"):
-            store.set_plan([RECALL, PlannedMetric(name="recall", version="2")], [])
+            store.plan.set([RECALL, PlannedMetric(name="recall", version="2")], [])
 
     def test_a_sink_that_joins_gets_what_comes_then(self, store: Store):
         """The past can be exported; it is not delivered again by surprise."""
         ingest(store, "t1", "t2")
-        store.complete("t1", both("t1"))
-        store.set_plan([GROUNDED, RECALL], ["new", "new"])
-        store.complete("t2", both("t2"))
+        store.outcomes.complete("t1", both("t1"))
+        store.plan.set([GROUNDED, RECALL], ["new", "new"])
+        store.outcomes.complete("t2", both("t2"))
 
         assert {"jsonl": 2, "new": 2, "otlp": 2} == {s: b.pending for s, b in store.ledger().outbox.items()}
 
@@ -608,10 +617,10 @@ class TestLedger:
     def test_ignored_traces_are_counted_by_reason_with_an_example(self, store: Store):
         """They were never captured, a batch that comes again does not count again, and the last example stays."""
         first = [Ignored(reason="only embeddings", n=2, example="trace 1"), captured("t")]
-        store.ingest("a", 1, first)
-        store.ingest("a", 1, first)
-        store.ingest("a", 2, [Ignored(reason="only embeddings", n=1, example="trace 2")])
-        store.ingest("b", 1, [Ignored(reason="only spans of a server", n=4, example="trace 3")])
+        store.traces.ingest("a", 1, first)
+        store.traces.ingest("a", 1, first)
+        store.traces.ingest("a", 2, [Ignored(reason="only embeddings", n=1, example="trace 2")])
+        store.traces.ingest("b", 1, [Ignored(reason="only spans of a server", n=4, example="trace 3")])
 
         ledger = store.ledger()
 
@@ -623,7 +632,7 @@ class TestLedger:
 
     def test_every_request_is_in_one_column(self, store: Store):
         """One of each kind, in the total and for each metric."""
-        store.ingest(
+        store.traces.ingest(
             "a",
             9,
             [
@@ -634,9 +643,9 @@ class TestLedger:
                 Dropped(reason="queue full", n=2, at=3.0),
             ],
         )
-        store.complete("scored", both("scored"))
-        store.complete("failed", [failure("failed"), not_applicable("failed")])
-        store.complete("not applicable", [not_applicable("not applicable", m) for m in (GROUNDED, RECALL)])
+        store.outcomes.complete("scored", both("scored"))
+        store.outcomes.complete("failed", [failure("failed"), not_applicable("failed")])
+        store.outcomes.complete("not applicable", [not_applicable("not applicable", m) for m in (GROUNDED, RECALL)])
 
         ledger = store.ledger()
 
@@ -654,24 +663,24 @@ class TestLedger:
 
     def test_counters_equal_the_rows(self, store: Store):
         """After each kind of change, also a duplicate, a late outcome and an outcome of another plan."""
-        store.ingest("a", 1, [captured("t1"), captured("t2"), captured("t3"), captured("t1"), sampled_out("t4")])
-        store.ingest("b", 1, [captured("t2"), sampled_out("t4"), sampled_out("t5")])
-        store.complete("t1", both("t1"))
-        store.complete("t1", [failure("t1")])
-        store.complete("t2", [failure("t2")])
-        store.complete("t2", both("t2"))
+        store.traces.ingest("a", 1, [captured("t1"), captured("t2"), captured("t3"), captured("t1"), sampled_out("t4")])
+        store.traces.ingest("b", 1, [captured("t2"), sampled_out("t4"), sampled_out("t5")])
+        store.outcomes.complete("t1", both("t1"))
+        store.outcomes.complete("t1", [failure("t1")])
+        store.outcomes.complete("t2", [failure("t2")])
+        store.outcomes.complete("t2", both("t2"))
         other = PlannedMetric(name="grounded", version="2", judge_hash="j1")
-        store.set_plan([other], [])
-        store.complete("t3", [score("t3", other), score("t3")])
+        store.plan.set([other], [])
+        store.outcomes.complete("t3", [score("t3", other), score("t3")])
 
-        assert [] == store.recount()
+        assert [] == store.upkeep.recount()
         assert LedgerRow(captured=5, scored=2, failed=1, sampled_out=2) == store.ledger().total
-        found = store.verify()
+        found = store.upkeep.verify()
         assert found.ok, found
         assert (5, 3) == (found.checked["traces"], found.checked["trace_bodies"])
         with store._database.write() as db:
             db.execute("UPDATE outcomes SET value = 0.125 WHERE kind = 'score' AND sample_id = 't1'")
-        assert store.verify().damaged["outcomes"] > 0
+        assert store.upkeep.verify().damaged["outcomes"] > 0
 
     def test_the_oldest_pending_trace_has_an_age(self, store: Store, clock: Clock):
         """Counted from its arrival, so that replaying last year's traces raises no alarm."""
@@ -681,7 +690,7 @@ class TestLedger:
         clock.now += 5
 
         assert 10 == store.ledger().oldest_pending_s
-        store.complete("t1", both("t1"))
+        store.outcomes.complete("t1", both("t1"))
         assert 5 == store.ledger().oldest_pending_s
 
 
@@ -690,32 +699,32 @@ class TestExplanation:
 
     def test_nothing_is_known_of_a_stranger(self, store: Store):
         """An id that never came in has no report."""
-        assert store.explain("t1") is None
-        assert store.trace("t1") is None
+        assert store.traces.explain("t1") is None
+        assert store.traces.get("t1") is None
 
     def test_many_answers_at_once(self, store: Store):
         """Traces come with their own outcomes in the order of storage, over more than one page. Unknown ids are missing."""
         ids = [f"t{n}" for n in range(450)]
         ingest(store, *ids)
-        store.complete("t1", [failure("t1", RECALL), score("t1")])
-        store.complete("t449", [score("t449")], owner="")
-        store.ingest("z", 2, [sampled_out("left")])
+        store.outcomes.complete("t1", [failure("t1", RECALL), score("t1")])
+        store.outcomes.complete("t449", [score("t449")], owner="")
+        store.traces.ingest("z", 2, [sampled_out("left")])
 
-        found = store.answers(["t449", "unknown", *ids[:420], "left"])
+        found = store.traces.answers(["t449", "unknown", *ids[:420], "left"])
 
         assert set(found) == {"t449", *ids[:420], "left"}
         assert ("failed", ["failure", "score"]) == (found["t1"].state, [o.outcome for o in found["t1"].outcomes])
         assert ("pending", ["score"]) == (found["t449"].state, [o.outcome for o in found["t449"].outcomes])
-        assert (store.trace("t2"), ()) == (found["t2"].trace, found["t2"].outcomes)
+        assert (store.traces.get("t2"), ()) == (found["t2"].trace, found["t2"].outcomes)
         assert (None, "sampled_out") == (found["left"].trace, found["left"].state)
-        assert store.explain("t1").started_at == found["t1"].started_at
-        assert {} == store.answers([])
+        assert store.traces.explain("t1").started_at == found["t1"].started_at
+        assert {} == store.traces.answers([])
 
     def test_left_out_by_sampling(self, store: Store):
         """The weight is known, the text is not."""
-        store.ingest("a", 1, [sampled_out("t1")])
+        store.traces.ingest("a", 1, [sampled_out("t1")])
 
-        report = store.explain("t1")
+        report = store.traces.explain("t1")
 
         assert ("sampled_out", None, 0.25) == (report.state, report.trace, report.inclusion_probability)
         assert ("Not sampled. The sampling probability of such a request is 0.25.",) == report.reasons
@@ -725,32 +734,32 @@ class TestExplanation:
         ingest(store, "t1")
         clock.now += 7
         missing = "No outcome yet: grounded, recall."
-        assert ("Waiting for a worker for 7.0 s, not claimed so far.", missing) == store.explain("t1").reasons
+        assert ("Waiting for a worker for 7.0 s, not claimed so far.", missing) == store.traces.explain("t1").reasons
 
-        store.claim("me", 1, lease_s=60)
+        store.leases.claim("me", 1, lease_s=60)
         clock.now += 20
-        report = store.explain("t1")
+        report = store.traces.explain("t1")
         assert ("Being scored by 'me' (attempt 1 of 5). Its lease expires in 40.0 s.", missing) == report.reasons
         assert ("me", clock.now + 40, 1) == (report.lease_owner, report.lease_until, report.attempts)
 
         clock.now += 40
         words = "Waiting for a worker for 67.0 s, claimed 1 of at most 5 times, the lease of 'me' expired."
-        assert words == store.explain("t1").reasons[0]
+        assert words == store.traces.explain("t1").reasons[0]
 
-        store.release_all()
-        report = store.explain("t1")
+        store.leases.release_all()
+        report = store.traces.explain("t1")
         words = "Waiting for a worker for 67.0 s, claimed 1 of at most 5 times, not leased now."
         assert (words, None, None) == (report.reasons[0], report.lease_owner, report.lease_until)
 
     def test_finished(self, store: Store):
         """One sentence for each outcome, and where the outcomes went."""
-        store.ingest("a", 1, [captured("t1", started_at=12.5)])
+        store.traces.ingest("a", 1, [captured("t1", started_at=12.5)])
         judged = score("t1").model_copy(update={"judge": "somebody"})
-        store.complete("t1", [judged, not_applicable("t1")])
-        store.mark_sent("otlp", [judged.id])
-        store.mark_retry("jsonl", [judged.id], next_try=77.0, error="disk full")
+        store.outcomes.complete("t1", [judged, not_applicable("t1")])
+        store.deliveries.mark_sent("otlp", [judged.id])
+        store.deliveries.mark_retry("jsonl", [judged.id], next_try=77.0, error="disk full")
 
-        report = store.explain("t1")
+        report = store.traces.explain("t1")
 
         assert ("scored", 12.5, "Why?") == (report.state, report.started_at, report.trace.query)
         assert (judged, not_applicable("t1")) == report.outcomes
@@ -768,9 +777,9 @@ class TestExplanation:
     def test_failed(self, store: Store):
         """The kind and the reason of the failure are in the sentence."""
         ingest(store, "t1")
-        store.complete("t1", [failure("t1"), not_applicable("t1")])
+        store.outcomes.complete("t1", [failure("t1"), not_applicable("t1")])
 
-        assert "grounded: failed (timeout): no answer within 30 s" == store.explain("t1").reasons[0]
+        assert "grounded: failed (timeout): no answer within 30 s" == store.traces.explain("t1").reasons[0]
 
 
 class TestReading:
@@ -778,41 +787,41 @@ class TestReading:
 
     def test_traces_stream_in_order_of_arrival(self, store: Store):
         """All of them, or those of one state or one time."""
-        store.ingest(
+        store.traces.ingest(
             "a", 1, [captured("t2", started_at=1.0), sampled_out("t3"), captured("t1", started_at=2.0), captured("t4")]
         )
-        store.complete("t1", both("t1"))
+        store.outcomes.complete("t1", both("t1"))
 
-        assert ["t2", "t1", "t4"] == [t.trace_id for t in store.traces()]
-        assert ["t2", "t4"] == [t.trace_id for t in store.traces(state="pending")]
-        assert ["t1", "t4"] == [t.trace_id for t in store.traces(since=2.0)]
-        assert ["t1"] == [t.trace_id for t in store.traces(state="scored", since=2.0)]
+        assert ["t2", "t1", "t4"] == [t.trace_id for t in store.traces.read()]
+        assert ["t2", "t4"] == [t.trace_id for t in store.traces.read(state="pending")]
+        assert ["t1", "t4"] == [t.trace_id for t in store.traces.read(since=2.0)]
+        assert ["t1"] == [t.trace_id for t in store.traces.read(state="scored", since=2.0)]
 
     def test_outlines_stream_as_traces_do(self, store: Store):
         """In order of arrival, all of them, or those of one time or between two positions."""
-        store.ingest("a", 1, [captured("t2", started_at=1.0), sampled_out("t3"), captured("t1", started_at=2.0)])
+        store.traces.ingest("a", 1, [captured("t2", started_at=1.0), sampled_out("t3"), captured("t1", started_at=2.0)])
         before = store.position()
-        store.ingest("a", 2, [captured("t4", query="How?")])
+        store.traces.ingest("a", 2, [captured("t4", query="How?")])
 
         assert [("t2", "Why?"), ("t1", "Why?"), ("t4", "How?")] == [
-            (t.trace_id, t.query) for t in store.trace_outlines()
+            (t.trace_id, t.query) for t in store.traces.read_outlines()
         ]
-        assert ["t1", "t4"] == [t.trace_id for t in store.trace_outlines(since=2.0)]
-        assert ["t4"] == [t.trace_id for t in store.trace_outlines(after=before)]
-        assert ["t2", "t1"] == [t.trace_id for t in store.trace_outlines(upto=before)]
+        assert ["t1", "t4"] == [t.trace_id for t in store.traces.read_outlines(since=2.0)]
+        assert ["t4"] == [t.trace_id for t in store.traces.read_outlines(after=before)]
+        assert ["t2", "t1"] == [t.trace_id for t in store.traces.read_outlines(upto=before)]
 
     def test_outcomes_stream_in_the_order_they_were_stored(self, store: Store, clock: Clock):
         """All of them, or those of one metric, or of requests of one time."""
-        store.ingest("a", 1, [captured("t1", started_at=2.0), captured("t2", started_at=1.0)])
-        store.complete("t2", both("t2"))
+        store.traces.ingest("a", 1, [captured("t1", started_at=2.0), captured("t2", started_at=1.0)])
+        store.outcomes.complete("t2", both("t2"))
         clock.now += 1
-        store.complete("t1", both("t1"))
+        store.outcomes.complete("t1", both("t1"))
 
-        assert [*both("t2"), *both("t1")] == list(store.outcomes())
-        assert [score("t2"), score("t1")] == list(store.outcomes(metric="grounded"))
-        assert both("t1") == list(store.outcomes(since=2.0))
-        assert both("t2") == list(store.outcomes(since=1.0, until=2.0))
-        assert [] == list(store.outcomes(metric="unknown"))
+        assert [*both("t2"), *both("t1")] == list(store.outcomes.read())
+        assert [score("t2"), score("t1")] == list(store.outcomes.read(metric="grounded"))
+        assert both("t1") == list(store.outcomes.read(since=2.0))
+        assert both("t2") == list(store.outcomes.read(since=1.0, until=2.0))
+        assert [] == list(store.outcomes.read(metric="unknown"))
 
     def test_a_long_read_lets_the_writer_go_on(self, store: Store):
         """More than one page, with a write after each row: nothing is missed, nothing comes twice."""
@@ -820,23 +829,23 @@ class TestReading:
         ingest(store, *ids)
 
         seen = []
-        for trace in store.traces():
+        for trace in store.traces.read():
             seen.append(trace.trace_id)
-            store.complete(trace.trace_id, both(trace.trace_id))
+            store.outcomes.complete(trace.trace_id, both(trace.trace_id))
 
         assert ids == seen
-        assert [i for i in ids for _ in range(2)] == [o.sample_id for o in store.outcomes()]
+        assert [i for i in ids for _ in range(2)] == [o.sample_id for o in store.outcomes.read()]
 
     def test_outcomes_are_counted_by_value_and_sampling_probability(self, store: Store):
         """Those of the planned versions, with the judge's name, which stands in their bodies alone."""
         ingest(store, "old", "a", "b", "c")
-        store.complete("old", both("old", value=0.1))
+        store.outcomes.complete("old", both("old", value=0.1))
         newer = PlannedMetric(name="grounded", version="2", judge_hash="j1")
-        store.set_plan([newer, RECALL], [])
+        store.plan.set([newer, RECALL], [])
         for trace_id in "ab":
             judged = score(trace_id, newer).model_copy(update={"judge": "a judge"})
-            store.complete(trace_id, [judged, not_applicable(trace_id)])
-        store.complete("c", [failure("c", newer), not_applicable("c")])
+            store.outcomes.complete(trace_id, [judged, not_applicable(trace_id)])
+        store.outcomes.complete("c", [failure("c", newer), not_applicable("c")])
         grounded = {
             "metric": "grounded",
             "judge": "a judge",
@@ -852,18 +861,18 @@ class TestReading:
             "metric": "recall", "judge": None, "values": array("d"), "probabilities": array("d"), "repeats": array("q"),
             "n_failed": 0, "n_not_applicable": 4, "is_sampled": False, "trace_ids": [],
         }  # fmt: skip
-        assert [grounded, recall] == [asdict(counts) for counts in store.count_outcomes()]
+        assert [grounded, recall] == [asdict(counts) for counts in store.outcomes.count()]
 
-        store.ingest("sampled", 1, [captured("d", inclusion_probability=0.25)])
-        store.complete("d", [score("d", newer), not_applicable("d")])
-        counts, absent = store.count_outcomes()
+        store.traces.ingest("sampled", 1, [captured("d", inclusion_probability=0.25)])
+        store.outcomes.complete("d", [score("d", newer), not_applicable("d")])
+        counts, absent = store.outcomes.count()
         assert {(0.5, 1.0, 2), (0.5, 0.25, 1)} == {
             *zip(counts.values, counts.probabilities, counts.repeats, strict=True)
         }
         assert counts.is_sampled
         assert (5, True) == (absent.n_not_applicable, absent.is_sampled)
 
-        counts, absent = store.count_outcomes(by_trace=True)
+        counts, absent = store.outcomes.count(by_trace=True)
         assert [("a", 0.5, 1.0, 1), ("b", 0.5, 1.0, 1), ("d", 0.5, 0.25, 1)] == [
             *zip(counts.trace_ids, counts.values, counts.probabilities, counts.repeats, strict=True)
         ]
@@ -874,14 +883,14 @@ class TestReading:
         self, store: Store, monkeypatch: pytest.MonkeyPatch, rows: int
     ):
         """The counts do not depend on how many rows are read at once, also if some values are equal and others are not."""
-        monkeypatch.setattr("ragstone.store._outcomes._ROWS", rows)
+        monkeypatch.setattr("ragstone.store._metric_counts._ROWS", rows)
         ids = [f"t{i}" for i in range(6)]
         values = [0.25, 0.0, 0.25, 0.75, 1.0, 0.75]
         ingest(store, *ids)
         for id_, value in zip(ids, values, strict=True):
-            store.complete(id_, [score(id_, value=value), not_applicable(id_)])
+            store.outcomes.complete(id_, [score(id_, value=value), not_applicable(id_)])
 
-        (by_value, _), (by_trace, _) = store.count_outcomes(), store.count_outcomes(by_trace=True)
+        (by_value, _), (by_trace, _) = store.outcomes.count(), store.outcomes.count(by_trace=True)
 
         assert {0.0: 1, 0.25: 2, 0.75: 2, 1.0: 1} == dict(zip(by_value.values, by_value.repeats, strict=True))
         assert [1.0] * 4 == [*by_value.probabilities]
@@ -896,16 +905,16 @@ class TestRetention:
         """Six old requests: two to remove, and one each that waits, is undelivered, is labeled, is drawn. And a new one."""
         ids = ["old", "older", "waits", "undelivered", "labeled", "drawn"]
         times = {"older": 998_000.0}
-        store.ingest("a", 1, [captured(id_, started_at=times.get(id_, 999_000.0)) for id_ in ids])
-        store.ingest("a", 2, [captured("new", started_at=999_500.0), sampled_out("none")])
+        store.traces.ingest("a", 1, [captured(id_, started_at=times.get(id_, 999_000.0)) for id_ in ids])
+        store.traces.ingest("a", 2, [captured("new", started_at=999_500.0), sampled_out("none")])
         for id_ in [*ids, "new"]:
             if id_ != "waits":
-                store.complete(id_, [self.verbose(id_), not_applicable(id_)])
+                store.outcomes.complete(id_, [self.verbose(id_), not_applicable(id_)])
         for sink in ("jsonl", "otlp"):
-            sent = [d for d in store.due_deliveries(sink, limit=99) if (d.trace_id, sink) != ("undelivered", "otlp")]
-            store.mark_sent(sink, [d.id for d in sent])
-        store.save_labels([StoredLabel("labeled", "Ann", 1.0, 1.0)])
-        store.save_draw([DrawnRequest("drawn", 0.5, 0), DrawnRequest("old", 0.5, None)])
+            sent = [d for d in store.deliveries.due(sink, limit=99) if (d.trace_id, sink) != ("undelivered", "otlp")]
+            store.deliveries.mark_sent(sink, [d.id for d in sent])
+        store.labels.save([StoredLabel("labeled", "Ann", 1.0, 1.0)])
+        store.labels.save_draw([DrawnRequest("drawn", 0.5, 0), DrawnRequest("old", 0.5, None)])
 
     def verbose(self, trace_id: str) -> Score:
         """A score with texts wherever there can be one."""
@@ -915,67 +924,67 @@ class TestRetention:
     def test_each_request_is_removed_or_kept_for_a_reason(self, store: Store):
         """The oldest first, at most `limit` of them; the boundary is the start of the request."""
         self.filled(store)
-        assert (2, 1, 1, 2) == tuple(store.count_texts(before=999_500.0))
-        assert 1 == store.remove_texts(before=999_500.0, limit=1)
-        assert ["older"] == [each.trace_id for each in store.removed_texts()]
-        assert 1 == store.remove_texts(before=999_500.0)
-        assert 0 == store.remove_texts(before=999_500.0)
-        assert (0, 1, 1, 2) == tuple(store.count_texts(before=999_500.0))
-        assert ["waits", "undelivered", "labeled", "drawn", "new"] == [trace.trace_id for trace in store.traces()]
+        assert (2, 1, 1, 2) == tuple(store.upkeep.count_texts(before=999_500.0))
+        assert 1 == store.upkeep.remove_texts(before=999_500.0, limit=1)
+        assert ["older"] == [each.trace_id for each in store.upkeep.removed_texts()]
+        assert 1 == store.upkeep.remove_texts(before=999_500.0)
+        assert 0 == store.upkeep.remove_texts(before=999_500.0)
+        assert (0, 1, 1, 2) == tuple(store.upkeep.count_texts(before=999_500.0))
+        assert ["waits", "undelivered", "labeled", "drawn", "new"] == [trace.trace_id for trace in store.traces.read()]
 
     def test_requests_are_removed_with_their_scores(self, store: Store):
         """The same ones, and those that were sampled out. The counters are right, and the ledger balances."""
         self.filled(store)
         before = store.ledger()
-        assert 3 == store.remove_requests(before=999_500.0, limit=1, dry_run=True)
-        assert [1, 1, 1, 0] == [store.remove_requests(before=999_500.0, limit=1) for _ in range(4)]
-        assert ["waits", "undelivered", "labeled", "drawn", "new"] == [trace.trace_id for trace in store.traces()]
+        assert 3 == store.upkeep.remove_requests(before=999_500.0, limit=1, dry_run=True)
+        assert [1, 1, 1, 0] == [store.upkeep.remove_requests(before=999_500.0, limit=1) for _ in range(4)]
+        assert ["waits", "undelivered", "labeled", "drawn", "new"] == [trace.trace_id for trace in store.traces.read()]
         after = store.ledger()
         assert {"expired": 3} == after.dropped_by_reason
         assert before.total.captured == after.total.captured
         assert after.total.balanced
         assert all(row.balanced for row in after.metrics.values())
-        assert [] == list(store.recount())
-        assert {"undelivered", "labeled", "drawn", "new"} == {outcome.sample_id for outcome in store.outcomes()}
-        assert {"undelivered"} == {d.trace_id for d in store.due_deliveries("otlp", limit=99)}
+        assert [] == list(store.upkeep.recount())
+        assert {"undelivered", "labeled", "drawn", "new"} == {outcome.sample_id for outcome in store.outcomes.read()}
+        assert {"undelivered"} == {d.trace_id for d in store.deliveries.due("otlp", limit=99)}
 
     def test_ids_of_what_was_sampled_out_are_forgotten_and_stay_counted(self, store: Store, clock: Clock):
         """The oldest first, by arrival. The ledger and its recount do not change, and neither does any other request."""
         self.filled(store)
-        store.ingest("b", 1, [sampled_out(f"out{k}") for k in range(5)])
+        store.traces.ingest("b", 1, [sampled_out(f"out{k}") for k in range(5)])
         clock.now += 100
-        store.ingest("b", 2, [sampled_out("late")])
+        store.traces.ingest("b", 2, [sampled_out("late")])
         total = store.ledger().total
         assert 7 == total.sampled_out
-        assert [4, 2, 0] == [store.forget_sampled_out(before=clock.now - 50, limit=4) for _ in range(3)]
+        assert [4, 2, 0] == [store.upkeep.forget_sampled_out(before=clock.now - 50, limit=4) for _ in range(3)]
         assert total == store.ledger().total
-        assert [] == list(store.recount())
+        assert [] == list(store.upkeep.recount())
         assert total == store.ledger().total
         assert ["none", "out4", "late"] == [
-            id_ for id_ in ("none", "out4", "late") if (store.explain(id_) is None) == (id_ != "late")
+            id_ for id_ in ("none", "out4", "late") if (store.traces.explain(id_) is None) == (id_ != "late")
         ]
-        assert 7 == len(list(store.traces()))
-        assert 1 == store.forget_sampled_out(before=clock.now + 1)
-        assert store.verify().ok
-        store.ingest("b", 3, [sampled_out("out0"), sampled_out("more")])
-        assert (9, 0) == (store.ledger().total.sampled_out, store.forget_sampled_out(before=clock.now))
+        assert 7 == len(list(store.traces.read()))
+        assert 1 == store.upkeep.forget_sampled_out(before=clock.now + 1)
+        assert store.upkeep.verify().ok
+        store.traces.ingest("b", 3, [sampled_out("out0"), sampled_out("more")])
+        assert (9, 0) == (store.ledger().total.sampled_out, store.upkeep.forget_sampled_out(before=clock.now))
 
     def test_what_feedback_is_about_is_not_forgotten(self, store: Store, clock: Clock):
         """A request with feedback stays, and does not stop the search."""
-        store.ingest("b", 1, [sampled_out("said"), sampled_out("out1"), sampled_out("out2")])
-        store.ingest("b", 2, [Feedback(request_id="said", value=0.0, given_at=clock.now)])
-        assert [3, 0] == [store.forget_sampled_out(before=clock.now + 1) for _ in range(2)]
-        assert ["said"] == [id_ for id_ in ("said", "out1", "out2") if store.explain(id_)]
+        store.traces.ingest("b", 1, [sampled_out("said"), sampled_out("out1"), sampled_out("out2")])
+        store.traces.ingest("b", 2, [Feedback(request_id="said", value=0.0, given_at=clock.now)])
+        assert [3, 0] == [store.upkeep.forget_sampled_out(before=clock.now + 1) for _ in range(2)]
+        assert ["said"] == [id_ for id_ in ("said", "out1", "out2") if store.traces.explain(id_)]
         assert 3 == store.ledger().total.sampled_out
 
     def test_nothing_that_is_counted_changes(self, store: Store):
         """The ledger, the counts of metrics, and every outcome but for its texts."""
         self.filled(store)
-        before = store.ledger(), [asdict(counts) for counts in store.count_outcomes()], list(store.outcomes())
-        store.remove_texts(before=999_500.0)
+        before = store.ledger(), [asdict(counts) for counts in store.outcomes.count()], list(store.outcomes.read())
+        store.upkeep.remove_texts(before=999_500.0)
 
-        found = list(store.outcomes())
-        assert before[:2] == (store.ledger(), [asdict(counts) for counts in store.count_outcomes()])
+        found = list(store.outcomes.read())
+        assert before[:2] == (store.ledger(), [asdict(counts) for counts in store.outcomes.count()])
         assert [o.id for o in before[2]] == [o.id for o in found]
         blank = {"claims": [{"claim": "", "supported": False, "p": 0.25}], "by": {"rule": ""}, "em": 1.0}
         bare = self.verbose("old").model_copy(update={"explanation": None, "raw": None, "details": blank})
@@ -986,38 +995,38 @@ class TestRetention:
         """One trace and the explanation."""
         self.filled(store)
         clock.now = 1_800_000_000.0
-        store.remove_texts(before=999_500.0)
+        store.upkeep.remove_texts(before=999_500.0)
 
-        report = store.explain("old")
-        assert (None, None) == (store.trace("old"), report.trace)
+        report = store.traces.explain("old")
+        assert (None, None) == (store.traces.get("old"), report.trace)
         assert "Its text was removed by retention on 2027-01-15." == report.reasons[0]
-        assert (1_800_000_000.0, None) == (report.text_removed_at, store.explain("new").text_removed_at)
+        assert (1_800_000_000.0, None) == (report.text_removed_at, store.traces.explain("new").text_removed_at)
         assert [("old", 999_000.0, {"status": "ok"}), ("older", 998_000.0, {"status": "ok"})] == list(
-            store.removed_texts()
+            store.upkeep.removed_texts()
         )
-        assert ["old"] == [each.trace_id for each in store.removed_texts(since=998_500.0)]
-        assert ["older"] == [each.trace_id for each in store.removed_texts(until=999_000.0)]
+        assert ["old"] == [each.trace_id for each in store.upkeep.removed_texts(since=998_500.0)]
+        assert ["older"] == [each.trace_id for each in store.upkeep.removed_texts(until=999_000.0)]
 
     def test_a_removed_request_that_comes_again_is_a_duplicate(self, store: Store):
         """Its text is not stored again."""
         self.filled(store)
-        store.remove_texts(before=999_500.0)
-        assert 0 == store.ingest("b", 1, [captured("old")])
-        assert (1, None) == (store.duplicates(), store.trace("old"))
+        store.upkeep.remove_texts(before=999_500.0)
+        assert 0 == store.traces.ingest("b", 1, [captured("old")])
+        assert (1, None) == (count_duplicates(store), store.traces.get("old"))
 
     def test_a_sink_that_left_the_plan_keeps_nothing(self, store: Store):
         """Otherwise a removed sink would keep texts forever."""
         self.filled(store)
-        store.set_plan([GROUNDED, RECALL], ["jsonl"])
-        assert 3 == store.count_texts(before=999_500.0).removable == store.remove_texts(before=999_500.0)
+        store.plan.set([GROUNDED, RECALL], ["jsonl"])
+        assert 3 == store.upkeep.count_texts(before=999_500.0).removable == store.upkeep.remove_texts(before=999_500.0)
 
     def test_shrinking_keeps_everything(self, store: Store):
         """A file is written again."""
         self.filled(store)
-        store.remove_texts(before=999_500.0)
-        before = list(store.traces()), list(store.outcomes()), store.ledger()
-        store.shrink()
-        assert before == (list(store.traces()), list(store.outcomes()), store.ledger())
+        store.upkeep.remove_texts(before=999_500.0)
+        before = list(store.traces.read()), list(store.outcomes.read()), store.ledger()
+        store.upkeep.shrink()
+        assert before == (list(store.traces.read()), list(store.outcomes.read()), store.ledger())
 
 
 class TestOutbox:
@@ -1034,10 +1043,10 @@ class TestOutbox:
             "name": "n",
             "inclusion_probability": 0.5,
         }
-        store.ingest("a", 1, [captured("t1", started_at=12.5, **ids)])
-        store.complete("t1", both("t1"))
+        store.traces.ingest("a", 1, [captured("t1", started_at=12.5, **ids)])
+        store.outcomes.complete("t1", both("t1"))
 
-        first, second = store.due_deliveries("jsonl", limit=9)
+        first, second = store.deliveries.due("jsonl", limit=9)
 
         assert both("t1") == [first.outcome, second.outcome]
         assert ids == {name: getattr(first, name) for name in ids}
@@ -1046,90 +1055,90 @@ class TestOutbox:
     def test_a_delivery_that_failed_comes_again_when_it_is_time(self, store: Store, clock: Clock):
         """Not before, behind those that wait for less, and with its attempts counted."""
         ingest(store, "t1", "t2")
-        store.complete("t1", both("t1"))
-        store.complete("t2", both("t2"))
-        one, two, three, four = (item.outcome.id for item in store.due_deliveries("jsonl", limit=9))
-        store.mark_retry("jsonl", [two], next_try=clock.now + 60, error="503")
-        store.mark_retry("jsonl", [one], next_try=clock.now + 30, error="503")
-        store.mark_sent("jsonl", [three])
+        store.outcomes.complete("t1", both("t1"))
+        store.outcomes.complete("t2", both("t2"))
+        one, two, three, four = (item.outcome.id for item in store.deliveries.due("jsonl", limit=9))
+        store.deliveries.mark_retry("jsonl", [two], next_try=clock.now + 60, error="503")
+        store.deliveries.mark_retry("jsonl", [one], next_try=clock.now + 30, error="503")
+        store.deliveries.mark_sent("jsonl", [three])
 
-        assert [four] == [item.outcome.id for item in store.due_deliveries("jsonl", limit=9)]
-        later = store.due_deliveries("jsonl", limit=2, now=clock.now + 60)
+        assert [four] == [item.outcome.id for item in store.deliveries.due("jsonl", limit=9)]
+        later = store.deliveries.due("jsonl", limit=2, now=clock.now + 60)
         assert [(four, 0), (one, 1)] == [(item.outcome.id, item.attempts) for item in later]
-        assert 4 == len(store.due_deliveries("otlp", limit=9))
-        assert [] == store.due_deliveries("jsonl", limit=0)
+        assert 4 == len(store.deliveries.due("otlp", limit=9))
+        assert [] == store.deliveries.due("jsonl", limit=0)
 
     def test_dead_is_for_ever_unless_it_arrived(self, store: Store):
         """The ledger counts what each sink has had, owes, and never will have."""
         ingest(store, "t1")
-        store.complete("t1", both("t1"))
-        one, two = (item.outcome.id for item in store.due_deliveries("jsonl", limit=9))
+        store.outcomes.complete("t1", both("t1"))
+        one, two = (item.outcome.id for item in store.deliveries.due("jsonl", limit=9))
 
-        store.mark_failed("jsonl", [one], error="refused")
-        store.mark_retry("jsonl", [one], next_try=0.0, error="late news")
-        store.mark_sent("jsonl", [two])
-        store.mark_failed("jsonl", [two], error="late news")
+        store.deliveries.mark_failed("jsonl", [one], error="refused")
+        store.deliveries.mark_retry("jsonl", [one], next_try=0.0, error="late news")
+        store.deliveries.mark_sent("jsonl", [two])
+        store.deliveries.mark_failed("jsonl", [two], error="late news")
 
-        assert [] == store.due_deliveries("jsonl", limit=9)
+        assert [] == store.deliveries.due("jsonl", limit=9)
         assert DeliveryCounts(sent=1, failed=1) == store.ledger().outbox["jsonl"]
 
     def test_a_dead_letter_comes_again_when_it_is_asked_for(self, store: Store, clock: Clock):
         """With no attempts on its account and a new place in line; what was sent stays sent."""
         ingest(store, "t1")
-        store.complete("t1", both("t1"))
-        one, two = (item.outcome.id for item in store.due_deliveries("jsonl", limit=9))
-        store.mark_failed("jsonl", [one], error="refused")
-        store.mark_sent("jsonl", [two])
-        store.mark_failed("otlp", [two], error="refused")
+        store.outcomes.complete("t1", both("t1"))
+        one, two = (item.outcome.id for item in store.deliveries.due("jsonl", limit=9))
+        store.deliveries.mark_failed("jsonl", [one], error="refused")
+        store.deliveries.mark_sent("jsonl", [two])
+        store.deliveries.mark_failed("otlp", [two], error="refused")
         clock.now += 60
 
-        assert 0 == store.requeue_deliveries(sink="nobody")
-        assert 1 == store.requeue_deliveries(sink="jsonl")
-        (item,) = store.due_deliveries("jsonl", limit=9)
+        assert 0 == store.deliveries.requeue(sink="nobody")
+        assert 1 == store.deliveries.requeue(sink="jsonl")
+        (item,) = store.deliveries.due("jsonl", limit=9)
         assert (one, 0, clock.now) == (item.outcome.id, item.attempts, item.since)
         assert 1 == store.ledger().outbox["otlp"].failed
-        assert 1 == store.requeue_deliveries()
+        assert 1 == store.deliveries.requeue()
 
     def test_what_has_no_place_is_closed_with_the_reason(self, store: Store):
         """It is counted apart from what arrived and from what died."""
         ingest(store, "t1")
-        store.complete("t1", both("t1"))
-        one, two = (item.outcome.id for item in store.due_deliveries("jsonl", limit=9))
-        store.mark_skipped("jsonl", [one], reason="no span")
-        store.mark_skipped("jsonl", [one], reason="late news")
+        store.outcomes.complete("t1", both("t1"))
+        one, two = (item.outcome.id for item in store.deliveries.due("jsonl", limit=9))
+        store.deliveries.mark_skipped("jsonl", [one], reason="no span")
+        store.deliveries.mark_skipped("jsonl", [one], reason="late news")
 
-        assert [two] == [item.outcome.id for item in store.due_deliveries("jsonl", limit=9)]
+        assert [two] == [item.outcome.id for item in store.deliveries.due("jsonl", limit=9)]
         assert (1, 1) == (store.ledger().outbox["jsonl"].pending, store.ledger().outbox["jsonl"].skipped)
-        (row,) = store.deliveries(sink="jsonl", state="skipped")
+        (row,) = store.deliveries.read(sink="jsonl", state="skipped")
         assert (one, "t1", "no span") == (row.item_id, row.trace_id, row.last_error)
-        assert 4 == len(store.deliveries())
-        assert 3 == len(store.deliveries(limit=3))
+        assert 4 == len(store.deliveries.read())
+        assert 3 == len(store.deliveries.read(limit=3))
 
     def test_the_books_say_how_long_and_why(self, store: Store, clock: Clock):
         """The age of the oldest that waits, the error of the one that is next, and what stopped the sink."""
         ingest(store, "t1")
-        store.complete("t1", both("t1"))
-        one, two = (item.outcome.id for item in store.due_deliveries("jsonl", limit=9))
+        store.outcomes.complete("t1", both("t1"))
+        one, two = (item.outcome.id for item in store.deliveries.due("jsonl", limit=9))
         clock.now += 30
-        store.mark_retry("jsonl", [one], next_try=clock.now + 5, error="503")
-        store.mark_retry("jsonl", [two], next_try=clock.now + 9, error="504")
-        store.stop_sink("jsonl", reason="401")
+        store.deliveries.mark_retry("jsonl", [one], next_try=clock.now + 5, error="503")
+        store.deliveries.mark_retry("jsonl", [two], next_try=clock.now + 9, error="504")
+        store.deliveries.stop_sink("jsonl", reason="401")
 
         assert (
             DeliveryCounts(pending=2, oldest_pending_s=30, last_error="503", stopped="401")
             == store.ledger().outbox["jsonl"]
         )
-        store.set_plan([GROUNDED, RECALL], ["jsonl", "otlp"])
+        store.plan.set([GROUNDED, RECALL], ["jsonl", "otlp"])
         assert store.ledger().outbox["jsonl"].stopped is None
 
     def test_an_outcome_that_was_there_is_not_sent_again(self, store: Store):
         """Completing a half-finished trace announces only the other half."""
         ingest(store, "t1")
-        store.complete("t1", [score("t1")])
-        store.mark_sent("jsonl", [score("t1").id])
-        store.complete("t1", both("t1"))
+        store.outcomes.complete("t1", [score("t1")])
+        store.deliveries.mark_sent("jsonl", [score("t1").id])
+        store.outcomes.complete("t1", both("t1"))
 
-        assert [not_applicable("t1")] == [item.outcome for item in store.due_deliveries("jsonl", limit=9)]
+        assert [not_applicable("t1")] == [item.outcome for item in store.deliveries.due("jsonl", limit=9)]
 
     def test_a_sink_that_joins_and_leaves_gets_the_outcomes_of_its_times(self, store: Store):
         """What it had not got when it left waits for it, and what was stored without it is not sent."""
@@ -1137,41 +1146,41 @@ class TestOutbox:
         for trace_id, sinks in zip(
             finished, (["jsonl"], ["jsonl", "otlp"], ["jsonl", "otlp"], ["jsonl"], ["otlp"]), strict=True
         ):
-            store.set_plan([GROUNDED, RECALL], sinks)
+            store.plan.set([GROUNDED, RECALL], sinks)
             ingest(store, trace_id)
-            store.complete(trace_id, both(trace_id))
+            store.outcomes.complete(trace_id, both(trace_id))
             if trace_id == "with":
-                store.mark_sent("otlp", [item.id for item in store.due_deliveries("otlp", limit=9)][-2:])
-                store.set_plan([GROUNDED, RECALL], [])
-                store.set_plan([GROUNDED, RECALL], ["otlp"])
+                store.deliveries.mark_sent("otlp", [item.id for item in store.deliveries.due("otlp", limit=9)][-2:])
+                store.plan.set([GROUNDED, RECALL], [])
+                store.plan.set([GROUNDED, RECALL], ["otlp"])
 
-        assert ["waiting"] * 2 + ["again"] * 2 == [item.trace_id for item in store.due_deliveries("otlp", limit=9)]
-        assert ["before"] * 2 == [item.trace_id for item in store.due_deliveries("jsonl", limit=2)]
+        assert ["waiting"] * 2 + ["again"] * 2 == [item.trace_id for item in store.deliveries.due("otlp", limit=9)]
+        assert ["before"] * 2 == [item.trace_id for item in store.deliveries.due("jsonl", limit=2)]
         assert (4, 2) == (store.ledger().outbox["otlp"].pending, store.ledger().outbox["otlp"].sent)
         assert (8, 0) == (store.ledger().outbox["jsonl"].pending, store.ledger().outbox["jsonl"].sent)
-        assert 4 == store.deliver_again("otlp", since=0, until=2e9)
-        assert 0 == store.deliver_again("jsonl", since=0, until=2e9)
+        assert 4 == store.deliveries.deliver_again("otlp", since=0, until=2e9)
+        assert 0 == store.deliveries.deliver_again("jsonl", since=0, until=2e9)
         assert {"before", "without", "waiting", "again"} == {
-            item.trace_id for item in store.due_deliveries("otlp", limit=99)
+            item.trace_id for item in store.deliveries.due("otlp", limit=99)
         }
 
     def test_a_result_that_was_not_stored_comes_again(self, open_store: OpenStore):
         """A worker is killed after its sink has the batch: all of it is due again, and nothing behind it is lost."""
         with open_store() as first:
-            first.set_plan([GROUNDED, RECALL], ["jsonl"])
+            first.plan.set([GROUNDED, RECALL], ["jsonl"])
             ingest(first, "t1", "t2")
-            first.complete("t1", both("t1"))
-            first.complete("t2", both("t2"))
-            batch = [item.id for item in first.due_deliveries("jsonl", limit=3)]
+            first.outcomes.complete("t1", both("t1"))
+            first.outcomes.complete("t2", both("t2"))
+            batch = [item.id for item in first.deliveries.due("jsonl", limit=3)]
             # Killed between the results of one batch.
-            first.mark_failed("jsonl", batch[:1], error="refused")
+            first.deliveries.mark_failed("jsonl", batch[:1], error="refused")
         with open_store() as second:
-            again = [item.id for item in second.due_deliveries("jsonl", limit=9)]
+            again = [item.id for item in second.deliveries.due("jsonl", limit=9)]
             assert batch[1:] == again[:2]
             assert 3 == len(again)
-            second.mark_sent("jsonl", again[1:])
-            assert again[:1] == [item.id for item in second.due_deliveries("jsonl", limit=9)]
-            second.mark_sent("jsonl", again[:1])
+            second.deliveries.mark_sent("jsonl", again[1:])
+            assert again[:1] == [item.id for item in second.deliveries.due("jsonl", limit=9)]
+            second.deliveries.mark_sent("jsonl", again[:1])
             assert (0, 3, 1) == (
                 second.ledger().outbox["jsonl"].pending,
                 second.ledger().outbox["jsonl"].sent,
@@ -1181,32 +1190,32 @@ class TestOutbox:
     def test_what_was_sent_comes_again_when_it_is_asked_for(self, store: Store, clock: Clock):
         """All of it, once, from then on waiting; what failed stays failed."""
         ingest(store, "t1", "t2")
-        store.complete("t1", both("t1"))
-        store.complete("t2", both("t2"))
-        ids = [item.id for item in store.due_deliveries("jsonl", limit=9)]
-        store.mark_retry("jsonl", ids[1:2], next_try=clock.now, error="503")
-        store.mark_failed("jsonl", ids[2:3], error="refused")
-        store.mark_sent("jsonl", ids[:2] + ids[3:])
+        store.outcomes.complete("t1", both("t1"))
+        store.outcomes.complete("t2", both("t2"))
+        ids = [item.id for item in store.deliveries.due("jsonl", limit=9)]
+        store.deliveries.mark_retry("jsonl", ids[1:2], next_try=clock.now, error="503")
+        store.deliveries.mark_failed("jsonl", ids[2:3], error="refused")
+        store.deliveries.mark_sent("jsonl", ids[:2] + ids[3:])
         clock.now += 60
 
-        assert 3 == store.requeue_deliveries(sink="jsonl", state="sent")
-        assert 0 == store.requeue_deliveries(sink="jsonl", state="sent")
-        again = store.due_deliveries("jsonl", limit=9)
+        assert 3 == store.deliveries.requeue(sink="jsonl", state="sent")
+        assert 0 == store.deliveries.requeue(sink="jsonl", state="sent")
+        again = store.deliveries.due("jsonl", limit=9)
         assert [(id_, 0, clock.now) for id_ in ids if id_ != ids[2]] == [(i.id, i.attempts, i.since) for i in again]
-        store.mark_sent("jsonl", [item.id for item in again])
+        store.deliveries.mark_sent("jsonl", [item.id for item in again])
         assert DeliveryCounts(sent=3, failed=1) == store.ledger().outbox["jsonl"]
-        assert [] == store.recount()
+        assert [] == store.upkeep.recount()
 
     def test_new_outcomes_do_not_wait_for_retries(self, store: Store, clock: Clock):
         """Nor the other way round: the one that has waited longest is next."""
         for at, trace_id in enumerate(("t1", "t2", "t3")):
             clock.now = 1_000_000.0 + 10 * at
             ingest(store, trace_id)
-            store.complete(trace_id, both(trace_id))
+            store.outcomes.complete(trace_id, both(trace_id))
             if at == 0:
-                ids = [item.id for item in store.due_deliveries("jsonl", limit=9)]
-                store.mark_retry("jsonl", ids, next_try=clock.now + 15, error="503")
-        assert ["t2", "t2", "t1", "t1", "t3"] == [item.trace_id for item in store.due_deliveries("jsonl", limit=5)]
+                ids = [item.id for item in store.deliveries.due("jsonl", limit=9)]
+                store.deliveries.mark_retry("jsonl", ids, next_try=clock.now + 15, error="503")
+        assert ["t2", "t2", "t1", "t1", "t3"] == [item.trace_id for item in store.deliveries.due("jsonl", limit=5)]
 
 
 class TestLife:
@@ -1226,7 +1235,7 @@ class TestLife:
         store = open_store()
         store.close()
 
-        for use in (store.ledger, store.release_all, store.checkpoint, lambda: list(store.traces())):
+        for use in (store.ledger, store.leases.release_all, store.checkpoint, lambda: list(store.traces.read())):
             with pytest.raises(StoreError, match="is closed"):
                 use()
 
@@ -1243,34 +1252,34 @@ class TestGroups:
     def test_each_trace_of_a_group_is_completed(self, store: Store):
         """States, outcomes, deliveries and leases are those of single calls, in the order of the group."""
         ingest(store, "t1", "t2", "t3")
-        store.claim("me", 3, lease_s=60)
+        store.leases.claim("me", 3, lease_s=60)
 
         group = [
             Completion(trace_id="t2", outcomes=both("t2"), owner="me"),
             Completion(trace_id="t1", outcomes=[failure("t1"), not_applicable("t1")], owner="me"),
             Completion(trace_id="t3", outcomes=[score("t3")], owner="me"),
         ]
-        assert [True, True, True] == store.complete_many(group)
+        assert [True, True, True] == store.outcomes.complete_many(group)
 
-        assert ["failed", "scored", "pending"] == [store.explain(t).state for t in ("t1", "t2", "t3")]
-        assert [*both("t2"), failure("t1"), not_applicable("t1"), score("t3")] == list(store.outcomes())
+        assert ["failed", "scored", "pending"] == [store.traces.explain(t).state for t in ("t1", "t2", "t3")]
+        assert [*both("t2"), failure("t1"), not_applicable("t1"), score("t3")] == list(store.outcomes.read())
         assert {"jsonl": 5, "otlp": 5} == {s: b.pending for s, b in store.ledger().outbox.items()}
         assert LedgerRow(captured=3, scored=1, failed=1, pending=1) == store.ledger().total
         assert {"recall": 1, "grounded": 0} == {name: row.pending for name, row in store.ledger().metrics.items()}
-        assert ["t3"] == [t.trace_id for t in store.claim("you", 3, lease_s=60)]
+        assert ["t3"] == [t.trace_id for t in store.leases.claim("you", 3, lease_s=60)]
 
     def test_parts_of_one_trace_meet_in_a_group(self, store: Store):
         """Two groups of metrics end at once: together they finish the trace, and the lease ends with the last."""
         ingest(store, "t1")
-        store.claim("me", 1, lease_s=60)
+        store.leases.claim("me", 1, lease_s=60)
 
         group = [
             Completion(trace_id="t1", outcomes=[score("t1")], owner=""),
             Completion(trace_id="t1", outcomes=[not_applicable("t1")], owner="me"),
         ]
-        assert [True, True] == store.complete_many(group)
+        assert [True, True] == store.outcomes.complete_many(group)
 
-        report = store.explain("t1")
+        report = store.traces.explain("t1")
         assert ("scored", None, tuple(both("t1"))) == (report.state, report.lease_owner, report.outcomes)
 
     def test_a_repeat_inside_a_group_changes_nothing(self, store: Store):
@@ -1283,33 +1292,33 @@ class TestGroups:
             Completion(trace_id="t2", outcomes=[score("t2", value=0.1), score("t2", value=0.9)]),
             Completion(trace_id="t2", outcomes=[score("t2", value=0.8), not_applicable("t2")]),
         ]
-        assert [True, False, True, True] == store.complete_many(group)
+        assert [True, False, True, True] == store.outcomes.complete_many(group)
 
-        assert [*both("t1", value=0.1), *both("t2", value=0.1)] == list(store.outcomes())
+        assert [*both("t1", value=0.1), *both("t2", value=0.1)] == list(store.outcomes.read())
         assert {"jsonl": 4, "otlp": 4} == {s: b.pending for s, b in store.ledger().outbox.items()}
 
     def test_what_is_finished_or_sampled_out_is_left_alone(self, store: Store):
         """It does not delay the others."""
         ingest(store, "finished", "open")
-        store.ingest("other", 1, [sampled_out("out")])
-        store.complete("finished", both("finished", value=0.1))
+        store.traces.ingest("other", 1, [sampled_out("out")])
+        store.outcomes.complete("finished", both("finished", value=0.1))
 
         group = [Completion(trace_id=t, outcomes=both(t, value=0.9)) for t in ("finished", "out", "open")]
-        assert [False, False, True] == store.complete_many(group)
+        assert [False, False, True] == store.outcomes.complete_many(group)
 
-        assert [*both("finished", value=0.1), *both("open", value=0.9)] == list(store.outcomes())
+        assert [*both("finished", value=0.1), *both("open", value=0.9)] == list(store.outcomes.read())
 
     def test_a_lost_lease_keeps_its_new_owner(self, store: Store, clock: Clock):
         """A late scorer may bring outcomes in a group, and does not end the lease of another."""
         ingest(store, "lost", "mine")
-        store.claim("late", 2, lease_s=60)
+        store.leases.claim("late", 2, lease_s=60)
         clock.now += 60
-        store.claim("me", 1, lease_s=60)
+        store.leases.claim("me", 1, lease_s=60)
 
         group = [Completion(trace_id=t, outcomes=[score(t)], owner="late") for t in ("lost", "mine")]
-        assert [True, True] == store.complete_many(group)
+        assert [True, True] == store.outcomes.complete_many(group)
 
-        assert ("me", None) == (store.explain("lost").lease_owner, store.explain("mine").lease_owner)
+        assert ("me", None) == (store.traces.explain("lost").lease_owner, store.traces.explain("mine").lease_owner)
 
     @pytest.mark.parametrize(
         ("bad", "message"),
@@ -1330,7 +1339,7 @@ class TestGroups:
         """The others are stored, and its place has the error."""
         ingest(store, "t1", "t2", "t3")
 
-        first, error, last = store.complete_many(
+        first, error, last = store.outcomes.complete_many(
             [
                 Completion(trace_id="t1", outcomes=both("t1")),
                 bad,
@@ -1341,51 +1350,55 @@ class TestGroups:
         assert (True, True) == (first, last)
         assert isinstance(error, DataError)
         assert message in str(error)
-        assert [*both("t1"), *both("t3")] == list(store.outcomes())
-        assert "pending" == store.explain("t2").state
+        assert [*both("t1"), *both("t3")] == list(store.outcomes.read())
+        assert "pending" == store.traces.explain("t2").state
 
     def test_an_empty_group_is_stored(self, store: Store):
         """Nothing changes."""
-        assert [] == store.complete_many([])
+        assert [] == store.outcomes.complete_many([])
 
     def test_large_groups_are_one_transaction(self, store: Store):
         """More traces than a statement has parameters."""
         ids = [f"t{i:04}" for i in range(1200)]
         ingest(store, *ids)
 
-        assert [True] * 1200 == store.complete_many([Completion(trace_id=t, outcomes=both(t)) for t in reversed(ids)])
+        assert [True] * 1200 == store.outcomes.complete_many(
+            [Completion(trace_id=t, outcomes=both(t)) for t in reversed(ids)]
+        )
         assert LedgerRow(captured=1200, scored=1200) == store.ledger().total
 
     def test_known_traces_are_asked_for_together(self, store: Store):
         """Those that are stored with a text, and no others."""
         ingest(store, *(f"t{i}" for i in range(600)))
-        store.ingest("other", 1, [sampled_out("out")])
+        store.traces.ingest("other", 1, [sampled_out("out")])
 
-        found = store.known(["nobody", "out", *(f"t{i}" for i in range(550, 650))])
+        found = store.traces.get_many(["nobody", "out", *(f"t{i}" for i in range(550, 650))])
 
         assert {f"t{i}" for i in range(550, 600)} == set(found)
-        assert store.trace("t550") == found["t550"]
-        assert {} == store.known([])
+        assert store.traces.get("t550") == found["t550"]
+        assert {} == store.traces.get_many([])
 
 
 def test_what_is_far_in_the_future_is_due_when_the_clock_was_put_back(open_store: OpenStore, clock: Clock):
     """Retries and leases are not delayed by 30 days, and a retry that is due in ten minutes stays so."""
     with open_store() as store:
-        store.set_plan([RECALL], ["s"])
-        store.ingest("a", 1, [Captured(trace=Trace(trace_id=t, started_at=1.0, query="q")) for t in ("t", "u", "v")])
-        store.claim("gone", 3, lease_s=60)
+        store.plan.set([RECALL], ["s"])
+        store.traces.ingest(
+            "a", 1, [Captured(trace=Trace(trace_id=t, started_at=1.0, query="q")) for t in ("t", "u", "v")]
+        )
+        store.leases.claim("gone", 3, lease_s=60)
         for trace_id in ("t", "u"):
             score = Score(sample_id=trace_id, metric="recall", metric_version="1", value=1.0, method="exact")
-            store.complete(trace_id, [score])
-        first, second = store.due_deliveries("s", limit=9)
-        store.mark_retry("s", [first.outcome.id], next_try=clock.now + 30, error="down")
+            store.outcomes.complete(trace_id, [score])
+        first, second = store.deliveries.due("s", limit=9)
+        store.deliveries.mark_retry("s", [first.outcome.id], next_try=clock.now + 30, error="down")
         clock.now -= 30 * 86_400
-        store.mark_retry("s", [second.outcome.id], next_try=clock.now + 600, error="down")
+        store.deliveries.mark_retry("s", [second.outcome.id], next_try=clock.now + 600, error="down")
 
-        store.set_plan([RECALL], ["s"])
+        store.plan.set([RECALL], ["s"])
 
-        assert [first.outcome.id] == [each.outcome.id for each in store.due_deliveries("s", limit=9)]
-        assert ["v"] == [each.trace_id for each in store.claim("me", 9, lease_s=60)]
+        assert [first.outcome.id] == [each.outcome.id for each in store.deliveries.due("s", limit=9)]
+        assert ["v"] == [each.trace_id for each in store.leases.claim("me", 9, lease_s=60)]
 
 
 class TestErasedRequests:
@@ -1394,34 +1407,23 @@ class TestErasedRequests:
     def test_an_erased_request_does_not_come_back(self, store: Store):
         """From another spool it is a duplicate, and the others come in."""
         ingest(store, "t1", "t2")
-        store.complete("t1", [score("t1")])
-        store.erase(["t1", "never-came"])
-        assert {"t1"} == store.find_erased(["t1", "t2", "never-came", "other"])
+        store.outcomes.complete("t1", [score("t1")])
+        store.upkeep.erase(["t1", "never-came"])
         before = store.ledger().total
 
-        store.ingest("other host", 1, [captured("t1"), captured("t3")])
+        store.traces.ingest("other host", 1, [captured("t1"), captured("t3")])
 
-        assert 1 == store.duplicates()
-        assert {"t2", "t3"} == {trace.trace_id for trace in store.traces()}
+        assert 1 == count_duplicates(store)
+        assert {"t2", "t3"} == {trace.trace_id for trace in store.traces.read()}
         assert before.captured + 1 == store.ledger().total.captured
-        assert store.recount() == []
-
-    def test_an_erased_request_can_be_let_in_again(self, store: Store):
-        """Its new arrival is counted as a new request."""
-        ingest(store, "t1")
-        store.erase(["t1"])
-        store.forget_erased(["t1", "other"])
-        assert set() == store.find_erased(["t1"])
-        ingest(store, "t1")
-        assert ["t1"] == [trace.trace_id for trace in store.traces()]
-        assert (2, 1) == (store.ledger().total.captured, store.ledger().total.dropped)
+        assert store.upkeep.recount() == []
 
     def test_ids_are_hashed_with_the_id_of_the_store(self, store: Store):
         """Many ids at once, and no id in the tables."""
         ids = [f"trace-{n}" for n in range(1_100)]
-        store.ingest("many", 1, [captured(trace_id) for trace_id in ids])
-        store.erase(ids)
-        assert set(ids) == store.find_erased(ids)
+        store.traces.ingest("many", 1, [captured(trace_id) for trace_id in ids])
+        store.upkeep.erase(ids)
+        assert 0 == store.traces.ingest("again", 1, [captured(trace_id) for trace_id in ids])
         with store._database.read() as db:
             keys = [key for (key,) in db.execute("SELECT key FROM meta WHERE key >= 'erased:' AND key < 'erased;'")]
         assert (1_100, []) == (len(keys), [key for key in keys if "trace-" in key])
@@ -1429,8 +1431,9 @@ class TestErasedRequests:
     def test_requests_that_expired_may_come_back(self, store: Store, clock: Clock):
         """Retention removes them because of their age. Who merges an archive wants them."""
         ingest(store, "t1")
-        store.complete("t1", [score("t1"), not_applicable("t1")])
-        store.set_plan([GROUNDED, RECALL], [])
+        store.outcomes.complete("t1", [score("t1"), not_applicable("t1")])
+        store.plan.set([GROUNDED, RECALL], [])
         clock.now += 1e6
-        assert 1 == store.remove_requests(before=clock.now)
-        assert set() == store.find_erased(["t1"])
+        assert 1 == store.upkeep.remove_requests(before=clock.now)
+        ingest(store, "t1")
+        assert ["t1"] == [trace.trace_id for trace in store.traces.read()]

@@ -33,39 +33,39 @@ def path(tmp_path: Path) -> Path:
 def test_labels_are_replaced_and_removed_by_author(path: Path):
     """One label for each request and author, the last one."""
     with SqliteStore.open(path, mode="own") as store:
-        store.save_labels([ANN, BOB])
-        store.save_labels([ANN._replace(value=0.5, labeled_at=12.0)])
-        assert [BOB, ANN._replace(value=0.5, labeled_at=12.0)] == store.labels()
-        store.save_labels([BOB._replace(value=None)])
-        assert [ANN._replace(value=0.5, labeled_at=12.0)] == store.labels()
+        store.labels.save([ANN, BOB])
+        store.labels.save([ANN._replace(value=0.5, labeled_at=12.0)])
+        assert [BOB, ANN._replace(value=0.5, labeled_at=12.0)] == store.labels.read()
+        store.labels.save([BOB._replace(value=None)])
+        assert [ANN._replace(value=0.5, labeled_at=12.0)] == store.labels.read()
     assert [("t1", "ann", 0.5)] == stored(path)
 
 
 def test_a_reader_saves_while_the_owner_runs(path: Path):
     """All see the label at once; the owner stores it with its next claim."""
     with SqliteStore.open(path, mode="own") as owner, open_for_labels(path) as reader:
-        reader.save_labels([ANN])
-        reader.save_labels([BOB])
-        reader.save_labels([BOB._replace(value=None)])
-        reader.save_draw([DrawnRequest("t2", 0.5, None), DrawnRequest("t1", 0.25, 0)])
+        reader.labels.save([ANN])
+        reader.labels.save([BOB])
+        reader.labels.save([BOB._replace(value=None)])
+        reader.labels.save_draw([DrawnRequest("t2", 0.5, None), DrawnRequest("t1", 0.25, 0)])
         assert [] == stored(path)
         for store in (reader, owner):
-            assert [ANN] == store.labels()
-            assert [("t1", 0.25, 0), ("t2", 0.5, None)] == store.drawn_requests()
-        owner.claim("w", 1, lease_s=10)
+            assert [ANN] == store.labels.read()
+            assert [("t1", 0.25, 0), ("t2", 0.5, None)] == store.labels.drawn()
+        owner.leases.claim("w", 1, lease_s=10)
         assert [("t1", "ann", 1.0)] == stored(path)
         assert 0 == (path.parent / "s.db.labels").stat().st_size
-        assert [ANN] == reader.labels()
-        assert [("t1", 0.25, 0), ("t2", 0.5, None)] == reader.drawn_requests()
+        assert [ANN] == reader.labels.read()
+        assert [("t1", 0.25, 0), ("t2", 0.5, None)] == reader.labels.drawn()
 
 
 def test_a_reader_writes_to_the_store_file_never(path: Path):
     """Only its inbox changes."""
     before = path.read_bytes()
     with open_for_labels(path) as reader:
-        reader.save_labels([ANN])
+        reader.labels.save([ANN])
         with pytest.raises(StoreError, match="open for reading only"):
-            reader.release_all()
+            reader.leases.release_all()
     assert before == path.read_bytes()
     assert 0o600 == (path.parent / "s.db.labels").stat().st_mode & 0o777
 
@@ -74,24 +74,24 @@ def test_a_crash_between_storing_and_emptying_changes_nothing(path: Path):
     """The same lines are stored again."""
     inbox = path.parent / "s.db.labels"
     with open_for_labels(path) as reader:
-        reader.save_labels([ANN])
-        reader.save_draw([DrawnRequest("t1", 0.25, 0)])
+        reader.labels.save([ANN])
+        reader.labels.save_draw([DrawnRequest("t1", 0.25, 0)])
     lines = inbox.read_bytes()
     with SqliteStore.open(path, mode="own") as owner:
-        owner.take_labels()
+        owner.leases.claim("w", 0, lease_s=10)
         inbox.write_bytes(lines)
-        assert [ANN] == owner.labels()
-        owner.take_labels()
-        assert [ANN] == owner.labels()
-        assert [("t1", 0.25, 0)] == owner.drawn_requests()
+        assert [ANN] == owner.labels.read()
+        owner.leases.claim("w", 0, lease_s=10)
+        assert [ANN] == owner.labels.read()
+        assert [("t1", 0.25, 0)] == owner.labels.drawn()
 
 
 def test_a_failed_transaction_keeps_the_inbox(path: Path):
     """A label that the table refuses stays where it is, and so do the others."""
     with SqliteStore.open(path, mode="own") as owner, open_for_labels(path) as reader:
-        reader.save_labels([ANN, BOB._replace(value=7.0)])
+        reader.labels.save([ANN, BOB._replace(value=7.0)])
         with pytest.raises(StoreError):
-            owner.take_labels()
+            owner.leases.claim("w", 0, lease_s=10)
     assert [] == stored(path)
     assert (path.parent / "s.db.labels").stat().st_size > 0
 
@@ -107,19 +107,19 @@ def damaged_lines(path: Path) -> list[str]:
 def test_a_line_that_was_cut_is_counted(path: Path, caplog: pytest.LogCaptureFixture):
     """What a full disk or a lost power supply left behind does not damage the next label, and is not silent."""
     with open_for_labels(path) as reader:
-        reader.save_labels([ANN])
+        reader.labels.save([ANN])
         with (path.parent / "s.db.labels").open("ab") as file:
             file.write(b'["label", "t2", "a')
-        assert [ANN] == reader.labels()
+        assert [ANN] == reader.labels.read()
         assert "1 damaged lines of" in caplog.text
-        reader.save_labels([BOB])
-        assert [ANN, BOB] == reader.labels()
-        assert ["1 lines of the labels that wait for the owner are damaged"] == reader.verify().file
+        reader.labels.save([BOB])
+        assert [ANN, BOB] == reader.labels.read()
+        assert ["1 lines of the labels that wait for the owner are damaged"] == reader.upkeep.verify().file
     settle_labels(path)
     assert "moved to the table damaged_labels. Save these labels again" in caplog.text
     assert ['["label", "t2", "a'] == damaged_lines(path)
     with open_for_labels(path) as reader:
-        assert reader.verify().ok
+        assert reader.upkeep.verify().ok
 
 
 @pytest.mark.parametrize("end", [b"\n", b""])
@@ -127,13 +127,13 @@ def test_any_changed_byte_of_a_line_is_seen(path: Path, end: bytes):
     """A label is as it was saved, or its line is counted."""
     inbox = path.parent / "s.db.labels"
     with open_for_labels(path) as reader:
-        reader.save_labels([ANN])
+        reader.labels.save([ANN])
         line = inbox.read_bytes().removesuffix(b"\n")
         for at in range(len(line)):
             for bit in range(8):
                 inbox.write_bytes(line[:at] + bytes([line[at] ^ 1 << bit]) + line[at + 1 :] + end)
-                assert [] == reader.labels(), (at, bit)
-                assert reader._inbox.read().damaged  # type: ignore[attr-defined]
+                assert [] == reader.labels.read(), (at, bit)
+                assert reader._database.inbox.read().damaged  # type: ignore[attr-defined]
 
 
 def test_a_folder_that_cannot_be_written(path: Path):
@@ -143,13 +143,13 @@ def test_a_folder_that_cannot_be_written(path: Path):
         open_for_labels(path) as reader,
         pytest.raises(StoreError, match=r"labels cannot be written .*write permission"),
     ):
-        reader.save_labels([ANN])
+        reader.labels.save([ANN])
 
 
 def test_labels_are_settled_unless_somebody_owns_the_store(path: Path):
     """By a process that owns the store for a moment, or by its owner."""
     with SqliteStore.open(path, mode="own"), open_for_labels(path) as reader:
-        reader.save_labels([ANN])
+        reader.labels.save([ANN])
         settle_labels(path)
         assert [] == stored(path)
     settle_labels(path)
@@ -162,12 +162,12 @@ def test_two_writers_wait_for_each_other(path: Path, monkeypatch: pytest.MonkeyP
     """A lock that is never released is an error after a while, not a hang."""
     import fcntl
 
-    monkeypatch.setattr("ragstone.store._labels._LOCK_S", 0.05)
+    monkeypatch.setattr("ragstone.store._label_inbox._LOCK_S", 0.05)
     inbox = path.parent / "s.db.labels"
     with inbox.open("wb") as other, open_for_labels(path) as reader:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(StoreError, match="locked by another process"):
-            reader.save_labels([ANN])
+            reader.labels.save([ANN])
         fcntl.flock(other, fcntl.LOCK_UN)
-        reader.save_labels([ANN])
-        assert [ANN] == reader.labels()
+        reader.labels.save([ANN])
+        assert [ANN] == reader.labels.read()

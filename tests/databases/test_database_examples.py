@@ -32,7 +32,7 @@ def test_an_example_captures_what_the_model_saw(path, model_server, tmp_path, mo
     runpy.run_path(str(path), run_name="__main__")
     assert "captured 2, scored 2, failed 0, pending 0" in capsys.readouterr().out
     with SqliteStore.open(tmp_path / "ragstone.db", mode="read") as store:
-        traces = {trace.query: trace for trace in store.traces()}
+        traces = {trace.query: trace for trace in store.traces.read()}
     assert set(FOUND) == set(traces)
     for question, trace in traces.items():
         assert ("ok", ANSWERS[question], "tiny-1") == (trace.status, (trace.response or "").strip(), trace.model)

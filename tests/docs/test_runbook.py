@@ -54,7 +54,7 @@ def test_each_rule_names_its_section():
 
 def test_each_message_has_a_section(desk):
     """By the words with which a message begins: both kinds of stream, feedback, the judge, and what follows an alarm."""
-    with open_store(desk / "ragstone.db", mode="read") as store, store.watched() as tables:
+    with open_store(desk / "ragstone.db", mode="read") as store, store.watch.read() as tables:
         (alarm, *_) = all_alarms(tables)
     firsts = {
         event: render_alarm(alarm, event=event).partition("\n")[0] for event in ("alarm", "follow_up", "recovered")

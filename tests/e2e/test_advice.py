@@ -49,7 +49,7 @@ def test_each_printed_command_scores_with_the_judge_of_the_application(
 
     assert 0 == done.returncode, done.stderr
     with open_store(STORE, mode="read") as store:
-        outcomes = list(store.outcomes())
+        outcomes = list(store.outcomes.read())
     assert {("ccrs.qr", "fake-judge"), ("ccrs.id", "fake-judge")} == {
         (outcome.metric, str(outcome.judge).partition(" ")[0]) for outcome in outcomes
     }
@@ -75,7 +75,7 @@ def test_a_printed_command_has_the_settings_of_a_judge_with_secrets(server: Fake
 
     assert 0 == done.returncode, done.stderr
     with open_store(STORE, mode="read") as store:
-        assert ["sampled"] == [outcome.method for outcome in store.outcomes() if isinstance(outcome, Score)]
+        assert ["sampled"] == [outcome.method for outcome in store.outcomes.read() if isinstance(outcome, Score)]
 
 
 def test_a_worker_without_options_uses_the_judge_and_metrics_on_record(server: FakeJudgeServer) -> None:

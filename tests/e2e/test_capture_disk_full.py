@@ -105,7 +105,7 @@ def test_what_a_full_disk_has_refused_is_in_the_ledger(tmp_path: Path, durabilit
         assert scored.returncode == 0, scored.stderr
         with open_store(folder / "s.db", mode="read") as store:
             ledger = store.ledger().total
-            stored = {trace.trace_id for trace in store.traces()}
+            stored = {trace.trace_id for trace in store.traces.read()}
         # Without waiting for the disk, `record` cannot say that it is full, but `flush` says it.
         acknowledged = {*taken, *rest} if durability == "sync" else set(rest)
         assert not was_on_disk

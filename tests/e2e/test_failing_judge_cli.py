@@ -85,7 +85,7 @@ def test_the_limit_of_failures_is_an_option(rows, command, limit, code):
             )
             for s in samples
         ]
-        store.ingest("s", 1, [Captured(trace=trace) for trace in traces])
+        store.traces.ingest("s", 1, [Captured(trace=trace) for trace in traces])
 
     def reply(body: object) -> str:
         return "5" if re.search(r"Why \d?[147]\?", json.dumps(body)) else "none"

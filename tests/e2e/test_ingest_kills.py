@@ -203,7 +203,7 @@ def test_what_a_receiver_has_acknowledged_is_stored_once(tmp_path: Path, name: s
     with open_store(receiver.store, mode="read") as store:
         texts = {
             trace.trace_id: (trace.query, trace.response, [p.text for r in trace.retrievals for p in r.passages])
-            for trace in store.traces()
+            for trace in store.traces.read()
         }
     assert [trace_id for trace_id in acknowledged if trace_id not in texts] == []
     for trace_id in acknowledged:

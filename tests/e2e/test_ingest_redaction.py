@@ -232,7 +232,7 @@ def leaked(folder: Path) -> set[bytes]:
 def leaking(store: Path) -> dict[tuple[str, str], list[str]]:
     """The carriers and separators whose stored request contains a secret. Bodies in the file are compressed."""
     with open_store(store, mode="read") as opened:
-        records = {int(trace.trace_id, 16): trace.model_dump_json().encode() for trace in opened.traces()}
+        records = {int(trace.trace_id, 16): trace.model_dump_json().encode() for trace in opened.traces.read()}
     assert set(CASES) == set(records), "requests are lost"
     found = {CASES[n]: [secret.decode() for secret in WHOLE if secret in record] for n, record in records.items()}
     return {case: secrets for case, secrets in found.items() if secrets}
@@ -256,7 +256,7 @@ def test_no_secret_reaches_a_file(tmp_path: Path, send: Callable[[str, str, list
         assert set() == leaked(folder)
     assert {} == leaking(folder / "s.db")
     with open_store(folder / "s.db", mode="read") as store:
-        traces = {CASES[int(trace.trace_id, 16)]: trace for trace in store.traces()}
+        traces = {CASES[int(trace.trace_id, 16)]: trace for trace in store.traces.read()}
     for separator, character in SEPARATORS.items():
         # JSON stays valid, and each secret has become its placeholder.
         kept = json.loads(traces["keys of json", separator].response or "")

@@ -107,7 +107,7 @@ def test_a_store_keeps_variants_apart(tmp_path: Path) -> None:
     expected = {"ccrs.ac", "ccrs.ac@em_weight=0", "precision@2,threshold=1"}
     with SqliteStore.open(store, mode="read") as opened:
         assert {"ccrs.ac": 4, "ccrs.ac@em_weight=0": 4, "precision@2,threshold=1": 4} == Counter(
-            outcome.metric for outcome in opened.outcomes()
+            outcome.metric for outcome in opened.outcomes.read()
         )
     assert expected - {"precision@2,threshold=1"} <= {row["metric"] for row in lines(sink)}
     done = run_command("store", "backfill", store, "--metrics", "ccrs.ac@.25,rouge_l@stem", "--since", "-10d")

@@ -45,7 +45,7 @@ def draft(trace_id: str, **changes: object) -> TraceDraft:
 def outcomes(store: Path) -> dict[tuple[str, str], object]:
     """All outcomes of a store by trace and metric."""
     with SqliteStore.open(store, mode="read") as opened:
-        return {(o.sample_id, o.metric): o for o in opened.outcomes()}
+        return {(o.sample_id, o.metric): o for o in opened.outcomes.read()}
 
 
 def test_a_request_is_captured_scored_stored_and_exported(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_sampling_is_in_the_books(tmp_path: Path) -> None:
     assert 60 < ledger.total.sampled_out < 140
     assert ledger.total.balanced
     with SqliteStore.open(store, mode="read") as opened:
-        assert {0.5} == {t.inclusion_probability for t in opened.traces() if t.query}
+        assert {0.5} == {t.inclusion_probability for t in opened.traces.read() if t.query}
 
 
 def test_secrets_do_not_reach_the_disk(tmp_path: Path) -> None:

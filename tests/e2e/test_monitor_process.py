@@ -54,7 +54,7 @@ def check_scored(store: Path, n: int) -> None:
     ledger = read_ledger(store).total
     assert (ledger.captured, ledger.scored, ledger.pending, ledger.balanced) == (n, n, 0, True)
     with SqliteStore.open(store, mode="read") as opened:
-        assert set(Counter((o.sample_id, o.metric) for o in opened.outcomes()).values()) == {1}
+        assert set(Counter((o.sample_id, o.metric) for o in opened.outcomes.read()).values()) == {1}
 
 
 def test_a_process_scores_and_ends_with_the_program(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def check_scored(store: Path, n: int) -> None:
     ledger = read_ledger(store).total
     assert (ledger.captured, ledger.scored, ledger.pending, ledger.balanced) == (n, n, 0, True)
     with SqliteStore.open(store, mode="read") as opened:
-        assert set(Counter((o.sample_id, o.metric) for o in opened.outcomes()).values()) == {1}
+        assert set(Counter((o.sample_id, o.metric) for o in opened.outcomes.read()).values()) == {1}
 
 
 @pytest.mark.parametrize("preload", [False, True], ids=["each loads", "preload"])

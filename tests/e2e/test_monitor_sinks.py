@@ -97,7 +97,7 @@ def test_each_outcome_arrives_where_it_has_a_place(tmp_path):
             assert monitor.drain(90)
             counts = _delivered(monitor, sinks)
     with SqliteStore.open(store, mode="read") as opened:
-        outcomes = {outcome.id: outcome for outcome in opened.outcomes()}
+        outcomes = {outcome.id: outcome for outcome in opened.outcomes.read()}
     rows = pq.read_table(tmp_path / "scores").to_pylist()
 
     assert {(outcomes[id_].sample_id) for id_, _ in langfuse} == {f"t{i}" for i in range(0, _N, 2)}

@@ -49,7 +49,7 @@ def scored(store: Path) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     # No one may have made the store yet.
     with contextlib.suppress(StoreError), SqliteStore.open(store, mode="read") as opened:
-        for outcome in opened.outcomes():
+        for outcome in opened.outcomes.read():
             assert isinstance(outcome, Score)
             found.setdefault(outcome.metric, []).append(outcome.sample_id)
     return {metric: sorted(ids) for metric, ids in found.items()}

@@ -72,7 +72,7 @@ def forget_outages(monkeypatch: pytest.MonkeyPatch) -> None:
 def stored(path: str) -> list[Outcome]:
     """All outcomes of a store."""
     with SqliteStore.open(path, mode="read") as store:
-        return list(store.outcomes())
+        return list(store.outcomes.read())
 
 
 def options(server: FakeJudgeServer) -> list[str]:
@@ -143,7 +143,7 @@ def test_an_outage_beyond_the_limit_keeps_traces_pending(rows, command, monkeypa
     """Exit code 3, no failed trace, and the same command scores the rest."""
     if command[0] == "worker":
         with SqliteStore.open("r.db", mode="own") as store:
-            store.ingest("app", N, [Captured(trace=make_trace(f"t{i}")) for i in range(N)])
+            store.traces.ingest("app", N, [Captured(trace=make_trace(f"t{i}")) for i in range(N)])
     with KilledServer(after_calls=30, down_s=1e6) as server:
         done = run_command(*command, *options(server), "--set=limits.max_outage_s=90")
         assert 3 == done.returncode, done.stderr
@@ -163,7 +163,7 @@ def test_an_outage_beyond_the_limit_keeps_traces_pending(rows, command, monkeypa
 def test_another_judge_finishes_what_waits(rows, monkeypatch):
     """Whoever gives a judge up starts the worker with another one: the pending traces get its scores, the others keep theirs."""
     with SqliteStore.open("r.db", mode="own") as store:
-        store.ingest("app", N, [Captured(trace=make_trace(f"t{i}")) for i in range(N)])
+        store.traces.ingest("app", N, [Captured(trace=make_trace(f"t{i}")) for i in range(N)])
     with KilledServer(after_calls=30, down_s=1e6) as server:
         done = run_command("worker", "r.db", "--until-idle", *options(server), "--set=limits.max_outage_s=90")
         assert 3 == done.returncode, done.stderr
@@ -188,7 +188,7 @@ def test_a_running_worker_keeps_traces_pending_for_as_long_as_the_judge_is_down(
     """An hour without a judge, from the start or later: no metric fails, the log says that it is long, all are scored."""
     monkeypatch.setattr("ragstone.worker._worker._POLL_MAX_S", 30.0)
     with SqliteStore.open(tmp_path / "r.db", mode="own") as store:
-        store.ingest("app", N, [Captured(trace=make_trace(f"t{i}")) for i in range(N)])
+        store.traces.ingest("app", N, [Captured(trace=make_trace(f"t{i}")) for i in range(N)])
     with KilledServer(after_calls=after_calls, down_s=3600) as server:
         setup = ScoringSetup(["ccrs.qr", "ccrs.id"], judge=server.url, limits=Limits(deadline_s=20))
         worker = Worker(tmp_path / "r.db", setup, max_outage_s=max_outage_s)
@@ -222,7 +222,7 @@ class Arriving:
         """Move the batch once."""
         if self.n_moved:
             return 0
-        store.ingest("source", 1, [Captured(trace=make_trace(f"t{i}")) for i in range(3)])
+        store.traces.ingest("source", 1, [Captured(trace=make_trace(f"t{i}")) for i in range(3)])
         self.n_moved = 3
         return 3
 

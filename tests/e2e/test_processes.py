@@ -70,7 +70,7 @@ def test_a_killed_process_loses_and_repeats_nothing(tmp_path: Path) -> None:
     """After `kill -9` of scoring processes, each trace has exactly one outcome for each metric."""
     path, n = tmp_path / "r.db", 300
     with SqliteStore.open(path, mode="own") as store:
-        store.ingest("app", n, [Captured(trace=make_trace(f"t{i}")) for i in range(n)])
+        store.traces.ingest("app", n, [Captured(trace=make_trace(f"t{i}")) for i in range(n)])
     setup = ScorerSpec(METRICS, judge="lexical").open(processes=2)
     worker = Worker(path, setup)
     kills = [20, 100, 180]
@@ -91,8 +91,8 @@ def test_a_killed_process_loses_and_repeats_nothing(tmp_path: Path) -> None:
     asyncio.run(asyncio.wait_for(work(), 300))
     assert kills == []
     with SqliteStore.open(path, mode="read") as store:
-        outcomes = Counter((o.sample_id, o.metric) for o in store.outcomes())
-        assert [] == store.recount()
+        outcomes = Counter((o.sample_id, o.metric) for o in store.outcomes.read())
+        assert [] == store.upkeep.recount()
     assert set(outcomes.values()) == {1}
     assert len(outcomes) == n * 6
     ledger = read_ledger(path).total
@@ -166,7 +166,7 @@ def test_sigterm_stops_a_worker_and_its_processes(tmp_path: Path) -> None:
     """SIGTERM to the whole group, as a service manager sends it, ends the worker with exit code 0, and nothing is lost."""
     path = tmp_path / "r.db"
     with SqliteStore.open(path, mode="own") as store:
-        store.ingest("app", 50, [Captured(trace=make_trace(f"t{i}")) for i in range(50)])
+        store.traces.ingest("app", 50, [Captured(trace=make_trace(f"t{i}")) for i in range(50)])
     command = [sys.executable, "-c", MAIN, "worker", str(path), "--judge", "lexical", "--set", "limits.processes=2"]
     owner = subprocess.Popen(command, start_new_session=True)
     wait_until(lambda: read_ledger(path).total.pending == 0)

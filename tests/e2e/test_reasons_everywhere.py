@@ -93,7 +93,9 @@ def test_the_monitor_delivers_reasons(tmp_path, kind):
             monitor.record(draft(i))
         assert monitor.drain(60)
     with SqliteStore.open(store, mode="read") as opened:
-        stored = [(o.metric, o.value, o.explanation, o.details.get("explanation_source")) for o in opened.outcomes()]
+        stored = [
+            (o.metric, o.value, o.explanation, o.details.get("explanation_source")) for o in opened.outcomes.read()
+        ]
     # Of three equal answers the first one is among the worst so far, and the criterion is its lowest score.
     expected = 1 if kind == "afterwards" else 3
     assert expected == stored.count(("acme.version", 0.0, WHY, kind))

@@ -77,7 +77,7 @@ def scores(store: Path) -> dict[tuple[str, str], tuple[object, ...]]:
                 o.usage and o.usage.input_tokens,
                 o.usage and o.usage.calls,
             )
-            for o in opened.outcomes()
+            for o in opened.outcomes.read()
         }
 
 
@@ -197,7 +197,7 @@ def test_a_request_that_the_batch_refused_is_a_failure(traces, server):
     answer(server, replay.folder, change=refuse)
     assert 0 == replay().returncode
     with SqliteStore.open(replay.store, mode="read") as opened:
-        failures = [o for o in opened.outcomes() if isinstance(o, Failure)]
+        failures = [o for o in opened.outcomes.read() if isinstance(o, Failure)]
     assert [("rejected", True)] * 2 == [(failure.kind, "too long for me" in failure.reason) for failure in failures]
 
 
@@ -406,7 +406,7 @@ def test_draws_of_a_sample_are_requests_of_their_own(traces, server):
             break
     assert 0 == done.returncode, done.stderr
     with SqliteStore.open(replay.store, mode="read") as opened:
-        assert N == sum(isinstance(o, Score) and o.interval is not None for o in opened.outcomes())
+        assert N == sum(isinstance(o, Score) and o.interval is not None for o in opened.outcomes.read())
 
 
 def test_without_a_reply_cache(traces, server):

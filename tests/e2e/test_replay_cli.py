@@ -95,7 +95,7 @@ class Asked:
 def outcomes_in(store: Path) -> Counter[tuple[str, str]]:
     """How often each trace has an outcome of each metric."""
     with SqliteStore.open(store, mode="read") as opened:
-        return Counter((o.sample_id, o.metric) for o in opened.outcomes() if isinstance(o, Score))
+        return Counter((o.sample_id, o.metric) for o in opened.outcomes.read() if isinstance(o, Score))
 
 
 @pytest.mark.parametrize(
@@ -301,4 +301,4 @@ def test_ingest_is_killed_and_keeps_what_it_answered(tmp_path, send_to, kills):
     assert (n, n, True) == (ledger.total.captured, ledger.total.scored, ledger.total.balanced)
     assert {1} == set(outcomes_in(store).values())
     with SqliteStore.open(store, mode="read") as opened:
-        assert all(len(trace.prompt_contexts or ()) == 1 for trace in opened.traces())
+        assert all(len(trace.prompt_contexts or ()) == 1 for trace in opened.traces.read())

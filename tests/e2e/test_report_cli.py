@@ -173,10 +173,10 @@ def test_sources_that_cannot_be_shown(tmp_path: Path) -> None:
     with SqliteStore.open(tmp_path / "empty.db", mode="own"):
         pass
     with SqliteStore.open(tmp_path / "pending.db", mode="own") as store:
-        store.set_plan([PlannedMetric(name="ccrs.ac", version="1", judge_hash="h")], [])
+        store.plan.set([PlannedMetric(name="ccrs.ac", version="1", judge_hash="h")], [])
         for n in range(5):
             trace = Trace(trace_id=f"t{n}", started_at=float(n), query="?", response="!", contexts=())
-            store.ingest("s", n + 1, [Captured(trace=trace)])
+            store.traces.ingest("s", n + 1, [Captured(trace=trace)])
     whole = (tmp_path / "pending.db").read_bytes()
     (tmp_path / "damaged.db").write_bytes(whole[: len(whole) // 3])
     (tmp_path / "future.db").write_bytes(whole)

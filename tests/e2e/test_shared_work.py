@@ -52,7 +52,7 @@ def draft(trace_id: str, *passages: str) -> TraceDraft:
 def stored(store: Path) -> list[Outcome]:
     """All outcomes of a store."""
     with SqliteStore.open(store, mode="read") as opened:
-        return list(opened.outcomes())
+        return list(opened.outcomes.read())
 
 
 def test_live_requests_are_billed_once_for_what_metrics_share(tmp_path: Path) -> None:

@@ -54,8 +54,8 @@ def outcomes_of(path: Path) -> list[dict[str, Any]]:
     if path.suffix == ".db":
         with open_store(path, mode="read") as store:
             assert store.ledger().total.balanced
-            assert store.recount() == []
-            found = [outcome.model_dump(mode="json") for outcome in store.outcomes()]
+            assert store.upkeep.recount() == []
+            found = [outcome.model_dump(mode="json") for outcome in store.outcomes.read()]
     else:
         found = [json.loads(line) for line in path.read_text().splitlines()]
     return sorted(

@@ -62,7 +62,7 @@ def test_a_slow_serial_judge_loses_no_outcome(serves):
 def test_a_slow_serial_judge_of_a_worker_loses_no_outcome(tmp_path):
     """All requests are scored with the defaults, and the judge is never seen as unavailable."""
     with SqliteStore.open(tmp_path / "r.db", mode="own") as store:
-        store.ingest("app", N, [Captured(trace=make_trace(f"t{i}")) for i in range(N)])
+        store.traces.ingest("app", N, [Captured(trace=make_trace(f"t{i}")) for i in range(N)])
     outages = []
     with FakeJudgeServer(latency_s=10.0, serves=1) as server:
         worker = Worker(tmp_path / "r.db", ScoringSetup(["ccrs.qr", "ccrs.id"], judge=server.url))
@@ -229,7 +229,7 @@ def test_a_slow_request_of_a_worker_is_scored_once(tmp_path: Path, monkeypatch):
     """A lease that is shorter than the reply of the judge is renewed, so that the request is not scored twice."""
     monkeypatch.setattr("ragstone.worker._worker.FILE_LEASE_S", 0.9)
     with SqliteStore.open(tmp_path / "r.db", mode="own") as store:
-        store.ingest("app", 1, [Captured(trace=make_trace("t"))])
+        store.traces.ingest("app", 1, [Captured(trace=make_trace("t"))])
     with FakeJudgeServer(latency_s=2.5) as server:
         setup = ScoringSetup("ccrs.qr", judge={"url": server.url, "model": "m"})
         asyncio.run(Worker(tmp_path / "r.db", setup).run(until_idle=True))

@@ -185,7 +185,7 @@ def test_udcg_is_scored_live_beside_the_others(tmp_path: Path) -> None:
     assert ledger.total.balanced
     assert (2, 1) == (ledger.metrics["udcg"].scored, ledger.metrics["udcg"].not_applicable)
     with SqliteStore.open(store, mode="read") as opened:
-        scores = {o.sample_id: o for o in opened.outcomes() if o.metric == "udcg" and isinstance(o, Score)}
+        scores = {o.sample_id: o for o in opened.outcomes.read() if o.metric == "udcg" and isinstance(o, Score)}
     assert "judge_with_reference" == scores["t0"].details["labels"]
     assert scores["t0"].interval.low < scores["t0"].value < scores["t0"].interval.high
     assert scores["t1"].value < 0.5 < scores["t0"].value
@@ -202,7 +202,7 @@ def test_a_passage_that_cannot_be_read_fails_live_with_its_bounds(tmp_path: Path
         monitor.record(TraceDraft(trace_id="t", query=LIGHTHOUSE, response="31 metres.", retrievals=[found]))
         assert monitor.drain(60)
     with SqliteStore.open(store, mode="read") as opened:
-        outcomes = {o.metric: o for o in opened.outcomes()}
+        outcomes = {o.metric: o for o in opened.outcomes.read()}
     failure = outcomes["udcg"]
     assert isinstance(outcomes["ccrs.qr"], Score)
     assert isinstance(failure, Failure)

@@ -47,7 +47,7 @@ def test_the_story_of_a_trace_tells_what_each_passage_was_worth(
 def stored_metrics(store: Path) -> list[str]:
     """The metric of each outcome in a store; none if nothing can be read yet."""
     with contextlib.suppress(StoreError), SqliteStore.open(store, mode="read") as opened:
-        return sorted(outcome.metric for outcome in opened.outcomes())
+        return sorted(outcome.metric for outcome in opened.outcomes.read())
     return []
 
 

@@ -51,7 +51,7 @@ def test_states_equal_an_uninterrupted_run(tmp_path, kills):
     with open_store(whole, mode="read") as one, open_store(killed, mode="read") as other:
         assert snapshot(one) == snapshot(other)
         assert snapshot(one)[2]
-        ids = [[delivery.id for delivery in store.due_alarms("slack:x", limit=99)] for store in (one, other)]
+        ids = [[delivery.id for delivery in store.deliveries.due_alarms("slack:x", limit=99)] for store in (one, other)]
         assert ids[0] == ids[1] != []
 
 
@@ -67,8 +67,8 @@ def test_large_queue_keeps_its_place(tmp_path, kills):
         with start(killed, "catch_up") as process:
             time.sleep(rng.uniform(0.0, 0.02 if kills > 4 else 0.1))
             process.kill()
-        with open_store(killed, mode="read") as store, store.watched() as tables:
-            left.append(len(tables.closed_outcomes(now=1e12, gap_s=0.0, max_s=0.0)))
+        with open_store(killed, mode="read") as store, store.watch.read() as tables:
+            left.append(len(tables.queue.closed_outcomes(now=1e12, gap_s=0.0, max_s=0.0)))
     # The first kills interrupt the work, and no kill brings outcomes back.
     assert 0 < left[0] <= DAYS * 100
     assert sorted(left, reverse=True) == left
@@ -76,5 +76,5 @@ def test_large_queue_keeps_its_place(tmp_path, kills):
     with open_store(whole, mode="read") as one, open_store(killed, mode="read") as other:
         assert snapshot(one) == snapshot(other)
         assert snapshot(one)[2]
-        ids = [[delivery.id for delivery in store.due_alarms("slack:x", limit=99)] for store in (one, other)]
+        ids = [[delivery.id for delivery in store.deliveries.due_alarms("slack:x", limit=99)] for store in (one, other)]
         assert ids[0] == ids[1] != []

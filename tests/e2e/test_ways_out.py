@@ -114,7 +114,7 @@ def test_what_was_acknowledged_is_kept(tmp_path: Path, way: str, durability: str
     scored = run_command("worker", store, "--judge", "lexical", "--metrics", metrics, "--until-idle")
     assert scored.returncode == 0, scored.stderr
     with open_store(store, mode="read") as opened:
-        stored = {trace.trace_id for trace in opened.traces()}
+        stored = {trace.trace_id for trace in opened.traces.read()}
         dropped = opened.ledger().total.dropped
     found = acknowledged.read_text(encoding="utf-8").split()
     lost = [trace_id for trace_id in found if trace_id not in stored]

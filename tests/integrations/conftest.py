@@ -210,7 +210,7 @@ def books(tmp_path: Path) -> Callable[[], Books]:
             assert monitor.drain(60)
             ledger = monitor.ledger()
         with SqliteStore.open(store, mode="read") as opened:
-            traces = list(opened.traces())
+            traces = list(opened.traces.read())
         return Books(ledger, Counter((trace.query, trace.response, trace.status) for trace in traces))
 
     return look

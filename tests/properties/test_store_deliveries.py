@@ -64,7 +64,7 @@ class DeliveryMachine(RuleBasedStateMachine):
     def change_plan(self, sinks: list[str]) -> None:
         """Sinks join, leave and return."""
         self.plan = sinks
-        self.store.set_plan(METRICS, sinks)
+        self.store.plan.set(METRICS, sinks)
 
     @rule(sizes=st.lists(st.integers(1, 3), min_size=1, max_size=3))
     def score(self, sizes: list[int]) -> None:
@@ -73,7 +73,9 @@ class DeliveryMachine(RuleBasedStateMachine):
         for size in sizes:
             self.n_traces += 1
             trace_id, started_at = f"t{self.n_traces}", float(self.n_traces)
-            self.store.ingest("s", self.n_traces, [Captured(trace=Trace(trace_id=trace_id, started_at=started_at))])
+            self.store.traces.ingest(
+                "s", self.n_traces, [Captured(trace=Trace(trace_id=trace_id, started_at=started_at))]
+            )
             outcomes = [
                 Score(sample_id=trace_id, metric=metric.name, metric_version="1", value=0.5, method="exact")
                 for metric in METRICS[:size]
@@ -82,7 +84,7 @@ class DeliveryMachine(RuleBasedStateMachine):
             for outcome in outcomes:
                 self.outcomes[outcome.id] = started_at
                 self.rows |= {(outcome.id, sink): Row(started_at, next_try=self.now) for sink in self.plan}
-        assert all(self.store.complete_many(group))
+        assert all(self.store.outcomes.complete_many(group))
 
     @rule(seconds=st.sampled_from([1.0, 60.0]))
     def wait(self, seconds: float) -> None:
@@ -93,22 +95,22 @@ class DeliveryMachine(RuleBasedStateMachine):
     @rule(data=st.data(), sink=st.sampled_from(SINKS), result=st.sampled_from(["sent", "retry", "skipped", "failed"]))
     def mark(self, data: st.DataObject, sink: str, result: str) -> None:
         """A result arrives, of a batch or of outcomes in any order, also for deliveries that ended or never were."""
-        batch = [item.outcome.id for item in self.store.due_deliveries(sink, limit=data.draw(st.integers(0, 6)))]
+        batch = [item.outcome.id for item in self.store.deliveries.due(sink, limit=data.draw(st.integers(0, 6)))]
         anything = st.lists(st.sampled_from(sorted(self.outcomes)), unique=True, max_size=4)
         ids = data.draw(st.one_of(st.just(batch), st.permutations(batch), anything))
         rows = [self.rows[id_, sink] for id_ in ids if (id_, sink) in self.rows]
         if result == "sent":
-            self.store.mark_sent(sink, ids)
+            self.store.deliveries.mark_sent(sink, ids)
             for row in rows:
                 row.attempts += row.state != "sent"
                 row.state = "sent"
             return
         if result == "retry":
-            self.store.mark_retry(sink, ids, next_try=self.now + 30, error="503")
+            self.store.deliveries.mark_retry(sink, ids, next_try=self.now + 30, error="503")
         elif result == "skipped":
-            self.store.mark_skipped(sink, ids, reason="-")
+            self.store.deliveries.mark_skipped(sink, ids, reason="-")
         else:
-            self.store.mark_failed(sink, ids, error="refused")
+            self.store.deliveries.mark_failed(sink, ids, error="refused")
         for row in rows:
             if row.state == "pending":
                 row.attempts += 1
@@ -123,7 +125,7 @@ class DeliveryMachine(RuleBasedStateMachine):
         again = [row for (_, name), row in self.rows.items() if row.state == state and sink in (None, name)]
         for row in again:
             row.state, row.attempts, row.next_try = "pending", 0, self.now
-        assert len(again) == self.store.requeue_deliveries(sink=sink, state=state)
+        assert len(again) == self.store.deliveries.requeue(sink=sink, state=state)
 
     @rule(data=st.data(), sink=st.sampled_from(SINKS))
     def deliver_again(self, data: st.DataObject, sink: str) -> None:
@@ -134,7 +136,7 @@ class DeliveryMachine(RuleBasedStateMachine):
             for id_, started_at in self.outcomes.items()
             if since <= started_at < until and (id_, sink) not in self.rows and sink in self.plan
         ]
-        assert len(missing) == self.store.deliver_again(sink, since=since, until=until)
+        assert len(missing) == self.store.deliveries.deliver_again(sink, since=since, until=until)
         self.rows |= {(id_, sink): Row(started_at, next_try=self.now) for id_, started_at in missing}
 
     @precondition(lambda self: self.outcomes)
@@ -147,7 +149,7 @@ class DeliveryMachine(RuleBasedStateMachine):
         sent = Counter(sink for (id_, sink), row in self.rows.items() if id_ in gone and row.state == "sent")
         final = ((sink, row.state) for (id_, sink), row in self.rows.items() if id_ in gone and row.state != "pending")
         self.erased.update(final)
-        assert dict(sent) == self.store.erase([f"t{number}" for number in numbers]).sent
+        assert dict(sent) == self.store.upkeep.erase([f"t{number}" for number in numbers]).sent
         self.outcomes = {id_: at for id_, at in self.outcomes.items() if id_ not in gone}
         self.rows = {key: row for key, row in self.rows.items() if key[0] not in gone}
 
@@ -160,7 +162,7 @@ class DeliveryMachine(RuleBasedStateMachine):
     @invariant()
     def each_delivery_is_in_its_state(self) -> None:
         """One by one, counted, and due."""
-        found = {(row.item_id, row.sink): row for row in self.store.deliveries(limit=ALL)}
+        found = {(row.item_id, row.sink): row for row in self.store.deliveries.read(limit=ALL)}
         assert {key: row.state for key, row in self.rows.items()} == {key: row.state for key, row in found.items()}
         counts = {sink: Counter[str]() for sink in SINKS}
         for (_, sink), row in self.rows.items():
@@ -174,15 +176,15 @@ class DeliveryMachine(RuleBasedStateMachine):
                 name: getattr(stored, name) if stored else 0 for name in STATES
             }
             for state in STATES:
-                assert counts[sink][state] == len(self.store.deliveries(sink=sink, state=state, limit=ALL))
-            due = self.store.due_deliveries(sink, limit=ALL)
+                assert counts[sink][state] == len(self.store.deliveries.read(sink=sink, state=state, limit=ALL))
+            due = self.store.deliveries.due(sink, limit=ALL)
             assert len(due) == len({item.outcome.id for item in due})
             assert {
                 id_: row.attempts
                 for (id_, name), row in self.rows.items()
                 if name == sink and row.state == "pending" and row.next_try <= self.now
             } == {item.outcome.id: item.attempts for item in due}
-            assert due[:2] == self.store.due_deliveries(sink, limit=2)
+            assert due[:2] == self.store.deliveries.due(sink, limit=2)
 
     @invariant()
     def texts_wait_for_sinks_of_the_plan(self) -> None:
@@ -193,9 +195,9 @@ class DeliveryMachine(RuleBasedStateMachine):
         finished = {
             started
             for id_, started in self.outcomes.items()
-            if self.store.explain(self.trace(started)).state != "pending"
+            if self.store.traces.explain(self.trace(started)).state != "pending"
         }
-        assert len(waiting & finished) == self.store.count_texts(before=ALL).undelivered
+        assert len(waiting & finished) == self.store.upkeep.count_texts(before=ALL).undelivered
 
     def trace(self, started_at: float) -> str:
         """The id of the request that started then."""
@@ -204,7 +206,7 @@ class DeliveryMachine(RuleBasedStateMachine):
     @invariant()
     def the_counters_equal_the_rows(self) -> None:
         """As `ragstone store verify` finds."""
-        assert [] == self.store.recount()
+        assert [] == self.store.upkeep.recount()
 
 
 TestDeliveries = DeliveryMachine.TestCase

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from ragstone.schema import Captured, Dropped, Failure, NotApplicable, SampledOut, Score, Trace
 from ragstone.store import Completion, PlannedMetric, SqliteStore
+from stored_bodies import count_duplicates
 
 LEASE_S = 60.0
 MAX_ATTEMPTS = 3
@@ -92,7 +93,7 @@ class StoreMachine(RuleBasedStateMachine):
     def change_plan(self, plan: list[PlannedMetric]) -> None:
         """A metric joins, leaves, or gets a new version."""
         self.plan = plan
-        self.store.set_plan(plan, ["jsonl"])
+        self.store.plan.set(plan, ["jsonl"])
 
     @rule(segment=SEGMENTS, entries=ENTRIES, repeat=st.booleans())
     def ingest(self, segment: str, entries, repeat: bool) -> None:
@@ -108,20 +109,23 @@ class StoreMachine(RuleBasedStateMachine):
                 continue
             self.traces[trace_id] = entry.entry
             self.came_in += 1
-        self.store.ingest(segment, self.offset, entries)
+        self.store.traces.ingest(segment, self.offset, entries)
         if repeat:
-            assert 0 == self.store.ingest(segment, self.offset, entries)
+            assert 0 == self.store.traces.ingest(segment, self.offset, entries)
 
     @rule(owner=OWNERS, limit=st.integers(0, 4))
     def claim(self, owner: str, limit: int) -> None:
         """A scorer asks for work."""
-        claimed = [trace.trace_id for trace in self.store.claim(owner, limit, lease_s=LEASE_S)]
+        claimed = [trace.trace_id for trace in self.store.leases.claim(owner, limit, lease_s=LEASE_S)]
         assert len(claimed) <= limit
         assert all(trace_id not in self.finished for trace_id in claimed)
         self.held[owner] += claimed
         # The store may have given up on others.
         for trace_id in self.traces:
-            if trace_id not in self.finished and self.store.explain(trace_id).state not in ("pending", "sampled_out"):
+            if trace_id not in self.finished and self.store.traces.explain(trace_id).state not in (
+                "pending",
+                "sampled_out",
+            ):
                 self.note_finished(trace_id)
 
     @precondition(lambda self: any(self.held.values()))
@@ -136,9 +140,9 @@ class StoreMachine(RuleBasedStateMachine):
         kinds = st.sampled_from(["score", "failure", "not_applicable"])
         outcomes = [outcome(data.draw(kinds), trace_id, metric) for metric in metrics]
 
-        assert (trace_id not in self.finished) == self.store.complete(trace_id, outcomes, owner=owner)
+        assert (trace_id not in self.finished) == self.store.outcomes.complete(trace_id, outcomes, owner=owner)
 
-        if trace_id not in self.finished and self.store.explain(trace_id).state != "pending":
+        if trace_id not in self.finished and self.store.traces.explain(trace_id).state != "pending":
             self.note_finished(trace_id)
 
     @precondition(lambda self: any(self.held.values()))
@@ -154,7 +158,7 @@ class StoreMachine(RuleBasedStateMachine):
             group.append(Completion(trace_id=trace_id, outcomes=outcomes, owner=owner))
         before = set(self.finished)
 
-        for completion, stored in zip(group, self.store.complete_many(group), strict=True):
+        for completion, stored in zip(group, self.store.outcomes.complete_many(group), strict=True):
             assert stored or completion.trace_id in before or self.state(completion.trace_id) != "pending"
             assert not (stored and completion.trace_id in before)
 
@@ -164,23 +168,23 @@ class StoreMachine(RuleBasedStateMachine):
 
     def state(self, trace_id: str) -> str:
         """The state of a trace in the store."""
-        return self.store.explain(trace_id).state
+        return self.store.traces.explain(trace_id).state
 
     def note_finished(self, trace_id: str) -> None:
         """A trace finishes only with an outcome of every metric of the plan of that moment."""
-        keys = {(o.metric, o.metric_version, o.judge_hash) for o in self.store.explain(trace_id).outcomes}
+        keys = {(o.metric, o.metric_version, o.judge_hash) for o in self.store.traces.explain(trace_id).outcomes}
         assert {(m.name, m.version, m.judge_hash) for m in self.plan} <= keys
         self.finished[trace_id] = keys
 
     @rule(owner=OWNERS)
     def release(self, owner: str) -> None:
         """A scorer stops in peace."""
-        self.store.release(owner)
+        self.store.leases.release(owner)
 
     @rule(owner=OWNERS)
     def renew(self, owner: str) -> None:
         """A scorer says that it lives."""
-        assert self.store.renew(owner, self.held[owner], LEASE_S) <= len(self.held[owner])
+        assert self.store.leases.renew(owner, self.held[owner], LEASE_S) <= len(self.held[owner])
 
     @rule(seconds=st.sampled_from([1.0, LEASE_S]))
     def wait(self, seconds: float) -> None:
@@ -193,14 +197,14 @@ class StoreMachine(RuleBasedStateMachine):
         self.store.close()
         self.open()
         if not orderly:
-            self.store.release_all()
+            self.store.leases.release_all()
 
     @rule(sent=st.integers(0, 5), dead=st.integers(0, 2))
     def deliver(self, sent: int, dead: int) -> None:
         """A sink takes some outcomes and refuses others."""
-        ids = [item.outcome.id for item in self.store.due_deliveries("jsonl", limit=sent + dead)]
-        self.store.mark_sent("jsonl", ids[:sent])
-        self.store.mark_failed("jsonl", ids[sent:], error="refused")
+        ids = [item.outcome.id for item in self.store.deliveries.due("jsonl", limit=sent + dead)]
+        self.store.deliveries.mark_sent("jsonl", ids[:sent])
+        self.store.deliveries.mark_failed("jsonl", ids[sent:], error="refused")
 
     @precondition(lambda self: self.traces)
     @rule(data=st.data(), dry_run=st.booleans())
@@ -208,12 +212,12 @@ class StoreMachine(RuleBasedStateMachine):
         """Somebody has requests erased."""
         ids = data.draw(st.lists(TRACE_IDS, unique=True, max_size=4))
         there = [trace_id for trace_id in ids if trace_id in self.traces]
-        assert sorted(there) == sorted(self.store.find_requests(ids=ids))
-        before = list(self.store.outcomes())
-        erased = self.store.erase(ids, dry_run=dry_run)
+        assert sorted(there) == sorted(self.store.traces.find(ids=ids))
+        before = list(self.store.outcomes.read())
+        erased = self.store.upkeep.erase(ids, dry_run=dry_run)
         assert (len(there), sum(o.sample_id in there for o in before)) == (erased.requests, erased.outcomes)
         if dry_run:
-            assert before == list(self.store.outcomes())
+            assert before == list(self.store.outcomes.read())
             return
         self.erased += len(there)
         self.gone.update(there)
@@ -222,7 +226,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.finished.pop(trace_id, None)
             for held in self.held.values():
                 held[:] = [each for each in held if each != trace_id]
-        assert all(self.store.explain(trace_id) is None for trace_id in ids)
+        assert all(self.store.traces.explain(trace_id) is None for trace_id in ids)
 
     @invariant()
     def the_books_add_up(self) -> None:
@@ -238,13 +242,13 @@ class StoreMachine(RuleBasedStateMachine):
         captured = Counter(self.traces.values())
         assert captured["sampled_out"] == ledger.total.sampled_out
         assert captured["captured"] - len(self.finished) == ledger.total.pending
-        assert self.duplicates == self.store.duplicates()
-        assert [] == self.store.recount()
+        assert self.duplicates == count_duplicates(self.store)
+        assert [] == self.store.upkeep.recount()
 
     @invariant()
     def nothing_is_scored_twice(self) -> None:
         """One outcome a key, in the store and in the outbox."""
-        outcomes = list(self.store.outcomes())
+        outcomes = list(self.store.outcomes.read())
         keys = Counter(o.key for o in outcomes)
         assert all(n == 1 for n in keys.values())
         for trace_id, expected in self.finished.items():

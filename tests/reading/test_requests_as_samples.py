@@ -46,7 +46,7 @@ def store(tmp_path):
     path = tmp_path / "app.db"
     traces = [trace(1), trace(2, inclusion_probability=0.5), trace(3, inclusion_probability=0.5)]
     with open_store(path, mode="own") as opened:
-        opened.ingest("segment", 1, [Captured(trace=one) for one in traces])
+        opened.traces.ingest("segment", 1, [Captured(trace=one) for one in traces])
     command("worker", path, "--metrics", "ccrs.cc,ccrs.ac,ccrs.qr", "--judge", "lexical", "--until-idle")
     return path
 
@@ -74,7 +74,7 @@ def test_a_store_is_evaluated_by_its_requests(store):
 def test_requests_without_texts_are_counted(store):
     """A request whose text was removed from the store is not scored as an empty one."""
     with open_store(store, mode="own") as opened:
-        opened.remove_texts(before=time.time() + 1, limit=10)
+        opened.upkeep.remove_texts(before=time.time() + 1, limit=10)
     samples, report = read(str(store))
 
     assert ([], 3) == (samples, report.notes["left out, because their texts were removed from the store: requests"])
@@ -149,7 +149,7 @@ def test_the_conversation_before_a_printed_answer_is_kept(tmp_path):
     """Each earlier message is printed with its speaker."""
     turns = (Turn(role="user", text="Hello: a tower?"), Turn(role="assistant", text="Yes."))
     with open_store(tmp_path / "app.db", mode="own") as opened:
-        opened.ingest("segment", 1, [Captured(trace=trace(1, history=turns))])
+        opened.traces.ingest("segment", 1, [Captured(trace=trace(1, history=turns))])
     answer = {
         "id": "t1", "query": "How high?", "response": [{"text": "41 "}, {"text": "metres."}], "passages": [], "scores": [],
         "why": "", "history": ["User: Hello: a tower?", "Assistant: Yes."], "reference": [], "time": None,

@@ -159,7 +159,7 @@ def test_kill_of_one_of_two_consumers(queue, database):
             wait_until(lambda: application.status().waiting == application.status().in_progress == 0)
             wait_until(lambda: store.ledger().total.captured >= n)
             assert (store.ledger().total.captured, store.ledger().total.pending) == (n, n)
-            assert store.recount() == []
+            assert store.upkeep.recount() == []
     finally:
         application.close()
         for process in consumers:

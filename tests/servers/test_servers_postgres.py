@@ -33,12 +33,13 @@ from ragstone.store import (
     DrawnRequest,
     PlannedMetric,
     StoredLabel,
-    _postgres_connection,
+    _postgres_database,
     open_for_labels,
     open_store,
 )
 from ragstone.watch import Scale, fold
 from ragstone.worker import read_ledger
+from stored_bodies import count_duplicates
 
 pytestmark = pytest.mark.servers
 
@@ -105,8 +106,8 @@ class TestSharing:
     def test_what_a_killed_worker_has_leased_is_not_finished(self, own, database, waits_for):
         """Whoever waits for all work waits until these leases expire, and scores the requests."""
         store = own()
-        store.ingest("a", 3, captured("t0", "t1", "t2", response="r"))
-        assert len(store.claim("killed", 2, lease_s=4)) == 2
+        store.traces.ingest("a", 3, captured("t0", "t1", "t2", response="r"))
+        assert len(store.leases.claim("killed", 2, lease_s=4)) == 2
         if waits_for == "worker":
             assert (
                 0
@@ -123,8 +124,8 @@ class TestSharing:
     def test_nobody_waits_for_what_another_worker_gets_later(self, own, database):
         """A worker that is busy all the time does not prevent the end of a script on another host."""
         store = own()
-        store.ingest("a", 1, captured("before", response="r"))
-        assert len(store.claim("busy", 1, lease_s=3600)) == 1
+        store.traces.ingest("a", 1, captured("before", response="r"))
+        assert len(store.leases.claim("busy", 1, lease_s=3600)) == 1
         with Monitor(judge="lexical", metrics=["ccrs.qr"], store=database) as monitor:
             assert monitor.record(TraceDraft(query="q", response="r", contexts=[]))
             eventually(lambda: store.ledger().total.scored == 1)
@@ -133,21 +134,21 @@ class TestSharing:
                 time.sleep(1)
                 # The monitor may be faster and score some of these.
                 for n in range(1000):
-                    store.ingest("a", 2 + n, captured(f"later{n}", response="r"))
-                    if store.claim("busy", 1, lease_s=3600):
+                    store.traces.ingest("a", 2 + n, captured(f"later{n}", response="r"))
+                    if store.leases.claim("busy", 1, lease_s=3600):
                         break
                 assert not drained.done()
-                store.complete("before", [score("before")])
+                store.outcomes.complete("before", [score("before")])
                 assert drained.result()
         assert store.ledger().total.pending == 1
 
     def test_claims_pass_each_other(self, own):
         """Eight that claim at once get different traces, and between them all of them."""
-        own().ingest("a", 1, captured(*(f"t{i}" for i in range(200))))
+        own().traces.ingest("a", 1, captured(*(f"t{i}" for i in range(200))))
         stores = [own() for _ in range(8)]
 
         with ThreadPoolExecutor(8) as pool:
-            claims = list(pool.map(lambda pair: pair[1].claim(str(pair[0]), 25, lease_s=60), enumerate(stores)))
+            claims = list(pool.map(lambda pair: pair[1].leases.claim(str(pair[0]), 25, lease_s=60), enumerate(stores)))
 
         assert sorted(f"t{i}" for i in range(200)) == sorted(t.trace_id for claim in claims for t in claim)
 
@@ -156,21 +157,21 @@ class TestSharing:
         import psycopg
 
         store = own()
-        store.ingest("a", 1, captured("held", "free"))
+        store.traces.ingest("a", 1, captured("held", "free"))
         with psycopg.connect(database) as other:
             other.execute("SELECT 1 FROM ragstone.traces WHERE trace_id = 'held' FOR UPDATE")
 
-            assert ["free"] == [t.trace_id for t in store.claim("me", 2, lease_s=60)]
+            assert ["free"] == [t.trace_id for t in store.leases.claim("me", 2, lease_s=60)]
 
     def test_two_that_finish_one_trace_agree_on_who_was_first(self, own):
         """Whoever comes second is told so, and its outcomes are not stored."""
         first = own()
-        first.set_plan([EXACT], ["s"])
-        first.ingest("a", 1, captured(*(f"t{i}" for i in range(50))))
+        first.plan.set([EXACT], ["s"])
+        first.traces.ingest("a", 1, captured(*(f"t{i}" for i in range(50))))
         stores = [first, own(), own(), own()]
 
         def finish(store):
-            return [store.complete(f"t{i}", [score(f"t{i}")]) for i in range(50)]
+            return [store.outcomes.complete(f"t{i}", [score(f"t{i}")]) for i in range(50)]
 
         with ThreadPoolExecutor(4) as pool:
             told = list(pool.map(finish, stores))
@@ -189,10 +190,10 @@ class TestSharing:
             new = 0
             for offset, batch in enumerate(batches, start=1):
                 try:
-                    new += store.ingest(f"host {number}", offset, captured(*batch))
+                    new += store.traces.ingest(f"host {number}", offset, captured(*batch))
                 except StoreError:
                     # Two that wait for each other: one is told, and comes again.
-                    new += store.ingest(f"host {number}", offset, captured(*batch))
+                    new += store.traces.ingest(f"host {number}", offset, captured(*batch))
             return new
 
         with ThreadPoolExecutor(4) as pool:
@@ -200,77 +201,77 @@ class TestSharing:
 
         ledger = stores[0].ledger()
         assert (180, 180, True) == (sum(new), ledger.total.captured, ledger.total.balanced)
-        assert 4 * 8 * 40 - 180 == stores[0].duplicates()
+        assert 4 * 8 * 40 - 180 == count_duplicates(stores[0])
 
     def test_a_sink_has_one_deliverer_at_a_time(self, own):
         """The first that looks delivers; when its connection ends, another one does."""
         first, second = own(), own()
-        first.set_plan([EXACT], ["s"])
-        second.set_plan([EXACT], ["s"])
-        first.ingest("a", 1, captured("t"))
-        first.complete("t", [score("t")])
+        first.plan.set([EXACT], ["s"])
+        second.plan.set([EXACT], ["s"])
+        first.traces.ingest("a", 1, captured("t"))
+        first.outcomes.complete("t", [score("t")])
 
-        assert 1 == len(first.due_deliveries("s", limit=9))
-        assert 1 == len(first.due_deliveries("s", limit=9))
-        assert [] == second.due_deliveries("s", limit=9)
+        assert 1 == len(first.deliveries.due("s", limit=9))
+        assert 1 == len(first.deliveries.due("s", limit=9))
+        assert [] == second.deliveries.due("s", limit=9)
         first.close()
-        assert 1 == len(second.due_deliveries("s", limit=9))
+        assert 1 == len(second.deliveries.due("s", limit=9))
 
     def test_a_deliverer_that_is_refused_makes_room(self, own):
         """Another worker may have better credentials."""
         first, second = own(), own()
-        first.set_plan([EXACT], ["s"])
-        second.set_plan([EXACT], ["s"])
-        first.ingest("a", 1, captured("t"))
-        first.complete("t", [score("t")])
-        first.due_deliveries("s", limit=9)
+        first.plan.set([EXACT], ["s"])
+        second.plan.set([EXACT], ["s"])
+        first.traces.ingest("a", 1, captured("t"))
+        first.outcomes.complete("t", [score("t")])
+        first.deliveries.due("s", limit=9)
 
-        first.stop_sink("s", reason="401")
+        first.deliveries.stop_sink("s", reason="401")
 
-        assert 1 == len(second.due_deliveries("s", limit=9))
+        assert 1 == len(second.deliveries.due("s", limit=9))
 
     def test_a_deliverer_that_was_cut_off_has_lost_its_place(self, own, database):
         """While it connects again another one delivers, and only that one."""
         first, second = own(), own()
-        first.set_plan([EXACT], ["s"])
-        first.ingest("a", 1, captured("t"))
-        first.complete("t", [score("t")])
-        assert 1 == len(first.due_deliveries("s", limit=9))
+        first.plan.set([EXACT], ["s"])
+        first.traces.ingest("a", 1, captured("t"))
+        first.outcomes.complete("t", [score("t")])
+        assert 1 == len(first.deliveries.due("s", limit=9))
         sql(database, "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE objid = 3 AND locktype = 'advisory'")
 
-        assert 1 == len(second.due_deliveries("s", limit=9))
+        assert 1 == len(second.deliveries.due("s", limit=9))
         with pytest.raises(StoreError):
-            first.due_deliveries("s", limit=9)
-        assert [] == first.due_deliveries("s", limit=9)
+            first.deliveries.due("s", limit=9)
+        assert [] == first.deliveries.due("s", limit=9)
 
     def test_workers_that_start_together_agree_on_a_plan(self, own):
         """None of them is refused, and none finds the plan half made."""
         stores = [own() for _ in range(6)]
 
         with ThreadPoolExecutor(6) as pool:
-            list(pool.map(lambda store: store.set_plan([EXACT], ["s"]), stores))
+            list(pool.map(lambda store: store.plan.set([EXACT], ["s"]), stores))
 
         assert ["exact"] == list(stores[0].ledger().metrics)
 
     def test_another_plan_waits_until_the_others_are_gone(self, own):
         """Two plans in one store would undo each other's work for ever."""
         first, second = own(), own()
-        first.set_plan([EXACT], ["s"])
+        first.plan.set([EXACT], ["s"])
 
         with pytest.raises(StoreError, match="with another plan"):
-            second.set_plan([EXACT, PlannedMetric(name="more", version="1")], ["s"])
+            second.plan.set([EXACT, PlannedMetric(name="more", version="1")], ["s"])
         assert ["exact"] == list(first.ledger().metrics)
 
         first.close()
-        second.set_plan([PlannedMetric(name="more", version="1")], ["s"])
+        second.plan.set([PlannedMetric(name="more", version="1")], ["s"])
         assert ["more"] == list(second.ledger().metrics)
 
     def test_a_plan_that_changed_during_an_outage_stops_the_old_worker(self, own, database):
         """It would score by the old plan what the new one waits for."""
         old, new = own(), own()
-        old.set_plan([EXACT], ["s"])
+        old.plan.set([EXACT], ["s"])
         sql(database, "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE objid = 3")
-        new.set_plan([PlannedMetric(name="more", version="1")], ["s"])
+        new.plan.set([PlannedMetric(name="more", version="1")], ["s"])
 
         old.check_not_replaced()
         with pytest.raises(StoreError):
@@ -283,7 +284,7 @@ class TestSharing:
     def test_a_store_of_another_version_after_an_outage_stops_the_worker(self, own, database):
         """A worker that connects again does not use a store that was replaced by one of another version."""
         store = own()
-        store.set_plan([EXACT], ["s"])
+        store.plan.set([EXACT], ["s"])
         sql(database, "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE objid = 3")
         sql(database, "UPDATE ragstone.meta SET value = '99' WHERE key = 'version'")
 
@@ -296,12 +297,12 @@ class TestSharing:
     def test_the_books_are_of_one_moment(self, own):
         """While others bring in and finish, every ledger that anybody sees adds up."""
         busy, looking = own(), own()
-        busy.set_plan([EXACT], [])
+        busy.plan.set([EXACT], [])
 
         def work():
             for i in range(120):
-                busy.ingest("a", i + 1, [*captured(f"t{i}"), Dropped(reason="full", n=1, at=0.0)])
-                busy.complete(f"t{i}", [score(f"t{i}")])
+                busy.traces.ingest("a", i + 1, [*captured(f"t{i}"), Dropped(reason="full", n=1, at=0.0)])
+                busy.outcomes.complete(f"t{i}", [score(f"t{i}")])
 
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(work)
@@ -320,14 +321,14 @@ class TestTime:
     def test_hosts_whose_clocks_differ_agree(self, own, monkeypatch):
         """A host an hour ahead does not take what another one holds."""
         slow = own()
-        slow.ingest("a", 1, captured("t"))
-        slow.claim("slow", 1, lease_s=60)
+        slow.traces.ingest("a", 1, captured("t"))
+        slow.leases.claim("slow", 1, lease_s=60)
 
         truth = time.time
-        monkeypatch.setattr("ragstone.store.postgres.time.time", lambda: truth() + 3600)
+        monkeypatch.setattr("ragstone.store._postgres_database.time.time", lambda: truth() + 3600)
         ahead = own(clock=time.time)
 
-        assert [] == ahead.claim("ahead", 1, lease_s=60)
+        assert [] == ahead.leases.claim("ahead", 1, lease_s=60)
 
 
 class TestOutage:
@@ -336,8 +337,8 @@ class TestOutage:
     def test_a_restart_costs_one_call(self, own, postgres):
         """Calls fail in words while it is down; after it is up the next one works, and nothing is lost."""
         store = own()
-        store.set_plan([EXACT], ["s"])
-        store.ingest("a", 1, captured("t"))
+        store.plan.set([EXACT], ["s"])
+        store.traces.ingest("a", 1, captured("t"))
         postgres.stop()
         try:
             for _ in range(2):
@@ -353,8 +354,8 @@ class TestOutage:
                 return None
 
         assert 1 == eventually(ledger).total.pending
-        assert store.complete("t", [score("t")])
-        assert 1 == len(store.due_deliveries("s", limit=9))
+        assert store.outcomes.complete("t", [score("t")])
+        assert 1 == len(store.deliveries.due("s", limit=9))
 
     def test_what_was_under_way_is_not_stored_in_part(self, own, database):
         """The connection ends between two statements of one call."""
@@ -369,10 +370,10 @@ class TestOutage:
                 yield entries[1]
 
         with pytest.raises(StoreError):
-            store.ingest("a", 1, Cut(entries))
+            store.traces.ingest("a", 1, Cut(entries))
 
-        assert ({}, 0) == (store.segment_offsets(), store.ledger().total.captured)
-        assert 2 == store.ingest("a", 1, entries)
+        assert ({}, 0) == (store.traces.segment_offsets(), store.ledger().total.captured)
+        assert 2 == store.traces.ingest("a", 1, entries)
 
 
 class TestOpening:
@@ -390,10 +391,10 @@ class TestOpening:
     def test_a_statement_that_takes_too_long_fails(self, database, monkeypatch, limit):
         """A statement is ended after the limit of the server or of this process."""
         if limit == "of the server":
-            settings = [*_postgres_connection._SETTINGS, "SET statement_timeout TO '1s'"]
-            monkeypatch.setattr(_postgres_connection, "_SETTINGS", settings)
+            settings = [*_postgres_database._SETTINGS, "SET statement_timeout TO '1s'"]
+            monkeypatch.setattr(_postgres_database, "_SETTINGS", settings)
         else:
-            monkeypatch.setattr(_postgres_connection, "_ANSWER_S", 1.0)
+            monkeypatch.setattr(_postgres_database, "_ANSWER_S", 1.0)
         with (
             open_store(database, mode="own") as store,
             pytest.raises(StoreError, match="cannot be used now"),
@@ -405,7 +406,7 @@ class TestOpening:
         """Ours are in a schema of their own."""
         sql(database, "CREATE TABLE traces (x int)")
 
-        own().ingest("a", 1, captured("t"))
+        own().traces.ingest("a", 1, captured("t"))
 
         assert [] == sql(database, "SELECT * FROM public.traces")
 
@@ -422,67 +423,67 @@ class TestOpening:
             open_store(database, mode="read") as reader,
             pytest.raises(StoreError, match="open for reading only"),
         ):
-            reader.ingest("a", 1, captured("t"))
+            reader.traces.ingest("a", 1, captured("t"))
 
     def test_labels_are_saved_while_a_worker_runs(self, own, database):
         """By whoever may write, without an inbox; a reader is refused."""
         label = StoredLabel("t", "ann", 0.5, 10.0)
         worker = own()
         with open_for_labels(database) as store:
-            store.save_labels([label._replace(value=1.0), StoredLabel("t", "bob", 0.0, 11.0)])
-            store.save_labels([label, StoredLabel("t", "bob", None, 12.0)])
-            store.save_draw([DrawnRequest("u", 0.5, None), DrawnRequest("t", 0.25, 0)])
-            store.save_draw([DrawnRequest("u", 0.75, 1)])
-        assert [label] == worker.labels()
-        assert [("t", 0.25, 0), ("u", 0.75, 1)] == worker.drawn_requests()
+            store.labels.save([label._replace(value=1.0), StoredLabel("t", "bob", 0.0, 11.0)])
+            store.labels.save([label, StoredLabel("t", "bob", None, 12.0)])
+            store.labels.save_draw([DrawnRequest("u", 0.5, None), DrawnRequest("t", 0.25, 0)])
+            store.labels.save_draw([DrawnRequest("u", 0.75, 1)])
+        assert [label] == worker.labels.read()
+        assert [("t", 0.25, 0), ("u", 0.75, 1)] == worker.labels.drawn()
         with open_store(database, mode="read") as reader, pytest.raises(StoreError, match="open for reading only"):
-            reader.save_labels([label])
+            reader.labels.save([label])
 
     def test_backfill_beside_workers(self, own):
         """Another process adds outcomes of a metric, each once, while a worker has the plan; the ledger stays balanced."""
         worker, other = own(), own()
         new = PlannedMetric(name="new", version="1")
-        worker.set_plan([], [])
-        worker.ingest("a", 2, [*captured("t", "u", app="bot")])
-        for trace in worker.claim("w", 2, lease_s=60):
-            assert worker.complete(trace.trace_id, [])
-        worker.set_plan([new], ["sink"])
-        assert (2, 0) == other.count_backfill([new], since=0.0, until=2e9)[:2]
-        page = other.unscored([new], since=0.0, before=(2e9, 2**62), limit=10)
+        worker.plan.set([], [])
+        worker.traces.ingest("a", 2, [*captured("t", "u", app="bot")])
+        for trace in worker.leases.claim("w", 2, lease_s=60):
+            assert worker.outcomes.complete(trace.trace_id, [])
+        worker.plan.set([new], ["sink"])
+        assert (2, 0) == other.outcomes.count_backfill([new], since=0.0, until=2e9)[:2]
+        page = other.outcomes.unscored([new], since=0.0, before=(2e9, 2**62), limit=10)
         assert [("new",), ("new",)] == [item.missing for item in page.traces]
         score = Score(sample_id="t", metric="new", metric_version="1", value=0.5, method="exact")
-        assert [1, 0] == [store.add_backfilled("t", [score], sample=0.5) for store in (other, worker)]
+        assert [1, 0] == [store.outcomes.add_backfilled("t", [score], sample=0.5) for store in (other, worker)]
         assert (1, 1, True) == (
             worker.ledger().metrics["new"].captured,
             worker.ledger().metrics["new"].scored,
             worker.ledger().metrics["new"].balanced,
         )
-        other.save_backfill(
+        other.outcomes.save_backfill(
             {"id": "b", "metrics": [["new", "1", ""]], "since": 0.0, "state": "done", "started_at": 1.0}
         )
-        with worker.watching() as tables:
+        with worker.watch.change() as tables:
             fold(tables, now=2e9, options=Watch(), scales={"new": Scale(low=0.0, high=1.0)})
-        assert [True] == [each["learned"] for each in worker.backfills()]
-        with worker.watched() as tables:
+        assert [True] == [each["learned"] for each in worker.outcomes.backfills()]
+        with worker.watch.read() as tables:
             assert [("bot", "new")] * 2 == [(row.key.app, row.key.metric) for row in tables.streams()]
-        assert 0 == worker.deliver_again("sink", since=0.0, until=2e9)
+        assert 0 == worker.deliveries.deliver_again("sink", since=0.0, until=2e9)
 
     def test_spend_and_feedback(self, own):
         """Workers share the spend of a day, and feedback joins its request by either id."""
         worker, other = own(), own()
         for store in (worker, other):
-            store.add_spend(Usage(calls=2, input_tokens=10, cost_usd=0.5))
-        worker.set_record("daily_budget", {"calls": 3.0})
+            store.plan.add_spend(Usage(calls=2, input_tokens=10, cost_usd=0.5))
+        worker.plan.set_record("daily_budget", {"calls": 3.0})
         assert (4, 20, 1.0) == (
-            other.spent_today().calls,
-            other.spent_today().input_tokens,
-            other.spent_today().cost_usd,
+            other.plan.spent_today().calls,
+            other.plan.spent_today().input_tokens,
+            other.plan.spent_today().cost_usd,
         )
         assert {"calls": 3.0} == other.ledger().daily_budget
         said = [Feedback(request_id=name, value=0.0, comment="bad", given_at=1.0) for name in ("t", "nothing")]
-        other.ingest("b", 1, said)
-        worker.ingest("a", 1, captured("t", app="bot"))
-        assert [(0.0, "bad", 1.0)] == list(worker.explain("t").feedback)
+        other.traces.ingest("b", 1, said)
+        worker.traces.ingest("a", 1, captured("t", app="bot"))
+        assert [(0.0, "bad", 1.0)] == list(worker.traces.explain("t").feedback)
         assert {"received": 2, "waiting": 1, "unknown": 0} == worker.ledger().feedback.model_dump()
 
     def test_feedback_and_request_at_the_same_time(self, own):
@@ -493,7 +494,7 @@ class TestOpening:
         def store_each(store, segment, entries):
             for i, entry in enumerate(entries):
                 start.wait()
-                store.ingest(segment, i + 1, entry)
+                store.traces.ingest(segment, i + 1, entry)
 
         requests = [captured(f"t{i}", app="bot") for i in range(n)]
         said = [[Feedback(request_id=f"t{i}", value=0.0, comment=None, given_at=1.0)] for i in range(n)]
@@ -505,37 +506,37 @@ class TestOpening:
     def test_each_outcome_is_delivered_once_while_workers_write(self, own, database):
         """Overlapping groups of four workers: the cursor of a sink never passes an outcome that is not committed."""
         worker = own()
-        worker.set_plan([EXACT], ["s"])
+        worker.plan.set([EXACT], ["s"])
         ids = [f"t{i}" for i in range(800)]
-        worker.ingest("a", 1, captured(*ids))
+        worker.traces.ingest("a", 1, captured(*ids))
         stores = [own() for _ in range(4)]
 
         def finish(place):
             mine = ids[place::4]
             for start in range(0, len(mine), 5):
                 group = [Completion(trace_id=t, outcomes=[score(t)]) for t in mine[start : start + 5]]
-                assert all(stores[place].complete_many(group))
+                assert all(stores[place].outcomes.complete_many(group))
 
         delivered = []
         with ThreadPoolExecutor(4) as pool:
             writing = [pool.submit(finish, place) for place in range(4)]
-            while not all(each.done() for each in writing) or worker.due_deliveries("s", limit=1):
-                batch = worker.due_deliveries("s", limit=7)
-                worker.mark_sent("s", [item.id for item in batch])
+            while not all(each.done() for each in writing) or worker.deliveries.due("s", limit=1):
+                batch = worker.deliveries.due("s", limit=7)
+                worker.deliveries.mark_sent("s", [item.id for item in batch])
                 delivered += [item.trace_id for item in batch]
             for each in writing:
                 each.result()
 
         assert sorted(ids) == sorted(delivered)
-        assert [] == worker.recount()
+        assert [] == worker.upkeep.recount()
         assert [] == sql(database, "SELECT * FROM ragstone.outbox")
 
     def test_counters_are_right_while_workers_write(self, own, database):
         """Overlapping groups of four workers and a concurrent recount: nothing waits in a circle, nothing is counted twice."""
         first = own()
-        first.set_plan([EXACT], [])
+        first.plan.set([EXACT], [])
         ids = [f"t{i}" for i in range(300)]
-        first.ingest("a", 1, captured(*ids))
+        first.traces.ingest("a", 1, captured(*ids))
         stores = [own() for _ in range(4)]
 
         def finish(place):
@@ -543,21 +544,21 @@ class TestOpening:
             mine = ids if place % 2 else ids[::-1]
             for start in range(0, 300, 30):
                 group = [Completion(trace_id=t, outcomes=[score(t)]) for t in mine[start : start + 60]]
-                done += sum(stores[place].complete_many(group))
+                done += sum(stores[place].outcomes.complete_many(group))
             return done
 
         def count():
             for _ in range(20):
-                assert [] == first.recount()
+                assert [] == first.upkeep.recount()
 
         with ThreadPoolExecutor(5) as pool:
             counting = pool.submit(count)
             assert 300 == sum(pool.map(finish, range(4)))
             counting.result()
 
-        assert [] == first.recount()
+        assert [] == first.upkeep.recount()
         assert LedgerRow(captured=300, scored=300) == first.ledger().total
-        assert 300 == len({o.sample_id for o in first.outcomes()}) == len(list(first.outcomes()))
+        assert 300 == len({o.sample_id for o in first.outcomes.read()}) == len(list(first.outcomes.read()))
 
     @pytest.mark.parametrize("version", ["0", "2", "99", "next", None])
     def test_a_store_of_another_version_is_refused(self, own, database, version):
@@ -609,14 +610,14 @@ class TestOpening:
     def test_text_that_the_server_does_not_take_is_stored(self, own):
         """NUL has no place in its text; a captured name may have one all the same."""
         store = own()
-        assert 1 == store.ingest("a", 1, captured("t", name="a\0b", session_id="\0"))
-        assert [1, 0] == [store.ingest("a", offset, captured("nul\0")) for offset in (2, 3)]
+        assert 1 == store.traces.ingest("a", 1, captured("t", name="a\0b", session_id="\0"))
+        assert [1, 0] == [store.traces.ingest("a", offset, captured("nul\0")) for offset in (2, 3)]
         assert store.ledger().total.balanced
-        store.set_plan([EXACT], ["s"])
-        store.complete("t", [score("t")])
+        store.plan.set([EXACT], ["s"])
+        store.outcomes.complete("t", [score("t")])
 
-        (item,) = store.due_deliveries("s", limit=1)
-        assert ("a\N{REPLACEMENT CHARACTER}b", "a\0b") == (item.name, store.trace("t").name)
+        (item,) = store.deliveries.due("s", limit=1)
+        assert ("a\N{REPLACEMENT CHARACTER}b", "a\0b") == (item.name, store.traces.get("t").name)
 
     def test_a_connection_does_not_cross_a_fork(self, own):
         """The child is refused, and leaves the parent's connection alone."""
@@ -709,7 +710,7 @@ class TestWorkers:
             first = eventually(until)
             assert first - time.time() < 120
             eventually(lambda: until() > first)
-            assert [] == own().claim("other", 1, lease_s=60)
+            assert [] == own().leases.claim("other", 1, lease_s=60)
         finally:
             slow.kill()
             slow.wait()
@@ -728,7 +729,7 @@ class TestWorkers:
 
         assert (150, 150, True) == (ledger.total.captured, ledger.total.scored, ledger.total.balanced)
         with open_store(database, mode="read") as store:
-            assert 0 == store.duplicates()
+            assert 0 == count_duplicates(store)
 
     def test_status_shows_a_database_and_no_password(self, database, spool):
         """`ragstone status` takes the URL."""
@@ -763,7 +764,7 @@ def test_each_printed_command_scores_with_the_judge_of_the_application(database,
 
     assert 0 == done.returncode, done.stderr
     with open_store(database, mode="read") as store:
-        ledger, outcomes = store.ledger(), list(store.outcomes())
+        ledger, outcomes = store.ledger(), list(store.outcomes.read())
     assert (N_REQUESTS, 0) == (ledger.total.scored, ledger.total.pending)
     assert {"fake-judge"} == {str(outcome.judge).partition(" ")[0] for outcome in outcomes}
 
@@ -805,9 +806,11 @@ def test_a_worker_without_a_judge_does_not_change_a_database(database):
             with pytest.raises(StoreNotReadyError):
                 open_store(database, mode="read")
             with open_store(database, mode="own") as store:
-                store.ingest("a", 1, [Captured(trace=Trace(trace_id="t", started_at=1.0, query="?", response="!"))])
+                store.traces.ingest(
+                    "a", 1, [Captured(trace=Trace(trace_id="t", started_at=1.0, query="?", response="!"))]
+                )
     with open_store(database, mode="read") as store:
-        assert (1, (), []) == ((found := store.ledger()).total.pending, found.plans, store.planned_metrics())
+        assert (1, (), []) == ((found := store.ledger()).total.pending, found.plans, store.plan.metrics())
 
 
 def test_a_monitor_without_a_judge_leaves_requests_to_a_worker_of_another_host(database, spool, monkeypatch, tmp_path):

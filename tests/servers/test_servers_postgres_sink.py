@@ -320,7 +320,7 @@ def test_each_score_arrives_exactly_once(database, tmp_path):
     assert Counter(planned) == line.happened
     assert [-signal.SIGKILL] * faults.FAULTS == [each.returncode for each in workers[:-1]]
     with open_store(store, mode="read") as opened:
-        stored = {outcome.id: outcome.value for outcome in opened.outcomes()}
+        stored = {outcome.id: outcome.value for outcome in opened.outcomes.read()}
     assert n_traces * faults.METRICS_A_TRACE == len(stored)
     assert stored == {str(id_): value for id_, value in rows(database, "id, value")}
     (books,) = read_ledger(store).outbox.values()

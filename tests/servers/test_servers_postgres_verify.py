@@ -56,9 +56,9 @@ def verify(url, *options):
 def store(database):
     """Scored requests, a label, a failed delivery, a stream, a closed session and an alarm."""
     with open_store(database, mode="own") as opened:
-        opened.set_plan([PlannedMetric(name=name, version="1", judge_hash="h") for name in METRICS], [])
+        opened.plan.set([PlannedMetric(name=name, version="1", judge_hash="h") for name in METRICS], [])
         add_requests(opened, 0, N)
-        opened.save_labels([StoredLabel("t1", "ann", 1.0, 7.0)])
+        opened.labels.save([StoredLabel("t1", "ann", 1.0, 7.0)])
     run(database, *WATCHED)
     code, found = verify(database)
     assert (0, {}) == (code, found["damaged"])
@@ -93,6 +93,6 @@ def test_damaged_rows_are_found(store, change, table, tmp_path):
     assert (1, {table: 1}) == (code, found["damaged"])
     with open_store(store, mode="read") as opened:
         lost: list[str] = []
-        saved = list(opened.exported(include_text=True, damaged=lost))
+        saved = list(opened.outcomes.export(include_text=True, damaged=lost))
     assert N * len(METRICS) == len(saved) + len(lost)
     assert (table in ("outcomes", "traces")) == bool(lost)

@@ -20,6 +20,7 @@ from ragstone.monitor import Monitor
 from ragstone.requests import TraceDraft
 from ragstone.schema import SampledOut
 from ragstone.store import open_store
+from stored_bodies import count_duplicates
 from tls_brokers import check_tls
 from waiting import wait_until
 
@@ -196,7 +197,7 @@ def test_a_worker_of_another_store_does_not_take_requests_for_redis(start_redis,
         assert monitor.drain(60)
     assert run_command(*worker, "--from", server.url(), **environment).returncode == 0
     with open_store(database, mode="read") as store:
-        assert (store.ledger().total.captured, store.duplicates()) == (20, 0)
+        assert (store.ledger().total.captured, count_duplicates(store)) == (20, 0)
 
 
 def test_a_worker_waits_for_redis(start_redis, tmp_path):
@@ -284,7 +285,7 @@ def test_kill_of_one_of_two_consumers(queue, database):
             wait_until(lambda: store.ledger().total.captured >= len(lines))
             total = store.ledger().total
             assert (total.captured, total.pending, total.sampled_out) == (len(lines), n, n // 10)
-            assert store.recount() == []
+            assert store.upkeep.recount() == []
     finally:
         end(consumers)
 

@@ -21,15 +21,15 @@ def test_four_workers_fold_each_outcome_once(database, tmp_path):
     rows = list(requests(T0))
     shuffled = random.Random(5).sample(rows, len(rows))
     with open_store(database, mode="own", clock=lambda: T0) as store:
-        store.set_plan([PLANNED], [])
-        store.ingest("segment", 1, [Captured(trace=trace) for trace, _ in rows])
+        store.plan.set([PLANNED], [])
+        store.traces.ingest("segment", 1, [Captured(trace=trace) for trace, _ in rows])
 
     def complete(worker):
         folded = 0
         with open_store(database, mode="own", clock=lambda: T0) as store:
-            store.set_plan([PLANNED], [])
+            store.plan.set([PLANNED], [])
             for i, (trace, outcome) in enumerate(shuffled[worker::4]):
-                store.complete(trace.trace_id, [outcome])
+                store.outcomes.complete(trace.trace_id, [outcome])
                 if i % 50 == 0:
                     # Nothing has closed yet at this time.
                     result = fold_at(store, T0)

@@ -54,7 +54,7 @@ def main(n: int, folder: Path) -> None:
     after, is_over = None, False
     while not is_over:
         started = time.process_time()
-        with store.watching() as tables:
+        with store.watch.change() as tables:
             assert tables is not None
             result = fold(
                 tables, now=(DAYS + 1) * 86_400.0, options=Watch(), scales={"m": Scale(low=0.0, high=1.0)},
@@ -64,7 +64,7 @@ def main(n: int, folder: Path) -> None:
         after = result.more_after
         is_over = after is None
     peak = int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) / 1024
-    with store.watched() as tables:
+    with store.watch.read() as tables:
         streams = {stream.kind: stream.phase for stream in read_streams(tables)}
     print(
         f"{n:,} outcomes in {len(parts)} parts: {sum(parts):.1f} s of CPU, {sum(parts) / n * 1e6:.0f} µs each, peak {peak:.0f} MiB"

@@ -120,7 +120,7 @@ class BrokerContract:
                 moved += source.transfer_batch(store, errors)
             assert not errors
             ledger = store.ledger()
-            segments = store.segment_offsets()
+            segments = store.traces.segment_offsets()
         assert (ledger.total.captured, ledger.dropped_by_reason, ledger.feedback.received) == (4, {"x": 3}, 1)
         assert [name for name in segments if name.startswith("broker-entry")] == []
         assert not source.may_have_more or source.transfer_batch(store, errors) == 0
@@ -150,7 +150,7 @@ class BrokerContract:
                 source.transfer_batch(store, errors)
             assert not errors
             ledger = store.ledger()
-            segments = [name for name in store.segment_offsets() if name.startswith("broker-entry")]
+            segments = [name for name in store.traces.segment_offsets() if name.startswith("broker-entry")]
         assert (ledger.total.captured, ledger.dropped_by_reason, ledger.feedback.received) == (4, {"x": 3}, 1)
         assert segments == []
 

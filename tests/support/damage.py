@@ -110,11 +110,11 @@ def fill(store: SqliteStore, start: int, stop: int) -> None:
         for n in numbers
         if n % 4 == 0
     ]
-    store.ingest(f"segment-{start}", stop, [*(Captured(trace=trace(n)) for n in numbers), *feedback])
+    store.traces.ingest(f"segment-{start}", stop, [*(Captured(trace=trace(n)) for n in numbers), *feedback])
     for n in numbers:
-        store.complete(f"trace-{n}", outcomes(n))
-    store.save_labels([StoredLabel(f"trace-{n}", "ann", n % 3 / 2, 7.0) for n in numbers if n % 6 == 0])
-    store.save_draw([DrawnRequest(f"trace-{n}", 0.5, n) for n in numbers if n % 6 == 0])
+        store.outcomes.complete(f"trace-{n}", outcomes(n))
+    store.labels.save([StoredLabel(f"trace-{n}", "ann", n % 3 / 2, 7.0) for n in numbers if n % 6 == 0])
+    store.labels.save_draw([DrawnRequest(f"trace-{n}", 0.5, n) for n in numbers if n % 6 == 0])
 
 
 class Content(dict[str, dict[object, object]]):
@@ -124,21 +124,21 @@ class Content(dict[str, dict[object, object]]):
 def read_store(store: SqliteStore) -> tuple[Content, bool]:
     """Read all that commands read. Return it, and whether something is there twice."""
     kinds: dict[str, list[tuple[object, object]]] = {
-        "traces": [(each.trace_id, each) for each in store.traces()],
-        "outcomes": [(each.id, each) for each in store.outcomes()],
-        "exported": [(row.delivery.outcome.id, row) for row in store.exported()],
-        "labels": [((each.trace_id, each.author), each) for each in store.labels()],
-        "frame": [(each.trace_id, each) for each in store.drawn_requests()],
+        "traces": [(each.trace_id, each) for each in store.traces.read()],
+        "outcomes": [(each.id, each) for each in store.outcomes.read()],
+        "exported": [(row.delivery.outcome.id, row) for row in store.outcomes.export()],
+        "labels": [((each.trace_id, each.author), each) for each in store.labels.read()],
+        "frame": [(each.trace_id, each) for each in store.labels.drawn()],
         "feedback": [
             (n, each)
             for n in range(0, 60, 4)
-            if (report := store.explain(f"trace-{n}")) is not None
+            if (report := store.traces.explain(f"trace-{n}")) is not None
             for each in report.feedback
         ],
         # As a report reads them: from an index, without the outcomes.
         "counts": [
             (each.metric, (each.n_failed, each.n_not_applicable, sorted(zip(each.values, each.repeats, strict=True))))
-            for each in store.count_outcomes()
+            for each in store.outcomes.count()
         ],
     }
     ledger = store.ledger()
@@ -172,7 +172,7 @@ def trial_of_store(path: Path, before: Content) -> tuple[str, str]:
             end = "doubled" if doubled else compare(before, after)
             if end != "lost":
                 return end, ""
-            problems = store.verify().n_problems
+            problems = store.upkeep.verify().n_problems
             return ("counted", "") if problems else ("lost", str({kind: len(rows) for kind, rows in after.items()}))
     except RagstoneError:
         pass
@@ -184,7 +184,7 @@ def trial_of_export(path: Path, before: Content) -> tuple[str, str]:
     rows = []
     try:
         with SqliteStore.open(path, mode="read") as store:
-            rows.extend(store.exported(include_text=True, damaged=[]))
+            rows.extend(store.outcomes.export(include_text=True, damaged=[]))
     except RagstoneError:
         return "refused", ""
     outcomes, traces = ([row.delivery.outcome for row in rows], [row.trace for row in rows if row.trace])
@@ -199,7 +199,7 @@ def damaged_stores(folder: Path, rng: random.Random, n: int) -> Iterator[tuple[s
     """Damage a store without a write-ahead log."""
     original = folder / "original.db"
     with SqliteStore.open(original, mode="own") as store:
-        store.set_plan(METRICS, [SINK])
+        store.plan.set(METRICS, [SINK])
         fill(store, 0, 60)
         store.checkpoint()
         before, _ = read_store(store)
@@ -221,13 +221,13 @@ def damaged_logs(folder: Path, rng: random.Random, n: int) -> Iterator[tuple[str
     spool = folder / "spool"
     writer = SpoolWriter(spool)
     with SqliteStore.open(original, mode="own") as store:
-        store.set_plan(METRICS, [])
+        store.plan.set(METRICS, [])
         fill(store, 0, 30)
         store.checkpoint()
         writer.append([spool_entry_adapter.dump_json(Captured(trace=trace(k))) for k in range(30, 60)])
         transfer(spool, store)
         for k in range(30, 60):
-            store.complete(f"trace-{k}", outcomes(k))
+            store.outcomes.complete(f"trace-{k}", outcomes(k))
         before, _ = read_store(store)
         # As a kill leaves them.
         files = {path.name.removeprefix("original"): path.read_bytes() for path in folder.glob("original.db*")}
@@ -252,10 +252,10 @@ def trial_of_log(path: Path, spool: Path, before: Content) -> tuple[str, str]:
         with SqliteStore.open(path, mode="own") as store:
             transfer(spool, store)
             pending = store.ledger().total.pending
-            for claimed in store.claim("worker", 100, lease_s=60):
-                store.complete(claimed.trace_id, outcomes(int(claimed.trace_id.split("-")[1])))
+            for claimed in store.leases.claim("worker", 100, lease_s=60):
+                store.outcomes.complete(claimed.trace_id, outcomes(int(claimed.trace_id.split("-")[1])))
             after, doubled = read_store(store)
-            problems = store.verify().n_problems
+            problems = store.upkeep.verify().n_problems
     except RagstoneError:
         return "refused", ""
     end = "doubled" if doubled else compare(before, after)
@@ -269,10 +269,10 @@ def transfer(spool: Path, store: SqliteStore) -> None:
     reader = SpoolReader(spool)
     for segment in reader.segments():
         while True:
-            batch = reader.read(segment.name, store.segment_offsets().get(segment.name, 0))
+            batch = reader.read(segment.name, store.traces.segment_offsets().get(segment.name, 0))
             if not batch.entries:
                 break
-            store.ingest(segment.name, batch.next_offset, batch.entries)
+            store.traces.ingest(segment.name, batch.next_offset, batch.entries)
 
 
 def damaged_spools(folder: Path, rng: random.Random, n: int) -> Iterator[tuple[str, Callable[[], tuple[str, str]]]]:

@@ -317,10 +317,10 @@ def check_books(
     """
     with open_store(store, mode="own") as opened:
         ledger = opened.ledger()
-        assert opened.recount() == []
-        assert opened.verify().ok
-        stored = {trace.trace_id for trace in opened.traces()}
-        outcomes = list(opened.outcomes())
+        assert opened.upkeep.recount() == []
+        assert opened.upkeep.verify().ok
+        stored = {trace.trace_id for trace in opened.traces.read()}
+        outcomes = list(opened.outcomes.read())
     assert acknowledged <= stored
     assert Counter((o.sample_id, o.metric) for o in outcomes) == Counter((t, m) for t in stored for m in metrics)
     total = ledger.total

@@ -52,9 +52,11 @@ def _scores(trace: Trace, k: int, bad: str, judge: str) -> list[Score]:
 def add_request(store: SqliteStore, k: int, *, scored: bool = True, bad: str = "", judge: str | None = None) -> None:
     """Add request number `k`. `bad` is added to all its texts, and to the name of the judge if that is not given."""
     trace = make_trace(k, bad=bad)
-    store.ingest("test", k + 1, [Captured(trace=trace)])
+    store.traces.ingest("test", k + 1, [Captured(trace=trace)])
     if scored:
-        store.complete(trace.trace_id, _scores(trace, k, bad, f"judge {bad}".strip() if judge is None else judge))
+        store.outcomes.complete(
+            trace.trace_id, _scores(trace, k, bad, f"judge {bad}".strip() if judge is None else judge)
+        )
 
 
 def add_requests(store: SqliteStore, first: int, n: int, *, scored: bool = True, bad: list[str] | None = None) -> None:
@@ -66,6 +68,6 @@ def add_requests(store: SqliteStore, first: int, n: int, *, scored: bool = True,
 def make_store(path: Path, n: int, *, scored: bool = True, bad: list[str] | None = None) -> Path:
     """Make a store of `n` requests."""
     with SqliteStore.open(path, mode="own") as store:
-        store.set_plan([PlannedMetric(name=name, version="1", judge_hash="h") for name in METRICS], [])
+        store.plan.set([PlannedMetric(name=name, version="1", judge_hash="h") for name in METRICS], [])
         add_requests(store, 0, n, scored=scored, bad=bad)
     return path

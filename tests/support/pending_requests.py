@@ -131,7 +131,7 @@ def check_load(store: str, server: FakeJudgeServer) -> None:
         assert 0 == worker.wait(60)
         application.communicate("", timeout=60)
     with open_store(store, mode="read") as opened:
-        assert {"fake-judge"} == {str(outcome.judge).partition(" ")[0] for outcome in opened.outcomes()}
+        assert {"fake-judge"} == {str(outcome.judge).partition(" ")[0] for outcome in opened.outcomes.read()}
 
 
 def check_broker(queue: str, store: str, server: FakeJudgeServer) -> None:
@@ -162,7 +162,7 @@ def check_broker(queue: str, store: str, server: FakeJudgeServer) -> None:
         done = follow(status)
         assert 0 == done.returncode, done.stderr
     with open_store(store, mode="read") as opened:
-        found = {(outcome.sample_id, str(outcome.judge).partition(" ")[0]) for outcome in opened.outcomes()}
+        found = {(outcome.sample_id, str(outcome.judge).partition(" ")[0]) for outcome in opened.outcomes.read()}
     assert (2 * N_REQUESTS, {"fake-judge"}) == (len(found), {judge for _, judge in found})
 
 
@@ -224,7 +224,7 @@ def check_outage(store: str, server: FakeJudgeServer, **variables: str) -> None:
     assert 0 == done.returncode, done.stderr
 
     with open_store(store, mode="read") as opened:
-        ledger, judges = opened.ledger(), [str(outcome.judge).partition(" ")[0] for outcome in opened.outcomes()]
+        ledger, judges = opened.ledger(), [str(outcome.judge).partition(" ")[0] for outcome in opened.outcomes.read()]
     assert ["fake-judge"] * 2 * N_REQUESTS == judges
     assert (N_REQUESTS, 0, {}) == (ledger.total.scored, ledger.total.pending, ledger.other_outcomes)
     assert {N_REQUESTS} == {row.scored for row in ledger.metrics.values()}
@@ -285,4 +285,4 @@ def _captured(store: str) -> int:
 def _times(store: str) -> dict[tuple[str, str], float]:
     """Return the time of each outcome, by request and metric."""
     with open_store(store, mode="read") as opened:
-        return {(outcome.sample_id, outcome.metric): outcome.created_at for outcome in opened.outcomes()}
+        return {(outcome.sample_id, outcome.metric): outcome.created_at for outcome in opened.outcomes.read()}

@@ -1,13 +1,14 @@
-"""The bodies of a store as text, and changes of them that another program with the same format could make."""
+"""The bodies of a store as text, counters that no method returns, and changes of them that another program with the same format could make."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
 
+from ragstone.store import Store
 from ragstone.store._body import seal, text_of
 
-__all__ = ["body_texts", "rewrite_bodies"]
+__all__ = ["body_texts", "count_duplicates", "rewrite_bodies"]
 
 
 def body_texts(db: sqlite3.Connection, table: str) -> list[str]:
@@ -21,3 +22,10 @@ def rewrite_bodies(db: sqlite3.Connection, table: str, change: Callable[[str], s
     (body,) = db.execute(f"SELECT body FROM {table} WHERE seq = ?", (seq,)).fetchone()  # noqa: S608 - constant names
     changed = seal(change(text_of(body, table).decode()))
     db.execute(f"UPDATE {table} SET body = ? WHERE seq = ?", (changed, seq))  # noqa: S608 - constant names
+
+
+def count_duplicates(store: Store) -> int:
+    """The number of traces that arrived again and were ignored."""
+    with store._database.read() as db:
+        (n,) = db.execute("SELECT COALESCE(SUM(n), 0) FROM counters WHERE name = 'duplicates'").fetchone()
+    return int(n)

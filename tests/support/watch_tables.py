@@ -14,31 +14,17 @@ DAY_S = 86_400.0
 KEY = StreamKey("qa-bot", "ccrs.qr", "1", "judge-1")
 
 
-class MemoryTables(WatchTables):
-    """All tables as lists and dicts. What is stored passes through JSON, as in a store."""
+class MemoryQueue(list):
+    """The queued outcomes, in the order in which they were stored."""
 
     def __init__(self):
-        self.queue, self.stored, self.rows, self.kept, self.spent = [], [], {}, {}, None
+        super().__init__()
         self.pending = {}
         """First pending request by session."""
-        self.events = []
-        self.ended = []
-
-    def copy(self):
-        return copy.deepcopy(self)
-
-    def put(self, *outcomes):
-        """Queue outcomes, as `complete` does."""
-        start = max((o.seq for o in self.queue), default=0)
-        fields = ("key", "trace_id", "session", "requested_at", "value", "probability", "labels", "is_backfilled")
-        self.queue += [
-            WatchedOutcome(**{name: getattr(o, name) for name in fields}, seq=start + 1 + i)
-            for i, o in enumerate(outcomes)
-        ]
 
     def closed_outcomes(self, *, now, gap_s, max_s, limit=None):
         sessions = {}
-        for o in self.queue:
+        for o in self:
             if o.requested_at <= now:
                 sessions.setdefault((o.key.app, o.session), []).append(o)
         found = []
@@ -54,19 +40,40 @@ class MemoryTables(WatchTables):
                 ]
         return sorted(found, key=lambda o: o.seq)[:limit]
 
-    def queue_time(self, n, *, after=None):
-        times = sorted(o.requested_at for o in self.queue if after is None or o.requested_at > after)
+    def time(self, n, *, after=None):
+        times = sorted(o.requested_at for o in self if after is None or o.requested_at > after)
         return times[n] if n < len(times) else None
+
+    def remove(self, seqs):
+        gone = set(seqs)
+        self[:] = [o for o in self if o.seq not in gone]
+
+
+class MemoryTables(WatchTables):
+    """All tables as lists and dicts. What is stored passes through JSON, as in a store."""
+
+    def __init__(self):
+        self.queue, self.stored, self.rows, self.kept, self.spent = MemoryQueue(), [], {}, {}, None
+        self.events = []
+        self.ended = []
+
+    def copy(self):
+        return copy.deepcopy(self)
+
+    def put(self, *outcomes):
+        """Queue outcomes, as `complete` does."""
+        start = max((o.seq for o in self.queue), default=0)
+        fields = ("key", "trace_id", "session", "requested_at", "value", "probability", "labels", "is_backfilled")
+        self.queue += [
+            WatchedOutcome(**{name: getattr(o, name) for name in fields}, seq=start + 1 + i)
+            for i, o in enumerate(outcomes)
+        ]
 
     def ended_backfills(self):
         return list(self.ended)
 
     def mark_learned(self, backfill):
         self.ended = [each for each in self.ended if each.id != backfill]
-
-    def remove_outcomes(self, seqs):
-        gone = set(seqs)
-        self.queue = [o for o in self.queue if o.seq not in gone]
 
     def last_units(self, sessions, *, since):
         wanted, found = set(sessions), {}

@@ -44,15 +44,15 @@ def requests(t0, *, days=11, per_day=120, bad_from=9.0, app="qa-bot", seed=0):
 def fill(store, t0, **options):
     """Store all requests with their outcomes."""
     rows = list(requests(t0, **options))
-    store.set_plan([PLANNED], [])
-    store.ingest("segment", 1, [Captured(trace=trace) for trace, _ in rows])
+    store.plan.set([PLANNED], [])
+    store.traces.ingest("segment", 1, [Captured(trace=trace) for trace, _ in rows])
     for trace, outcome in rows:
-        store.complete(trace.trace_id, [outcome])
+        store.outcomes.complete(trace.trace_id, [outcome])
 
 
 def fold_at(store, now, *, notify=(), limit=None, after=None):
     """Fold what has closed, and return the result, or None if another worker folds."""
-    with store.watching(notify=notify) as tables:
+    with store.watch.change(notify=notify) as tables:
         if tables is None:
             return None
         return fold(tables, now=now, options=OPTIONS, scales=SCALES, limit=limit, after=after)
@@ -68,7 +68,7 @@ def fold_in_parts(store, now, *, limit, notify=()):
 
 def snapshot(store):
     """Streams, budget and alarms."""
-    with store.watched() as tables:
+    with store.watch.read() as tables:
         return tables.streams(), tables.budget(), tables.alarms()
 
 

@@ -13,7 +13,7 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import Captured, NotApplicable, Passage, SampledOut, Score, Trace, Usage
 from ragstone.settings import Limits, Watch
 from ragstone.store import PlannedMetric, SqliteStore
-from ragstone.store._watched import EndedBackfill
+from ragstone.store._watch_records import EndedBackfill
 from ragstone.testing import FakeJudge
 from ragstone.watch import Scale, fold, open_alarms, read_streams
 from ragstone.worker import (
@@ -52,12 +52,12 @@ def old_score(trace_id: str) -> Score:
 def fill(path, n=20, *, sessions_of=1):
     """A store of `n` requests that an earlier plan has scored, one pending and one sampled out."""
     with SqliteStore.open(path, mode="own") as store:
-        store.set_plan([OLD], ["jsonl:old"])
+        store.plan.set([OLD], ["jsonl:old"])
         traces = [make_trace(k, session=f"s{k // sessions_of}") for k in range(n + 1)]
         out = SampledOut(trace_id="out", started_at=NOW - 60, inclusion_probability=0.5)
-        store.ingest("a", 1, [*(Captured(trace=trace) for trace in traces), out])
+        store.traces.ingest("a", 1, [*(Captured(trace=trace) for trace in traces), out])
         for trace in traces[:n]:
-            store.complete(trace.trace_id, [old_score(trace.trace_id)])
+            store.outcomes.complete(trace.trace_id, [old_score(trace.trace_id)])
     return path
 
 
@@ -72,7 +72,7 @@ def backfill(path, *arguments):
 
 def values(path, metric="rouge_l"):
     with SqliteStore.open(path, mode="read") as store:
-        return list(store.outcomes(metric=metric))
+        return list(store.outcomes.read(metric=metric))
 
 
 def test_scores_what_is_there(path):
@@ -92,8 +92,8 @@ def test_scores_what_is_there(path):
 def test_removed_texts_are_counted(path):
     """Requests whose text retention has removed cannot be scored, and are counted."""
     with SqliteStore.open(path, mode="own") as store:
-        store.mark_sent("jsonl:old", [o.id for o in store.outcomes()])
-        assert 5 == store.remove_texts(before=NOW - 3600 * 15.5)
+        store.deliveries.mark_sent("jsonl:old", [o.id for o in store.outcomes.read()])
+        assert 5 == store.upkeep.remove_texts(before=NOW - 3600 * 15.5)
     done = backfill(path)
     assert "15 requests scored" in done.stdout
     assert "5 not possible: retention has removed their text" in done.stdout
@@ -151,7 +151,7 @@ def test_ledger_stays_balanced(path):
     setup = ScoringSetup([OLD.name, "rouge_l"])
     new = setup.planned_metrics()[1]
     with SqliteStore.open(path, mode="own") as store:
-        store.set_plan([OLD, new], ["jsonl:old"])
+        store.plan.set([OLD, new], ["jsonl:old"])
         assert 2 == store.ledger().metrics[new.name].captured
         request = BackfillRequest(metrics=[new.name], since=NOW - 10 * 3600.5, until=NOW)
         asyncio.run(run_backfill(store, setup, request))
@@ -159,10 +159,10 @@ def test_ledger_stays_balanced(path):
         assert (12, 10, True) == (row.captured, row.scored, row.balanced)
         assert store.ledger().total.balanced
         # The plan again: nothing changes.
-        store.set_plan([OLD, new], ["jsonl:old"])
+        store.plan.set([OLD, new], ["jsonl:old"])
         assert row == store.ledger().metrics[new.name]
-        assert (new.name,) == store.explain("t0").backfilled
-        assert any("Backfilled" in reason for reason in store.explain("t0").reasons)
+        assert (new.name,) == store.traces.explain("t0").backfilled
+        assert any("Backfilled" in reason for reason in store.traces.explain("t0").reasons)
 
 
 def test_only_missing_metrics_are_scored(path):
@@ -170,15 +170,15 @@ def test_only_missing_metrics_are_scored(path):
     both = [PlannedMetric(name="rouge_l", version="1"), PlannedMetric(name="rouge_1", version="1")]
     score = old_score("t3").model_copy(update={"metric": "rouge_1"})
     with SqliteStore.open(path, mode="own") as store:
-        assert 1 == store.add_backfilled("t3", [score])
-        assert 0 == store.add_backfilled("t3", [score])
-        page = store.unscored(both, since=0.0, before=(NOW, 2**62), limit=1000)
+        assert 1 == store.outcomes.add_backfilled("t3", [score])
+        assert 0 == store.outcomes.add_backfilled("t3", [score])
+        page = store.outcomes.unscored(both, since=0.0, before=(NOW, 2**62), limit=1000)
         assert [f"t{k}" for k in range(20)] == [item.trace.trace_id for item in page.traces]
         assert [("rouge_l",)] == [item.missing for item in page.traces if item.trace.trace_id == "t3"]
         assert {("rouge_l", "rouge_1")} == {item.missing for item in page.traces if item.trace.trace_id != "t3"}
         for trace_id in ("t20", "out", "nothing"):
             with pytest.raises(DataError, match="Only finished requests"):
-                store.add_backfilled(trace_id, [score])
+                store.outcomes.add_backfilled(trace_id, [score])
 
 
 def test_stops_at_its_budget_and_resumes(path):
@@ -191,23 +191,23 @@ def test_stops_at_its_budget_and_resumes(path):
         assert ("stopped", "the budget of 7 calls is reached") == (done["state"], done["reason"])
         assert 7 <= done["n_done"] <= 9
         assert 20 - done["n_done"] == done["n_left"]
-        assert {f"t{k}" for k in range(7)} <= {o.sample_id for o in store.outcomes(metric="ccrs.qr")}
+        assert {f"t{k}" for k in range(7)} <= {o.sample_id for o in store.outcomes.read(metric="ccrs.qr")}
         rest = asyncio.run(run_backfill(store, setup, BackfillRequest(metrics=["ccrs.qr"], since=0.0, until=NOW)))
         assert ("done", 20 - done["n_done"], 0) == (rest["state"], rest["n_done"], rest["n_left"])
-        assert 20 == len(list(store.outcomes(metric="ccrs.qr"))) == len(judge.prompts)
+        assert 20 == len(list(store.outcomes.read(metric="ccrs.qr"))) == len(judge.prompts)
 
 
 def test_stops_at_the_budget_of_the_day(path, tmp_path):
     """Other processes of the store have spent a part of it; a day that is spent scores nothing, with exit code 4."""
     with SqliteStore.open(path, mode="own") as store:
-        store.add_spend(Usage(calls=4))
+        store.plan.add_spend(Usage(calls=4))
         setup = ScoringSetup(["ccrs.qr"], judge=FakeJudge(number=80), limits=Limits(concurrency=2))
         request = BackfillRequest(metrics=["ccrs.qr"], since=0.0, until=NOW)
         done = asyncio.run(run_backfill(store, setup, request, daily_budget={"calls": 10}))
         assert "stopped" == done["state"]
         assert "the daily budget is reached" in done["reason"]
         assert 6 <= done["n_done"] <= 8
-        assert 4 + done["n_done"] == store.spent_today().calls
+        assert 4 + done["n_done"] == store.plan.spent_today().calls
     config = tmp_path / "ragstone.toml"
     config.write_text("[daily_budget]\ncalls = 4\n")
     done = run_command("--config", config, "store", "backfill", path, "--metrics", "rouge_l", "--since", "-10d")
@@ -241,7 +241,7 @@ def test_command_beside_a_running_worker(path):
         assert 3 == refused.returncode
         assert "does not score rouge_l" in " ".join(refused.stderr.split())
         setup = ScoringSetup([OLD.name, "rouge_l"])
-        store.set_plan(setup.planned_metrics(), [])
+        store.plan.set(setup.planned_metrics(), [])
         asked = backfill(path)
         assert (0, "") == (asked.returncode, asked.stderr)
         assert "20 requests: the worker that owns the store scores them" in asked.stdout
@@ -281,8 +281,10 @@ def test_killed_worker_leaves_the_request(path):
 def test_requests_that_cannot_be_scored(path):
     """A request that failed gets "not applicable", as it would have when it arrived."""
     with SqliteStore.open(path, mode="own") as store:
-        store.ingest("b", 1, [Captured(trace=make_trace(50).model_copy(update={"status": "error", "error": "x"}))])
-        store.complete("t50", [old_score("t50")])
+        store.traces.ingest(
+            "b", 1, [Captured(trace=make_trace(50).model_copy(update={"status": "error", "error": "x"}))]
+        )
+        store.outcomes.complete("t50", [old_score("t50")])
     backfill(path)
     (found,) = (o for o in values(path) if o.sample_id == "t50")
     assert isinstance(found, NotApplicable)
@@ -293,7 +295,7 @@ def test_sink_that_was_added_later(path):
     command = ("store", "backfill", path, "--since", "-10h", "--sink")
     assert "does not have the sinks later" in " ".join(run_command(*command, "later").stderr.split())
     with SqliteStore.open(path, mode="own") as store:
-        store.set_plan([OLD], ["jsonl:old", "later"])
+        store.plan.set([OLD], ["jsonl:old", "later"])
     assert "later: 9 stored outcomes queued" in run_command(*command, "later").stdout
     assert "later: 0 stored outcomes queued" in run_command(*command, "later").stdout
     with SqliteStore.open(path, mode="read") as store:

@@ -201,14 +201,14 @@ def test_an_entry_that_the_store_rejects_does_not_block_others(queue, tmp_path, 
         queue.add(line(captured(trace_id)))
     source, errors = BrokerTraceSource(MemoryBroker(queue)), StepErrors()
     with open_store(tmp_path / "s.db", mode="own") as store:
-        ingest = store.ingest
+        ingest = store.traces.ingest
 
         def picky(segment, next_offset, entries):
             if any(getattr(entry, "trace", None) and entry.trace.trace_id == "bad" for entry in entries):
                 raise StoreError("a value is out of range")
             return ingest(segment, next_offset, entries)
 
-        monkeypatch.setattr(store, "ingest", picky)
+        monkeypatch.setattr(store.traces, "ingest", picky)
         assert source.transfer_batch(store, errors) == 3
         assert (store.ledger().total.pending, store.ledger().dropped_by_reason) == (2, {"broker_entry_rejected": 1})
     assert not errors
@@ -222,7 +222,7 @@ def test_a_store_that_is_away_rejects_no_entry(queue, tmp_path, monkeypatch, cap
     source, errors = BrokerTraceSource(MemoryBroker(queue)), StepErrors()
     with open_store(tmp_path / "s.db", mode="own") as store:
         with monkeypatch.context() as away:
-            away.setattr(store, "ingest", lambda *_: (_ for _ in ()).throw(StoreError("the disk is full")))
+            away.setattr(store.traces, "ingest", lambda *_: (_ for _ in ()).throw(StoreError("the disk is full")))
             assert source.transfer_batch(store, errors) == 0
         assert errors
         assert (len(queue.entries), queue.aside) == (1, [])
@@ -241,7 +241,7 @@ def test_a_server_that_restarts_rejects_no_entry(queue, tmp_path, monkeypatch, t
         queue.add(line(captured(trace_id)))
     source, errors = BrokerTraceSource(MemoryBroker(queue)), StepErrors()
     with open_store(tmp_path / "s.db", mode="own") as store:
-        ingest, n_failures = store.ingest, len(trace_ids)
+        ingest, n_failures = store.traces.ingest, len(trace_ids)
 
         def restarting(segment, next_offset, entries):
             nonlocal n_failures
@@ -250,7 +250,7 @@ def test_a_server_that_restarts_rejects_no_entry(queue, tmp_path, monkeypatch, t
                 raise StoreUnavailableError("the connection was closed")
             return ingest(segment, next_offset, entries)
 
-        monkeypatch.setattr(store, "ingest", restarting)
+        monkeypatch.setattr(store.traces, "ingest", restarting)
         assert source.transfer_batch(store, errors) == len(trace_ids)
         assert (store.ledger().total.pending, store.ledger().total.dropped) == (len(trace_ids), 0)
     assert (len(queue.entries), queue.aside, bool(errors)) == (0, [], False)
@@ -262,14 +262,14 @@ def test_an_entry_for_which_the_server_always_ends_is_set_aside(queue, tmp_path,
         queue.add(line(captured(trace_id)))
     source, errors = BrokerTraceSource(MemoryBroker(queue)), StepErrors()
     with open_store(tmp_path / "s.db", mode="own") as store:
-        ingest = store.ingest
+        ingest = store.traces.ingest
 
         def picky(segment, next_offset, entries):
             if any(getattr(entry, "trace", None) and entry.trace.trace_id == "bad" for entry in entries):
                 raise StoreUnavailableError("index row size 9000 exceeds maximum 2712")
             return ingest(segment, next_offset, entries)
 
-        monkeypatch.setattr(store, "ingest", picky)
+        monkeypatch.setattr(store.traces, "ingest", picky)
         assert source.transfer_batch(store, errors) == 2
         assert (store.ledger().total.pending, store.ledger().dropped_by_reason) == (1, {"broker_entry_rejected": 1})
     assert [reason for _, reason in queue.aside] == ["rejected"]
@@ -281,7 +281,7 @@ def test_a_full_disk_rejects_no_entry(queue, tmp_path, monkeypatch, caplog):
     queue.add(line(captured("a")))
     source, errors = BrokerTraceSource(MemoryBroker(queue)), StepErrors()
     with open_store(tmp_path / "s.db", mode="own") as store:
-        ingest = store.ingest
+        ingest = store.traces.ingest
 
         def full(segment, next_offset, entries):
             if any(hasattr(entry, "trace") for entry in entries):
@@ -289,7 +289,7 @@ def test_a_full_disk_rejects_no_entry(queue, tmp_path, monkeypatch, caplog):
             return ingest(segment, next_offset, entries)
 
         with monkeypatch.context() as patched:
-            patched.setattr(store, "ingest", full)
+            patched.setattr(store.traces, "ingest", full)
             assert source.transfer_batch(store, errors) == 0
         assert (len(queue.entries), queue.aside, bool(errors)) == (1, [], True)
         source._retry_at = 0.0
@@ -329,7 +329,7 @@ def test_hostile_entries_never_block(tmp_path_factory, hostile):
             source.transfer_batch(store, errors)
             assert not errors.current
             assert queue.entries == {}
-            assert {"good-1", "good-2"} <= {trace.trace_id for trace in store.traces()}
+            assert {"good-1", "good-2"} <= {trace.trace_id for trace in store.traces.read()}
             ledger = store.ledger()
         dropped = sum(ledger.dropped_by_reason.values())
         other = sum(reason == "other_version" for _, reason in queue.aside)

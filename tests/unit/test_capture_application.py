@@ -119,9 +119,9 @@ def test_a_store_finds_requests_by_application(tmp_path):
         ) as monitor:
             monitor.record(TraceDraft(trace_id=app, query="How tall?", response="31 m."))
     with open_store(path, mode="read") as store:
-        assert {"search": "search", "chat": "chat"} == store.request_labels("app")
-        assert {"search": "2", "chat": "2"} == store.request_labels("release")
-        assert {"search": "test", "chat": "test"} == store.request_labels("environment")
+        assert {"search": "search", "chat": "chat"} == store.traces.request_labels("app")
+        assert {"search": "2", "chat": "2"} == store.traces.request_labels("release")
+        assert {"search": "test", "chat": "test"} == store.traces.request_labels("environment")
 
 
 def test_two_applications_have_their_own_prometheus_labels(tmp_path):

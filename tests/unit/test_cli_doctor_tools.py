@@ -18,7 +18,7 @@ def test_doctor_names_undeclared_text_tools_with_what_to_add(tmp_path: Path) -> 
     with SqliteStore.open(path, mode="own") as store:
         doubtful = Evidence(doubts=("text_tool:search_shelf", "text_tool:calculator"))
         traces = [Trace(trace_id=str(n), started_at=1.0, query="Why?", evidence=doubtful) for n in range(2)]
-        store.ingest("a", 1, [Captured(trace=trace) for trace in traces])
+        store.traces.ingest("a", 1, [Captured(trace=trace) for trace in traces])
 
     result = CliRunner().invoke(app, ["doctor", "--judge", "lexical", "--store", str(path)])
 
@@ -34,7 +34,9 @@ def test_tools_that_do_not_retrieve_are_left_out(command: list[str], tmp_path: P
     path = tmp_path / "ragstone.db"
     doubtful = Evidence(doubts=("text_tool:search_shelf", "text_tool:calculator"))
     with SqliteStore.open(path, mode="own") as store:
-        store.ingest("a", 1, [Captured(trace=Trace(trace_id="1", started_at=1.0, query="Why?", evidence=doubtful))])
+        store.traces.ingest(
+            "a", 1, [Captured(trace=Trace(trace_id="1", started_at=1.0, query="Why?", evidence=doubtful))]
+        )
     config = tmp_path / "ragstone.toml"
     config.write_text(f'[{command[0]}]\nno_retriever_tool = ["calculator"]\n')
 
@@ -56,7 +58,7 @@ def test_a_declared_tool_that_was_never_called_is_counted(command: list[str], tm
             Trace(trace_id=str(n), started_at=1.0, query="Why?", evidence=Evidence(declared_tools=tools))
             for n, tools in enumerate(used)
         ]
-        store.ingest("a", 1, [Captured(trace=trace) for trace in traces])
+        store.traces.ingest("a", 1, [Captured(trace=trace) for trace in traces])
         assert {"search_polcy": (3, 0), "search_shelf": (3, 1)} == {
             name: (tool.captured, tool.called) for name, tool in store.ledger().declared_tools.items()
         }

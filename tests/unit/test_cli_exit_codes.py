@@ -36,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             Trace(trace_id=row["id"], started_at=1.0, query=row["query"], response="So.", prompt_contexts=[{"text": "So."}])
             for row in ROWS
         ]  # fmt: skip
-        store.ingest("s", 1, [Captured(trace=trace) for trace in traces])
+        store.traces.ingest("s", 1, [Captured(trace=trace) for trace in traces])
     return tmp_path
 
 

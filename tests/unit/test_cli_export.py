@@ -26,20 +26,20 @@ def store(tmp_path):
     """A store with a request that quotes secrets in every text, one that was sampled, and one whose text was removed."""
     path = tmp_path / "a.db"
     with open_store(path, mode="own", clock=lambda: T0) as opened:
-        opened.set_plan([PlannedMetric(name=name, version="1") for name in "ab"], [])
+        opened.plan.set([PlannedMetric(name=name, version="1") for name in "ab"], [])
         for i in range(3):
             trace = Trace(
                 trace_id=f"t{i}", started_at=T0 + 86400 * i, query="SECRET q", response="SECRET r", app="bot", release="7",
                 session_id=f"s{i}", tags=("topic:billing",), inclusion_probability=0.25 if i else 1.0,
                 contexts=(Passage(text="SECRET p"),),
             )  # fmt: skip
-            opened.ingest("x", i + 1, [Captured(trace=trace)])
+            opened.traces.ingest("x", i + 1, [Captured(trace=trace)])
             about = {"sample_id": f"t{i}", "metric_version": "1"}
             score = Score(
                 metric="a", value=0.5, method="exact", explanation="SECRET e", details={"x": "SECRET d"}, **about
             )
-            opened.complete(f"t{i}", [score, Failure(metric="b", kind="bug", reason="SECRET said", **about)])
-        assert 1 == opened.remove_texts(before=T0 + 5)
+            opened.outcomes.complete(f"t{i}", [score, Failure(metric="b", kind="bug", reason="SECRET said", **about)])
+        assert 1 == opened.upkeep.remove_texts(before=T0 + 5)
     return path
 
 
@@ -107,7 +107,7 @@ def test_an_export_that_fails_leaves_the_old_file(store, tmp_path):
 
     def rows():
         with open_store(store, mode="read") as opened:
-            for row in opened.exported():
+            for row in opened.outcomes.export():
                 yield export_row(*row, include_text=False)
                 raise StoreCorruptError("damaged")
 
@@ -126,7 +126,9 @@ def test_memory_does_not_grow_with_the_store(tmp_path):
     with open_store(path, mode="read") as opened:
         tracemalloc.start()
         try:
-            n = write_export(tmp_path / "o.jsonl", (export_row(*row, include_text=False) for row in opened.exported()))
+            n = write_export(
+                tmp_path / "o.jsonl", (export_row(*row, include_text=False) for row in opened.outcomes.export())
+            )
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

@@ -19,16 +19,16 @@ def store(tmp_path: Path) -> str:
     """A store of three outcomes for two sinks: one refuses all of them, the other takes all but one."""
     path = tmp_path / "a.db"
     with SqliteStore.open(path, mode="own") as opened:
-        opened.set_plan([PLANNED], ["refuses", "takes"])
+        opened.plan.set([PLANNED], ["refuses", "takes"])
         key = {"metric": "ccrs.qr", "metric_version": "1", "judge_hash": "j"}
         outcomes = [Score(sample_id=f"t{n}", value=1.0, method="exact", **key) for n in range(3)]
         for n, outcome in enumerate(outcomes):
-            opened.ingest("s", n + 1, [Captured(trace=Trace(trace_id=f"t{n}", started_at=1.0, query="Why?"))])
-            opened.complete(f"t{n}", [outcome])
+            opened.traces.ingest("s", n + 1, [Captured(trace=Trace(trace_id=f"t{n}", started_at=1.0, query="Why?"))])
+            opened.outcomes.complete(f"t{n}", [outcome])
         ids = [outcome.id for outcome in outcomes]
-        opened.mark_failed("refuses", ids, error="no such project")
-        opened.mark_failed("takes", ids[:1], error="too large")
-        opened.mark_sent("takes", ids[1:])
+        opened.deliveries.mark_failed("refuses", ids, error="no such project")
+        opened.deliveries.mark_failed("takes", ids[:1], error="too large")
+        opened.deliveries.mark_sent("takes", ids[1:])
     return str(path)
 
 

@@ -23,17 +23,17 @@ PLANNED = PlannedMetric(name="ccrs.qr", version="1", judge_hash="j")
 def stored(path: Path, probabilities: list[float]) -> str:
     """A store of a score for each probability, 1 for sure and else 0, and one failure."""
     with SqliteStore.open(path, mode="own") as store:
-        store.set_plan([PLANNED], [])
+        store.plan.set([PLANNED], [])
         key = {"metric": "ccrs.qr", "metric_version": "1", "judge": "lexical baseline", "judge_hash": "j"}
         for n, probability in enumerate([*probabilities, 1.0]):
             trace = Trace(trace_id=f"t{n}", started_at=1.0, query="Why?", inclusion_probability=probability)
-            store.ingest("s", n + 1, [Captured(trace=trace)])
+            store.traces.ingest("s", n + 1, [Captured(trace=trace)])
             outcome = (
                 Score(sample_id=f"t{n}", value=float(probability == 1), method="exact", **key)
                 if n < len(probabilities)
                 else Failure(sample_id=f"t{n}", kind="timeout", reason="too slow", **key)
             )
-            store.complete(f"t{n}", [outcome])
+            store.outcomes.complete(f"t{n}", [outcome])
     return str(path)
 
 
@@ -167,6 +167,6 @@ def test_a_metric_that_is_not_installed_has_no_title(tmp_path: Path) -> None:
     """Metrics of the plan that this installation does not know are shown by name, and the others as always."""
     path = stored(tmp_path / "a.db", [1.0] * 3)
     with SqliteStore.open(path, mode="own") as store:
-        store.set_plan([PLANNED, PlannedMetric(name="gone.metric", version="1", judge_hash="")], [])
+        store.plan.set([PLANNED, PlannedMetric(name="gone.metric", version="1", judge_hash="")], [])
     found = json.loads(status(path, "--json"))["scores"]
     assert {"ccrs.qr": "Question relevance", "gone.metric": None} == {each["metric"]: each["title"] for each in found}

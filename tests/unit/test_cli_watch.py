@@ -88,7 +88,7 @@ def test_a_part_of_many_units_is_read_if_it_is_enough(store, monkeypatch, kind, 
     """The status of a million sessions took 20 s. If the part is not enough, all are read, with the same result."""
     asked = []
     options = Watch(min_drop=min_drop)
-    with open_store(store, mode="read") as opened, opened.watched() as tables:
+    with open_store(store, mode="read") as opened, opened.watch.read() as tables:
         (stream,) = [stream for stream in read_streams(tables) if stream.kind == kind]
         stream.relearn(stream.started_at)
         needed = _watch._units_needed(tables, stream, options)

@@ -542,7 +542,7 @@ def traffic(tmp_path):
     path = tmp_path / "app.db"
     rng = np.random.default_rng(3)
     with SqliteStore.open(path, mode="own") as store:
-        store.set_plan([PlannedMetric(name="ccrs.qr", version="1", judge_hash="h")], [])
+        store.plan.set([PlannedMetric(name="ccrs.qr", version="1", judge_hash="h")], [])
         for k, (week, session, i) in enumerate(itertools.product(range(2), range(30), range(5))):
             if i == 0:
                 value = float(rng.uniform(0.4, 0.6) + 0.01 * week)
@@ -553,8 +553,8 @@ def traffic(tmp_path):
                 session_id=f"w{week}-s{session}",
                 metadata={"tenant": f"w{week}-{session // 2}"},
             )
-            store.ingest("a", k + 1, [Captured(trace=trace)])
-            store.complete(f"t{k}", [Score(sample_id=f"t{k}", value=value, method="single_reply", **QR)])
+            store.traces.ingest("a", k + 1, [Captured(trace=trace)])
+            store.outcomes.complete(f"t{k}", [Score(sample_id=f"t{k}", value=value, method="single_reply", **QR)])
     return path
 
 

@@ -109,7 +109,7 @@ def make_files(directory: Path) -> None:
     """Write the files that the examples name into the current directory."""
     watched_store.make(directory / "ragstone.db", 1_790_000_000.0)
     with open_store(directory / "ragstone.db", mode="read") as store:
-        (trace, *_) = store.traces()
+        (trace, *_) = store.traces.read()
     (directory / "labeled.csv").write_text(f"trace_id,label,author\n{trace.trace_id},wrong,Ada\n", encoding="utf-8")
     assert 0 == run_command("store", "backup", "ragstone.db", "backup.db").returncode
     ReplyCache(directory / "replies").write([("key", "model", {"text": "reply"})])

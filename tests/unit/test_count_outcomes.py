@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragstone.schema import Captured, Failure, NotApplicable, Score, Trace
-from ragstone.store import Completion, PlannedMetric, SqliteStore, _outcomes
+from ragstone.store import Completion, PlannedMetric, SqliteStore, _metric_counts
 
 METRICS = [PlannedMetric(name="grounded", version="1", judge_hash="j"), PlannedMetric(name="recall", version="1")]
 
@@ -41,16 +41,16 @@ def record(trace_id: str, metric: PlannedMetric, what: float | str) -> Score | F
 def test_counts_by_value_and_by_trace_equal_a_count_of_the_records(requests, is_sampled, rows):
     """With and without sampling, on one page and on several: the same scores, probabilities, failures and traces."""
     with (
-        mock.patch.object(_outcomes, "_ROWS", rows),
+        mock.patch.object(_metric_counts, "_ROWS", rows),
         tempfile.TemporaryDirectory() as folder,
         SqliteStore.open(Path(folder) / "store.db", mode="own") as store,
     ):
-        store.set_plan(METRICS, [])
+        store.plan.set(METRICS, [])
         p = {f"t{i}": probability if is_sampled else 1.0 for i, (probability, _) in enumerate(requests)}
-        store.ingest("a", 1, [
+        store.traces.ingest("a", 1, [
             Captured(trace=Trace(trace_id=id_, query="q", started_at=1.0, inclusion_probability=p[id_])) for id_ in p
         ])  # fmt: skip
-        store.complete_many(
+        store.outcomes.complete_many(
             [
                 Completion(
                     trace_id=f"t{i}", outcomes=[record(f"t{i}", *pair) for pair in zip(METRICS, found, strict=True)]
@@ -58,8 +58,8 @@ def test_counts_by_value_and_by_trace_equal_a_count_of_the_records(requests, is_
                 for i, (_, found) in enumerate(requests)
             ]
         )
-        stored = list(store.outcomes())
-        by_value, by_trace = store.count_outcomes(), store.count_outcomes(by_trace=True)
+        stored = list(store.outcomes.read())
+        by_value, by_trace = store.outcomes.count(), store.outcomes.count(by_trace=True)
 
     assert len(stored) == 2 * len(requests)
     for metric, values, traces in zip(METRICS, by_value, by_trace, strict=True):

@@ -26,7 +26,7 @@ NOON = 1_790_000_000.0 // DAY_S * DAY_S + DAY_S / 2
 def path(tmp_path):
     """Eight pending requests."""
     with SqliteStore.open(tmp_path / "a.db", mode="own") as store:
-        store.ingest("a", 1, [Captured(trace=make_trace(k)) for k in range(8)])
+        store.traces.ingest("a", 1, [Captured(trace=make_trace(k)) for k in range(8)])
     return tmp_path / "a.db"
 
 
@@ -106,10 +106,10 @@ def test_without_limits_it_is_only_counted(path):
     work(path, None)
     assert (8, 0, 8) == counts(path)
     with SqliteStore.open(path, mode="own") as store:
-        store.add_spend(Usage(calls=2, input_tokens=1500, output_tokens=500, cost_usd=0.25))
-        store.add_spend(Usage(calls=1))
-        assert Usage(calls=3, input_tokens=1500, output_tokens=500, cost_usd=0.25) == store.spent_today()
-        store.set_record("daily_budget", {"calls": 3.0, "usd": 1.0})
+        store.plan.add_spend(Usage(calls=2, input_tokens=1500, output_tokens=500, cost_usd=0.25))
+        store.plan.add_spend(Usage(calls=1))
+        assert Usage(calls=3, input_tokens=1500, output_tokens=500, cost_usd=0.25) == store.plan.spent_today()
+        store.plan.set_record("daily_budget", {"calls": 3.0, "usd": 1.0})
     shown = run_command("status", path).stdout
     assert "spent today (UTC): 3 of 3 calls, 2,000 tokens, 0.25 of 1 usd. The daily budget is reached" in shown
     ledger = json.loads(run_command("status", path, "--json").stdout)
@@ -126,7 +126,7 @@ def test_dollars_without_prices_score_nothing_more(path):
 def test_command(path, tmp_path):
     """The worker reads the table, and ends with the exit code of a budget."""
     with SqliteStore.open(path, mode="own") as store:
-        store.add_spend(Usage(calls=7))
+        store.plan.add_spend(Usage(calls=7))
     config = tmp_path / "ragstone.toml"
     config.write_text("[daily_budget]\ncalls = 7\n")
     done = run_command("--config", config, "worker", path, "--metrics", "rouge_l", "--until-idle")

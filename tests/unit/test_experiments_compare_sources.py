@@ -128,11 +128,11 @@ def test_a_store_is_read_and_its_samples_are_its_traces(tmp_path: Path) -> None:
     """Traces have ids of their own: two stores without common ones are compared as different traffic."""
     for name, shared in (("one", "one"), ("two", "two"), ("again", "one")):
         with SqliteStore.open(tmp_path / f"{name}.db", mode="own") as store:
-            store.set_plan([PlannedMetric(name="ccrs.qr", version="1", judge_hash="h")], [])
+            store.plan.set([PlannedMetric(name="ccrs.qr", version="1", judge_hash="h")], [])
             ids = [f"{shared}{i}" for i in range(3)]
-            store.ingest("a", 3, [Captured(trace=Trace(trace_id=id_, started_at=0.0)) for id_ in ids])
+            store.traces.ingest("a", 3, [Captured(trace=Trace(trace_id=id_, started_at=0.0)) for id_ in ids])
             for outcome in outcomes([0.5] * 3, prefix=shared):
-                store.complete(outcome.sample_id, [outcome])
+                store.outcomes.complete(outcome.sample_id, [outcome])
     assert 3 == ragstone.compare([tmp_path / "one.db", tmp_path / "again.db"]).metrics[0].pairs[0].n_equal
     with pytest.raises(DataError, match="'one' does not share samples with the others \\(its ids: 'one0', 'one1'"):
         ragstone.compare([tmp_path / "one.db", tmp_path / "two.db"], paired=True)

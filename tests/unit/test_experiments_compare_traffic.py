@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> Path:
     path = tmp_path / "app.db"
     rng = np.random.default_rng(3)
     with SqliteStore.open(path, mode="own") as opened:
-        opened.set_plan([PlannedMetric(name="ccrs.qr", version="1", judge_hash="h")], [])
+        opened.plan.set([PlannedMetric(name="ccrs.qr", version="1", judge_hash="h")], [])
         for week in (0, 1):
             for i in range(40):
                 id_ = f"w{week}-{i}"
@@ -39,13 +39,13 @@ def store(tmp_path: Path) -> Path:
                     started_at=MONDAY + 7 * DAY * week + i * 3600,
                     inclusion_probability=0.5 if week and i % 2 else 1.0,
                 )
-                opened.ingest("a", 100 * week + i + 1, [Captured(trace=trace)])
+                opened.traces.ingest("a", 100 * week + i + 1, [Captured(trace=trace)])
                 common = {"sample_id": id_, "metric": "ccrs.qr", "metric_version": "1", "judge": "j", "judge_hash": "h"}
                 if week and i < 2:
-                    opened.complete(id_, [Failure(**common, kind="timeout", reason="slow")])
+                    opened.outcomes.complete(id_, [Failure(**common, kind="timeout", reason="slow")])
                 else:
                     value = float(np.clip(0.5 + 0.2 * week + 0.1 * rng.standard_normal(), 0, 1))
-                    opened.complete(id_, [Score(**common, value=value, method="single_reply")])
+                    opened.outcomes.complete(id_, [Score(**common, value=value, method="single_reply")])
     return path
 
 
@@ -57,8 +57,8 @@ def test_two_weeks_of_one_store(store):
     (pair,) = metric.pairs
 
     with SqliteStore.open(store, mode="read") as opened:
-        inclusion = opened.inclusion_probabilities()
-        scores = {o.sample_id: o.value for o in opened.outcomes() if isinstance(o, Score)}
+        inclusion = opened.traces.inclusion_probabilities()
+        scores = {o.sample_id: o.value for o in opened.outcomes.read() if isinstance(o, Score)}
     week = {k: v for k, v in scores.items() if k.startswith("w1")}
     weighted = hajek_mean(list(week.values()), [inclusion.get(k, 1.0) for k in week])
     assert not result.paired

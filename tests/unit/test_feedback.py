@@ -39,7 +39,7 @@ def request(trace_id="t", otel=None):
 @pytest.fixture
 def store(tmp_path):
     with SqliteStore.open(tmp_path / "a.db", mode="own", clock=lambda: T0) as store:
-        store.set_plan([], [])
+        store.plan.set([], [])
         yield store
 
 
@@ -52,28 +52,28 @@ def test_many_wrong_ids(tmp_path):
     """They are removed after a week, a few at a time, and counted. Feedback that may still find its request stays."""
     clock = SimpleNamespace(now=T0)
     with SqliteStore.open(tmp_path / "b.db", mode="own", clock=lambda: clock.now) as store:
-        store.set_plan([], [])
-        store.ingest("a", 1, [*(said(f"wrong{i}") for i in range(1000)), request("t"), said("t")])
+        store.plan.set([], [])
+        store.traces.ingest("a", 1, [*(said(f"wrong{i}") for i in range(1000)), request("t"), said("t")])
         clock.now += 6 * 86_400
-        store.ingest("a", 2, [said("new")])
-        assert 0 == store.forget_unknown_feedback()
+        store.traces.ingest("a", 2, [said("new")])
+        assert 0 == store.upkeep.forget_unknown_feedback()
         clock.now += 1.1 * 86_400
-        assert [400, 400, 200, 0] == [store.forget_unknown_feedback(limit=400) for _ in range(4)]
+        assert [400, 400, 200, 0] == [store.upkeep.forget_unknown_feedback(limit=400) for _ in range(4)]
         assert {"received": 1002, "waiting": 0, "unknown": 1001} == store.ledger().feedback.model_dump()
-        assert 1 == len(store.explain("t").feedback)
-        store.ingest("a", 3, [request("new")])
-        assert 1 == len(store.explain("new").feedback)
+        assert 1 == len(store.traces.explain("t").feedback)
+        store.traces.ingest("a", 3, [request("new")])
+        assert 1 == len(store.traces.explain("new").feedback)
         assert {"received": 1002, "waiting": 0, "unknown": 1000} == store.ledger().feedback.model_dump()
 
 
 @pytest.mark.parametrize("wrong", ["wrong{}", "undefined"])
 def test_many_wrong_ids_cost_others_nothing(store, wrong):
     """Feedback that waits is not read when other requests and other feedback arrive, whether its ids differ or are one."""
-    store.ingest("a", 1, [said(wrong.format(i)) for i in range(3000)])
+    store.traces.ingest("a", 1, [said(wrong.format(i)) for i in range(3000)])
     steps = []
     with store._database.write() as db:
         db.set_progress_handler(lambda: steps.append(1), 100)
-    store.ingest("a", 2, [said("undefined"), request("t"), said("t"), request("u", otel=OTEL), said(OTEL)])
+    store.traces.ingest("a", 2, [said("undefined"), request("t"), said("t"), request("u", otel=OTEL), said(OTEL)])
     assert len(steps) < 100
     assert {"received": 3003, "waiting": 3001, "unknown": 0} == store.ledger().feedback.model_dump()
 
@@ -84,11 +84,11 @@ def test_joins_its_request(store, by, is_first):
     """By our id or the one of OpenTelemetry, before or after the request, and once in the stream."""
     entries = [said(by, 0.0, "bad"), request(otel=OTEL)]
     for i, entry in enumerate(entries if is_first else reversed(entries)):
-        store.ingest("a", i + 1, [entry])
-    assert [(0.0, "bad", T0)] == list(store.explain("t").feedback)
+        store.traces.ingest("a", i + 1, [entry])
+    assert [(0.0, "bad", T0)] == list(store.traces.explain("t").feedback)
     assert [("t", "feedback", 0.0, 1.0)] == queued(store)
-    store.ingest("a", 3, [said("t", 1.0)])
-    assert [0.0, 1.0] == [each.value for each in store.explain("t").feedback]
+    store.traces.ingest("a", 3, [said("t", 1.0)])
+    assert [0.0, 1.0] == [each.value for each in store.traces.explain("t").feedback]
     assert 1 == len(queued(store))
     assert (2, 0, 0) == tuple(store.ledger().feedback.model_dump().values())
     # Feedback is not a request.
@@ -97,7 +97,7 @@ def test_joins_its_request(store, by, is_first):
 
 def test_request_that_never_comes(store, tmp_path):
     """It waits for a day, and then counts as unknown. Other feedback is not affected."""
-    store.ingest("a", 1, [said("nothing"), said(OTEL), request("u")])
+    store.traces.ingest("a", 1, [said("nothing"), said(OTEL), request("u")])
     assert {"received": 2, "waiting": 2, "unknown": 0} == store.ledger().feedback.model_dump()
     with SqliteStore.open(tmp_path / "a.db", mode="read", clock=lambda: T0 + 90_000) as later:
         assert {"received": 2, "waiting": 0, "unknown": 2} == later.ledger().feedback.model_dump()
@@ -107,17 +107,17 @@ def test_request_that_never_comes(store, tmp_path):
 def test_request_that_was_sampled_out(store):
     """It is known by our id, and not in the stream, whose requests have weights."""
     out = SampledOut(trace_id="out", started_at=T0, inclusion_probability=0.1)
-    store.ingest("a", 1, [said("out"), out])
+    store.traces.ingest("a", 1, [said("out"), out])
     assert {"received": 1, "waiting": 0, "unknown": 0} == store.ledger().feedback.model_dump()
     assert [] == queued(store)
 
 
 def test_retention_removes_comments(store):
     """Those of removed requests, and old ones without a request. The values stay."""
-    store.ingest("a", 1, [request(), said("t", 0.5, "secret 1"), said("nothing", 0.5, "secret 2")])
-    (trace,) = store.claim("w", 1, lease_s=60)
-    store.complete(trace.trace_id, [])
-    assert 1 == store.remove_texts(before=T0 + 1)
+    store.traces.ingest("a", 1, [request(), said("t", 0.5, "secret 1"), said("nothing", 0.5, "secret 2")])
+    (trace,) = store.leases.claim("w", 1, lease_s=60)
+    store.outcomes.complete(trace.trace_id, [])
+    assert 1 == store.upkeep.remove_texts(before=T0 + 1)
     with store._database.read() as db:
         assert [(0.5, None)] * 2 == db.execute("SELECT value, comment FROM feedback").fetchall()
 
@@ -154,7 +154,7 @@ def test_monitor(tmp_path):
     assert "feedback on 20" in shown
     assert "ann@example.com" not in shown
     with SqliteStore.open(path, mode="read") as store:
-        (found,) = store.explain("t1").feedback
+        (found,) = store.traces.explain("t1").feedback
         assert (0.0, 4000) == (found.value, len(found.comment))
         assert 1 == store.ledger().feedback.waiting
 
@@ -177,14 +177,14 @@ def test_stream_has_no_failures(tmp_path):
     """The worker folds feedback into one stream for each application."""
     path = tmp_path / "a.db"
     with SqliteStore.open(path, mode="own") as store:
-        store.ingest("a", 1, [request(), said("t", 0.0)])
+        store.traces.ingest("a", 1, [request(), said("t", 0.0)])
 
     async def main():
         async with ScoringSetup(["rouge_l"]) as setup:
             await asyncio.wait_for(Worker(path, setup).run(until_idle=True), 60)
 
     asyncio.run(main())
-    with SqliteStore.open(path, mode="read") as store, store.watched() as tables:
+    with SqliteStore.open(path, mode="read") as store, store.watch.read() as tables:
         assert [("bot", "feedback", "score")] == [(s.key.app, s.key.metric, s.kind) for s in tables.streams()]
     assert "feedback" in run_command("watch", path).stdout
 

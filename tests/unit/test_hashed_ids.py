@@ -25,7 +25,7 @@ from ragstone.worker import StepErrors, id_hasher
 def stored(store: Path) -> list[Trace]:
     """All requests of a store."""
     with open_store(store, mode="read") as opened:
-        return list(opened.traces())
+        return list(opened.traces.read())
 
 
 def capture(store: Path, *users: str, **options: object) -> list[Trace]:
@@ -140,7 +140,7 @@ def test_ingest_stores_hashes(tmp_path: Path):
     source = OtlpTraceSource(buffer, idle_timeout_s=-1, hash_id=hasher)
     with SqliteStore.open(tmp_path / "s.db", mode="own") as store:
         assert 1 == source.transfer_batch(store, StepErrors())
-        (found,) = store.traces()
+        (found,) = store.traces.read()
     buffer.close()
     assert (hasher("user", "ada"), hasher("session", "s")) == (found.user_id, found.session_id)
 

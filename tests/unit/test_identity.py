@@ -357,7 +357,7 @@ class TestLabels:
         """A store with two requests."""
         path = tmp_path / "app.db"
         with open_store(path, mode="own") as opened:
-            opened.ingest(
+            opened.traces.ingest(
                 "s",
                 1,
                 [
@@ -385,4 +385,4 @@ class TestLabels:
         for row in ({"question": question}, {"question": question, "trace_id": "t1"}):
             assert 1 == add_labels(store, [row | {"label": "correct"}], author="ada").n
         with open_store(store, mode="read") as opened:
-            assert [("t1", 1.0)] == [(label.trace_id, label.value) for label in opened.labels()]
+            assert [("t1", 1.0)] == [(label.trace_id, label.value) for label in opened.labels.read()]

@@ -164,7 +164,7 @@ def test_both_forms_are_taken_packed_or_not(stage, store, clock, kind, packed):
 
     clock.now += 60
     OtlpTraceSource(stage, clock=clock).transfer_batch(store, StepErrors())
-    (trace,) = store.traces()
+    (trace,) = store.traces.read()
     assert ("How tall?", "31 m.", ["It is 31 m tall."], TRACE, f"{1:016x}") == (
         trace.query,
         trace.response,
@@ -184,7 +184,7 @@ def test_what_is_received_is_redacted_before_the_disk(stage, store, clock, tmp_p
 
     clock.now += 60
     OtlpTraceSource(stage, clock=clock).transfer_batch(store, StepErrors())
-    (trace,) = store.traces()
+    (trace,) = store.traces.read()
     assert ["Ask [email]."] == [passage.text for passage in trace.prompt_contexts]
 
 
@@ -204,7 +204,7 @@ def test_a_secret_that_two_spans_make_is_redacted(stage, store, clock):
     OtlpTraceSource(stage, redact=lambda text: text.replace("31 m", "[height]"), clock=clock).transfer_batch(
         store, StepErrors()
     )
-    (trace,) = store.traces()
+    (trace,) = store.traces.read()
     assert "[height]." == trace.response
 
 
@@ -238,7 +238,7 @@ def test_names_of_spans_are_redacted_and_ids_are_not(stage, store, clock, tmp_pa
     assert all(b"bob@" not in file.read_bytes() for file in tmp_path.iterdir())
     clock.now += 60
     OtlpTraceSource(stage, clock=clock).transfer_batch(store, StepErrors())
-    (trace,) = store.traces()
+    (trace,) = store.traces.read()
     assert ("ada@example.org", "ask for [email]") == (trace.user_id, trace.name)
 
 
@@ -253,7 +253,7 @@ def test_a_trace_waits_until_it_seems_whole(stage, store, clock):
     assert 0 == intake.transfer_batch(store, StepErrors())
     clock.now += 1
     assert 1 == intake.transfer_batch(store, StepErrors())
-    assert [TRACE] == [trace.otel_trace_id for trace in store.traces()]
+    assert [TRACE] == [trace.otel_trace_id for trace in store.traces.read()]
 
     clock.now += 90
     assert 1 == intake.transfer_batch(store, StepErrors())
@@ -572,14 +572,14 @@ def test_a_store_that_does_not_take_it_loses_nothing(stage, store, clock, monkey
     intake, troubles = OtlpTraceSource(stage, clock=clock), StepErrors()
     post(stage, request(*rag()))
     clock.now += 60
-    ingest = store.ingest
+    ingest = store.traces.ingest
 
     def full(*args: object) -> int:
-        monkeypatch.setattr(store, "ingest", ingest)
+        monkeypatch.setattr(store.traces, "ingest", ingest)
         msg = "no space left"
         raise StoreError(msg)
 
-    monkeypatch.setattr(store, "ingest", full)
+    monkeypatch.setattr(store.traces, "ingest", full)
     intake.transfer_batch(store, troubles)
     assert (True, 1) == (bool(troubles), len(stage))
     intake.transfer_batch(store, troubles)

@@ -93,7 +93,7 @@ def test_the_exporters_spans_become_a_request(buffer, tmp_path, compression):
     assert SpanExportResult.SUCCESS is export(buffer, spans(), compression=compression)
     with SqliteStore.open(tmp_path / "s.db", mode="own") as store:
         OtlpTraceSource(buffer, clock=lambda: LATER).transfer_batch(store, StepErrors())
-        (trace,) = store.traces()
+        (trace,) = store.traces.read()
     assert ("How tall?", "31 m. ", ["It is 31 m tall."]) == (
         trace.query,
         trace.response,

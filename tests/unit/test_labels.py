@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Path:
 def drawn(path: Path) -> list[DrawnRequest]:
     """The frame."""
     with SqliteStore.open(path, mode="read") as store:
-        return store.drawn_requests()
+        return store.labels.drawn()
 
 
 def test_probabilities_sum_to_the_number_and_are_never_small():
@@ -100,7 +100,7 @@ def test_files_of_labels(path: Path, tmp_path: Path):
     assert 3 == add_labels(path, str(rows), author="me").n
     assert 1 == add_labels(path, [{"id": "t1", "rating": 4}], author="ann", label_range=(1, 5)).n
     with SqliteStore.open(path, mode="read") as store:
-        found = {(each.trace_id, each.author): each.value for each in store.labels()}
+        found = {(each.trace_id, each.author): each.value for each in store.labels.read()}
     assert 1 == add_labels(path, [{"trace_id": "t5", "label": ""}, {"trace_id": "t6", "label": 1}], author="x").n
     assert {("t1", "ann"): 0.75, ("t2", "me"): 0.5, ("t3", "bob"): 0.0} == found
 
@@ -122,7 +122,7 @@ def test_an_invalid_row_saves_nothing(path: Path, row: object, message: str):
     with pytest.raises(DataError, match=f"row 2: .*{message}"):
         add_labels(path, [{"trace_id": "t1", "label": "wrong"}, row], author="me")
     with SqliteStore.open(path, mode="read") as store:
-        assert [] == store.labels()
+        assert [] == store.labels.read()
 
 
 def test_a_file_without_any_label(path: Path):
@@ -134,7 +134,7 @@ def test_a_file_without_any_label(path: Path):
 def test_a_question_that_two_requests_have(path: Path):
     """It names neither."""
     with SqliteStore.open(path, mode="own") as store:
-        store.ingest("again", 1, [])
+        store.traces.ingest("again", 1, [])
         add_requests(store, 200, 1, bad=[""])
     rows = [{"question": "When does ferry 200 leave?", "label": 1}]
     assert 1 == add_labels(path, rows, author="me").n
@@ -208,7 +208,7 @@ def test_a_label_changes_the_live_page(path: Path):
     report = FollowedReport(TimeRange(path), targets={})
     report.refresh()
     with SqliteStore.open(path, mode="read") as store:
-        store.save_labels([StoredLabel("t0", "ann", 0.0, 1.0)])
+        store.labels.save([StoredLabel("t0", "ann", 0.0, 1.0)])
     assert report.refresh()
     assert report.view is not None
     assert report.view.labels is not None

@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> Path:
     """A store of which three requests are drawn: t4, t1 and t2."""
     path = make_store(tmp_path / "s.db", 8)
     with SqliteStore.open(path, mode="own") as store:
-        store.save_draw([DrawnRequest(f"t{k}", 0.5, {4: 0, 1: 1, 2: 2}.get(k)) for k in range(8)])
+        store.labels.save_draw([DrawnRequest(f"t{k}", 0.5, {4: 0, 1: 1, 2: 2}.get(k)) for k in range(8)])
     return path
 
 
@@ -68,7 +68,7 @@ def test_scores_are_hidden_until_a_label_is_saved(path: Path):
     assert "Answer correctness" in after.text
     assert "<b>Partly</b>" in after.text
     with SqliteStore.open(path, mode="read") as store:
-        assert [("t4", "ann", 0.5)] == [label[:3] for label in store.labels()]
+        assert [("t4", "ann", 0.5)] == [label[:3] for label in store.labels.read()]
 
 
 def test_the_order_is_that_of_the_draw(path: Path):
@@ -99,7 +99,7 @@ def test_undo_removes_the_label_of_its_author_only(path: Path):
     assert about(undone)["value"] is None
     assert "Answer correctness" not in undone.text
     with SqliteStore.open(path, mode="read") as store:
-        assert [("t1", "bob", 0.0)] == [label[:3] for label in store.labels()]
+        assert [("t1", "bob", 0.0)] == [label[:3] for label in store.labels.read()]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_invalid_labels_are_refused(path: Path, body: Any, status: int, text: st
     (response,) = ask(path, ("POST", body))
     assert (status, True) == (response.status_code, text in response.text)
     with SqliteStore.open(path, mode="read") as store:
-        assert [] == store.labels()
+        assert [] == store.labels.read()
 
 
 def test_without_a_draw(tmp_path: Path):

@@ -103,7 +103,7 @@ def test_another_plan_or_file_starts_again(tmp_path: Path):
     report = FollowedReport(TimeRange(path), targets={})
     report.refresh()
     with SqliteStore.open(path, mode="own") as store:
-        store.set_plan([PlannedMetric(name="ccrs.ac", version="2", judge_hash="h")], [])
+        store.plan.set([PlannedMetric(name="ccrs.ac", version="2", judge_hash="h")], [])
     report.refresh()
     assert report.view is not None
     assert {"ragas.faithfulness", "ccrs.qr"} == {row.name for row in report.view.metrics}

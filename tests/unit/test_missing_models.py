@@ -145,8 +145,8 @@ def test_a_worker_with_a_judge_scores_what_a_monitor_without_one_has_captured() 
         done = run_command("worker", "app.db", "--judge", "lexical", "--until-idle")
     assert 0 == done.returncode, done.stderr
     with SqliteStore.open("app.db", mode="read") as store:
-        assert 3 == len(list(store.outcomes(metric="ccrs.qr")))
-        assert 3 == len(list(store.outcomes(metric="rouge_l")))
+        assert 3 == len(list(store.outcomes.read(metric="ccrs.qr")))
+        assert 3 == len(list(store.outcomes.read(metric="rouge_l")))
 
 
 def test_a_monitor_without_a_judge_keeps_the_record_of_a_worker() -> None:

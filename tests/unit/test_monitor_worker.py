@@ -82,7 +82,7 @@ def test_until_idle_delivers_what_was_stored_during_the_last_turn(
     """Outcomes and deliveries that end while a turn runs are seen by the next turn, before the worker ends."""
     path, lines = tmp_path / "s.db", tmp_path / "scores.jsonl"
     with SqliteStore.open(path, mode="own") as store:
-        store.ingest("a", 1, [Captured(trace=make_trace(trace_id=f"t{n}")) for n in range(5)])
+        store.traces.ingest("a", 1, [Captured(trace=make_trace(trace_id=f"t{n}")) for n in range(5)])
     call = Committer.call
 
     async def call_slowly(self: Committer, step: Any) -> Any:

@@ -31,7 +31,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("rows.jsonl").write_text(json.dumps(ROW), encoding="utf-8")
     path = tmp_path / "my app.db"
     with SqliteStore.open(path, mode="own") as opened:
-        opened.ingest("app", 1, [Captured(trace=make_trace("t1"))])
+        opened.traces.ingest("app", 1, [Captured(trace=make_trace("t1"))])
     return path
 
 
@@ -111,7 +111,7 @@ def test_each_source_names_the_judge(store: Path, name: str, source: str) -> Non
     done = run_command(*before, *words, "--metrics", "ccrs.qr", *options, **environment)
     assert 0 == done.returncode, done.stderr
     with SqliteStore.open(store, mode="read") as opened:
-        assert {"lexical baseline"} == {outcome.judge for outcome in opened.outcomes(metric="ccrs.qr")}
+        assert {"lexical baseline"} == {outcome.judge for outcome in opened.outcomes.read(metric="ccrs.qr")}
 
 
 def test_an_embedder_is_named_like_a_judge(store: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_judge_that_is_an_object_has_to_be_named(tmp_path: Path) -> None:
     refused = run_command("worker", path)
     assert (2, True) == (refused.returncode, judge in " ".join(refused.stderr.split()))
     with SqliteStore.open(path, mode="own") as opened:
-        opened.ingest("app", 2, [Captured(trace=make_trace("t2"))])
+        opened.traces.ingest("app", 2, [Captured(trace=make_trace("t2"))])
     (sentence,) = advise(path, read_ledger(path))
     assert sentence.endswith("--until-idle --judge=JUDGE --replan")
     assert (
@@ -277,8 +277,8 @@ def test_outcomes_of_another_judge_are_counted_and_not_hidden(tmp_path: Path) ->
     """`report`, `traces` and `status` say how many outcomes another judge has made, and how to show them."""
     path = tmp_path / "my app.db"
     with SqliteStore.open(path, mode="own") as store:
-        store.set_plan([PlannedMetric(name="ccrs.qr", version="1", judge_hash="old")], [])
-        store.ingest("app", 3, [Captured(trace=make_trace(f"t{i}")) for i in range(3)])
+        store.plan.set([PlannedMetric(name="ccrs.qr", version="1", judge_hash="old")], [])
+        store.traces.ingest("app", 3, [Captured(trace=make_trace(f"t{i}")) for i in range(3)])
         for i in range(3):
             score = Score(
                 sample_id=f"t{i}",
@@ -289,9 +289,9 @@ def test_outcomes_of_another_judge_are_counted_and_not_hidden(tmp_path: Path) ->
                 judge="Old",
                 judge_hash="old",
             )
-            store.complete(f"t{i}", [score])
+            store.outcomes.complete(f"t{i}", [score])
         assert store.ledger().other_outcomes == {}
-        store.set_plan([PlannedMetric(name="ccrs.qr", version="1", judge_hash="new")], [])
+        store.plan.set([PlannedMetric(name="ccrs.qr", version="1", judge_hash="new")], [])
         assert store.ledger().other_outcomes == {"Old": 3}
     for command in ("report", "traces", "status"):
         done = run_command(command, path)
@@ -309,5 +309,5 @@ def test_no_command_is_advised_while_a_worker_runs(tmp_path: Path) -> None:
     """The text about pending requests has no command while a process owns the store and scores them."""
     path = tmp_path / "a.db"
     with SqliteStore.open(path, mode="own") as store:
-        store.ingest("app", 1, [Captured(trace=make_trace("t1"))])
+        store.traces.ingest("app", 1, [Captured(trace=make_trace("t1"))])
         assert ["1 request is pending. The process that owns the store scores them."] == advise(path, read_ledger(path))

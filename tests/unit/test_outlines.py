@@ -70,11 +70,11 @@ def test_a_report_checks_the_traces_that_it_does_not_show(tmp_path: Path) -> Non
     """A changed trace body is found by its checksum, although only its outline is read."""
     path = tmp_path / "s.db"
     with SqliteStore.open(path, mode="own") as store:
-        store.set_plan([PlannedMetric(name="m", version="1", judge_hash="")], [])
+        store.plan.set([PlannedMetric(name="m", version="1", judge_hash="")], [])
         ids = [f"t{n}" for n in range(9)]
-        store.ingest("s", 1, [Captured(trace=trace(trace_id=id_)) for id_ in ids])
+        store.traces.ingest("s", 1, [Captured(trace=trace(trace_id=id_)) for id_ in ids])
         score = Score(sample_id="t", metric="m", metric_version="1", value=1.0, method="exact")
-        store.complete_many(
+        store.outcomes.complete_many(
             [Completion(trace_id=id_, outcomes=[score.model_copy(update={"sample_id": id_})]) for id_ in ids]
         )
     assert build_report(path).n_samples == len(ids)

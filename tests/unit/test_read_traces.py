@@ -137,8 +137,8 @@ def test_the_shards_of_a_replay_are_disjoint_and_complete(tmp_path):
         n_rejected += report.n_rejected
         assert sum(file.n_known + file.n_other_shards for file in report.files) == 600
         with open_store(part, mode="read") as store:
-            ids = [trace.trace_id for trace in store.traces()]
-            assert {"scored": len(ids)} == {s.state: len(ids) for s in store.answers(ids).values()}
+            ids = [trace.trace_id for trace in store.traces.read()]
+            assert {"scored": len(ids)} == {s.state: len(ids) for s in store.traces.answers(ids).values()}
         planned = plan_replay(sources, "ccrs.qr", shard=f"{number}/4")
         assert planned.n_traces == len(ids)
         seen += ids

@@ -147,8 +147,8 @@ def test_a_monitor_stores_no_secret_of_json(tmp_path: Path, redact):
         assert monitor.feedback("t", 0, comment=note)
         assert monitor.drain(60)
     with open_store(tmp_path / "ragstone.db", mode="read") as store:
-        (trace,) = store.traces()
-        (feedback,) = store.explain("t").feedback
+        (trace,) = store.traces.read()
+        (feedback,) = store.traces.explain("t").feedback
     for text in (trace.query, trace.response, trace.contexts[0].text, trace.metadata["arguments"], feedback.comment):
         assert ["\n[key]"] == json.loads(json.loads(text)["note"])
     assert KEY not in trace.model_dump_json()

@@ -18,6 +18,7 @@ from ragstone.schema import Captured, Trace
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge, MemorySink
 from ragstone.worker import StepErrors, read_ledger
+from stored_bodies import count_duplicates
 
 
 class Lines:
@@ -92,7 +93,7 @@ def test_each_trace_comes_in_once(store, tmp_path):
     intake = intake_of(write(tmp_path / "a.jsonl", *rows(450)))
     run(intake, store)
 
-    assert [f"t{i}" for i in range(450)] == [t.trace_id for t in store.traces()]
+    assert [f"t{i}" for i in range(450)] == [t.trace_id for t in store.traces.read()]
     (counts,) = intake.counts
     assert (450, 450, 0, 0) == (counts.n_read, counts.n_new, counts.n_known, counts.n_rejected)
 
@@ -106,8 +107,8 @@ def test_a_run_that_was_stopped_is_gone_on_with(store, tmp_path):
     second = intake_of(path)
     run(second, store)
     assert (200, 250) == (second.counts[0].n_known, second.counts[0].n_new)
-    assert 450 == store.ledger().total.captured == len(list(store.traces()))
-    assert 0 == store.duplicates()
+    assert 450 == store.ledger().total.captured == len(list(store.traces.read()))
+    assert 0 == count_duplicates(store)
 
 
 def test_a_file_that_has_grown_is_read_anew(store, tmp_path):
@@ -180,7 +181,7 @@ def test_a_damaged_file_gives_what_comes_before_the_damage(store, tmp_path):
     intake = intake_of(broken, write(tmp_path / "b.jsonl", *rows(2, first=10)))
     run(intake, store)
 
-    assert ["t0", "t1", "t10", "t11"] == [t.trace_id for t in store.traces()]
+    assert ["t0", "t1", "t10", "t11"] == [t.trace_id for t in store.traces.read()]
     assert "line 3 is the end of what can be read" == intake.counts[0].damaged
     assert intake.counts[1].damaged is None
 
@@ -193,29 +194,29 @@ def test_another_trace_of_the_same_id_is_left_out_and_counted(store, tmp_path, c
     run(intake, store)
 
     assert (1, 1, 2) == (intake.counts[0].n_new, intake.counts[0].n_known, intake.counts[0].n_clashing)
-    assert "question 1" == store.trace("t1").query
+    assert "question 1" == store.traces.get("t1").query
     assert "has a trace 't1', and the store has another one of that id" in caplog.text
 
 
 def test_a_full_disk_holds_up_and_loses_nothing(store, tmp_path, monkeypatch):
     """The batch comes again from the file when the disk takes it."""
     intake, troubles = intake_of(write(tmp_path / "a.jsonl", *rows(300))), StepErrors()
-    ingest = store.ingest
+    ingest = store.traces.ingest
     intake.transfer_batch(store, troubles)
 
     def full(*args: object) -> int:
-        monkeypatch.setattr(store, "ingest", ingest)
+        monkeypatch.setattr(store.traces, "ingest", ingest)
         msg = "no space left"
         raise StoreError(msg)
 
-    monkeypatch.setattr(store, "ingest", full)
+    monkeypatch.setattr(store.traces, "ingest", full)
     intake.transfer_batch(store, troubles)
     assert troubles
     while intake.may_have_more:
         intake.transfer_batch(store, troubles)
 
     assert not troubles
-    assert [f"t{i}" for i in range(300)] == [t.trace_id for t in store.traces()]
+    assert [f"t{i}" for i in range(300)] == [t.trace_id for t in store.traces.read()]
     assert (300, 300, 0) == (intake.counts[0].n_read, intake.counts[0].n_new, intake.counts[0].n_known)
 
 
@@ -229,14 +230,14 @@ def test_a_full_disk_does_not_have_the_file_read_again(store, tmp_path, monkeypa
         raise StoreError(msg)
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "ingest", full)
+        patched.setattr(store.traces, "ingest", full)
         assert [0, 0, 0] == [intake.transfer_batch(store, StepErrors()) for _ in range(3)], (
             "nothing moves, so the worker waits"
         )
     assert intake.may_have_more
     run(intake, store)
 
-    assert (300, 300, 300) == (lines.n_read, intake.counts[0].n_new, len(list(store.traces())))
+    assert (300, 300, 300) == (lines.n_read, intake.counts[0].n_new, len(list(store.traces.read())))
 
 
 def test_a_store_that_cannot_be_read_holds_up_and_loses_nothing(store, tmp_path, monkeypatch):
@@ -248,7 +249,7 @@ def test_a_store_that_cannot_be_read_holds_up_and_loses_nothing(store, tmp_path,
         raise StoreError(msg)
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "segment_offsets", broken)
+        patched.setattr(store.traces, "segment_offsets", broken)
         assert 0 == intake.transfer_batch(store, troubles)
     assert (True, True) == (bool(troubles), intake.may_have_more)
     run(intake, store)
@@ -277,23 +278,23 @@ def test_a_file_that_grows_while_it_is_read_is_taken_in_whole(store, tmp_path):
     run(intake, store)
     run(intake_of(path), store)
 
-    assert [f"t{i}" for i in range(500)] == [t.trace_id for t in store.traces()]
+    assert [f"t{i}" for i in range(500)] == [t.trace_id for t in store.traces.read()]
 
 
 def test_two_replays_of_one_file_count_what_they_brought(store, tmp_path):
     """Into a database that several hosts write to: the slower one finds everything known."""
     path = write(tmp_path / "a.jsonl", *rows(3))
     fast, slow = intake_of(path), intake_of(path)
-    other = store.known
+    other = store.traces.get_many
 
     def late(trace_ids: list[str]) -> dict[str, Trace]:
         # The fast one brings the traces in after the slow one has looked for them.
         found = other(trace_ids)
-        store.known = other
+        store.traces.get_many = other
         run(fast, store)
         return found
 
-    store.known = late
+    store.traces.get_many = late
     run(slow, store)
 
     assert (3, 0) == (fast.counts[0].n_new, fast.counts[0].n_known)
@@ -339,7 +340,7 @@ def test_what_is_replayed_is_redacted_first(known, tmp_path, monkeypatch):
     replay_traces([str(path)], ["ccrs.qr"], store=tmp_path / "plain.db", judge="lexical", redact=None)
     for name, query in (("r.db", "Who is [email]?"), ("plain.db", "Who is ada@example.org?")):
         with SqliteStore.open(tmp_path / name, mode="read") as opened:
-            assert query == opened.trace("t").query
+            assert query == opened.traces.get("t").query
 
 
 def test_what_cannot_be_redacted_is_not_stored(known, tmp_path):
@@ -481,7 +482,7 @@ def httpserver_of() -> Iterator[object]:
 
 def test_what_the_application_captured_itself_is_known(store, tmp_path):
     """A request that was captured live and comes in an export too is there once."""
-    store.ingest(
+    store.traces.ingest(
         "live", 1, [Captured(trace=Trace(trace_id="t0", query="question 0", response="answer 0", started_at=5.0))]
     )
     intake = intake_of(write(tmp_path / "a.jsonl", *rows(1)))

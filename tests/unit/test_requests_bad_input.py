@@ -84,7 +84,7 @@ def _explained(recorder: MemoryRecorder, folder: Path) -> list[str]:
     converter = Converter(sample_rate=1.0, redact=redact_secrets, lengths=Lengths())
     entries = [spool_entry_adapter.validate_json(converter.line(draft)[1]) for draft in recorder.drafts]
     with SqliteStore.open(path, mode="own") as store:
-        store.ingest("a", 1, entries)
+        store.traces.ingest("a", 1, entries)
     result = CliRunner().invoke(app, ["status", str(path)])
     assert 0 == result.exit_code
     return [line for line in result.output.splitlines() if line.startswith(("in doubt", "ended"))]

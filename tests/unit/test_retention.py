@@ -92,13 +92,13 @@ def test_refusals(store, tmp_path):
             refused.stderr.split()
         )
         assert "20 texts would be removed" in prune(store, "--bodies-older-than", "1d", "--dry-run").stdout
-        assert 21 == len(list(owner.traces()))
+        assert 21 == len(list(owner.traces.read()))
 
 
 def test_an_error_in_the_middle_removes_nothing(store):
     """The bodies, the outcomes and the marks change together."""
     with SqliteStore.open(store, mode="own") as opened:
-        before = list(opened.traces()), list(opened.outcomes())
+        before = list(opened.traces.read()), list(opened.outcomes.read())
     db = sqlite3.connect(store)
     db.execute(
         "CREATE TRIGGER t BEFORE UPDATE OF text_removed_at ON traces WHEN NEW.seq = 5 BEGIN SELECT RAISE(ABORT, 'no'); END"
@@ -106,9 +106,9 @@ def test_an_error_in_the_middle_removes_nothing(store):
     db.close()
     with SqliteStore.open(store, mode="own") as opened:
         with pytest.raises(StoreError):
-            opened.remove_texts(before=time.time())
-        assert before == (list(opened.traces()), list(opened.outcomes()))
-        assert 20 == opened.count_texts(before=time.time()).removable
+            opened.upkeep.remove_texts(before=time.time())
+        assert before == (list(opened.traces.read()), list(opened.outcomes.read()))
+        assert 20 == opened.upkeep.count_texts(before=time.time()).removable
 
 
 def test_a_report_has_the_same_numbers(store):
@@ -145,7 +145,7 @@ def test_a_worker_removes_old_texts(tmp_path):
         worker = Worker(path, setup, retention=Retention(bodies_older_than=retention), clock=lambda: cutoff + DAY_S)
         asyncio.run(asyncio.wait_for(worker.run(until_idle=True), 60))
         with SqliteStore.open(path, mode="read") as opened:
-            assert left == len(list(opened.traces()))
+            assert left == len(list(opened.traces.read()))
 
 
 def test_a_worker_removes_old_requests(tmp_path):
@@ -156,8 +156,8 @@ def test_a_worker_removes_old_requests(tmp_path):
     worker = Worker(path, setup, retention=Retention(requests_older_than="1d"), clock=lambda: cutoff + DAY_S)
     asyncio.run(asyncio.wait_for(worker.run(until_idle=True), 60))
     with SqliteStore.open(path, mode="read") as opened:
-        assert [f"t{k}" for k in range(115, 120)] == [trace.trace_id for trace in opened.traces()]
-        assert 5 == len({outcome.sample_id for outcome in opened.outcomes()})
+        assert [f"t{k}" for k in range(115, 120)] == [trace.trace_id for trace in opened.traces.read()]
+        assert 5 == len({outcome.sample_id for outcome in opened.outcomes.read()})
         assert (120, 115, True) == (
             opened.ledger().total.captured,
             opened.ledger().total.dropped,
@@ -170,7 +170,7 @@ def test_a_worker_forgets_what_was_sampled_out(tmp_path):
     path, now = tmp_path / "a.db", make_trace(0).started_at
     with SqliteStore.open(path, mode="own", clock=lambda: now) as opened:
         out = [SampledOut(trace_id=f"o{k}", started_at=now, inclusion_probability=0.5) for k in range(4_500)]
-        opened.ingest("test", 1, [*out, Captured(trace=make_trace(0))])
+        opened.traces.ingest("test", 1, [*out, Captured(trace=make_trace(0))])
     for ages, days, left in (
         (Retention(), 0.9, 4_500),
         (Retention(sampled_out_older_than="10d"), 9.0, 4_500),
@@ -180,7 +180,7 @@ def test_a_worker_forgets_what_was_sampled_out(tmp_path):
         worker = Worker(path, setup, retention=ages, clock=lambda days=days: now + days * DAY_S)
         asyncio.run(asyncio.wait_for(worker.run(until_idle=True), 60))
         with SqliteStore.open(path, mode="read") as opened:
-            assert left == sum(opened.explain(each.trace_id) is not None for each in out)
+            assert left == sum(opened.traces.explain(each.trace_id) is not None for each in out)
             assert (4_500, 1, True) == (
                 opened.ledger().total.sampled_out,
                 opened.ledger().total.scored,
@@ -192,14 +192,14 @@ def test_a_worker_that_has_just_started_does_not_forget_while_requests_arrive(tm
     """A broker may deliver again what a worker has stored before it was killed. After ten minutes nothing of it is left."""
     now = make_trace(0).started_at
     with SqliteStore.open(tmp_path / "a.db", mode="own", clock=lambda: now) as opened:
-        opened.ingest("test", 1, [SampledOut(trace_id="o", started_at=now, inclusion_probability=0.5)])
+        opened.traces.ingest("test", 1, [SampledOut(trace_id="o", started_at=now, inclusion_probability=0.5)])
         retention = RetentionStep(Retention(), errors=StepErrors(), clock=lambda: now + 2 * DAY_S)
         retention.update(opened, is_idle=False)
-        assert opened.explain("o") is not None
+        assert opened.traces.explain("o") is not None
         started = time.monotonic()
         monkeypatch.setattr(time, "monotonic", lambda: started + 601)
         retention.update(opened, is_idle=False)
-        assert opened.explain("o") is None
+        assert opened.traces.explain("o") is None
 
 
 def test_the_command_removes_old_requests(store):
@@ -211,8 +211,8 @@ def test_the_command_removes_old_requests(store):
     assert {"requests": 12, "removed": 3} == {key: json.loads(done.stdout)[key] for key in ("requests", "removed")}
     assert "0 requests removed with their scores" in prune(store, "--requests-older-than", age(12)).stdout
     with SqliteStore.open(store, mode="read") as opened:
-        assert [f"t{k}" for k in range(15, 21)] == [trace.trace_id for trace in opened.traces()]
-        assert [] == list(opened.recount())
+        assert [f"t{k}" for k in range(15, 21)] == [trace.trace_id for trace in opened.traces.read()]
+        assert [] == list(opened.upkeep.recount())
     last = prune(store, "--requests-older-than", age(21))
     assert "8 requests removed with their scores\n1 kept: not scored yet\n" in last.stdout
     kept = {"requests": 0, "requests_kept": {"pending": 1, "undelivered": 0, "labeled": 0}}
@@ -254,13 +254,13 @@ def test_a_store_that_is_pruned_stops_growing(tmp_path):
     """Days of traffic with a retention of two days: what a day adds is the numbers, and no text."""
     sizes = []
     with SqliteStore.open(tmp_path / "a.db", mode="own") as opened:
-        opened.set_plan([PlannedMetric(name=name, version="1", judge_hash="h") for name in METRICS], [])
+        opened.plan.set([PlannedMetric(name=name, version="1", judge_hash="h") for name in METRICS], [])
         for day in range(12):
             for k in range(40 * day, 40 * day + 40):
                 trace = make_trace(k).model_copy(update={"response": random.Random(k).randbytes(12_000).hex()})
-                opened.ingest("test", k + 1, [Captured(trace=trace)])
+                opened.traces.ingest("test", k + 1, [Captured(trace=trace)])
                 add_requests(opened, k, 1)  # the trace is known, so this adds its scores
-            opened.remove_texts(before=make_trace(40 * (day - 1)).started_at)
+            opened.upkeep.remove_texts(before=make_trace(40 * (day - 1)).started_at)
             opened.checkpoint()
             sizes.append((tmp_path / "a.db").stat().st_size)
     first, rest = sizes[1] - sizes[0], (sizes[-1] - sizes[2]) / 9
@@ -271,14 +271,14 @@ def test_a_store_whose_requests_expire_keeps_its_size(tmp_path):
     """Days of traffic with five metrics and two sinks, of which three are kept: the file is as large as after some days."""
     sizes, clock = [], [make_trace(0).started_at]
     with SqliteStore.open(tmp_path / "a.db", mode="own", clock=lambda: clock[0]) as opened:
-        opened.set_plan([PlannedMetric(name=name, version="1", judge_hash="h") for name in METRICS], ["one", "two"])
+        opened.plan.set([PlannedMetric(name=name, version="1", judge_hash="h") for name in METRICS], ["one", "two"])
         for day in range(20):
             for k in range(30 * day, 30 * day + 30):
-                opened.ingest("test", k + 1, [Captured(trace=make_trace(k))])
+                opened.traces.ingest("test", k + 1, [Captured(trace=make_trace(k))])
                 add_requests(opened, k, 1)  # the trace is known, so this adds its scores
             for sink in ("one", "two"):
-                opened.mark_sent(sink, [due.id for due in opened.due_deliveries(sink, limit=999)])
-            while opened.remove_requests(before=make_trace(30 * (day - 2)).started_at):
+                opened.deliveries.mark_sent(sink, [due.id for due in opened.deliveries.due(sink, limit=999)])
+            while opened.upkeep.remove_requests(before=make_trace(30 * (day - 2)).started_at):
                 pass
             opened.checkpoint()
             sizes.append((tmp_path / "a.db").stat().st_size)

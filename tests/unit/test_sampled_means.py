@@ -24,14 +24,14 @@ def sampled(tmp_path):
     """A store of traffic with a mean of 0.2: all requests of an app that scores 0.6, a tenth of one that scores 0.1."""
     path = tmp_path / "app.db"
     with SqliteStore.open(path, mode="own") as store:
-        store.set_plan([PlannedMetric(name="ccrs.qr", version="1", judge_hash="h")], [])
+        store.plan.set([PlannedMetric(name="ccrs.qr", version="1", judge_hash="h")], [])
         for i in range(100):
             often = i < 50
             id_ = f"r{i}"
             trace = Trace(trace_id=id_, query="q", started_at=1e9 + i, inclusion_probability=1.0 if often else 0.1)
-            store.ingest("a", i + 1, [Captured(trace=trace)])
+            store.traces.ingest("a", i + 1, [Captured(trace=trace)])
             value = (0.6 if often else 0.1) + (0.05 if i % 2 else -0.05)
-            store.complete(id_, [Score(sample_id=id_, value=value, method="single_reply", **QR)])
+            store.outcomes.complete(id_, [Score(sample_id=id_, value=value, method="single_reply", **QR)])
     return path
 
 

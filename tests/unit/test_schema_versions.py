@@ -52,7 +52,7 @@ def store(folder: Path, *, mode: str = "read") -> Stored:
     """A store with a request."""
     path = folder / "s.db"
     with SqliteStore.open(path, mode="own") as opened:
-        opened.ingest("a", 1, [Captured(trace=TRACE)])
+        opened.traces.ingest("a", 1, [Captured(trace=TRACE)])
     return Stored(path, lambda: SqliteStore.open(path, mode=mode).close(), f"the store {str(path)!r}")
 
 

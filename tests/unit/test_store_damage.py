@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> Path:
     """Three scored requests, labels and feedback."""
     path = tmp_path / "store.db"
     with SqliteStore.open(path, mode="own") as store:
-        store.set_plan([METRIC], [])
+        store.plan.set([METRIC], [])
         passages = [Passage(text=f"Passage {n} about the ferry.", id=f"p{n}") for n in range(4)]
         entries = [
             Captured(
@@ -39,27 +39,27 @@ def path(tmp_path: Path) -> Path:
             for n in range(3)
         ]
         feedback = Feedback(request_id="t0", value=1.0, comment="good", given_at=5.0)
-        store.ingest("a", 4, [*entries, feedback])
+        store.traces.ingest("a", 4, [*entries, feedback])
         for n in range(3):
-            store.complete(
+            store.outcomes.complete(
                 f"t{n}", [Score(sample_id=f"t{n}", metric="m", metric_version="1", value=n / 4, method="exact")]
             )
-        store.save_labels([StoredLabel("t0", "ann", 1.0, 7.0)])
-        store.save_draw([DrawnRequest("t0", 0.5, 1)])
+        store.labels.save([StoredLabel("t0", "ann", 1.0, 7.0)])
+        store.labels.save_draw([DrawnRequest("t0", 0.5, 1)])
     return path
 
 
 def read_all(path: Path) -> None:
     """Use everything that reads bodies or checked columns."""
     with SqliteStore.open(path, mode="read") as store:
-        list(store.traces())
-        list(store.outcomes())
-        store.count_outcomes()
-        list(store.exported(include_text=True))
-        store.labels()
-        store.drawn_requests()
+        list(store.traces.read())
+        list(store.outcomes.read())
+        store.outcomes.count()
+        list(store.outcomes.export(include_text=True))
+        store.labels.read()
+        store.labels.drawn()
         for n in range(3):
-            store.explain(f"t{n}")
+            store.traces.explain(f"t{n}")
 
 
 @pytest.mark.parametrize(
@@ -114,14 +114,14 @@ def test_each_bit_of_a_body_counts(path: Path) -> None:
     db.close()
     unseen = 0
     with SqliteStore.open(path, mode="own") as store:
-        before = list(store.outcomes())
+        before = list(store.outcomes.read())
         for place in range(8 * len(body)):
             changed = bytearray(body)
             changed[place // 8] ^= 1 << place % 8
             with store._database.write() as db:
                 db.execute("UPDATE outcome_bodies SET body = ? WHERE seq = 1", (bytes(changed),))
             try:
-                assert before == list(store.outcomes())
+                assert before == list(store.outcomes.read())
                 unseen += 1
             except StoreCorruptError:
                 pass
@@ -136,20 +136,20 @@ def test_bodies_are_compressed_and_text_again(path: Path) -> None:
     db.close()
     assert stored < 0.4 * sum(map(len, texts))
     with SqliteStore.open(path, mode="read") as store:
-        assert texts == [trace.model_dump_json() for trace in store.traces()]
+        assert texts == [trace.model_dump_json() for trace in store.traces.read()]
 
 
 def test_a_damaged_page_is_an_error_of_the_store(path: Path) -> None:
     """Zeros in each page of the file: an error of Ragstone or the same answer, and nothing else."""
     original = path.read_bytes()
     with SqliteStore.open(path, mode="read") as store:
-        before = [list(store.traces()), list(store.outcomes()), store.labels()]
+        before = [list(store.traces.read()), list(store.outcomes.read()), store.labels.read()]
     seen = 0
     for start in range(0, len(original), 4096):
         path.write_bytes(original[:start] + bytes(4096) + original[start + 4096 :])
         try:
             with SqliteStore.open(path, mode="read") as store:
-                after = [list(store.traces()), list(store.outcomes()), store.labels()]
+                after = [list(store.traces.read()), list(store.outcomes.read()), store.labels.read()]
         except StoreCorruptError:
             seen += 1
             continue
@@ -163,11 +163,13 @@ def test_reading_ends_if_the_order_of_rows_is_damaged(tmp_path: Path) -> None:
     n, place, key = 2 * PAGE + 10, 2 * PAGE, PAGE
     path = tmp_path / "s.db"
     with SqliteStore.open(path, mode="own") as store:
-        store.ingest("a", n, [Captured(trace=Trace(trace_id=f"t{k}", started_at=100.0 + k)) for k in range(1, n + 1)])
+        store.traces.ingest(
+            "a", n, [Captured(trace=Trace(trace_id=f"t{k}", started_at=100.0 + k)) for k in range(1, n + 1)]
+        )
         scores = [
             Score(sample_id=f"t{k}", metric="m", metric_version="1", value=0.5, method="exact") for k in range(1, n + 1)
         ]
-        store.complete_many([Completion(trace_id=score.sample_id, outcomes=[score]) for score in scores])
+        store.outcomes.complete_many([Completion(trace_id=score.sample_id, outcomes=[score]) for score in scores])
         store.checkpoint()
     data = path.read_bytes()
     # A cell is the length of its record, the key, and the record: the length of its header, types, and then the id.
@@ -181,10 +183,10 @@ def test_reading_ends_if_the_order_of_rows_is_damaged(tmp_path: Path) -> None:
     path.write_bytes(data[:start] + varint(key) + data[start + 2 :])
     with SqliteStore.open(path, mode="read") as store:
         with pytest.raises(StoreCorruptError, match="the order of the rows is damaged"):
-            list(itertools.islice(store.outcomes(), 3 * n))
+            list(itertools.islice(store.outcomes.read(), 3 * n))
         with pytest.raises(StoreCorruptError, match="the order of the rows is damaged"):
-            list(itertools.islice(store.exported(include_text=False), 3 * n))
-        found = store.verify()
+            list(itertools.islice(store.outcomes.export(include_text=False), 3 * n))
+        found = store.upkeep.verify()
     assert found.damaged["outcomes"]
     assert any("the order of the rows is damaged" in row.problem for row in found.rows)
     assert PAGE <= found.checked["outcomes"] < n

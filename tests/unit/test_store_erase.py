@@ -41,22 +41,24 @@ def scores(trace) -> list[Score]:
 def write_store(path: Path) -> Path:
     """Six requests of two users, with all that a store can have about them."""
     with SqliteStore.open(path, mode="own") as store:
-        store.set_plan([PlannedMetric(name=name, version="1", judge_hash="h") for name in METRICS], ["jsonl", "otlp"])
+        store.plan.set([PlannedMetric(name=name, version="1", judge_hash="h") for name in METRICS], ["jsonl", "otlp"])
         traces = [request(k, "ada-l" if k % 2 else "bob") for k in range(6)]
         for k, trace in enumerate(traces):
-            store.ingest("test", k + 1, [Captured(trace=trace)])
+            store.traces.ingest("test", k + 1, [Captured(trace=trace)])
             if k < 4:
-                store.complete(trace.trace_id, scores(trace))
+                store.outcomes.complete(trace.trace_id, scores(trace))
         waiting = request(7, "ada-l", inclusion_probability=0.1)
         said = [
             Feedback(request_id=id_, value=0.0, comment=comment, given_at=1.0)
             for id_, comment in (("t1", TEXT), ("never-came", "?"))
         ]
-        store.ingest("test", 10, [Captured(trace=waiting), *said])
-        store.save_labels([StoredLabel("t1", "ann", 1.0, 7.0), StoredLabel("t2", "ann", 1.0, 7.0)])
-        store.save_draw([DrawnRequest("t1", 0.5, 0), DrawnRequest("t2", 0.5, 1)])
-        store.mark_sent("jsonl", [item.outcome.id for item in store.due_deliveries("jsonl", limit=11)])
-        store.mark_failed("otlp", [item.outcome.id for item in store.due_deliveries("otlp", limit=4)], error="refused")
+        store.traces.ingest("test", 10, [Captured(trace=waiting), *said])
+        store.labels.save([StoredLabel("t1", "ann", 1.0, 7.0), StoredLabel("t2", "ann", 1.0, 7.0)])
+        store.labels.save_draw([DrawnRequest("t1", 0.5, 0), DrawnRequest("t2", 0.5, 1)])
+        store.deliveries.mark_sent("jsonl", [item.outcome.id for item in store.deliveries.due("jsonl", limit=11)])
+        store.deliveries.mark_failed(
+            "otlp", [item.outcome.id for item in store.deliveries.due("otlp", limit=4)], error="refused"
+        )
         store.checkpoint()
     return path
 
@@ -71,7 +73,7 @@ def everything_in(path: Path) -> bytes:
     """All bytes of a store and of what lies beside it, with its bodies decompressed."""
     with SqliteStore.open(path, mode="own") as store:
         store.checkpoint()
-        texts = "".join(repr(record) for record in [*store.traces(), *store.outcomes(), *store.labels()])
+        texts = "".join(repr(record) for record in [*store.traces.read(), *store.outcomes.read(), *store.labels.read()])
     db = sqlite3.connect(path)
     tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     rows = "".join(repr(db.execute(f"SELECT * FROM {table}").fetchall()) for table in tables)  # noqa: S608
@@ -85,7 +87,7 @@ def test_a_user_is_erased(tmp_path):
     path = write_store(tmp_path / "a.db")
     with SqliteStore.open(path, mode="read") as opened:
         before = opened.ledger()
-        bob = [trace for trace in opened.traces() if trace.user_id == "bob"]
+        bob = [trace for trace in opened.traces.read() if trace.user_id == "bob"]
     planned = erase(path, "--user", "ada-l", "--dry-run")
     assert (False, 4, 6, 1, 1) == (
         planned["erased"], *(planned["stored"][name] for name in ("requests", "outcomes", "labels", "feedback")),
@@ -99,13 +101,13 @@ def test_a_user_is_erased(tmp_path):
     assert b"session-of-bob" in left
     with SqliteStore.open(path, mode="read") as opened:
         after = opened.ledger()
-        assert bob == list(opened.traces())
-        assert opened.verify().ok
+        assert bob == list(opened.traces.read())
+        assert opened.upkeep.verify().ok
         assert (before.total.captured, True) == (after.total.captured, after.total.balanced)
         assert {"erased": 4} == after.dropped_by_reason
         assert {"scored": 2, "pending": 2} == after.erased
         assert all(row.balanced and row.dropped == 4 for row in after.metrics.values())
-        assert ["t2"] == [label.trace_id for label in opened.labels()]
+        assert ["t2"] == [label.trace_id for label in opened.labels.read()]
         # A counter of deliveries that a monitoring system reads must not fall.
         states = [("jsonl", "sent"), ("otlp", "failed")]
         assert [5, 1] == [after.erased_deliveries[sink][state] for sink, state in states]
@@ -120,7 +122,10 @@ def test_by_session_and_by_request(tmp_path):
     path = write_store(tmp_path / "a.db")
     assert 1 == erase(path, "--trace", "t1", "--trace", "never-came")["stored"]["requests"]
     with SqliteStore.open(path, mode="read") as opened:
-        assert (0, None) == (opened.ledger().feedback.waiting + opened.ledger().feedback.unknown, opened.explain("t1"))
+        assert (0, None) == (
+            opened.ledger().feedback.waiting + opened.ledger().feedback.unknown,
+            opened.traces.explain("t1"),
+        )
     assert 3 == erase(path, "--session", "session-of-ada-l")["stored"]["requests"]
     assert TEXT.encode() not in everything_in(path)
 

@@ -41,7 +41,7 @@ def read(path: Path) -> SqliteStore:
 def filled(path: Path, n: int = 1) -> Path:
     """A store with `n` traces, closed."""
     with own(path) as store:
-        store.ingest("a", n, [Captured(trace=Trace(trace_id=f"t{i}", started_at=0.0)) for i in range(n)])
+        store.traces.ingest("a", n, [Captured(trace=Trace(trace_id=f"t{i}", started_at=0.0)) for i in range(n)])
     return path
 
 
@@ -61,7 +61,7 @@ class TestMaking:
         previous = os.umask(0o022)
         try:
             with own(path) as store:
-                store.set_plan([], [])
+                store.plan.set([], [])
                 modes = {p.name: p.stat().st_mode & 0o777 for p in path.parent.iterdir() if p.suffix != ".lock"}
         finally:
             os.umask(previous)
@@ -138,7 +138,7 @@ class TestOwning:
         with own(path) as store:
             with pytest.raises(StoreOwnedError, match=r"owned by this process already.*ragstone status"):
                 own(path)
-            store.set_plan([], [])
+            store.plan.set([], [])
 
         own(path).close()
 
@@ -196,7 +196,7 @@ class TestOwning:
                 os._exit(1)
             assert 0 == os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
-            store.set_plan([], ["jsonl"])
+            store.plan.set([], ["jsonl"])
             with pytest.raises(StoreOwnedError):
                 own(path)
 
@@ -206,7 +206,7 @@ class TestOwning:
 
             def write(name: str) -> None:
                 for i in range(50):
-                    store.ingest(name, i + 1, [Captured(trace=Trace(trace_id=f"{name}{i}", started_at=0.0))])
+                    store.traces.ingest(name, i + 1, [Captured(trace=Trace(trace_id=f"{name}{i}", started_at=0.0))])
                     balanced.append(store.ledger().total.balanced)
 
             balanced: list[bool] = []
@@ -226,11 +226,11 @@ class TestReading:
     def test_a_reader_sees_what_a_living_owner_stores(self, path: Path):
         """Each look is at the newest state."""
         with own(path) as store, read(path) as reader:
-            store.ingest("a", 1, [Captured(trace=Trace(trace_id="t1", started_at=0.0))])
+            store.traces.ingest("a", 1, [Captured(trace=Trace(trace_id="t1", started_at=0.0))])
             assert 1 == reader.ledger().total.pending
 
-            store.ingest("a", 2, [Captured(trace=Trace(trace_id="t2", started_at=0.0))])
-            assert ["t1", "t2"] == [t.trace_id for t in reader.traces()]
+            store.traces.ingest("a", 2, [Captured(trace=Trace(trace_id="t2", started_at=0.0))])
+            assert ["t1", "t2"] == [t.trace_id for t in reader.traces.read()]
 
     def test_a_reader_works_after_its_owner_has_closed(self, path: Path):
         """The usual case of a report, and it takes no ownership."""
@@ -267,7 +267,7 @@ class TestReading:
         filled(path)
 
         with read(path) as reader:
-            for write in (reader.release_all, reader.checkpoint, lambda: reader.set_plan([], [])):
+            for write in (reader.leases.release_all, reader.checkpoint, lambda: reader.plan.set([], [])):
                 with pytest.raises(StoreError, match="open for reading only"):
                     write()
 
@@ -276,7 +276,7 @@ class TestReading:
         with own(path) as store, read(path) as reader:
             with reader._database.read() as db:
                 db.execute("SELECT count(*) FROM traces").fetchone()
-                store.set_plan([PlannedMetric(name="m", version="1")], [])
+                store.plan.set([PlannedMetric(name="m", version="1")], [])
                 assert not store.checkpoint()
             assert store.checkpoint()
 
@@ -331,4 +331,4 @@ class TestRecognising:
             file.write(b"\xff" * (path.stat().st_size - 61 * 4096))
 
         with read(path) as store, pytest.raises(StoreCorruptError, match="is damaged"):
-            list(store.traces())
+            list(store.traces.read())

@@ -47,7 +47,7 @@ def judges() -> dict[str, int]:
     """Return the number of outcomes by judge."""
     counts: dict[str, int] = {}
     with SqliteStore.open(STORE, mode="read") as store:
-        for outcome in store.outcomes():
+        for outcome in store.outcomes.read():
             counts[str(outcome.judge)] = counts.get(str(outcome.judge), 0) + 1
     return counts
 
@@ -87,7 +87,7 @@ def test_a_worker_that_differs_from_the_plan_says_what_differs(
     if is_drained:
         plan = read_ledger(STORE).plans[0].settings
         with SqliteStore.open(STORE, mode="own") as store:
-            store.ingest("other", 1, [Captured(trace=make_trace("t1"), plan=plan)])
+            store.traces.ingest("other", 1, [Captured(trace=make_trace("t1"), plan=plan)])
     before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
 
     done = run_command("worker", STORE, "--until-idle", *options, **environment)
@@ -131,7 +131,7 @@ def test_a_redeployed_monitor_leaves_requests_of_the_earlier_plan_with_their_pla
     assert 0 == run_command(*command).returncode
     assert 0 == read_ledger(STORE).total.pending
     with SqliteStore.open(STORE, mode="read") as store:
-        assert ["ccrs.id", "ccrs.qr", "ccrs.qr"] == sorted(outcome.metric for outcome in store.outcomes())
+        assert ["ccrs.id", "ccrs.qr", "ccrs.qr"] == sorted(outcome.metric for outcome in store.outcomes.read())
 
 
 def test_two_monitors_with_different_plans_lose_nothing() -> None:
@@ -146,7 +146,9 @@ def test_two_monitors_with_different_plans_lose_nothing() -> None:
     for command in found:
         assert 0 == run_command(*command).returncode
     with SqliteStore.open(STORE, mode="read") as store:
-        assert ["ccrs.id", "ccrs.id", "ccrs.qr", "ccrs.qr"] == sorted(outcome.metric for outcome in store.outcomes())
+        assert ["ccrs.id", "ccrs.id", "ccrs.qr", "ccrs.qr"] == sorted(
+            outcome.metric for outcome in store.outcomes.read()
+        )
     assert 0 == read_ledger(STORE).total.pending
 
 
@@ -208,7 +210,7 @@ def test_a_metric_that_is_not_installed_is_named() -> None:
     """A worker refuses a plan with an unknown metric, names it, and scores with others and `--replan`."""
     plan = {"scoring.metrics": ["their.metric"], "judge.url": "lexical"}
     with SqliteStore.open(STORE, mode="own") as store:
-        store.ingest("app", 1, [Captured(trace=make_trace("t1"), plan=plan)])
+        store.traces.ingest("app", 1, [Captured(trace=make_trace("t1"), plan=plan)])
     done = run_command("worker", STORE, "--until-idle")
     assert 2 == done.returncode
     for part in ("of the store 'my app.db'", "their.metric", "--metrics and --replan"):
@@ -220,7 +222,7 @@ def test_a_metric_that_is_not_installed_is_named() -> None:
 def test_default_metrics_are_said() -> None:
     """A worker that names a judge for a store without a plan says that the default metrics are scored."""
     with SqliteStore.open(STORE, mode="own") as store:
-        store.ingest("app", 1, [Captured(trace=make_trace("t1"))])
+        store.traces.ingest("app", 1, [Captured(trace=make_trace("t1"))])
     done = run_command("worker", STORE, "--until-idle", "--judge", "lexical")
     assert (0, True) == (done.returncode, "no metrics are named, so ccrs is scored" in done.stderr)
     again = run_command("worker", STORE, "--until-idle")
@@ -337,11 +339,11 @@ def test_requests_with_plans_arrive_and_are_claimed_without_reading_those_that_a
     """A request with the plan of a store, or with another one, costs the same if many requests are pending."""
     plans = [{"judge.url": url, "scoring.metrics": None} for url in ("http://a/v1", "http://b/v1")]
     with SqliteStore.open(STORE, mode="own") as store:
-        store.ingest("app", 1, [Captured(trace=make_trace(f"t{i}"), plan=plans[i % 2]) for i in range(3000)])
+        store.traces.ingest("app", 1, [Captured(trace=make_trace(f"t{i}"), plan=plans[i % 2]) for i in range(3000)])
         steps: list[int] = []
         with store._database.write() as db:
             db.set_progress_handler(lambda: steps.append(1), 100)
         for i, plan in enumerate(plans):
-            store.ingest("app", 2 + i, [Captured(trace=make_trace(f"new{i}"), plan=plan)])
+            store.traces.ingest("app", 2 + i, [Captured(trace=make_trace(f"new{i}"), plan=plan)])
         assert len(steps) < 100
         assert [1501, 1501] == [plan.pending for plan in store.ledger().plans]

@@ -19,10 +19,10 @@ def store(tmp_path: Path) -> Path:
     """Two scored requests and one that is pending."""
     path = tmp_path / "s.db"
     with SqliteStore.open(path, mode="own") as opened:
-        opened.set_plan([PlannedMetric(name="m", version="1")], [])
-        opened.ingest("a", 1, [Captured(trace=make_trace(trace_id=t)) for t in "abc"])
+        opened.plan.set([PlannedMetric(name="m", version="1")], [])
+        opened.traces.ingest("a", 1, [Captured(trace=make_trace(trace_id=t)) for t in "abc"])
         for t in "ab":
-            opened.complete(t, [Score(sample_id=t, metric="m", metric_version="1", value=0.5, method="exact")])
+            opened.outcomes.complete(t, [Score(sample_id=t, metric="m", metric_version="1", value=0.5, method="exact")])
     return path
 
 

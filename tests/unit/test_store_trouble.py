@@ -46,31 +46,31 @@ class TestDisk:
     def test_a_full_disk_loses_nothing_that_was_stored(self, path: Path):
         """The batch that did not fit is not there at all; with space again it is taken."""
         with SqliteStore.open(path, mode="own", clock=lambda: 0.0) as store:
-            store.set_plan([METRIC], ["jsonl"])
-            store.ingest("a", 50, batch(0))
+            store.plan.set([METRIC], ["jsonl"])
+            store.traces.ingest("a", 50, batch(0))
             before = store.ledger()
             alter(store, "PRAGMA max_page_count = 40")
 
             with pytest.raises(StoreError, match="no space left for the store"):
-                store.ingest("a", 1050, batch(50, 1000))
+                store.traces.ingest("a", 1050, batch(50, 1000))
             assert before == store.ledger()
-            assert {"a": 50} == store.segment_offsets()
+            assert {"a": 50} == store.traces.segment_offsets()
 
             alter(store, "PRAGMA max_page_count = 100000")
-            assert 1000 == store.ingest("a", 1050, batch(50, 1000))
+            assert 1000 == store.traces.ingest("a", 1050, batch(50, 1000))
 
     def test_a_file_that_turns_read_only_says_so(self, path: Path):
         """Reading continues, and writing does when it may again."""
         with SqliteStore.open(path, mode="own") as store:
-            store.ingest("a", 50, batch(0))
+            store.traces.ingest("a", 50, batch(0))
             alter(store, "PRAGMA query_only = 1")
 
             with pytest.raises(StoreError, match=r"cannot be written.*write permission"):
-                store.complete("t1", [score("t1")])
+                store.outcomes.complete("t1", [score("t1")])
             assert 50 == store.ledger().total.pending
 
             alter(store, "PRAGMA query_only = 0")
-            assert store.complete("t1", [])
+            assert store.outcomes.complete("t1", [])
 
     def test_a_write_that_the_system_refuses_leaves_a_good_store(self, path: Path):
         """A real refusal by the kernel, here at a file-size limit, inside a commit."""
@@ -90,15 +90,15 @@ with SqliteStore.open(sys.argv[1], mode="own") as store:
     n = 0
     while True:
         try:
-            store.ingest("a", n + 1, batch(n))
+            store.traces.ingest("a", n + 1, batch(n))
         except StoreError as error:
             assert "disk error for the store" in str(error), error
             break
         n += 1
     assert 1 < n, n
-    assert (50 * n, {"a": n}) == (store.ledger().total.pending, store.segment_offsets())
+    assert (50 * n, {"a": n}) == (store.ledger().total.pending, store.traces.segment_offsets())
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert 50 == store.ingest("a", n + 1, batch(n))
+    assert 50 == store.traces.ingest("a", n + 1, batch(n))
     assert store.ledger().total.balanced
 print(n + 1)
 """
@@ -117,11 +117,11 @@ print(n + 1)
             other.execute("BEGIN IMMEDIATE")
 
             with pytest.raises(StoreError, match="has been locked by another process"):
-                store.release_all()
+                store.leases.release_all()
 
             other.execute("ROLLBACK")
             other.close()
-            assert 0 == store.release_all()
+            assert 0 == store.leases.release_all()
 
 
 class TestRot:
@@ -130,54 +130,54 @@ class TestRot:
     def test_a_trace_that_cannot_be_read_is_not_claimed_for_ever(self, path: Path):
         """It ends as a failure with its reason, and the next trace gets its turn."""
         with SqliteStore.open(path, mode="own") as store:
-            store.set_plan([METRIC], [])
-            store.ingest("a", 3, batch(0, 3))
+            store.plan.set([METRIC], [])
+            store.traces.ingest("a", 3, batch(0, 3))
             alter(store, "UPDATE trace_bodies SET body = replace(body, 'started_at', 'stopped_at') WHERE seq = 1")
             alter(store, "DELETE FROM trace_bodies WHERE seq = 2")
 
-            assert ["t2"] == [trace.trace_id for trace in store.claim("me", 3, lease_s=60)]
+            assert ["t2"] == [trace.trace_id for trace in store.leases.claim("me", 3, lease_s=60)]
 
             assert LedgerRow(captured=3, failed=2, pending=1) == store.ledger().total
-            (failure, _) = store.outcomes(metric="m")
+            (failure, _) = store.outcomes.read(metric="m")
             assert ("bug", True) == (failure.kind, "differs from its checksum" in failure.reason)
             with pytest.raises(
                 StoreCorruptError,
                 match=r"store\.db' is damaged: the row of trace_bodies 't0' is damaged: .* `ragstone store verify ",
             ):
-                store.trace("t0")
+                store.traces.get("t0")
 
     def test_what_cannot_be_read_is_not_quoted(self, path: Path):
         """An error message goes into logs; what a user asked does not."""
         with SqliteStore.open(path, mode="own") as store:
-            store.ingest("a", 1, [Captured(trace=Trace(trace_id="t0", query="my secret", started_at=0.0))])
+            store.traces.ingest("a", 1, [Captured(trace=Trace(trace_id="t0", query="my secret", started_at=0.0))])
             with store._database.write() as db:
                 rewrite_bodies(db, "trace_bodies", lambda text: text.replace('"my secret"', '["my secret"]'))
 
             with pytest.raises(StoreCorruptError, match="wrong at query") as caught:
-                store.trace("t0")
+                store.traces.get("t0")
 
             assert "my secret" not in str(caught.value)
 
     def test_an_outcome_that_cannot_be_read_is_damage(self, path: Path):
         """Not a crash of pydantic."""
         with SqliteStore.open(path, mode="own") as store:
-            store.set_plan([METRIC], [])
-            store.ingest("a", 1, batch(0, 1))
-            store.complete("t0", [score("t0")])
+            store.plan.set([METRIC], [])
+            store.traces.ingest("a", 1, batch(0, 1))
+            store.outcomes.complete("t0", [score("t0")])
             alter(store, "UPDATE outcome_bodies SET body = '{}'")
 
             with pytest.raises(StoreCorruptError, match=r"outcome_bodies .* differs from its checksum"):
-                list(store.outcomes())
+                list(store.outcomes.read())
 
     def test_a_lost_row_shows_in_the_books(self, path: Path):
         """A recount finds it, and then the ledger does not balance: what came in is counted apart from where it went."""
         with SqliteStore.open(path, mode="own") as store:
-            store.set_plan([METRIC], [])
-            store.ingest("a", 3, batch(0, 3))
+            store.plan.set([METRIC], [])
+            store.traces.ingest("a", 3, batch(0, 3))
             alter(store, "DELETE FROM trace_bodies WHERE seq = 2")
             alter(store, "DELETE FROM traces WHERE seq = 2")
 
-            assert [("traces pending", 3, 2)] == store.recount()
+            assert [("traces pending", 3, 2)] == store.upkeep.recount()
             ledger = store.ledger()
 
             assert LedgerRow(captured=3, pending=2) == ledger.total
@@ -186,15 +186,15 @@ class TestRot:
     def test_planning_again_does_not_hide_a_lost_outcome(self, path: Path):
         """What a metric owes is fixed when it joins the plan, not made to fit at each start."""
         with SqliteStore.open(path, mode="own") as store:
-            store.set_plan([METRIC], [])
-            store.ingest("a", 2, batch(0, 2))
-            store.complete("t0", [score("t0")])
+            store.plan.set([METRIC], [])
+            store.traces.ingest("a", 2, batch(0, 2))
+            store.outcomes.complete("t0", [score("t0")])
             alter(store, "DELETE FROM outcome_bodies")
             alter(store, "DELETE FROM outcomes")
 
-            store.set_plan([METRIC], [])
+            store.plan.set([METRIC], [])
 
-            assert [("m score (version '1', judge '')", 1, 0)] == store.recount()
+            assert [("m score (version '1', judge '')", 1, 0)] == store.upkeep.recount()
             assert LedgerRow(captured=2, pending=1) == store.ledger().metrics["m"]
 
 
@@ -204,15 +204,15 @@ from ragstone.schema import Captured, Dropped, Score, Trace
 from ragstone.store import PlannedMetric, SqliteStore
 
 with SqliteStore.open(sys.argv[1], mode="own") as store:
-    store.release_all()
-    store.set_plan([PlannedMetric(name="m", version="1")], ["jsonl"])
-    n = store.segment_offsets().get("a", 0)
+    store.leases.release_all()
+    store.plan.set([PlannedMetric(name="m", version="1")], ["jsonl"])
+    n = store.traces.segment_offsets().get("a", 0)
     while True:
         entries = [Captured(trace=Trace(trace_id=f"t{i}", query="q" * 1000, started_at=0.0)) for i in range(n, n + 50)]
-        store.ingest("a", n + 50, [*entries, Dropped(reason="test", n=1, at=0.0)])
+        store.traces.ingest("a", n + 50, [*entries, Dropped(reason="test", n=1, at=0.0)])
         n += 50
-        for trace in store.claim("me", 20, lease_s=60):
-            store.complete(
+        for trace in store.leases.claim("me", 20, lease_s=60):
+            store.outcomes.complete(
                 trace.trace_id,
                 [Score(sample_id=trace.trace_id, metric="m", metric_version="1", value=0.5, method="exact")],
                 owner="me",
@@ -252,10 +252,10 @@ class TestKill:
             offset = max(int(n) for n, _ in lines)
 
             with SqliteStore.open(path, mode="read") as reader:
-                stored = reader.segment_offsets()["a"]
-                traces = [trace.trace_id for trace in reader.traces()]
-                outcomes = [outcome.sample_id for outcome in reader.outcomes()]
-                queued = [item.trace_id for item in reader.due_deliveries("jsonl", limit=10**6)]
+                stored = reader.traces.segment_offsets()["a"]
+                traces = [trace.trace_id for trace in reader.traces.read()]
+                outcomes = [outcome.sample_id for outcome in reader.outcomes.read()]
+                queued = [item.trace_id for item in reader.deliveries.due("jsonl", limit=10**6)]
 
             total = check(path)
             assert stored >= offset
@@ -277,7 +277,7 @@ def test_a_command_names_the_store_that_another_program_has_locked(
     for path in stores:
         with SqliteStore.open(path, mode="own"):
             pass
-    monkeypatch.setattr("ragstone.store.sqlite._BUSY_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("ragstone.store._sqlite_database.BUSY_TIMEOUT_S", 0.1)
     other = sqlite3.connect(stores[0], isolation_level=None)
     # With a log, readers do not wait for a writer.
     other.execute("PRAGMA journal_mode = DELETE")

@@ -26,7 +26,7 @@ def store(tmp_path: Path) -> Path:
     """Forty scored requests, and a label."""
     path = make_store(tmp_path / "a.db", 40)
     with SqliteStore.open(path, mode="own") as opened:
-        opened.save_labels([StoredLabel(next(opened.traces()).trace_id, "ann", 1.0, 7.0)])
+        opened.labels.save([StoredLabel(next(opened.traces.read()).trace_id, "ann", 1.0, 7.0)])
         opened.checkpoint()
     return path
 
@@ -47,7 +47,7 @@ def verify(path: Path, *arguments: str) -> tuple[int, dict]:
 def test_a_store_without_damage(store: Path) -> None:
     """All rows are counted, also while its owner runs."""
     with SqliteStore.open(store, mode="own") as owner:
-        found = owner.verify()
+        found = owner.upkeep.verify()
         done = run_command("store", "verify", store)
     assert found.ok
     assert 40 == found.checked["traces"] == found.checked["trace_bodies"]
@@ -74,7 +74,7 @@ def test_a_store_without_damage(store: Path) -> None:
 def test_damage_is_found(store: Path, tmp_path: Path, change: str, table: str | None) -> None:
     """Found with exit code 1 and the commands that replace the store, of which the export saves all other outcomes."""
     with SqliteStore.open(store, mode="read") as opened:
-        outcomes = {outcome.id: outcome for outcome in opened.outcomes()}
+        outcomes = {outcome.id: outcome for outcome in opened.outcomes.read()}
     alter(store, change)
     code, found = verify(store)
     assert (1, False) == (code, found["ok"])
@@ -158,9 +158,9 @@ def test_random_damage_changes_no_answer_unseen(store: Path, tmp_path: Path) -> 
     rng = random.Random(seed)
     original = store.read_bytes()
     with SqliteStore.open(store, mode="read") as opened:
-        traces = {trace.trace_id: trace for trace in opened.traces()}
-        outcomes = {outcome.id: outcome for outcome in opened.outcomes()}
-        counts = [(c.metric, sorted(c.values)) for c in opened.count_outcomes()]
+        traces = {trace.trace_id: trace for trace in opened.traces.read()}
+        outcomes = {outcome.id: outcome for outcome in opened.outcomes.read()}
+        counts = [(c.metric, sorted(c.values)) for c in opened.outcomes.count()]
     path = tmp_path / "damaged.db"
     seen = {"error": 0, "verify": 0, "same": 0}
     for trial in range(trials):
@@ -170,14 +170,14 @@ def test_random_damage_changes_no_answer_unseen(store: Path, tmp_path: Path) -> 
         try:
             with SqliteStore.open(path, mode="read") as opened:
                 n_traces = n_outcomes = 0
-                for trace in opened.traces():
+                for trace in opened.traces.read():
                     assert traces[trace.trace_id] == trace
                     n_traces += 1
-                for outcome in opened.outcomes():
+                for outcome in opened.outcomes.read():
                     assert outcomes[outcome.id] == outcome
                     n_outcomes += 1
-                changed = counts != [(c.metric, sorted(c.values)) for c in opened.count_outcomes()]
-                found = opened.verify()
+                changed = counts != [(c.metric, sorted(c.values)) for c in opened.outcomes.count()]
+                found = opened.upkeep.verify()
         except StoreError:
             seen["error"] += 1
             continue
@@ -212,7 +212,7 @@ def test_a_backup_of_a_running_store_is_restored(store: Path, tmp_path: Path) ->
     try:
         with SqliteStore.open(store, mode="own") as owner:
             add_requests(owner, 40, 2)
-            before = list(owner.traces()), list(owner.outcomes())
+            before = list(owner.traces.read()), list(owner.outcomes.read())
             done = run_command("store", "backup", store, backup)
             assert (0, True) == (done.returncode, "42 requests and" in done.stdout), done.stderr
             add_requests(owner, 42, 1)
@@ -224,21 +224,21 @@ def test_a_backup_of_a_running_store_is_restored(store: Path, tmp_path: Path) ->
     assert "restored" in run_command("store", "restore", backup, restored).stdout
     assert 0o600 == stat.S_IMODE(restored.stat().st_mode)
     with SqliteStore.open(restored, mode="own") as opened:
-        assert before == (list(opened.traces()), list(opened.outcomes()))
+        assert before == (list(opened.traces.read()), list(opened.outcomes.read()))
     assert 2 == run_command("store", "restore", backup, store).returncode
     with SqliteStore.open(store, mode="own"), pytest.raises(StoreOwnedError):
         restore_store(backup, store, replace=True)
     restore_store(backup, store, replace=True)
     with SqliteStore.open(store, mode="read") as opened:
-        assert before == (list(opened.traces()), list(opened.outcomes()))
+        assert before == (list(opened.traces.read()), list(opened.outcomes.read()))
     assert {"a.db", "backup.db", "restored.db"} == {p.name for p in tmp_path.iterdir() if p.suffix == ".db"}
 
 
 def test_a_damaged_or_newer_store_is_not_a_backup(store: Path, tmp_path: Path) -> None:
     """Nothing is written."""
     with SqliteStore.open(store, mode="own") as opened:
-        trace = next(opened.traces())
-        assert isinstance(next(opened.outcomes()), Score)
+        trace = next(opened.traces.read())
+        assert isinstance(next(opened.outcomes.read()), Score)
     good = tmp_path / "good.db"
     backup_store(store, good)
     alter(store, "UPDATE outcomes SET value = 0.123 WHERE seq = 3")

@@ -28,26 +28,26 @@ def store(tmp_path: Path):
 
 
 def queued_in(tables):
-    return tables.closed_outcomes(now=1e12, gap_s=0.0, max_s=0.0)
+    return tables.queue.closed_outcomes(now=1e12, gap_s=0.0, max_s=0.0)
 
 
 def queued(store):
-    with store.watched() as tables:
+    with store.watch.read() as tables:
         return queued_in(tables)
 
 
 def test_complete_queues_scores_and_failures(store):
     """Neither what does not apply nor what the budget prevented counts, and each outcome is queued once."""
-    store.set_plan([PlannedMetric(name=name, version="1") for name in "abcd"], [])
+    store.plan.set([PlannedMetric(name=name, version="1") for name in "abcd"], [])
     trace = Trace(
         trace_id="t", started_at=5.0, session_id="s", app="bot", release="7", name="chat", inclusion_probability=0.25
     )
-    store.ingest("x", 1, [Captured(trace=trace)])
+    store.traces.ingest("x", 1, [Captured(trace=trace)])
     about = {"sample_id": "t", "metric_version": "1"}
     first = Score(metric="a", value=0.5, method="exact", **about)
-    store.complete("t", [first])
+    store.outcomes.complete("t", [first])
     assert [] == queued(store), "the trace is pending"
-    store.complete(
+    store.outcomes.complete(
         "t",
         [
             first,
@@ -64,23 +64,25 @@ def test_complete_queues_scores_and_failures(store):
 
 def test_a_session_with_a_pending_trace_waits(store):
     """A session is closed only if none of its traces is pending, and another one does not wait for it."""
-    store.set_plan([PlannedMetric(name="a", version="1")], [])
-    store.set_plan([PlannedMetric(name="a", version="1"), PlannedMetric(name="b", version="1")], [])
-    store.ingest("y", 1, [Captured(trace=Trace(trace_id="alone", started_at=5.0))])
-    store.complete("alone", [Score(sample_id="alone", metric="a", metric_version="1", value=0.5, method="x")])
+    store.plan.set([PlannedMetric(name="a", version="1")], [])
+    store.plan.set([PlannedMetric(name="a", version="1"), PlannedMetric(name="b", version="1")], [])
+    store.traces.ingest("y", 1, [Captured(trace=Trace(trace_id="alone", started_at=5.0))])
+    store.outcomes.complete("alone", [Score(sample_id="alone", metric="a", metric_version="1", value=0.5, method="x")])
     assert [] == queued(store), "a request without a session is pending"
-    store.set_plan([PlannedMetric(name="a", version="1")], [])
-    store.complete("alone", [])
+    store.plan.set([PlannedMetric(name="a", version="1")], [])
+    store.outcomes.complete("alone", [])
     assert ["alone"] == [o.trace_id for o in queued(store)]
-    with store.watching() as tables:
-        tables.remove_outcomes([o.seq for o in queued_in(tables)])
+    with store.watch.change() as tables:
+        tables.queue.remove([o.seq for o in queued_in(tables)])
     traces = [("t1", "s"), ("t2", "s"), ("t3", "other"), ("t4", None)]
-    store.ingest("x", 1, [Captured(trace=Trace(trace_id=t, started_at=5.0, session_id=s)) for t, s in traces])
+    store.traces.ingest("x", 1, [Captured(trace=Trace(trace_id=t, started_at=5.0, session_id=s)) for t, s in traces])
     for trace_id in ("t1", "t3", "t4"):
-        store.complete(trace_id, [Score(sample_id=trace_id, metric="a", metric_version="1", value=0.5, method="x")])
+        store.outcomes.complete(
+            trace_id, [Score(sample_id=trace_id, metric="a", metric_version="1", value=0.5, method="x")]
+        )
     assert ["t3", "t4"] == [o.trace_id for o in queued(store)]
     assert ["other", "t4"] == [o.session for o in queued(store)]
-    store.complete("t2", [Score(sample_id="t2", metric="a", metric_version="1", value=0.5, method="x")])
+    store.outcomes.complete("t2", [Score(sample_id="t2", metric="a", metric_version="1", value=0.5, method="x")])
     assert {"t1", "t2", "t3", "t4"} == {o.trace_id for o in queued(store)}
 
 
@@ -115,14 +117,14 @@ def test_an_alarm_is_queued_once_for_each_destination(tmp_path):
     """Deliveries share the queue of outcomes; their id is that of the event, also after a second fold."""
     path = make(tmp_path / "a.db", T0, folds=[11.5, 12.0], notify=["slack:x", "webhook:y"])
     with SqliteStore.open(path, mode="own") as store:
-        due = store.due_alarms("slack:x", limit=9)
+        due = store.deliveries.due_alarms("slack:x", limit=9)
         assert ["1:alarm", "1:follow_up"] == [d.id for d in due][:2]
         assert 1 == due[0].alarm["number"]
-        assert [d.id for d in due] == [d.id for d in store.due_alarms("webhook:y", limit=9)]
-        assert [] == store.due_deliveries("slack:x", limit=9)
-        store.mark_sent("slack:x", ["1:alarm"], kind="alarm")
-        assert "1:alarm" not in [d.id for d in store.due_alarms("slack:x", limit=9)]
-        store.mark_failed("slack:x", ["1:follow_up"], error="gone", kind="alarm")
+        assert [d.id for d in due] == [d.id for d in store.deliveries.due_alarms("webhook:y", limit=9)]
+        assert [] == store.deliveries.due("slack:x", limit=9)
+        store.deliveries.mark_sent("slack:x", ["1:alarm"], kind="alarm")
+        assert "1:alarm" not in [d.id for d in store.deliveries.due_alarms("slack:x", limit=9)]
+        store.deliveries.mark_failed("slack:x", ["1:follow_up"], error="gone", kind="alarm")
         counts = store.ledger().outbox["slack:x"]
         assert (1, 1) == (counts.sent, counts.failed)
 
@@ -132,15 +134,15 @@ def test_old_units_are_deleted(store):
     fill(store, T0, days=1)
     fold_at(store, T0 + 2 * DAY_S)
     fill_later = list(requests(T0 + 150 * DAY_S, days=0.1, app="qa-bot", seed=2))
-    store.ingest(
+    store.traces.ingest(
         "later",
         1,
         [Captured(trace=trace.model_copy(update={"trace_id": f"x{trace.trace_id}"})) for trace, _ in fill_later],
     )
     for trace, outcome in fill_later:
-        store.complete(f"x{trace.trace_id}", [outcome.model_copy(update={"sample_id": f"x{trace.trace_id}"})])
+        store.outcomes.complete(f"x{trace.trace_id}", [outcome.model_copy(update={"sample_id": f"x{trace.trace_id}"})])
     fold_at(store, T0 + 152 * DAY_S)
-    with store.watched() as tables:
+    with store.watch.read() as tables:
         (key,) = {row.key for row in tables.streams()}
         units = tables.units(key, since=0.0, until=1e12)
         assert 12 == len(units)
@@ -162,7 +164,7 @@ def test_ten_thousand_outcomes_are_folded_in_reasonable_time(store):
 
 def test_tags_retriever_and_language_are_slices(store):
     """Tags with and without a value, the first of two, the first named retrieval; other markup stays in the value."""
-    store.set_plan([PlannedMetric(name="a", version="1")], [])
+    store.plan.set([PlannedMetric(name="a", version="1")], [])
     tags = (
         "topic:billing",
         "topic:other",
@@ -176,9 +178,11 @@ def test_tags_retriever_and_language_are_slices(store):
     named = [Retrieval(), Retrieval(name="faiss"), Retrieval(name="web")]
     trace = Trace(trace_id="t", started_at=5.0, tags=tags, retrievals=named)
     many = Trace(trace_id="m", started_at=5.0, tags=tuple(f"t{i}:1" for i in range(99)))
-    store.ingest("x", 1, [Captured(trace=trace), Captured(trace=many)])
+    store.traces.ingest("x", 1, [Captured(trace=trace), Captured(trace=many)])
     for name in "tm":
-        store.complete(name, [Score(sample_id=name, metric="a", metric_version="1", value=0.5, method="exact")])
+        store.outcomes.complete(
+            name, [Score(sample_id=name, metric="a", metric_version="1", value=0.5, method="exact")]
+        )
     one, other = queued(store)
     assert {
         "tag:topic": "billing", "tag:beta": "yes", "tag:language": "de", "language": "de", "tag:url": "http://x",
@@ -190,7 +194,7 @@ def test_tags_retriever_and_language_are_slices(store):
 def test_units_keep_the_slices_of_the_options(tmp_path):
     """Only values by which alarms are divided are stored with a unit."""
     path = make(tmp_path / "a.db", T0, days=1, bad_from=9.0, folds=(2.0,))
-    with open_store(path, mode="read") as store, store.watched() as tables:
+    with open_store(path, mode="read") as store, store.watch.read() as tables:
         (key,) = {row.key for row in tables.streams()}
         labels = tables.units(key, since=0.0, until=1e12)[0].labels
     assert {"release": "2.4.0", "operation": "chat", "tag:topic": "billing"} == dict(labels)
@@ -212,7 +216,7 @@ class TestLargeQueue:
         assert [] == queued(parts)
         assert snapshot(whole) == snapshot(parts)
         assert snapshot(parts)[2]
-        events = [[d.id for d in store.due_alarms("slack:x", limit=99)] for store in stores]
+        events = [[d.id for d in store.deliveries.due_alarms("slack:x", limit=99)] for store in stores]
         assert events[0] == events[1] != []
         for store in stores:
             store.close()
@@ -221,13 +225,13 @@ class TestLargeQueue:
         """The oldest outcomes belong to a session with a pending request: the next parts continue after them."""
         fill(store, T0, days=2)
         waiting = [Trace(trace_id=f"w{i}", started_at=T0 + i, session_id="s", app="bot") for i in range(30)]
-        store.ingest("x", 1, [Captured(trace=trace) for trace in waiting])
+        store.traces.ingest("x", 1, [Captured(trace=trace) for trace in waiting])
         about = {"metric": METRIC, "metric_version": "1", "judge_hash": "j1", "value": 0.5, "method": "exact"}
         for trace in waiting[:-1]:
-            store.complete(trace.trace_id, [Score(sample_id=trace.trace_id, **about)])
+            store.outcomes.complete(trace.trace_id, [Score(sample_id=trace.trace_id, **about)])
         results = fold_in_parts(store, T0 + 9 * DAY_S, limit=10)
         assert 240 == sum(result.n_outcomes for result in results)
-        store.complete("w29", [Score(sample_id="w29", **about)])
+        store.outcomes.complete("w29", [Score(sample_id="w29", **about)])
         assert 30 == sum(result.n_outcomes for result in fold_in_parts(store, T0 + 9 * DAY_S, limit=10))
 
     def test_worker_continues_at_once(self, tmp_path, monkeypatch):
@@ -263,27 +267,27 @@ def test_closed_outcomes_are_those_of_the_reference(store):
             session = f"s{i}" if i % 4 else None
             traces.append(Trace(trace_id=f"{i}-{j}", started_at=at, session_id=session, app="ab"[i % 2]))
     rng.shuffle(traces)
-    store.set_plan([PlannedMetric(name="a", version="1")], [])
-    store.ingest("x", 1, [Captured(trace=trace) for trace in traces])
+    store.plan.set([PlannedMetric(name="a", version="1")], [])
+    store.traces.ingest("x", 1, [Captured(trace=trace) for trace in traces])
     key, reference = StreamKey("", "a", "1", ""), MemoryTables()
     for trace in traces:
         if rng.random() < 0.1:
             if trace.session_id is not None:
-                first = reference.pending.get(trace.session_id, trace.started_at)
-                reference.pending[trace.session_id] = min(first, trace.started_at)
+                first = reference.queue.pending.get(trace.session_id, trace.started_at)
+                reference.queue.pending[trace.session_id] = min(first, trace.started_at)
             continue
         outcome = Score(sample_id=trace.trace_id, metric="a", metric_version="1", value=0.5, method="x")
-        store.complete(trace.trace_id, [outcome])
+        store.outcomes.complete(trace.trace_id, [outcome])
         named = trace.session_id or trace.trace_id
         about = {"trace_id": trace.trace_id, "session": named, "requested_at": trace.started_at, "value": 0.5}
         reference.put(WatchedOutcome(key=key._replace(app=trace.app), **about))
     n = []
     for now in (T0 + 1000.0 * k for k in range(0, 160, 5)):
         options = {"now": now, "gap_s": 1800.0, "max_s": 14_400.0}
-        with store.watched() as tables:
-            found, expected = tables.closed_outcomes(**options), reference.closed_outcomes(**options)
+        with store.watch.read() as tables:
+            found, expected = tables.queue.closed_outcomes(**options), reference.queue.closed_outcomes(**options)
             assert [(o.trace_id, o.pending_at) for o in found] == [(o.trace_id, o.pending_at) for o in expected]
-            assert found[:7] == tables.closed_outcomes(**options, limit=7)
+            assert found[:7] == tables.queue.closed_outcomes(**options, limit=7)
         n.append(len(found))
     assert n[0] == 0 < n[10] < n[-1]
 
@@ -298,7 +302,7 @@ def test_message_names_the_store_and_the_time_zone(tmp_path, store, shown):
         store, resolve_metrics(METRIC), options, requests=tmp_path / "r", errors=StepErrors(), clock=lambda: T0
     )
     with open_store(make(tmp_path / "a.db", T0, notify=["slack:x"]), mode="read") as opened:
-        text = watcher._render(opened.due_alarms("slack:x", limit=1)[0])
+        text = watcher._render(opened.deliveries.due_alarms("slack:x", limit=1)[0])
     zone = datetime.fromtimestamp(T0).astimezone().tzname()
     assert f"ragstone traces {shown} --alarm 1 " in text
     assert re.search(rf"^since +\w+ \d+ \w+ \d\d:\d\d {re.escape(zone)} \(95%", text, re.MULTILINE)

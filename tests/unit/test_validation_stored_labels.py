@@ -18,7 +18,7 @@ def labeled_store(path: Path, *, others: bool = False) -> Path:
     make_store(path, 60)
     draw_to_label(path, 24, seed=1)
     with open_store(path, mode="read") as store:
-        drawn = [each.trace_id for each in store.drawn_requests() if each.position is not None]
+        drawn = [each.trace_id for each in store.labels.drawn() if each.position is not None]
     chosen = [f"t{k}" for k in range(60)] if others else drawn
     add_labels(path, [{"trace_id": id_, "label": int(id_[1:]) % 4 != 0} for id_ in chosen], author="ann")
     return path
@@ -28,8 +28,8 @@ def test_labels_of_a_store_are_read(tmp_path: Path) -> None:
     """Kappa and mean are those of the statistics for drawn requests, over the metrics that rate answers."""
     path = labeled_store(tmp_path / "s.db")
     with open_store(path, mode="read") as store:
-        draws = {each.trace_id: each.probability for each in store.drawn_requests() if each.position is not None}
-        scores = {o.sample_id: o.value for o in store.outcomes(metric="ccrs.ac") if o.outcome == "score"}
+        draws = {each.trace_id: each.probability for each in store.labels.drawn() if each.position is not None}
+        scores = {o.sample_id: o.value for o in store.outcomes.read(metric="ccrs.ac") if o.outcome == "score"}
     ids = [id_ for id_ in draws if id_ in scores]
     human = {id_: float(int(id_[1:]) % 4 != 0) for id_ in ids}
     report = validate_metrics(path)
@@ -65,7 +65,7 @@ def test_a_period_uses_its_own_labels(tmp_path: Path) -> None:
     """Labels of requests outside of the period are not counted as unknown."""
     path = labeled_store(tmp_path / "s.db")
     with open_store(path, mode="read") as store:
-        times = sorted(trace.started_at for trace in store.traces())
+        times = sorted(trace.started_at for trace in store.traces.read())
     report = validate_metrics(TimeRange(path, since=times[30]))
     whole = validate_metrics(path)
     assert 0 < report.labels[0].n < whole.labels[0].n

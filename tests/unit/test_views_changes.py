@@ -275,14 +275,14 @@ def test_without_a_judgment_the_score_decides() -> None:
 def stored(path: Path, values: Sequence[tuple[float, float]]) -> Path:
     """A store of requests with a time and a score."""
     with SqliteStore.open(path, mode="own") as store:
-        store.set_plan([PlannedMetric(name="ccrs.ac", version="1", judge_hash="h")], [])
+        store.plan.set([PlannedMetric(name="ccrs.ac", version="1", judge_hash="h")], [])
         for n, (day, value) in enumerate(values):
             trace = Trace(
                 trace_id=f"t{n}", started_at=day * 86400, query="?", response="!", contexts=(Passage(text="A text."),)
             )
-            store.ingest("s", n + 1, [Captured(trace=trace)])
-            store.claim("w", 1, lease_s=60)
-            store.complete(f"t{n}", [outcome(f"t{n}", "ccrs.ac", value)], owner="w")
+            store.traces.ingest("s", n + 1, [Captured(trace=trace)])
+            store.leases.claim("w", 1, lease_s=60)
+            store.outcomes.complete(f"t{n}", [outcome(f"t{n}", "ccrs.ac", value)], owner="w")
     return path
 
 

@@ -41,7 +41,7 @@ def test_traces_shows_the_conversation(tmp_path: Path) -> None:
     path = tmp_path / "ragstone.db"
     trace = Trace(trace_id="t-1", started_at=1.0, query="How wide is it?", history=TURNS, response="Wide.")
     with SqliteStore.open(path, mode="own") as store:
-        store.ingest("a", 1, [Captured(trace=trace)])
+        store.traces.ingest("a", 1, [Captured(trace=trace)])
 
     result = CliRunner().invoke(app, ["traces", str(path), "t-1"])
 

@@ -169,7 +169,7 @@ def test_few_samples_have_no_causes_and_no_histogram() -> None:
 def stored(path: Path, probabilities: Sequence[float]) -> Path:
     """A store of scored requests, wrong if they were sampled rarely."""
     with SqliteStore.open(path, mode="own") as store:
-        store.set_plan([PlannedMetric(name="ccrs.ac", version="1", judge_hash="h")], [])
+        store.plan.set([PlannedMetric(name="ccrs.ac", version="1", judge_hash="h")], [])
         for n, probability in enumerate(probabilities):
             trace = Trace(
                 trace_id=f"t{n}",
@@ -182,9 +182,9 @@ def stored(path: Path, probabilities: Sequence[float]) -> Path:
                 metadata={"release": "2.4" if n % 3 else "2.3"},
                 inclusion_probability=probability,
             )
-            store.ingest("s", n + 1, [Captured(trace=trace)])
-            store.claim("w", 1, lease_s=60)
-            store.complete(f"t{n}", [outcome(f"t{n}", "ccrs.ac", 0.1 if probability < 1 else 0.9)], owner="w")
+            store.traces.ingest("s", n + 1, [Captured(trace=trace)])
+            store.leases.claim("w", 1, lease_s=60)
+            store.outcomes.complete(f"t{n}", [outcome(f"t{n}", "ccrs.ac", 0.1 if probability < 1 else 0.9)], owner="w")
     return path
 
 
@@ -227,7 +227,7 @@ def test_pending_requests_are_a_notice(tmp_path: Path) -> None:
     """With the command that scores them."""
     path = stored(tmp_path / "r.db", [1.0] * 3)
     with SqliteStore.open(path, mode="own") as store:
-        store.ingest("s", 99, [Captured(trace=Trace(trace_id="new", started_at=1.0, query="?", response="!"))])
+        store.traces.ingest("s", 99, [Captured(trace=Trace(trace_id="new", started_at=1.0, query="?", response="!"))])
     assert any(
         "1 request is pending." in n.text and f"ragstone worker {path} --until-idle" in n.text
         for n in build_report(path).notices
@@ -238,11 +238,11 @@ def test_outcomes_of_an_older_plan_are_not_mixed_in(tmp_path: Path) -> None:
     """A metric whose version changed counts only with the planned version."""
     path = stored(tmp_path / "r.db", [1.0] * 3)
     with SqliteStore.open(path, mode="own") as store:
-        store.set_plan([PlannedMetric(name="ccrs.ac", version="2", judge_hash="h")], [])
-        store.ingest("s", 99, [Captured(trace=Trace(trace_id="new", started_at=1.0, query="?", response="!"))])
-        store.claim("w", 1, lease_s=60)
+        store.plan.set([PlannedMetric(name="ccrs.ac", version="2", judge_hash="h")], [])
+        store.traces.ingest("s", 99, [Captured(trace=Trace(trace_id="new", started_at=1.0, query="?", response="!"))])
+        store.leases.claim("w", 1, lease_s=60)
         score = outcome("new", "ccrs.ac", 0.5).model_copy(update={"metric_version": "2"})
-        store.complete("new", [score], owner="w")
+        store.outcomes.complete("new", [score], owner="w")
     view = build_report(path)
     assert (1, 0.5) == (view.metrics[0].n_scored, view.metrics[0].estimate.value if view.metrics[0].estimate else None)
 
@@ -335,9 +335,9 @@ def test_requests_without_scores_follow_if_conditions_select_them(tmp_path: Path
     )
     with SqliteStore.open(path, mode="own") as store:
         for n, (trace, done) in enumerate([(best, score), (failed, not_scored)]):
-            store.ingest("s", n + 3, [Captured(trace=trace)])
-            store.claim("w", 1, lease_s=60)
-            store.complete(trace.trace_id, [done], owner="w")
+            store.traces.ingest("s", n + 3, [Captured(trace=trace)])
+            store.leases.claim("w", 1, lease_s=60)
+            store.outcomes.complete(trace.trace_id, [done], owner="w")
     scored = ["t0", "t1", "the best"]
     for where, ids in {
         "status=error": ["bad"],

@@ -24,7 +24,7 @@ Request = tuple[float, float, float, str | None]
 def stored(path: Path, requests: Sequence[Request]) -> Path:
     """A store of scored requests."""
     with SqliteStore.open(path, mode="own") as store:
-        store.set_plan([PlannedMetric(name="ccrs.cc", version="1", judge_hash="h")], [])
+        store.plan.set([PlannedMetric(name="ccrs.cc", version="1", judge_hash="h")], [])
         for n, (day, value, probability, release) in enumerate(requests):
             trace = Trace(
                 trace_id=f"t{n}",
@@ -35,8 +35,8 @@ def stored(path: Path, requests: Sequence[Request]) -> Path:
                 metadata={} if release is None else {"release": release},
                 inclusion_probability=probability,
             )
-            store.ingest("s", n + 1, [Captured(trace=trace)])
-            store.claim("w", 1, lease_s=60)
+            store.traces.ingest("s", n + 1, [Captured(trace=trace)])
+            store.leases.claim("w", 1, lease_s=60)
             score = Score(
                 sample_id=f"t{n}",
                 metric="ccrs.cc",
@@ -46,7 +46,7 @@ def stored(path: Path, requests: Sequence[Request]) -> Path:
                 judge="j",
                 judge_hash="h",
             )
-            store.complete(f"t{n}", [score], owner="w")
+            store.outcomes.complete(f"t{n}", [score], owner="w")
     return path
 
 

@@ -64,7 +64,7 @@ def test_a_judge_that_became_stricter():
 def fill(store, t0, *, version, hash_, days=11, per_day=120, bad_from=9.0):
     """Requests whose scores fall by 20 points on day `bad_from`."""
     rng = np.random.default_rng(1)
-    store.set_plan([PlannedMetric(name=METRIC, version=version, judge_hash=hash_)], [])
+    store.plan.set([PlannedMetric(name=METRIC, version=version, judge_hash=hash_)], [])
     rows = []
     for i in range(int(days * per_day)):
         day = (i + 0.5) / per_day
@@ -78,9 +78,9 @@ def fill(store, t0, *, version, hash_, days=11, per_day=120, bad_from=9.0):
         )
         value = float(np.clip(rng.normal(0.6 if day >= bad_from else 0.8, 0.08), 0, 1))
         rows.append((trace, Score(value=value, method="single_reply", judge="a judge", **about)))
-    store.ingest("s", 1, [Captured(trace=trace) for trace, _ in rows])
+    store.traces.ingest("s", 1, [Captured(trace=trace) for trace, _ in rows])
     for trace, score in rows:
-        store.complete(trace.trace_id, [score])
+        store.outcomes.complete(trace.trace_id, [score])
 
 
 class Judge(FakeJudge):
@@ -134,11 +134,11 @@ def test_a_judge_that_did_not_change_is_said_to_be_unchanged(tmp_path):
         fill(store, t0, version=metric.card.version, hash_=setup.scorer.judged_by(metric).hash)
     for day in (1.0, 9.5):
         work(path, judge, t0 + day * DAY_S, canaries=20, notify=["webhook:http://127.0.0.1:9/x"])
-    with open_store(path, mode="read") as store, store.watched() as tables:
+    with open_store(path, mode="read") as store, store.watch.read() as tables:
         (alarm,) = all_alarms(tables)
     assert (0.0, 20, False) == (alarm.judge.drop, alarm.judge.n, alarm.judge_explains)
     with open_store(path, mode="read") as store:
-        assert {"1:alarm", "1:follow_up"} >= {row.item_id for row in store.deliveries()} != set()
+        assert {"1:alarm", "1:follow_up"} >= {row.item_id for row in store.deliveries.read()} != set()
     assert "judge      unchanged: 20 canaries +0.0 [+0.0, +0.0]" in run_command("watch", path, "--alarm", "1").stdout
 
 
@@ -147,18 +147,18 @@ def test_the_set_is_fixed_keeps_its_texts_and_is_given_up(tmp_path):
     path, judge = tmp_path / "a.db", Judge()
     with open_store(path, mode="own", clock=lambda: T0) as store:
         fill(store, T0, version="1", hash_="j1", days=2)
-        with store.watching() as tables:
+        with store.watch.change() as tables:
             first = begin_round(tables, now=T0 + DAY_S, options=Watch(canaries=20))
         assert 20 == len(set(first))
-        assert 220 == store.remove_texts(before=T0 + 99 * DAY_S, limit=999)
-        assert set(first) == {trace.trace_id for trace in store.traces()}
-        assert 20 == store.count_texts(before=T0 + 99 * DAY_S).labeled
-        with store.watching() as tables:
+        assert 220 == store.upkeep.remove_texts(before=T0 + 99 * DAY_S, limit=999)
+        assert set(first) == {trace.trace_id for trace in store.traces.read()}
+        assert 20 == store.upkeep.count_texts(before=T0 + 99 * DAY_S).labeled
+        with store.watch.change() as tables:
             assert begin_round(tables, now=T0 + 1.5 * DAY_S, options=Watch(canaries=20)) is None
             assert first == begin_round(tables, now=T0 + 40 * DAY_S, options=Watch(canaries=20))
             assert begin_round(tables, now=T0 + 99 * DAY_S, options=Watch()) is None
-            assert [] == tables.canaries()
-        assert 20 == store.remove_texts(before=T0 + 99 * DAY_S, limit=999)
+            assert [] == tables.canaries.read()
+        assert 20 == store.upkeep.remove_texts(before=T0 + 99 * DAY_S, limit=999)
     assert judge.prompts == []
 
 
@@ -166,7 +166,7 @@ def test_too_few_requests_wait(tmp_path):
     """A round needs the whole set."""
     with open_store(tmp_path / "a.db", mode="own", clock=lambda: T0) as store:
         fill(store, T0, version="1", hash_="j1", days=0.1)
-        with store.watching() as tables:
+        with store.watch.change() as tables:
             assert begin_round(tables, now=T0 + DAY_S, options=Watch(canaries=20)) is None
             assert 12 == len(begin_round(tables, now=T0 + DAY_S, options=Watch(canaries=12)))
 

@@ -112,8 +112,8 @@ def test_queue_of_open_sessions_is_not_divided(n_open):
 def test_a_backlog_is_never_read_as_a_whole(monkeypatch):
     """Not even to find out whether it needs parts: that took four seconds for a million outcomes."""
     tables, read = MemoryTables(), []
-    find = tables.closed_outcomes
-    monkeypatch.setattr(tables, "closed_outcomes", lambda **asked: read.append(asked["now"]) or find(**asked))
+    find = tables.queue.closed_outcomes
+    monkeypatch.setattr(tables.queue, "closed_outcomes", lambda **asked: read.append(asked["now"]) or find(**asked))
     tables.put(*sessions((0, 4), per_day=100, size=1, start=T0))
     after = None
     while read == [] or after is not None:
@@ -129,7 +129,7 @@ def test_session_that_never_ends_is_divided():
     tables, n = MemoryTables(), 0
     for minute in range(0, 24 * 60, 10):
         at = T0 + 60.0 * minute
-        tables.pending = {"default": at}
+        tables.queue.pending = {"default": at}
         n += fold(tables, now=at, options=OPTIONS, scales=SCALES).n_units
         tables.put(WatchedOutcome(key=KEY, trace_id=str(minute), session="default", requested_at=at, value=1.0))
     assert 5 == n == len(tables.stored)
@@ -143,7 +143,7 @@ def test_what_came_before_a_pending_request_is_closed():
     tables.put(*(WatchedOutcome(key=KEY, trace_id=str(t), session="s", requested_at=t, value=0.5) for t in at))
     for pending_at, n_units in ((T0 + 1000, 0), (T0 + 1860, 1), (T0 + 8000, 1), (T0 + 9000, 2)):
         trial = tables.copy()
-        trial.pending = {"s": pending_at}
+        trial.queue.pending = {"s": pending_at}
         assert n_units == fold(trial, now=T0 + DAY_S, options=OPTIONS, scales=SCALES).n_units
 
 
@@ -186,10 +186,10 @@ def test_session_waits_for_its_pending_traces():
     """A session with a pending trace is not closed, and then counts whole."""
     tables = MemoryTables()
     tables.put(*sessions((0, 0.1), per_day=10, start=T0))
-    tables.pending = {tables.queue[0].session: T0}
+    tables.queue.pending = {tables.queue[0].session: T0}
     result = fold(tables, now=T0 + DAY_S, options=OPTIONS, scales=SCALES)
     assert (0, 2) == (result.n_outcomes, len(tables.queue))
-    tables.pending = {}
+    tables.queue.pending = {}
     result = fold(tables, now=T0 + DAY_S, options=OPTIONS, scales=SCALES)
     assert (2, 1) == (result.n_outcomes, result.n_units)
 

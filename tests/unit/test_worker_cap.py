@@ -34,7 +34,7 @@ def store(tmp_path: Path) -> Path:
     """A store with ten requests."""
     path = tmp_path / "r.db"
     with SqliteStore.open(path, mode="own") as opened:
-        opened.ingest("app", 10, [Captured(trace=make_trace(f"t{i}")) for i in range(10)])
+        opened.traces.ingest("app", 10, [Captured(trace=make_trace(f"t{i}")) for i in range(10)])
     return path
 
 
@@ -66,7 +66,7 @@ def test_requests_that_a_cap_stopped_are_not_given_up(store):
     for _ in range(8):
         work(store, capped(0), ends_at_cap=True)
     with SqliteStore.open(store, mode="read") as opened:
-        assert [0] * 10 == [opened.explain(f"t{i}").attempts for i in range(10)]
+        assert [0] * 10 == [opened.traces.explain(f"t{i}").attempts for i in range(10)]
     work(store, capped(99), ends_at_cap=True)
 
     assert 10 == read_ledger(store).total.scored

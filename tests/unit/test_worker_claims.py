@@ -13,6 +13,7 @@ from ragstone.metrics import MetricBase
 from ragstone.schema import Captured, Sample, Score, Trace
 from ragstone.settings import Limits
 from ragstone.store import PlannedMetric, SqliteStore
+from ragstone.store._leases import Leases
 from ragstone.testing import make_trace
 from ragstone.worker import ScoringSetup, Worker, open_setup, read_ledger
 
@@ -48,7 +49,7 @@ class Waiting(MetricBase):
 def path(tmp_path: Path) -> Path:
     """A store with requests."""
     with SqliteStore.open(tmp_path / "s.db", mode="own") as store:
-        store.ingest("segment", 1, [Captured(trace=make_trace(f"t{n}")) for n in range(N_REQUESTS)])
+        store.traces.ingest("segment", 1, [Captured(trace=make_trace(f"t{n}")) for n in range(N_REQUESTS)])
     return tmp_path / "s.db"
 
 
@@ -56,14 +57,14 @@ def path(tmp_path: Path) -> Path:
 def claims(monkeypatch):
     """Numbers of the requests that were claimed."""
     found: list[int] = []
-    claim = SqliteStore.claim
+    claim = Leases.claim
 
     def counted(self, owner, limit, **options):
         claimed = claim(self, owner, limit, **options)
         found.append(len(claimed))
         return claimed
 
-    monkeypatch.setattr(SqliteStore, "claim", counted)
+    monkeypatch.setattr(Leases, "claim", counted)
     return found
 
 
@@ -131,7 +132,7 @@ def test_each_metric_is_computed_once_by_a_worker_without_a_judge_and_one_with_i
     ids = [f"t{n}" for n in range(20)]
     plan = ScoringSetup([plain, judged], may_lack_models=True).plan
     with SqliteStore.open(tmp_path / "s.db", mode="own") as store:
-        store.ingest("segment", 1, [Captured(trace=make_trace(each), plan=plan) for each in ids])
+        store.traces.ingest("segment", 1, [Captured(trace=make_trace(each), plan=plan) for each in ids])
 
     def work(judge: str | None) -> None:
         """Run a worker until it has stored outcomes of all requests."""
@@ -157,15 +158,17 @@ def test_each_metric_is_computed_once_by_a_worker_without_a_judge_and_one_with_i
     assert (0, 20) == (ledger.total.pending, ledger.total.scored)
     assert {"acme.plain": 20, "acme.judged": 20} == {name: row.scored for name, row in ledger.metrics.items()}
     with SqliteStore.open(tmp_path / "s.db", mode="own") as store:
-        assert [] == store.recount()
+        assert [] == store.upkeep.recount()
 
 
 def test_a_request_with_outcomes_is_not_claimed_by_a_worker_that_cannot_complete_it(tmp_path: Path) -> None:
     """A claim of whole requests omits those with outcomes. Another claim has them, with the outcomes that they have."""
     with SqliteStore.open(tmp_path / "s.db", mode="own") as store:
-        store.ingest("segment", 1, [Captured(trace=make_trace(each)) for each in ("t0", "t1")])
-        store.set_plan([PlannedMetric(name=name, version="1", judge_hash="") for name in ("a", "b")], [])
-        store.complete("t0", [Score(sample_id="t0", metric="a", metric_version="1", value=1.0, method="exact")])
-        assert ["t1"] == [trace.trace_id for trace in store.claim("w", 10, lease_s=60.0, whole=True)]
-        claimed = store.claim("w", 10, lease_s=60.0)
+        store.traces.ingest("segment", 1, [Captured(trace=make_trace(each)) for each in ("t0", "t1")])
+        store.plan.set([PlannedMetric(name=name, version="1", judge_hash="") for name in ("a", "b")], [])
+        store.outcomes.complete(
+            "t0", [Score(sample_id="t0", metric="a", metric_version="1", value=1.0, method="exact")]
+        )
+        assert ["t1"] == [trace.trace_id for trace in store.leases.claim("w", 10, lease_s=60.0, whole=True)]
+        claimed = store.leases.claim("w", 10, lease_s=60.0)
         assert (["t0"], {"t0": {("a", "1", "")}}) == ([trace.trace_id for trace in claimed], claimed.known)

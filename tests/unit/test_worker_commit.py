@@ -23,8 +23,8 @@ IDS = [f"t{i}" for i in range(40)]
 def store(tmp_path: Path) -> Iterator[SqliteStore]:
     """Forty pending traces."""
     with SqliteStore.open(tmp_path / "s.db", mode="own") as opened:
-        opened.set_plan([PlannedMetric(name="m", version="1")], [])
-        opened.ingest("a", 1, [Captured(trace=make_trace(trace_id=i)) for i in IDS])
+        opened.plan.set([PlannedMetric(name="m", version="1")], [])
+        opened.traces.ingest("a", 1, [Captured(trace=make_trace(trace_id=i)) for i in IDS])
         yield opened
 
 
@@ -37,14 +37,14 @@ def completion(trace_id: str, value: float = 0.5) -> Completion:
 def watched(store: SqliteStore, before: Callable[[Sequence[Completion]], object]) -> list[list[str]]:
     """Call a function before each group, and remember the groups."""
     groups: list[list[str]] = []
-    real = store.complete_many
+    real = store.outcomes.complete_many
 
     def complete_many(completions: Sequence[Completion]) -> list[bool | DataError]:
         groups.append([each.trace_id for each in completions])
         before(completions)
         return real(completions)
 
-    store.complete_many = complete_many
+    store.outcomes.complete_many = complete_many
     return groups
 
 

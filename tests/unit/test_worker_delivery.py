@@ -67,11 +67,11 @@ def clock() -> Clock:
 def store(tmp_path: Path, clock: Clock) -> Iterator[SqliteStore]:
     """Five scored traces, each owed to the sink."""
     with SqliteStore.open(tmp_path / "s.db", mode="own", clock=clock) as opened:
-        opened.set_plan([PlannedMetric(name="m", version="1")], ["scripted"])
+        opened.plan.set([PlannedMetric(name="m", version="1")], ["scripted"])
         ids = ["t1", "t2", "t3", "t4", "t5"]
-        opened.ingest("a", 1, [Captured(trace=make_trace(trace_id=i)) for i in ids])
+        opened.traces.ingest("a", 1, [Captured(trace=make_trace(trace_id=i)) for i in ids])
         for i in ids:
-            opened.complete(i, [Score(sample_id=i, metric="m", metric_version="1", value=0.5, method="exact")])
+            opened.outcomes.complete(i, [Score(sample_id=i, metric="m", metric_version="1", value=0.5, method="exact")])
         yield opened
 
 
@@ -137,7 +137,7 @@ def test_one_outcome_has_a_fate_of_its_own(store, clock, error, column):
     run(store, clock, only("t3", error))
 
     assert (4, 1) == (books(store).sent, getattr(books(store), column))
-    (row,) = store.deliveries(state=column)
+    (row,) = store.deliveries.read(state=column)
     assert ("t3", str(error)) == (row.trace_id, row.last_error)
 
 
@@ -169,7 +169,7 @@ def test_a_sink_that_is_down_is_asked_ever_more_slowly(store, clock):
     waits = []
     for _ in range(14):
         run(store, clock, failing(SinkUnavailableError("down")))
-        due = store.deliveries(limit=1)[0].next_try
+        due = store.deliveries.read(limit=1)[0].next_try
         waits.append(due - clock.now)
         clock.now = due
 
@@ -181,28 +181,28 @@ def test_a_wait_is_up_to_a_quarter_shorter(store, clock):
     """So that workers which failed together do not come back together."""
     run(store, clock, failing(SinkUnavailableError("down")), jitter=0.8)
 
-    assert clock.now + 0.8 == pytest.approx(store.deliveries(limit=1)[0].next_try)
+    assert clock.now + 0.8 == pytest.approx(store.deliveries.read(limit=1)[0].next_try)
 
 
 def test_who_asks_for_time_gets_it(store, clock):
     """Retry-After counts where it is longer than our own wait."""
     run(store, clock, failing(SinkUnavailableError("429", retry_after_s=77.0)))
 
-    assert clock.now + 77 == store.deliveries(limit=1)[0].next_try
+    assert clock.now + 77 == store.deliveries.read(limit=1)[0].next_try
 
 
 def test_nobody_gets_more_than_an_hour(store, clock):
     """A server may ask for the end of time."""
     run(store, clock, failing(SinkUnavailableError("429", retry_after_s=float("inf"))))
 
-    assert clock.now + HOUR == store.deliveries(limit=1)[0].next_try
+    assert clock.now + HOUR == store.deliveries.read(limit=1)[0].next_try
 
 
 def test_a_sink_that_takes_what_it_can_keeps_its_pace(store, clock):
     """A rate limit lets some through each time: the rest is not put off ever longer."""
     for n in (4, 3, 2):
         run(store, clock, lambda batch: {d.outcome.id: SinkUnavailableError("429") for d in batch[1:]})
-        waiting = store.deliveries(state="pending")
+        waiting = store.deliveries.read(state="pending")
         assert [clock.now + 1] * n == [row.next_try for row in waiting]
         clock.now += 1
 
@@ -211,17 +211,17 @@ def test_a_trace_that_does_not_come_is_waited_for_a_day(store, clock):
     """Then its outcome is a dead letter that says so; asked for again, it waits for another day."""
     missing = SinkTargetMissingError("no such span")
     run(store, clock, only("t3", missing))
-    assert clock.now + 2 == store.deliveries(state="pending")[0].next_try
+    assert clock.now + 2 == store.deliveries.read(state="pending")[0].next_try
 
     clock.now += 23 * HOUR
     run(store, clock, only("t3", missing))
     assert 1 == books(store).pending
     clock.now += 1 * HOUR
     run(store, clock, only("t3", missing))
-    (row,) = store.deliveries(state="failed")
+    (row,) = store.deliveries.read(state="failed")
     assert "the trace did not arrive within 24 h: no such span" == row.last_error
 
-    store.requeue_deliveries()
+    store.deliveries.requeue()
     run(store, clock, only("t3", missing))
     assert (1, 0) == (books(store).pending, books(store).failed)
 

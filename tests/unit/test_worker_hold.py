@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("virtual_time")
 def store_of(path: Path, n: int) -> Path:
     """A store with `n` requests."""
     with SqliteStore.open(path, mode="own") as opened:
-        opened.ingest("app", n, [Captured(trace=make_trace(f"t{i}")) for i in range(n)])
+        opened.traces.ingest("app", n, [Captured(trace=make_trace(f"t{i}")) for i in range(n)])
     return path
 
 

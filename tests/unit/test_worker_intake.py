@@ -47,13 +47,13 @@ def test_a_segment_stays_until_its_entries_are_stored(
                     return False
                 raise StoreError("the disk is full")
 
-            patch.setattr(store, failing, fail)
+            patch.setattr(store.traces if failing == "ingest" else store, failing, fail)
             transfer(source, store)
             assert len(list(spool.glob("*.seg"))) == 2
         # The next worker.
         transfer(SpoolTraceSource(spool), store)
-        assert sorted(trace.trace_id for trace in store.traces()) == [f"r{n}" for n in range(10)]
+        assert sorted(trace.trace_id for trace in store.traces.read()) == [f"r{n}" for n in range(10)]
         total = store.ledger().total
         assert (total.captured, total.dropped) == (10, 0)
-        assert store.segment_offsets() == {}
+        assert store.traces.segment_offsets() == {}
     assert SpoolReader(spool).segments() == []

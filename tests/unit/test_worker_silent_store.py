@@ -15,7 +15,9 @@ from ragstone.errors import StoreError
 from ragstone.judges import LexicalJudge
 from ragstone.requests import TraceDraft
 from ragstone.spool import SpoolWriter
-from ragstone.store.sqlite import SqliteStore
+from ragstone.store import SqliteStore
+from ragstone.store._leases import Leases
+from ragstone.store._outcomes import Outcomes
 from ragstone.worker import ScoringSetup, Worker, read_ledger, spool_directory
 from ragstone.worker._store_calls import StoreCalls, StoreSilentError
 
@@ -67,9 +69,18 @@ def test_a_caller_that_was_canceled_does_not_stop_its_step():
     assert [1] == done
 
 
-@pytest.mark.parametrize("method", ["open", "release_all", "claim", "complete_many", "release"])
+@pytest.mark.parametrize(
+    ("owner", "method"),
+    [
+        (SqliteStore, "open"),
+        (Leases, "release_all"),
+        (Leases, "claim"),
+        (Outcomes, "complete_many"),
+        (Leases, "release"),
+    ],
+)
 def test_a_stopped_worker_ends_although_the_store_is_silent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, method: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, owner: type, method: str
 ):
     """Wherever it waits. The next worker scores what could not be stored."""
     monkeypatch.setattr("ragstone.worker._worker._STOP_S", 0.2)
@@ -78,7 +89,7 @@ def test_a_stopped_worker_ends_although_the_store_is_silent(
     with Capture(lambda: SpoolWriter(spool_directory(store))) as capture:
         capture.record(TraceDraft(query="Why?", response="Because."))
     silent, may_end = threading.Event(), threading.Event()
-    real = getattr(SqliteStore, method)
+    real = getattr(owner, method)
 
     def wait(*arguments: object, **options: object) -> object:
         silent.set()
@@ -88,7 +99,7 @@ def test_a_stopped_worker_ends_although_the_store_is_silent(
     async def use() -> None:
         async with ScoringSetup("ccrs", judge=LexicalJudge()) as setup:
             worker = Worker(store, setup)
-            monkeypatch.setattr(SqliteStore, method, wait)
+            monkeypatch.setattr(owner, method, wait)
             running = asyncio.create_task(worker.run())
             if method == "release":
                 await until(lambda: worker.poll_count >= 2)

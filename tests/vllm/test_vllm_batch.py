@@ -22,7 +22,7 @@ METRICS = ["ccrs.qr", "ccrs.id"]
 def values(store):
     """Each score, without its time."""
     with SqliteStore.open(store, mode="read") as opened:
-        return {(o.sample_id, o.metric): getattr(o, "value", o) for o in opened.outcomes()}
+        return {(o.sample_id, o.metric): getattr(o, "value", o) for o in opened.outcomes.read()}
 
 
 def test_results_of_run_batch_give_the_scores_of_the_server(judge_url, model_folder, trainer, tmp_path):

@@ -77,7 +77,7 @@ def test_each_outcome_arrives_at_least_once(otlp_receiver, answer, tmp_path, n_s
         time.sleep(0.5)
 
     with SqliteStore.open(store, mode="read") as opened:
-        expected = {outcome.id for outcome in opened.outcomes()}
+        expected = {outcome.id for outcome in opened.outcomes.read()}
     arrived = ids_at(otlp_receiver)
     assert (n_scores, n_scores, 0, 0) == (len(expected), books.sent, books.pending, books.failed)
     assert expected == set(arrived)

@@ -176,7 +176,7 @@ def test_each_score_arrives_exactly_once(both, tmp_path):
     assert {kind: Counter(each) for kind, each in faults.items()} == {k: p.happened for k, p in proxies.items()}
     assert [-signal.SIGKILL] * FAULTS == [each.returncode for each in workers[:-1]]
     with SqliteStore.open(store, mode="read") as opened:
-        stored = {outcome.id: outcome.value for outcome in opened.outcomes()}
+        stored = {outcome.id: outcome.value for outcome in opened.outcomes.read()}
     assert n_traces * METRICS_A_TRACE == len(stored)
     for server in both.values():
         seen = server.seen(spans)

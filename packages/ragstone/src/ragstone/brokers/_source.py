@@ -161,8 +161,8 @@ class BrokerTraceSource:
     def _ingest_counted(self, message: Message, entry: SpoolEntry, store: Store) -> None:
         """Store an entry that must not be stored twice, and does not have an id of its own."""
         segment = self._key(message)
-        if self._ingest_alone(message, partial(store.ingest, segment, 1, [entry]), store):
-            store.forget_segment(segment)
+        if self._ingest_alone(message, partial(store.traces.ingest, segment, 1, [entry]), store):
+            store.traces.forget_segment(segment)
 
     def _ingest_alone(self, message: Message, attempt: Callable[[], object], store: Store) -> bool:
         """Store an entry, and return True. Set it aside if the store does not accept it, but accepts others.
@@ -187,21 +187,21 @@ class BrokerTraceSource:
 
     def _ingest(self, segment: str, entries: Sequence[SpoolEntry], store: Store) -> None:
         self._offset += 1
-        store.ingest(segment, self._offset, entries)
+        store.traces.ingest(segment, self._offset, entries)
 
     def _set_aside(self, message: Message, reason: SetAside, store: Store) -> None:
         """Set aside an entry. It counts as dropped, unless another version of Ragstone can read it later."""
         segment = self._key(message)
         is_dropped = reason != "other_version"
         if is_dropped:
-            store.ingest(segment, 1, [Dropped(reason=f"broker_entry_{reason}", n=1, at=time.time())])
+            store.traces.ingest(segment, 1, [Dropped(reason=f"broker_entry_{reason}", n=1, at=time.time())])
         is_kept = self._broker.set_aside(message, reason)
         if is_dropped:
-            store.forget_segment(segment)
+            store.traces.forget_segment(segment)
         elif not is_kept:
             self._offset += 1
             lost = Dropped(reason=f"broker_entry_{reason}", n=1, at=time.time())
-            store.ingest(self._segment, self._offset, [lost])
+            store.traces.ingest(self._segment, self._offset, [lost])
         self.n_set_aside[reason] += 1
         self._log.log(
             logging.ERROR,

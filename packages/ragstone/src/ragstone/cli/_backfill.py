@@ -107,13 +107,13 @@ class _Command:
         async with self._setup:
             with ExitStack() as closing:
                 opened, is_owner = self._open(closing, dry_run=dry_run)
-                planned = {metric.name: metric for metric in opened.planned_metrics()}
+                planned = {metric.name: metric for metric in opened.plan.metrics()}
                 if is_owner:
                     await self._setup.scorer.prepare()
                     keys = self._setup.planned_metrics()
                 else:
                     keys = [planned.get(metric.name, metric) for metric in self._setup.planned_metrics()]
-                counts = opened.count_backfill(keys, since=self._request.since, until=self._request.until)
+                counts = opened.outcomes.count_backfill(keys, since=self._request.since, until=self._request.until)
                 estimate = await self._estimate(opened, keys)
                 n = round(counts.unscored * self._request.sample)
                 if dry_run:
@@ -138,7 +138,7 @@ class _Command:
             return reading, False
 
     async def _estimate(self, store: Store, keys: Sequence[PlannedMetric]) -> RunEstimate:
-        page = store.unscored(
+        page = store.outcomes.unscored(
             keys, since=self._request.since, before=(math.nextafter(self._request.until, 0.0), 2**62), limit=_REHEARSED
         )
         samples: list[Sample] = [
@@ -252,7 +252,7 @@ def _why_not(counts: BackfillCounts, sample: float) -> list[str]:
 
 def _check_alone(store: Store, request: BackfillRequest) -> None:
     """Refuse to pay twice for the same requests, if another process scores them now."""
-    for each in store.backfills():
+    for each in store.outcomes.backfills():
         names = {name for name, _, _ in each["metrics"]} & set(request.metrics)
         if each["state"] == "running" and names and time.time() - each["updated_at"] < _ALIVE_S:
             raise ConfigurationError(
@@ -274,7 +274,7 @@ def _deliver(store: str, sinks: Sequence[str], start: float, end: float, *, dry_
                     f"the plan of this store does not have the sinks {', '.join(unknown)}. It has: "
                     f"{', '.join(sorted(known)) or 'none'}. Start a worker with --sink once, then repeat this command."
                 )
-            queued = {name: opened.deliver_again(name, since=start, until=end) for name in sinks}
+            queued = {name: opened.deliveries.deliver_again(name, since=start, until=end) for name in sinks}
     except StoreOwnedError as error:
         raise StoreOwnedError(f"{error} Stop the worker while this command runs. Nothing is delivered twice.") from None
     if json_output:

@@ -35,14 +35,14 @@ def deliveries_command(
     """
     if retry:
         with open_store(store, mode="own") as owned:
-            n = owned.requeue_deliveries(sink=sink, state=state)
+            n = owned.deliveries.requeue(sink=sink, state=state)
         if json_output:
             print_json({"requeued": n})
         else:
             typer.echo(f"{n} deliveries are pending again. The next worker of this store sends them.")
         return
     with open_store(store, mode="read") as opened:
-        rows = opened.deliveries(sink=sink, state=state, limit=limit)
+        rows = opened.deliveries.read(sink=sink, state=state, limit=limit)
         counts = opened.ledger().outbox
     if sink is not None and sink not in counts:
         raise ConfigurationError(

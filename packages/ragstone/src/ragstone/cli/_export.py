@@ -34,7 +34,7 @@ def export_command(source: str, output: Path, *, text: bool = False, json_output
     damaged: list[str] = []
     try:
         with open_store(period.store, mode="read") as store:
-            exported = store.exported(since=period.since, until=period.until, include_text=text, damaged=damaged)
+            exported = store.outcomes.export(since=period.since, until=period.until, include_text=text, damaged=damaged)
             n = write_export(output, (export_row(*row, include_text=text) for row in exported))
     except OSError as error:
         # Under the name of the output, and not of its draft.

@@ -264,14 +264,14 @@ def _summaries(
 
     with open_store(store, mode="read") as opened:
         # The store may also have outcomes of earlier judges or versions. A mean uses one judge.
-        planned = {(metric.name, metric.version, metric.judge_hash) for metric in opened.planned_metrics()}
-        outcomes = (outcome for outcome in opened.outcomes() if outcome.key[1:] in planned)
+        planned = {(metric.name, metric.version, metric.judge_hash) for metric in opened.plan.metrics()}
+        outcomes = (outcome for outcome in opened.outcomes.read() if outcome.key[1:] in planned)
         clusters, notes, _ = stored_clusters(opened, analysis.cluster)
         summaries = summarize(
             count(outcomes),
             [metric.card for metric in resolve_metrics(metrics)],
             clusters=clusters,
-            probabilities=opened.inclusion_probabilities(),
+            probabilities=opened.traces.inclusion_probabilities(),
             confidence_level=analysis.confidence_level,
         )
         return summaries, notes

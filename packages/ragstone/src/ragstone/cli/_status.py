@@ -117,12 +117,12 @@ def _work_lines(store: str, settings: Configuration) -> list[str]:
     lines: list[str] = []
     try:
         with open_store(store, mode="read") as opened:
-            with opened.watched() as tables:
+            with opened.watch.read() as tables:
                 if tables.streams():
                     from ragstone.cli._watch import watch_lines
 
                     lines += watch_lines(tables, store, settings.watch)
-            if backfills := opened.backfills():
+            if backfills := opened.outcomes.backfills():
                 from ragstone.cli._backfill import backfill_lines
 
                 lines += backfill_lines(backfills)
@@ -134,7 +134,7 @@ def _work_lines(store: str, settings: Configuration) -> list[str]:
 def _labels(store: str, analysis: Analysis) -> list[str]:
     """Say what labels of people say. The scores are read only if there are labels."""
     with open_store(store, mode="read") as opened:
-        if not opened.labels():
+        if not opened.labels.read():
             return []
     from ragstone.experiments import build_report
 

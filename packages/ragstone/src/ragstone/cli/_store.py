@@ -79,19 +79,19 @@ def prune(
     n, n_requests, kept, kept_requests = 0, 0, None, None
     with open_store(store, mode="read") if dry_run else open_owned(store, _OWNED_HINT) as opened:
         if oldest is not None and dry_run:
-            n_requests = opened.remove_requests(before=oldest, dry_run=True)
+            n_requests = opened.upkeep.remove_requests(before=oldest, dry_run=True)
         elif oldest is not None:
-            n_requests = sum(iter(lambda: opened.remove_requests(before=oldest), 0))
+            n_requests = sum(iter(lambda: opened.upkeep.remove_requests(before=oldest), 0))
         if before is not None and not dry_run:
-            n = sum(iter(lambda: opened.remove_texts(before=before), 0))
-            while opened.forget_unknown_feedback():
+            n = sum(iter(lambda: opened.upkeep.remove_texts(before=before), 0))
+            while opened.upkeep.forget_unknown_feedback():
                 pass
         if shrink:
-            opened.shrink()
+            opened.upkeep.shrink()
         if before is not None:
-            kept = opened.count_texts(before=before)
+            kept = opened.upkeep.count_texts(before=before)
         if oldest is not None:
-            kept_requests = opened.count_texts(before=oldest)
+            kept_requests = opened.upkeep.count_texts(before=oldest)
     if json_output:
         texts = {} if kept is None else {"removed": n, **kept._asdict()}
         requests = {} if kept_requests is None else {"requests": n_requests, "requests_kept": _reasons(kept_requests)}
@@ -117,7 +117,7 @@ def verify(store: str, *, json_output: bool = False) -> None:
     Checks checksums, references, the counters of `ragstone status`, the file and its spool.
     """
     with open_store(store, mode="read") as opened:
-        found = opened.verify()
+        found = opened.upkeep.verify()
     n_entries, n_corrupt = _verify_spool(store)
     if json_output:
         print_json(

@@ -86,7 +86,7 @@ def _behind_alarm(source: OutcomeSource, number: int, *, n: int) -> Sequence[Ans
     store = store_of(source)
     if store is None:
         raise ConfigurationError("--alarm needs a store: a file or postgresql://...")
-    with open_store(store, mode="read") as opened, opened.watched() as tables:
+    with open_store(store, mode="read") as opened, opened.watch.read() as tables:
         traces = read_alarm(tables, number).traces[:n]
     answers = [explain_answer(source, trace_id) for trace_id in traces]
     return [answer for answer in answers if answer is not None]
@@ -116,4 +116,4 @@ def _explain(source: OutcomeSource, trace_id: str) -> TraceReport | None:
     if store is None:
         return None
     with open_store(store, mode="read") as opened:
-        return opened.explain(trace_id)
+        return opened.traces.explain(trace_id)

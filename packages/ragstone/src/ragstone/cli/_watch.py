@@ -80,7 +80,7 @@ def watch_command(
         return
     if until is not None:
         raise ConfigurationError("--until is the end of --mute N.")
-    with open_store(store, mode="read") as opened, opened.watched() as tables:
+    with open_store(store, mode="read") as opened, opened.watch.read() as tables:
         if alarm is not None:
             _print_alarm(read_alarm(tables, alarm), store, json_output=json_output)
             return
@@ -191,7 +191,7 @@ class _Shown:
             ],
             alarms=open_alarms(tables),
             per_quarter=per_quarter,
-            canaries=tables.canary_status() if tables.canaries() else None,
+            canaries=tables.canaries.status() if tables.canaries.read() else None,
             n_earlier=len(streams) - len(current),
         )
 
@@ -311,7 +311,7 @@ def _print_alarm(alarm: Alarm, store: str, *, json_output: bool) -> None:
 
 def _change(store: str, request: AlarmRequest) -> None:
     """Change an alarm, or leave the request for the worker that owns the store."""
-    with open_store(store, mode="read") as opened, opened.watched() as tables:
+    with open_store(store, mode="read") as opened, opened.watch.read() as tables:
         alarm = read_alarm(tables, request.number)
     if alarm.state != "open":
         raise DataError(f"alarm {request.number} is not open: it was {alarm.state}.")
@@ -330,7 +330,7 @@ def _change(store: str, request: AlarmRequest) -> None:
 
 def _apply(store: str, request: AlarmRequest) -> bool:
     """Change an alarm in a store that this process may write, and return False if another worker changes streams."""
-    with open_store(store, mode="own") as owned, owned.watching() as tables:
+    with open_store(store, mode="own") as owned, owned.watch.change() as tables:
         if tables is not None:
             request.apply(tables, now=time.time())
         return tables is not None

@@ -310,11 +310,11 @@ def store_labels(store: Store, key: str, *, since: float | None = None, until: f
     """Return the labels of a store's requests. Only a key that the caller names is read from the traces' bodies."""
     match key:
         case "session_id" | "user_id" | "app" | "release" | "environment":
-            return store.request_labels(key, since=since, until=until)
+            return store.traces.request_labels(key, since=since, until=until)
         case _ if key in CLUSTER_KEYS:
             return {}
     return {
         trace.trace_id: found[key]
-        for trace in store.traces(since=since)
+        for trace in store.traces.read(since=since)
         if (until is None or trace.started_at < until) and (found := labels_in(trace.metadata, [key]))
     }

@@ -82,7 +82,7 @@ def draw_to_label(store: str | os.PathLike[str], n: int, *, seed: int | None = N
         raise ConfigurationError(f"the number of requests to draw must be at least 1, got {n}")
     disagreement, n_metrics = _disagreement(store)
     with open_store(store, mode="read") as opened:
-        for removed in opened.removed_texts():
+        for removed in opened.upkeep.removed_texts():
             disagreement.pop(removed.trace_id, None)
     if not disagreement:
         raise DataError(f"{describe_store(store)!r} does not contain scores of a metric with a range. Score it first")
@@ -90,13 +90,13 @@ def draw_to_label(store: str | os.PathLike[str], n: int, *, seed: int | None = N
     probabilities = _probabilities(disagreement, n)
     chosen = _systematic_sample(probabilities, rng)
     with open_for_labels(store) as opened:
-        known = {request.trace_id: request for request in opened.drawn_requests()}
+        known = {request.trace_id: request for request in opened.labels.drawn()}
         places = {trace_id: each.position for trace_id, each in known.items() if each.position is not None}
         new = [trace_id for trace_id in chosen if trace_id not in places]
         first = max(places.values(), default=-1) + 1
         places |= {trace_id: first + n for n, trace_id in enumerate(new)}
         before = {trace_id: each.probability for trace_id, each in known.items()}
-        opened.save_draw(
+        opened.labels.save_draw(
             [
                 DrawnRequest(each, 1 - (1 - before.get(each, 0.0)) * (1 - probability), places.get(each))
                 for each, probability in probabilities.items()
@@ -168,9 +168,9 @@ def drawn_rows(store: str | os.PathLike[str]) -> list[dict[str, str]]:
         StoreError: If the store cannot be read.
     """
     with open_for_labels(store) as opened:
-        labeled = {label.trace_id for label in opened.labels()}
-        wanted = [each.trace_id for each in opened.drawn_requests() if each.position is not None]
-        traces = [opened.trace(trace_id) for trace_id in wanted if trace_id not in labeled]
+        labeled = {label.trace_id for label in opened.labels.read()}
+        wanted = [each.trace_id for each in opened.labels.drawn() if each.position is not None]
+        traces = [opened.traces.get(trace_id) for trace_id in wanted if trace_id not in labeled]
     return [
         {
             "trace_id": trace.trace_id,
@@ -224,8 +224,8 @@ def add_labels(
         if not labels:
             raise DataError("the data does not contain labels. Fill in the column label of at least one row")
         last = {(label.trace_id, label.author): label for label in labels}
-        before = {(label.trace_id, label.author): label.value for label in opened.labels()}
-        opened.save_labels(list(last.values()))
+        before = {(label.trace_id, label.author): label.value for label in opened.labels.read()}
+        opened.labels.save(list(last.values()))
     settle_labels(store)
     n_replaced = sum(before.get(key) is not None for key in last)
     return AddedLabels(
@@ -250,7 +250,7 @@ class _Requests:
             raise DataError(f"a row must be an object with trace_id and label, got {type(row).__name__}")
         id_, question = _first(row, _IDS), _first(row, _QUESTIONS)
         if id_ is not None:
-            request = self._store.answers([str(id_)]).get(str(id_))
+            request = self._store.traces.answers([str(id_)]).get(str(id_))
             if request is None:
                 raise DataError(f"the store does not contain a request with the id {str(id_)!r}")
             asked = None if request.trace is None else request.trace.query
@@ -264,7 +264,7 @@ class _Requests:
             raise DataError("a row needs trace_id or question, and label")
         if self._by_question is None:
             self._by_question = {}
-            for trace in self._store.traces():
+            for trace in self._store.traces.read():
                 self._by_question.setdefault(fingerprint(trace.query), []).append(trace.trace_id)
         found = self._by_question.get(fingerprint(str(question)), [])
         if len(found) != 1:

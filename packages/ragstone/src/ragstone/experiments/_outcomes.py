@@ -274,7 +274,7 @@ def _check_sizes(outcomes: Iterable[AnyOutcome], source: str) -> Iterable[AnyOut
 
 def _of_store(period: TimeRange, name: str, keys: Sequence[str]) -> OutcomeStream:
     with _reading(_place(period)), open_store(period.store, mode="read") as store:
-        inclusion = store.inclusion_probabilities(since=period.since, until=period.until)
+        inclusion = store.traces.inclusion_probabilities(since=period.since, until=period.until)
         labels = {key: store_labels(store, key, since=period.since, until=period.until) for key in keys}
     return OutcomeStream(
         name=name,
@@ -289,7 +289,7 @@ def _of_store(period: TimeRange, name: str, keys: Sequence[str]) -> OutcomeStrea
 def stored_outcomes(
     period: TimeRange, *, after: StorePosition | None = None, upto: StorePosition | None = None
 ) -> Iterable[AnyOutcome]:
-    """Yield the outcomes of a store. `after` and `upto` are those of `Store.outcomes`.
+    """Yield the outcomes of a store. `after` and `upto` are those of `Outcomes.read`.
 
     Raises:
         DataError: If a value is too large.
@@ -303,7 +303,7 @@ def _stored(
     period: TimeRange, store_name: str, after: StorePosition | None, upto: StorePosition | None
 ) -> Iterable[AnyOutcome]:
     with _reading(store_name), open_store(period.store, mode="read") as store:
-        yield from store.outcomes(since=period.since, until=period.until, after=after, upto=upto)
+        yield from store.outcomes.read(since=period.since, until=period.until, after=after, upto=upto)
 
 
 def _place(period: TimeRange) -> str:

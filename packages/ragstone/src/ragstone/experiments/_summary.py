@@ -107,11 +107,11 @@ def stored_clusters(
         DataError: If all scored requests are in one cluster.
     """
     if cluster in (None, NO_CLUSTER):
-        return None, (), store.count_outcomes()
+        return None, (), store.outcomes.count()
     labels = {key: store_labels(store, key) for key in cluster_keys(cluster)}
     if cluster == AUTO_CLUSTER and all(len(set(by.values())) == len(by) for by in labels.values()):
-        return None, (), store.count_outcomes()
-    counted = store.count_outcomes(by_trace=True)
+        return None, (), store.outcomes.count()
+    counted = store.outcomes.count(by_trace=True)
     scores = {of.metric: dict(zip(of.trace_ids, of.values, strict=True)) for of in counted if len(of.values)}
     ids = dict.fromkeys(itertools.chain.from_iterable(scores.values()))
     if not ids:

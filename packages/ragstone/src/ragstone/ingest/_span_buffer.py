@@ -186,7 +186,7 @@ class OtlpTraceSource:
         # The offset only needs to increase, because the store identifies traces by their ids.
         self._offset += 1
         entries: list[Captured | Ignored] = [*(Captured(trace=trace) for trace in traces), *ignored_entries(rejected)]
-        n_new = store.ingest(self._segment, self._offset, entries)
+        n_new = store.traces.ingest(self._segment, self._offset, entries)
         self.n_requests += n_new
         self.n_late += len(traces) - n_new
         self.n_others += len(rejected)

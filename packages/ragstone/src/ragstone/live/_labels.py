@@ -71,8 +71,8 @@ class LabelDesk:
             trace_id: Its id, instead of the number.
         """
         with open_for_labels(self._store) as store:
-            queue = [each.trace_id for each in store.drawn_requests() if each.position is not None]
-            own = {each.trace_id: each.value for each in store.labels() if each.author == author}
+            queue = [each.trace_id for each in store.labels.drawn() if each.position is not None]
+            own = {each.trace_id: each.value for each in store.labels.read() if each.author == author}
         if trace_id is not None:
             n = queue.index(trace_id)
         elif n is None:
@@ -107,9 +107,9 @@ class LabelDesk:
         if value is not None and not (is_number and 0 <= value <= 1):
             raise DataError("a value must be from 0 to 1")
         with open_for_labels(self._store) as store:
-            if not any(each.trace_id == trace_id and each.position is not None for each in store.drawn_requests()):
+            if not any(each.trace_id == trace_id and each.position is not None for each in store.labels.drawn()):
                 raise DataError("this request was not drawn to be labeled")
-            store.save_labels([StoredLabel(trace_id, author.strip(), value, time.time())])
+            store.labels.save([StoredLabel(trace_id, author.strip(), value, time.time())])
         return self.show(author.strip(), None, trace_id)
 
 

@@ -164,11 +164,11 @@ def _may_be_traces(head: bytes) -> bool:
 def _of_store(store: str, report: ReadingReport) -> Iterator[Sample | DataError]:
     report.source, report.format = describe_store(store), "a store: one sample for each captured request"
     with open_store(store, mode="read") as opened:
-        probabilities = opened.inclusion_probabilities()
-        for trace in opened.traces():
+        probabilities = opened.traces.inclusion_probabilities()
+        for trace in opened.traces.read():
             weight = {_PROBABILITY: probabilities.get(trace.trace_id, 1.0)} if probabilities else {}
             yield _counted(trace, report, weight)
-        if n_removed := sum(1 for _ in opened.removed_texts()):
+        if n_removed := sum(1 for _ in opened.upkeep.removed_texts()):
             report.note("left out, because their texts were removed from the store: requests", n_removed)
 
 

@@ -99,7 +99,11 @@ class ReplayTraceSource:
         (source, found), counts = self._waiting[0]
         if not self._batch:
             begins = self._records is None
-            known = errors.run_step("read how far files were taken in", store.segment_offsets, None) if begins else {}
+            known = (
+                errors.run_step("read how far files were taken in", store.traces.segment_offsets, None)
+                if begins
+                else {}
+            )
             if known is None:
                 return 0
             self._read(source, found, counts, known)
@@ -147,7 +151,7 @@ class ReplayTraceSource:
         # A concurrent replay of this file into the same database may be ahead.
         ignored = ignored_entries(record for record in batch if isinstance(record, RejectedRecord))
         entries: list[Captured | Ignored] = [*(Captured(trace=trace) for trace in fresh), *ignored]
-        n_new = store.ingest(self._segment, counts.n_read + len(batch), entries)
+        n_new = store.traces.ingest(self._segment, counts.n_read + len(batch), entries)
         counts.n_read += len(batch)
         counts.n_new += n_new
         counts.n_known += n_known + len(fresh) - n_new
@@ -175,7 +179,7 @@ def ignored_entries(rejected: Iterable[RejectedRecord]) -> list[Ignored]:
 
 def _split_known(traces: Sequence[Trace], store: Store) -> tuple[list[Trace], int, list[str]]:
     """Return the new traces, the number of known traces, and the ids that other traces in the store have."""
-    stored = store.known([trace.trace_id for trace in traces])
+    stored = store.traces.get_many([trace.trace_id for trace in traces])
     fresh: dict[str, Trace] = {}
     n_known, clashing = 0, []
     for trace in traces:

@@ -1,20 +1,17 @@
-"""Database of traces, outcomes and deliveries: the `Store` Protocol, and `SqliteStore`."""
+"""Database of traces, outcomes and deliveries: `Store`, and `SqliteStore`."""
 
 from ragstone.store._backup import backup_store as backup_store
 from ragstone.store._backup import restore_store as restore_store
 from ragstone.store._body import way_out as way_out
-from ragstone.store._factory import describe_store as describe_store
-from ragstone.store._factory import is_database_url as is_database_url
-from ragstone.store._factory import is_owned as is_owned
-from ragstone.store._factory import open_for_labels as open_for_labels
-from ragstone.store._factory import open_store as open_store
-from ragstone.store._factory import quote_store as quote_store
-from ragstone.store._factory import resolve_store as resolve_store
-from ragstone.store._factory import settle_labels as settle_labels
-from ragstone.store._path import has_spool as has_spool
-from ragstone.store._plans import applies_since as applies_since
-from ragstone.store._plans import plan_differences as plan_differences
-from ragstone.store._protocol import Store as Store
+from ragstone.store._names import describe_store as describe_store
+from ragstone.store._names import has_spool as has_spool
+from ragstone.store._names import is_database_url as is_database_url
+from ragstone.store._names import quote_store as quote_store
+from ragstone.store._names import resolve_store as resolve_store
+from ragstone.store._open import is_owned as is_owned
+from ragstone.store._open import open_for_labels as open_for_labels
+from ragstone.store._open import open_store as open_store
+from ragstone.store._open import settle_labels as settle_labels
 from ragstone.store._records import BackfillCounts as BackfillCounts
 from ragstone.store._records import Claims as Claims
 from ragstone.store._records import Completion as Completion
@@ -29,16 +26,19 @@ from ragstone.store._records import StoredLabel as StoredLabel
 from ragstone.store._records import StorePosition as StorePosition
 from ragstone.store._records import TraceReport as TraceReport
 from ragstone.store._records import UnscoredTrace as UnscoredTrace
-from ragstone.store._watched import FEEDBACK_STREAM as FEEDBACK_STREAM
-from ragstone.store._watched import AlarmRow as AlarmRow
-from ragstone.store._watched import CanaryScore as CanaryScore
-from ragstone.store._watched import StreamKey as StreamKey
-from ragstone.store._watched import StreamKind as StreamKind
-from ragstone.store._watched import StreamRow as StreamRow
-from ragstone.store._watched import Unit as Unit
-from ragstone.store._watched import UnitAmounts as UnitAmounts
-from ragstone.store._watched import WatchedOutcome as WatchedOutcome
-from ragstone.store._watched import WatchTables as WatchTables
+from ragstone.store._scoring_plans import applies_since as applies_since
+from ragstone.store._scoring_plans import plan_differences as plan_differences
+from ragstone.store._store import Store as Store
+from ragstone.store._watch import WatchTables as WatchTables
+from ragstone.store._watch_records import FEEDBACK_STREAM as FEEDBACK_STREAM
+from ragstone.store._watch_records import AlarmRow as AlarmRow
+from ragstone.store._watch_records import CanaryScore as CanaryScore
+from ragstone.store._watch_records import StreamKey as StreamKey
+from ragstone.store._watch_records import StreamKind as StreamKind
+from ragstone.store._watch_records import StreamRow as StreamRow
+from ragstone.store._watch_records import Unit as Unit
+from ragstone.store._watch_records import UnitAmounts as UnitAmounts
+from ragstone.store._watch_records import WatchedOutcome as WatchedOutcome
 from ragstone.store.sqlite import SqliteStore
 
 __all__ = ["SqliteStore"]

@@ -8,25 +8,24 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from typing_extensions import override
-
 from ragstone.errors import DataError
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.store._body import to_trace
 from ragstone.store._completion import insert_outcomes, prepare
+from ragstone.store._database import Part
 from ragstone.store._records import BackfillCounts, Completion, PlannedMetric, UnscoredPage, UnscoredTrace
-from ragstone.store._sql import SqlStore
+from ragstone.store._sql import save_meta, starting_with
 from ragstone.store._watch import BACKFILL
 
 _FINISHED: Final = "t.state IN ('scored', 'not_applicable', 'failed')"
 _KEY: Final = "(o.metric = ? AND o.metric_version = ? AND o.judge_hash = ?)"
 
 
-class SqlBackfill(SqlStore):
-    """The methods of a store that score requests again, with metrics that were added later."""
+class Backfills(Part):
+    """Methods of `Outcomes` that score requests again, with metrics that were added later."""
 
-    @override
     def count_backfill(self, metrics: Sequence[PlannedMetric], *, since: float, until: float) -> BackfillCounts:
+        """Count the requests that started between two times (Unix seconds), by whether they have these metrics."""
         known, keys = _known(metrics)
         with self._database.read() as db:
             rows = db.execute(
@@ -49,7 +48,6 @@ class SqlBackfill(SqlStore):
                 n["removed" if removed else "unscored"] += count
         return BackfillCounts(**{name: n[name] for name in BackfillCounts._fields})
 
-    @override
     def unscored(
         self,
         metrics: Sequence[PlannedMetric],
@@ -59,6 +57,15 @@ class SqlBackfill(SqlStore):
         sample: float = 1.0,
         limit: int = 100,
     ) -> UnscoredPage:
+        """Return finished requests that have a text and lack an outcome of at least one of these metrics, newest first.
+
+        Args:
+            metrics: The metrics.
+            since: Only requests that started at this time or later (Unix seconds),
+            before: and before this place: the start time and a sequence number, from the page before.
+            sample: Share of the sessions, in (0, 1]. It depends on the session alone which of them are returned.
+            limit: Number of requests to look at.
+        """
         known, keys = _known(metrics)
         started_at, seq = before
         with self._database.read() as db:
@@ -87,14 +94,26 @@ class SqlBackfill(SqlStore):
         last = (rows[-1][1], rows[-1][0]) if len(rows) == limit else None
         return UnscoredPage(traces, last)
 
-    @override
     def add_backfilled(
         self, trace_id: str, outcomes: Sequence[Score | NotApplicable | Failure], *, sample: float = 1.0
     ) -> int:
+        """Add outcomes to a finished request, and return how many were not stored before.
+
+        They are delivered like others, and belong to baselines, but are not evidence for an alarm. The state of the request
+        stays as it is.
+
+        Args:
+            trace_id: The request.
+            outcomes: Its new outcomes.
+            sample: Share of the sessions that this backfill scores.
+
+        Raises:
+            DataError: If the request is not found, is pending or was sampled out.
+        """
         prepared = prepare(Completion(trace_id=trace_id, outcomes=outcomes))
         with self._database.write() as db:
             row = db.execute(
-                f"SELECT state FROM traces WHERE trace_id = ? {self._lock_completed}",  # noqa: S608 - a constant lock
+                f"SELECT state FROM traces WHERE trace_id = ? {self._database.lock_completed}",  # noqa: S608 - a constant lock
                 (trace_id,),
             ).fetchone()
             if row is None or row[0] in ("pending", "sampled_out"):
@@ -103,7 +122,7 @@ class SqlBackfill(SqlStore):
                 raise prepared
             known = {key for (key,) in db.execute("SELECT outcome_id FROM outcomes WHERE sample_id = ?", (trace_id,))}
             new = {key: outcome for key, outcome in prepared.outcomes.items() if key not in known}
-            insert_outcomes(db, new, now=self._clock(), order=self._order_outcomes, backfilled=sample)
+            insert_outcomes(db, self._database, new, backfilled=sample)
             # These requests were finished without the metric, and now count in its row of the ledger.
             db.executemany(
                 """
@@ -114,36 +133,16 @@ class SqlBackfill(SqlStore):
             )
             return len(new)
 
-    @override
     def save_backfill(self, progress: Mapping[str, Any]) -> None:
+        """Insert or replace the progress of a backfill, by its `id`. It has `metrics`, `since`, `state` and `started_at`."""
         with self._database.write() as db:
-            db.execute(
-                "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-                (f"{BACKFILL}{progress['id']}", json.dumps(progress)),
-            )
+            save_meta(db, f"{BACKFILL}{progress['id']}", json.dumps(progress))
 
-    @override
     def backfills(self) -> list[dict[str, Any]]:
+        """Return the progress of all backfills, oldest first."""
         with self._database.read() as db:
-            rows = db.execute("SELECT value FROM meta WHERE key >= ? AND key < ?", (BACKFILL, f"{BACKFILL[:-1]};"))
+            rows = db.execute("SELECT value FROM meta WHERE key >= ? AND key < ?", starting_with(BACKFILL))
             return sorted((json.loads(value) for (value,) in rows), key=lambda each: float(each["started_at"]))
-
-    @override
-    def deliver_again(self, sink: str, *, since: float, until: float) -> int:
-        now = self._clock()
-        with self._database.write() as db:
-            return db.execute(
-                """
-                INSERT INTO outbox (kind, item_id, sink, since, next_try)
-                SELECT 'outcome', o.outcome_id, s.name, ?1, ?1
-                FROM sinks AS s CROSS JOIN outcomes AS o JOIN traces AS t ON t.trace_id = o.sample_id
-                WHERE s.name = ?2 AND t.started_at >= ?3 AND t.started_at < ?4 AND NOT EXISTS (
-                    SELECT 1 FROM sink_ranges AS r WHERE r.sink = s.name AND r.start < o.seq AND o.seq <= r.stop
-                )
-                ON CONFLICT (kind, item_id, sink) DO NOTHING
-                """,
-                (now, sink, since, until),
-            ).rowcount
 
 
 def _known(metrics: Sequence[PlannedMetric]) -> tuple[str, list[str]]:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from ragstone.errors import ConfigurationError, StoreCorruptError, StoreError
-from ragstone.store._factory import is_database_url
-from ragstone.store._path import real_path
+from ragstone.store._names import is_database_url, real_path
 from ragstone.store._records import StoreVerification
-from ragstone.store.sqlite import SqliteStore, store_errors
+from ragstone.store._sqlite_database import store_errors
+from ragstone.store.sqlite import SqliteStore, take_lock
 
 _PAGES: Final = 2_000
 """Pages (8 MB) that are copied while the owner of the store waits."""
@@ -71,7 +71,7 @@ def restore_store(
 def _copy(source: Path, target: Path, *, replace: bool) -> StoreVerification:
     if target.exists() and not replace:
         raise ConfigurationError(f"{str(target)!r} exists. Choose another file, or remove it first.")
-    lock = SqliteStore.lock(target) if replace else None
+    lock = take_lock(target) if replace else None
     try:
         # mkstemp creates the file with access for this user only.
         descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
@@ -99,7 +99,7 @@ def _copy(source: Path, target: Path, *, replace: bool) -> StoreVerification:
             # One file without a write-ahead log. Opening it as a store turns the log on again.
             new.execute("PRAGMA journal_mode = DELETE")
         with SqliteStore.open(temporary, mode="read") as copy:
-            verified = copy.verify()
+            verified = copy.upkeep.verify()
         if not verified.ok:
             raise StoreCorruptError(
                 f"the store {str(source)!r} is damaged: {verified.n_problems:,} problems. See them with `ragstone store verify "

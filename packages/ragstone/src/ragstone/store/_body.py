@@ -91,12 +91,7 @@ def seal(text: str) -> Body:
 
 
 def text_of(body: object, table: str, row: str | None = None) -> bytes:
-    """Return the JSON of a body without its checksum.
-
-    Args:
-        body: As the database returns it.
-        table: Table of the row, for the error.
-        row: Id of the row, for the error.
+    """Return the JSON of a body without its checksum. Its table and the id of its row are for the error.
 
     Raises:
         DamagedRowError: If it is not as it was written.
@@ -120,11 +115,7 @@ def text_of(body: object, table: str, row: str | None = None) -> bytes:
 
 
 def to_trace(body: object, trace_id: str | None = None) -> Trace:
-    """Return the trace that `to_body` wrote.
-
-    Args:
-        body: As the database returns it.
-        trace_id: Id in the row of the trace, to verify that the body belongs to it.
+    """Return the trace of a body, and verify that it belongs to the row with this id.
 
     Raises:
         DamagedRowError: If it is not as it was written.
@@ -133,7 +124,7 @@ def to_trace(body: object, trace_id: str | None = None) -> Trace:
 
 
 def to_outline(body: object, trace_id: str) -> TraceOutline:
-    """Return the outline of the trace that `to_body` wrote. The arguments and errors are those of `to_trace`."""
+    """Return the outline of the trace of a body, as `to_trace` does."""
     return _of_row(_parsed(body, "trace_bodies", trace_id, TraceOutline.model_validate_json), trace_id)
 
 
@@ -144,12 +135,7 @@ def _of_row(trace: T, trace_id: str | None) -> T:
 
 
 def to_outcome(body: object, outcome_id: str | None = None, value: object = None) -> Score | NotApplicable | Failure:
-    """Return the outcome that `to_body` wrote.
-
-    Args:
-        body: As the database returns it.
-        outcome_id: Id in the row of the outcome, to verify that the body belongs to it.
-        value: Value in the row of the outcome, to verify it if the id is given.
+    """Return the outcome of a body, and verify that it belongs to the row with this id and value.
 
     Raises:
         DamagedRowError: If it is not as it was written.
@@ -169,12 +155,7 @@ def checksum_of(columns: Sequence[object]) -> int:
 
 
 def check_row(table: str, checksum: object, columns: Sequence[object]) -> None:
-    """Verify the columns of a row against its checksum.
-
-    Args:
-        table: A key of `CHECKED_COLUMNS`.
-        checksum: As it is stored.
-        columns: The columns that it covers. The first one is the id of the row.
+    """Verify the `CHECKED_COLUMNS` of a row, of which the first one is its id, against its checksum.
 
     Raises:
         DamagedRowError: If they differ.
@@ -228,14 +209,9 @@ def damaged(table: str, row: object, problem: str) -> DamagedRowError:
 
 
 def last_key(table: str, page: Sequence[Sequence[Any]], after: K) -> K:
-    """Return the key of the last row of a page, its first column, or `after` if the page is empty.
+    """Return the key of the last row of a page, its first column, or that of the page before if the page is empty.
 
     A damaged tree of a table can return rows again and again, so that reading would not end.
-
-    Args:
-        table: The table, for the error.
-        page: Rows in the order of their keys.
-        after: The last key of the page before. All keys are larger.
 
     Raises:
         DamagedRowError: If the keys do not increase.

@@ -6,18 +6,16 @@ import math
 from collections import Counter
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from ragstone.errors import DataError
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.store._body import Body, to_body
 from ragstone.store._counts import add_to_counters, add_to_outcome_counts, state_counter
-from ragstone.store._records import Completion, PlannedMetric, TraceState
-from ragstone.store._sql import Sql
-from ragstone.store._watch import queue_outcomes
-
-IDS_PER_QUERY: Final = 500
-"""Maximum number of parameters of one statement. SQLite before 3.32 accepts at most 999."""
+from ragstone.store._database import Database, Lock
+from ragstone.store._plan import read_plan
+from ragstone.store._records import Completion, TraceState
+from ragstone.store._sql import Sql, marks, pages
+from ragstone.store._watch_queue import queue_outcomes
 
 AnyOutcome = Score | NotApplicable | Failure
 
@@ -54,20 +52,13 @@ def prepare(completion: Completion) -> PreparedCompletion | DataError:
     return PreparedCompletion(trace_id=trace_id, owner=completion.owner, outcomes=outcomes)
 
 
-def store_completions(
-    db: Sql, completions: Sequence[PreparedCompletion], *, now: float, order: str, lock: str = ""
-) -> list[bool | DataError]:
-    """Store a group of completions within a transaction, one statement per table. See `Store.complete_many`.
-
-    Args:
-        db: The transaction.
-        completions: Several may belong to one trace. They count in their order.
-        now: Unix seconds.
-        order: Statement that lets outcomes be committed in the order of `seq`.
-        lock: End of the query for the traces. If several workers complete concurrently, it locks them.
-    """
+def store_completions(db: Sql, database: Database, completions: Sequence[PreparedCompletion]) -> list[bool | DataError]:
+    """Store a group of completions, one statement per table. Several of one trace count in their order."""
     plan = [(metric.name, metric.version, metric.judge_hash) for metric in read_plan(db)]
-    traces = {trace.trace_id: trace for trace in read_completed(db, {each.trace_id for each in completions}, lock=lock)}
+    traces = {
+        trace.trace_id: trace
+        for trace in read_completed(db, {each.trace_id for each in completions}, lock=database.lock_completed)
+    }
     for trace_id, outcome_id, *key, kind in read_known(db, [i for i, t in traces.items() if t.state == "pending"]):
         traces[trace_id].known[outcome_id] = ((key[0], key[1], key[2]), kind)
     results: list[bool | DataError] = []
@@ -88,20 +79,9 @@ def store_completions(
                 new[outcome_id] = (outcome, body)
         trace.complete(plan, owner=completion.owner)
         results.append(True)
-    insert_outcomes(db, new, now=now, order=order)
+    insert_outcomes(db, database, new)
     save_states(db, traces.values())
     return results
-
-
-def read_plan(db: Sql) -> list[PlannedMetric]:
-    """Return the planned metrics, in their order."""
-    rows = db.execute("SELECT name, version, judge_hash FROM plan ORDER BY position")
-    return [PlannedMetric(name=name, version=version, judge_hash=judge_hash) for name, version, judge_hash in rows]
-
-
-def marks(ids: Sequence[str]) -> str:
-    """Return the placeholders of a list of parameters."""
-    return ", ".join("?" * len(ids))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -150,8 +130,7 @@ def read_completed(db: Sql, trace_ids: set[str], *, lock: str) -> Iterator[Compl
     # All workers lock traces in the order of their ids, so that overlapping groups wait for each other and never in a
     # circle.
     ordered = sorted(trace_ids)
-    for start in range(0, len(ordered), IDS_PER_QUERY):
-        ids = ordered[start : start + IDS_PER_QUERY]
+    for ids in pages(ordered):
         rows = db.execute(
             f"""
             SELECT trace_id, state, lease_owner, lease_until FROM traces WHERE trace_id IN ({marks(ids)}) ORDER BY trace_id {lock}
@@ -176,8 +155,7 @@ def read_keys(db: Sql, trace_ids: Sequence[str]) -> dict[str, set[tuple[str, str
 
 
 def read_known(db: Sql, trace_ids: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    for start in range(0, len(trace_ids), IDS_PER_QUERY):
-        ids = trace_ids[start : start + IDS_PER_QUERY]
+    for ids in pages(trace_ids):
         yield from db.execute(
             f"""
             SELECT sample_id, outcome_id, metric, metric_version, judge_hash, kind FROM outcomes
@@ -197,26 +175,16 @@ def _is_watched(outcome: AnyOutcome) -> bool:
 
 
 def insert_outcomes(
-    db: Sql,
-    new: Mapping[str, tuple[AnyOutcome, Body]],
-    *,
-    now: float,
-    order: str,
-    backfilled: float | None = None,
+    db: Sql, database: Database, new: Mapping[str, tuple[AnyOutcome, Body]], *, backfilled: float | None = None
 ) -> None:
     """Insert outcomes that are not stored, count them, and queue them for the monitoring. They are pending for the sinks.
 
-    Args:
-        db: The transaction.
-        new: The outcomes and their bodies by id.
-        now: Unix seconds.
-        order: Statement that lets outcomes be committed in the order of `seq` (see `SqlStore._order_outcomes`).
-        backfilled: Share of the requests that a backfill scores. None if they were scored when they arrived.
+    `backfilled` is the share of the requests that a backfill scores. None if they were scored when they arrived.
     """
     if not new:
         return
-    if order:
-        db.execute(order)
+    database.lock(db, Lock.ORDER)
+    now = database.now()
     # All rows of a table together, so that a database on the network needs one round trip per table, not per row.
     db.executemany(
         """

@@ -6,12 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from typing_extensions import override
-
 from ragstone.store._body import damaged, sum_checksums
+from ragstone.store._database import Part
 from ragstone.store._ranges import count_sent
 from ragstone.store._records import CountDifference
-from ragstone.store._sql import Sql, SqlStore
+from ragstone.store._sql import Sql, starting_with
 
 OutcomeKind = tuple[str, str, str, str]
 """Metric, version, judge hash and kind of outcomes that are counted together."""
@@ -23,11 +22,11 @@ SAMPLED_OUT_FORGOTTEN: Final = "forgotten:sampled_out"
 """Counter of requests that were sampled out, of which no row is left. They stay counted in their state."""
 
 
-class SqlCounts(SqlStore):
-    """The method of a store that verifies its counters."""
+class Recount(Part):
+    """Method of `Upkeep` that verifies counters."""
 
-    @override
     def recount(self) -> list[CountDifference]:
+        """Compare the counters of the ledger with the rows that they count, and return the differences."""
         with self._database.read() as db:
             stored, counted = _read(db), _count(db)
             for queue, n in count_sent(db):
@@ -57,13 +56,7 @@ def add_to_counters(db: Sql, counts: Mapping[str, int]) -> None:
 
 
 def add_to_outcome_counts(db: Sql, outcomes: Iterable[tuple[OutcomeKind, float | None]], *, n: int = 1) -> None:
-    """Count new outcomes, with their values, by kind. Sorted, so that transactions never wait in a circle.
-
-    Args:
-        db: The transaction.
-        outcomes: Kinds and values.
-        n: -1 if they are removed.
-    """
+    """Count new outcomes, or with n=-1 removed ones, by kind. Sorted, so that transactions never wait in a circle."""
     kinds = OutcomeTotals()
     for kind, value in outcomes:
         kinds.add(kind, None if value is None else [value], [n])
@@ -117,7 +110,7 @@ class OutcomeTotals:
 
 def read_states(db: Sql) -> defaultdict[str, int]:
     """Return the number of traces in each state."""
-    rows = db.execute("SELECT name, n FROM counters WHERE name >= ? AND name < ?", (_STATE, _STATE[:-1] + ";"))
+    rows = db.execute("SELECT name, n FROM counters WHERE name >= ? AND name < ?", starting_with(_STATE))
     return defaultdict(int, {name.removeprefix(_STATE): int(n) for name, n in rows})
 
 

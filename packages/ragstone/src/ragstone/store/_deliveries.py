@@ -6,6 +6,7 @@ it is older than the range of its sink (see `_ranges`).
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from heapq import merge
@@ -13,14 +14,12 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from typing_extensions import override
-
-from ragstone.schema import Delivery, DeliveryCounts
+from ragstone.schema import AlarmDelivery, Delivery, DeliveryCounts
 from ragstone.store._body import to_outcome
-from ragstone.store._completion import IDS_PER_QUERY, marks
+from ragstone.store._database import Part
 from ragstone.store._ranges import HAS_ROW, SINCE, Range, advance, count_pending, read_ranges, save_range
 from ragstone.store._records import DeliveryKind, DeliveryState, OutboxRow
-from ragstone.store._sql import LAST_SEQ, Sql, SqlStore
+from ragstone.store._sql import LAST_SEQ, Sql, marks, pages
 
 REQUEST_COLUMNS: Final = {
     "trace_id": "t.trace_id",
@@ -38,32 +37,49 @@ REQUEST_COLUMNS: Final = {
 }
 """Fields of a `Delivery` that are read from a column of its request without conversion, with this column."""
 
-_FIELDS: Final = f"o.outcome_id, o.value, b.body, t.otel_sampled, o.backfilled, {', '.join(REQUEST_COLUMNS.values())}"
+DELIVERY_FIELDS: Final = (
+    f"o.outcome_id, o.value, b.body, t.otel_sampled, o.backfilled, {', '.join(REQUEST_COLUMNS.values())}"
+)
 _REQUESTS: Final = "LEFT JOIN outcome_bodies AS b ON b.seq = o.seq JOIN traces AS t ON t.trace_id = o.sample_id"
 
 
-class SqlDeliveries(SqlStore):
-    """The methods of a store that deliver outcomes to sinks."""
+def to_delivery(fields: Sequence[Any], *, attempts: int = 0, since: float | None = None) -> Delivery:
+    """Return a delivery from the values of `DELIVERY_FIELDS`."""
+    outcome_id, value, body, otel_sampled, backfilled, *columns = fields
+    return Delivery(
+        outcome=to_outcome(body, outcome_id, value),
+        otel_sampled=None if otel_sampled is None else bool(otel_sampled),
+        is_backfilled=backfilled is not None,
+        attempts=attempts,
+        since=since,
+        **dict(zip(REQUEST_COLUMNS, columns, strict=True)),
+    )
 
-    @override
-    def due_deliveries(self, sink: str, *, limit: int, now: float | None = None) -> list[Delivery]:
+
+class Deliveries(Part):
+    """Deliveries of outcomes and alarms to sinks."""
+
+    def due(self, sink: str, *, limit: int, now: float | None = None) -> list[Delivery]:
+        """Return up to `limit` deliveries to `sink` that are due at `now` (Unix seconds, default: the current time)."""
+        if not self._database.delivers(sink):
+            return []  # another worker does
         limit = max(limit, 0)
         with self._database.read() as db:
             retried = db.execute(
                 f"""
-                SELECT x.next_try, x.attempts, x.since, {_FIELDS}
+                SELECT x.next_try, x.attempts, x.since, {DELIVERY_FIELDS}
                 FROM outbox AS x JOIN outcomes AS o ON o.outcome_id = x.item_id {_REQUESTS}
                 WHERE x.kind = 'outcome' AND x.sink = ? AND x.state = 'pending' AND x.next_try <= ?
                 ORDER BY x.next_try, x.seq LIMIT ?
                 """,  # noqa: S608 - constant columns
-                (sink, self._clock() if now is None else now, limit),
+                (sink, self._database.now() if now is None else now, limit),
             ).fetchall()
             first: list[Any] = []
             for queue in read_ranges(db, sink):
                 if queue.cursor < queue.stop and len(first) < limit:
                     first += db.execute(
                         f"""
-                        SELECT o.since, 0, o.since, {_FIELDS} FROM (
+                        SELECT o.since, 0, o.since, {DELIVERY_FIELDS} FROM (
                             SELECT {SINCE} AS since, o.seq, o.outcome_id, o.value, o.sample_id, o.backfilled
                             FROM sink_ranges AS r JOIN outcomes AS o ON o.seq > ? AND o.seq <= ?
                             WHERE r.sink = ? AND r.start = ? AND NOT {HAS_ROW} ORDER BY o.seq LIMIT ?
@@ -72,94 +88,115 @@ class SqlDeliveries(SqlStore):
                         (queue.cursor, queue.stop, sink, queue.start, limit - len(first)),
                     ).fetchall()
             # By age, so that neither retries nor new outcomes wait for all of the others.
-            rows = islice(merge(retried, first, key=itemgetter(0)), limit)
             return [
-                Delivery(
-                    outcome=to_outcome(body, outcome_id, value),
-                    otel_sampled=None if otel_sampled is None else bool(otel_sampled),
-                    is_backfilled=backfilled is not None,
-                    attempts=attempts,
-                    since=since,
-                    **dict(zip(REQUEST_COLUMNS, columns, strict=True)),
-                )
-                for _, attempts, since, outcome_id, value, body, otel_sampled, backfilled, *columns in rows
+                to_delivery(fields, attempts=attempts, since=since)
+                for _, attempts, since, *fields in islice(merge(retried, first, key=itemgetter(0)), limit)
             ]
 
-    @override
-    def mark_sent(self, sink: str, ids: Sequence[str], *, kind: DeliveryKind = "outcome") -> None:
-        with self._database.write() as db:
-            if kind == "outcome":
-                ids = _mark_outcomes(db, sink, ids, _Result("sent"), lock=self._lock_completed)
-            db.executemany(
+    def due_alarms(self, sink: str, *, limit: int, now: float | None = None) -> list[AlarmDelivery]:
+        """Return up to `limit` deliveries of alarms to `sink` that are due at `now` (Unix seconds, default: the current time)."""
+        if not self._database.delivers(sink):
+            return []
+        with self._database.read() as db:
+            rows = db.execute(
                 """
-                UPDATE outbox SET state = 'sent', attempts = attempts + 1, last_error = NULL
-                WHERE kind = ? AND item_id = ? AND sink = ? AND state <> 'sent'
+                SELECT item_id, attempts, since FROM outbox
+                WHERE kind = 'alarm' AND sink = ? AND state = 'pending' AND next_try <= ? ORDER BY next_try, seq LIMIT ?
                 """,
-                [(kind, id_, sink) for id_ in ids],
-            )
+                (sink, self._database.now() if now is None else now, max(limit, 0)),
+            ).fetchall()
+            found = []
+            for item_id, attempts, since in rows:
+                number, _, event = item_id.partition(":")
+                (body,) = db.execute("SELECT body FROM alarms WHERE number = ?", (int(number),)).fetchone()
+                found.append(
+                    AlarmDelivery(id=item_id, event=event, alarm=json.loads(body), attempts=attempts, since=since)
+                )
+            return found
 
-    @override
+    def mark_sent(self, sink: str, ids: Sequence[str], *, kind: DeliveryKind = "outcome") -> None:
+        """Mark these deliveries as sent."""
+        self._mark(sink, ids, _Result("sent"), kind)
+
     def mark_retry(
         self, sink: str, ids: Sequence[str], *, next_try: float, error: str, kind: DeliveryKind = "outcome"
     ) -> None:
-        self._mark_not_sent(sink, ids, _Result("pending", error, next_try), kind)
+        """Record that these deliveries failed, and are due again at `next_try` (Unix seconds)."""
+        self._mark(sink, ids, _Result("pending", error, next_try), kind)
 
-    @override
     def mark_skipped(self, sink: str, ids: Sequence[str], *, reason: str, kind: DeliveryKind = "outcome") -> None:
-        self._mark_not_sent(sink, ids, _Result("skipped", reason), kind)
+        """Mark these deliveries as skipped, because the sink does not store such outcomes."""
+        self._mark(sink, ids, _Result("skipped", reason), kind)
 
-    @override
     def mark_failed(self, sink: str, ids: Sequence[str], *, error: str, kind: DeliveryKind = "outcome") -> None:
-        self._mark_not_sent(sink, ids, _Result("failed", error), kind)
+        """Mark these deliveries as failed. They are not retried, except after `requeue`."""
+        self._mark(sink, ids, _Result("failed", error), kind)
 
-    def _mark_not_sent(self, sink: str, ids: Sequence[str], result: _Result, kind: DeliveryKind) -> None:
+    def _mark(self, sink: str, ids: Sequence[str], result: _Result, kind: DeliveryKind) -> None:
+        changes = "state <> 'sent'" if result.state == "sent" else "state = 'pending'"
         with self._database.write() as db:
             if kind == "outcome":
-                ids = _mark_outcomes(db, sink, ids, result, lock=self._lock_completed)
+                ids = _mark_outcomes(db, sink, ids, result, lock=self._database.lock_completed)
             db.executemany(
-                """
+                f"""
                 UPDATE outbox SET state = ?, attempts = attempts + 1, next_try = COALESCE(?, next_try), last_error = ?
-                WHERE kind = ? AND item_id = ? AND sink = ? AND state = 'pending'
-                """,
+                WHERE kind = ? AND item_id = ? AND sink = ? AND {changes}
+                """,  # noqa: S608 - one of two constant conditions
                 [(result.state, result.next_try, result.error, kind, id_, sink) for id_ in ids],
             )
 
-    @override
-    def requeue_deliveries(self, *, sink: str | None = None, state: DeliveryState = "failed") -> int:
-        now = self._clock()
+    def requeue(self, *, sink: str | None = None, state: DeliveryState = "failed") -> int:
+        """Make deliveries in a state pending again, for one sink or all, and return their number."""
+        now = self._database.now()
         with self._database.write() as db:
             n = 0
-            for queue in read_ranges(db, sink, lock=self._lock_completed):
-                again = queue
+            for queue in read_ranges(db, sink, lock=self._database.lock_completed):
                 if state == "sent":
                     n += queue.sent
-                    again = queue._replace(cursor=queue.start, sent=0, since=now)
+                    save_range(db, queue._replace(cursor=queue.start, sent=0, since=now))
                 elif state == "pending":
                     n += count_pending(db, queue)[0]
-                    again = queue._replace(since=now)
-                save_range(db, again)
-            return (
-                n
-                + db.execute(
-                    """
+                    save_range(db, queue._replace(since=now))
+            again = """
                 UPDATE outbox SET state = 'pending', attempts = 0, since = ?1, next_try = ?1
                 WHERE state = ?2 AND (sink = ?3 OR ?3 IS NULL)
-                """,
-                    (now, state, sink),
-                ).rowcount
-            )
+            """
+            return n + db.execute(again, (now, state, sink)).rowcount
 
-    @override
-    def deliveries(
-        self, *, sink: str | None = None, state: DeliveryState | None = None, limit: int = 100
-    ) -> list[OutboxRow]:
+    def read(self, *, sink: str | None = None, state: DeliveryState | None = None, limit: int = 100) -> list[OutboxRow]:
+        """Return the state of single deliveries, oldest first."""
         with self._database.read() as db:
             return deliveries(db, sink=sink, state=state, limit=max(limit, 0))
 
-    @override
+    def deliver_again(self, sink: str, *, since: float, until: float) -> int:
+        """Queue stored outcomes for a sink of the plan that did not receive them, and return their number.
+
+        Args:
+            sink: Name of the sink.
+            since: Outcomes of requests that started at this time or later (Unix seconds),
+            until: and before this time.
+        """
+        now = self._database.now()
+        with self._database.write() as db:
+            return db.execute(
+                """
+                INSERT INTO outbox (kind, item_id, sink, since, next_try)
+                SELECT 'outcome', o.outcome_id, s.name, ?1, ?1
+                FROM sinks AS s CROSS JOIN outcomes AS o JOIN traces AS t ON t.trace_id = o.sample_id
+                WHERE s.name = ?2 AND t.started_at >= ?3 AND t.started_at < ?4 AND NOT EXISTS (
+                    SELECT 1 FROM sink_ranges AS r WHERE r.sink = s.name AND r.start < o.seq AND o.seq <= r.stop
+                )
+                ON CONFLICT (kind, item_id, sink) DO NOTHING
+                """,
+                (now, sink, since, until),
+            ).rowcount
+
     def stop_sink(self, sink: str, *, reason: str) -> None:
+        """Record why delivery to a sink is paused. The next `Plan.set` deletes the reason, so a new worker retries."""
+        # Another worker may deliver to the sink instead: its credentials may be valid.
         with self._database.write() as db:
             db.execute("UPDATE sinks SET stopped = ? WHERE name = ?", (reason, sink))
+        self._database.stop_delivering(sink)
 
 
 class _Result(NamedTuple):
@@ -220,8 +257,7 @@ class _Found(NamedTuple):
 
 def _find(db: Sql, sink: str, ids: Sequence[str]) -> dict[str, _Found]:
     found: dict[str, _Found] = {}
-    for start in range(0, len(ids), IDS_PER_QUERY):
-        page = ids[start : start + IDS_PER_QUERY]
+    for page in pages(ids):
         rows = db.execute(
             f"""
             SELECT o.outcome_id, o.seq, o.stored_at, x.state FROM outcomes AS o

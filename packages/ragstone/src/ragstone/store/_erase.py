@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import secrets
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from typing_extensions import override
-
-from ragstone.store._body import DamagedRowError, last_key, to_trace
-from ragstone.store._completion import IDS_PER_QUERY, marks, read_plan
 from ragstone.store._counts import add_to_counters, add_to_outcome_counts, state_counter
-from ragstone.store._erased import find_erased, forget_erased, remember_erased
+from ragstone.store._database import Part
+from ragstone.store._erased import remember_erased
+from ragstone.store._plan import read_plan
 from ragstone.store._ranges import read_ranges, save_range, shorten_ranges
 from ragstone.store._records import ErasedRequests
-from ragstone.store._sql import PAGE, Sql, SqlStore
+from ragstone.store._sql import Sql, marks, pages
 
 ERASED: Final = "erased:"
 """Beginning of the names of the counters of erased requests, by the state that they had."""
@@ -29,42 +27,20 @@ _GROUP: Final = 100
 """Requests of one transaction, so that others do not wait long."""
 
 
-class SqlErase(SqlStore):
-    """The methods of a store that erase requests."""
+class Erasure(Part):
+    """Methods of `Upkeep` that erase requests."""
 
-    @override
-    def find_requests(
-        self, *, users: Collection[str] = (), sessions: Collection[str] = (), ids: Collection[str] = ()
-    ) -> list[str]:
-        wanted = {
-            "user_id": list(users),
-            "session_id": list(sessions),
-            "trace_id": list(ids),
-            "otel_trace_id": list(ids),
-        }
-        conditions = [f"t.{name} IN ({marks(values)})" for name, values in wanted.items() if values]
-        if not conditions:
-            return []
-        parameters = [value for values in wanted.values() for value in values]
-        return [trace_id for _, trace_id in self._requests(" OR ".join(conditions), parameters)]
-
-    def _requests(self, condition: str, parameters: Sequence[str]) -> Iterator[Any]:
-        last = -1
-        while True:
-            with self._database.read() as db:
-                page = db.execute(
-                    f"""
-                    SELECT t.seq, t.trace_id FROM traces AS t WHERE t.seq > ? AND ({condition}) ORDER BY t.seq LIMIT ?
-                    """,  # noqa: S608 - placeholders
-                    (last, *parameters, PAGE),
-                ).fetchall()
-                last = last_key("traces", page, last)
-            yield from page
-            if len(page) < PAGE:
-                return
-
-    @override
     def erase(self, trace_ids: Sequence[str], *, dry_run: bool = False) -> ErasedRequests:
+        """Remove requests with all that is stored about them: texts, outcomes, deliveries, labels, feedback and canaries.
+
+        Up to 100 requests are removed in one transaction. The ledger counts them as dropped, with the reason "erased". Values
+        of closed sessions stay in streams, without what identifies them. What sinks have received stays there. Hashes of the ids
+        are kept: a request that arrives again is a duplicate.
+
+        Args:
+            trace_ids: The requests. Ids that are not stored are ignored.
+            dry_run: Only count.
+        """
         total = ErasedRequests()
         ordered = sorted(set(trace_ids))
         for start in range(0, len(ordered), _GROUP):
@@ -74,18 +50,8 @@ class SqlErase(SqlStore):
                     total += _find(db, group)[0]
             else:
                 with self._database.write() as db:
-                    total += erase_group(db, group, lock=self._lock_completed, now=self._clock())
+                    total += erase_group(db, group, lock=self._database.lock_completed, now=self._database.now())
         return total
-
-    @override
-    def find_erased(self, trace_ids: Collection[str]) -> set[str]:
-        with self._database.read() as db:
-            return find_erased(db, trace_ids)
-
-    @override
-    def forget_erased(self, trace_ids: Collection[str]) -> None:
-        with self._database.write() as db:
-            forget_erased(db, trace_ids)
 
 
 class _Outcome(NamedTuple):
@@ -158,8 +124,7 @@ def _find(db: Sql, ids: Sequence[str], *, lock: str = "") -> tuple[ErasedRequest
 
 
 def _deliveries(db: Sql, outcome_ids: Sequence[str]) -> Iterator[tuple[tuple[str, str], str]]:
-    for start in range(0, len(outcome_ids), IDS_PER_QUERY):
-        page = outcome_ids[start : start + IDS_PER_QUERY]
+    for page in pages(outcome_ids):
         for item_id, sink, state in db.execute(
             f"SELECT item_id, sink, state FROM outbox WHERE kind = 'outcome' AND item_id IN ({marks(page)})",  # noqa: S608
             page,
@@ -172,12 +137,8 @@ def erase_group(
 ) -> ErasedRequests:
     """Remove some requests with all that is stored about them.
 
-    Args:
-        db: The transaction.
-        ids: At most 100 trace ids.
-        lock: End of the query for the requests.
-        now: Unix seconds, if the requests must not be stored again when they arrive once more. None: they may.
-        reason: Why the ledger counts them as dropped.
+    `now` is given (Unix seconds) if they must not be stored again when they arrive once more. The ledger counts them as
+    dropped with the reason.
     """
     # Traces are locked first, as by workers that store outcomes, then the ranges, as by workers that deliver.
     counts, (traces, outcomes, ranges, deliveries) = _find(db, ids, lock=lock)
@@ -254,11 +215,3 @@ def _forget_damaged_labels(db: Sql, ids: Sequence[str]) -> None:
     for seq, line in db.execute("SELECT seq, line FROM damaged_labels").fetchall():
         if any(id_ in line for id_ in ids):
             db.execute("DELETE FROM damaged_labels WHERE seq = ?", (seq,))
-
-
-def _is_of(body: object, users: Collection[str], sessions: Collection[str]) -> bool:
-    try:
-        trace = to_trace(body)
-    except DamagedRowError:
-        return False
-    return trace.user_id in users or trace.session_id in sessions

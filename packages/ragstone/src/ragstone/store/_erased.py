@@ -7,8 +7,7 @@ import uuid
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from ragstone.store._completion import IDS_PER_QUERY, marks
-from ragstone.store._sql import Sql
+from ragstone.store._sql import Sql, marks, pages, read_meta, starting_with
 
 _IDENTITY: Final = "store_id"
 _ERASED: Final = "erased:"
@@ -18,7 +17,7 @@ _ERASED: Final = "erased:"
 def store_id(db: Sql) -> str:
     """Return the id of the store, which its first use creates. It is the salt of the hashes."""
     db.execute("INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO NOTHING", (_IDENTITY, uuid.uuid4().hex))
-    return str(db.execute("SELECT value FROM meta WHERE key = ?", (_IDENTITY,)).fetchone()[0])
+    return str(read_meta(db, _IDENTITY))
 
 
 def remember_erased(db: Sql, trace_ids: Sequence[str], *, now: float) -> None:
@@ -33,27 +32,18 @@ def remember_erased(db: Sql, trace_ids: Sequence[str], *, now: float) -> None:
 def find_erased(db: Sql, trace_ids: Collection[str]) -> set[str]:
     """Return those of some ids whose requests were erased."""
     # Most stores have none, and this is asked for each batch of new requests.
-    if not trace_ids or db.execute(
-        "SELECT 1 FROM meta WHERE key >= ? AND key < ? LIMIT 1", (_ERASED, f"{_ERASED[:-1]};")
-    ).fetchone() is None:  # fmt: skip
+    any_key = "SELECT 1 FROM meta WHERE key >= ? AND key < ? LIMIT 1"
+    if not trace_ids or db.execute(any_key, starting_with(_ERASED)).fetchone() is None:
         return set()
-    row = db.execute("SELECT value FROM meta WHERE key = ?", (_IDENTITY,)).fetchone()
-    by_key = {_key(str(row[0]), trace_id): trace_id for trace_id in trace_ids}
-    keys = list(by_key)
+    salt = store_id(db)
+    by_key = {_key(salt, trace_id): trace_id for trace_id in trace_ids}
     found = set()
-    for start in range(0, len(keys), IDS_PER_QUERY):
-        page = keys[start : start + IDS_PER_QUERY]
+    for page in pages(list(by_key)):
         found |= {
             by_key[key]
             for (key,) in db.execute(f"SELECT key FROM meta WHERE key IN ({marks(page)})", page)  # noqa: S608 - placeholders
         }
     return found
-
-
-def forget_erased(db: Sql, trace_ids: Collection[str]) -> None:
-    """Remove the hashes of some ids, whose requests may be stored again."""
-    salt = store_id(db)
-    db.executemany("DELETE FROM meta WHERE key = ?", [(_key(salt, trace_id),) for trace_id in sorted(trace_ids)])
 
 
 def _key(salt: str, trace_id: str) -> str:

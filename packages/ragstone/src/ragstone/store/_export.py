@@ -1,64 +1,30 @@
-"""Reading of all outcomes with their requests, in pages, for an export."""
+"""Rows of an export: outcomes with their requests."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-from typing_extensions import override
-
 from ragstone.schema import Delivery, Trace
-from ragstone.store._body import DamagedRowError, check_row, last_key, to_outcome, to_trace
+from ragstone.store._body import check_row, to_outcome, to_trace
 from ragstone.store._deliveries import REQUEST_COLUMNS
 from ragstone.store._records import ExportedOutcome
-from ragstone.store._sql import PAGE, Sql, SqlStore
+from ragstone.store._sql import Sql
 from ragstone.store._tables import CHECKED_COLUMNS
 
-_CHECKED: Final = ", ".join(f"t.{column}" for column in CHECKED_COLUMNS["traces"])
+EXPORTED_ROWS: Final = f"""
+    SELECT o.seq, o.outcome_id, o.value, b.body, t.seq, t.checksum,
+           {", ".join(f"t.{column}" for column in CHECKED_COLUMNS["traces"])}
+    FROM outcomes AS o LEFT JOIN outcome_bodies AS b USING (seq) JOIN traces AS t ON t.trace_id = o.sample_id
+    WHERE o.seq > ?1 AND (t.started_at >= ?3 OR ?3 IS NULL) AND (t.started_at < ?4 OR ?4 IS NULL)
+    ORDER BY o.seq LIMIT ?2
+"""  # noqa: S608 - constant columns
+"""Query for the rows of a page."""
 
 
-class SqlExport(SqlStore):
-    """The methods of a store that export it."""
-
-    @override
-    def exported(
-        self,
-        *,
-        since: float | None = None,
-        until: float | None = None,
-        include_text: bool = False,
-        damaged: list[str] | None = None,
-    ) -> Iterator[ExportedOutcome]:
-        last = -1
-        while True:
-            with self._database.read() as db:
-                page = db.execute(
-                    f"""
-                    SELECT o.seq, o.outcome_id, o.value, b.body, t.seq, t.checksum, {_CHECKED}
-                    FROM outcomes AS o LEFT JOIN outcome_bodies AS b USING (seq) JOIN traces AS t ON t.trace_id = o.sample_id
-                    WHERE o.seq > ?1 AND (t.started_at >= ?2 OR ?2 IS NULL) AND (t.started_at < ?3 OR ?3 IS NULL)
-                    ORDER BY o.seq LIMIT ?4
-                    """,  # noqa: S608 - constant columns
-                    (last, since, until, PAGE),
-                ).fetchall()
-                last = last_key("outcomes", page, last)
-                found = []
-                texts: dict[int, Trace | None] = {}
-                for row in page:
-                    try:
-                        found.append(_exported(db, row, texts if include_text else None))
-                    except DamagedRowError as error:
-                        if damaged is None:
-                            raise
-                        damaged.append(str(error))
-            if not page:
-                return
-            yield from found
-
-
-def _exported(db: Sql, row: Sequence[Any], texts: dict[int, Trace | None] | None) -> ExportedOutcome:
-    """Verify a row.
+def exported_outcome(db: Sql, row: Sequence[Any], texts: dict[int, Trace | None] | None) -> ExportedOutcome:
+    """Verify a row, and return its outcome.
 
     Args:
         db: The transaction.

@@ -9,12 +9,10 @@ from ragstone.schema import Captured, Feedback, FeedbackCounts, SampledOut
 from ragstone.store._body import check_row, checksum_of
 from ragstone.store._counts import add_to_counters
 from ragstone.store._records import StoredFeedback
-from ragstone.store._sql import Sql
-from ragstone.store._watch import queue_outcomes
-from ragstone.store._watched import FEEDBACK_STREAM
+from ragstone.store._sql import Sql, marks, pages
+from ragstone.store._watch_queue import queue_outcomes
+from ragstone.store._watch_records import FEEDBACK_STREAM
 
-_CHUNK: Final = 400
-"""Ids of one query."""
 _WAITS_S: Final = 86_400.0
 """Feedback without a request after this time counts as feedback to an unknown request."""
 _FORGOTTEN_S: Final = 7 * 86_400.0
@@ -31,26 +29,17 @@ def add_feedback(db: Sql, entries: Sequence[Feedback], *, now: float) -> None:
         "INSERT INTO feedback (request_id, value, comment, given_at, checksum, received_at) VALUES (?, ?, ?, ?, ?, ?)",
         [(*row, checksum_of(row), now) for row in ((e.request_id, e.value, e.comment, e.given_at) for e in entries)],
     )
-    db.execute(
-        "INSERT INTO counters VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET n = counters.n + excluded.n",
-        ("feedback", len(entries)),
-    )
+    add_to_counters(db, {"feedback": len(entries)})
 
 
 def match_feedback(db: Sql, arrived: Iterable[Captured | SampledOut], feedback: Sequence[Feedback]) -> None:
-    """Match feedback to requests: new requests with all feedback that waits, and new feedback with all requests.
-
-    Args:
-        db: The transaction that stores them.
-        arrived: New requests.
-        feedback: New feedback.
-    """
+    """Match feedback to requests: new requests with all feedback that waits, and new feedback with all requests."""
     if db.execute("SELECT 1 FROM feedback WHERE trace_id IS NULL LIMIT 1").fetchone() is None:
         return
     ids = sorted({id_ for entry in arrived for id_ in _ids(entry)} | {entry.request_id for entry in feedback})
     waiting: list[tuple[int, str, str, float]] = []
-    for start in range(0, len(ids), _CHUNK):
-        for request_id, trace_id, state in _requests_with_feedback(db, ids[start : start + _CHUNK]):
+    for page in pages(ids):
+        for request_id, trace_id, state in _requests_with_feedback(db, page):
             rows = db.execute(
                 "SELECT seq, value FROM feedback WHERE trace_id IS NULL AND request_id = ?", (request_id,)
             ).fetchall()
@@ -74,7 +63,7 @@ def _requests_with_feedback(db: Sql, ids: Sequence[str]) -> list[tuple[str, str,
         rows = db.execute(
             f"""
             SELECT t.{column}, t.trace_id, t.state FROM traces AS t
-            WHERE t.{column} IN ({", ".join("?" * len(ids))})
+            WHERE t.{column} IN ({marks(ids)})
                   AND EXISTS (SELECT 1 FROM feedback AS f WHERE f.request_id = t.{column} AND f.trace_id IS NULL)
             ORDER BY {order}
             """,  # noqa: S608 - constant columns and placeholders

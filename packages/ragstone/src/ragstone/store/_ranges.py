@@ -2,7 +2,7 @@
 
 A range has the outcomes whose `seq` is above `start` and at most `stop`. One of them that has a row in the outbox is as
 the row says. Of the others, those up to `cursor` were sent, and those above it are pending. This needs outcomes to be
-committed in the order of `seq` (see `SqlStore._order_outcomes`).
+committed in the order of `seq` (see `Lock.ORDER`).
 """
 
 from __future__ import annotations
@@ -74,14 +74,8 @@ def set_sinks(db: Sql, sinks: Sequence[str], *, now: float) -> None:
 def advance(db: Sql, queue: Range, sent: Collection[str], *, upto: int = 0) -> tuple[Range, set[str]]:
     """Return a range with its cursor after all that has a row in the outbox or was sent now.
 
-    Args:
-        db: The transaction.
-        queue: The range.
-        sent: Ids of outcomes that were sent now. Those of them that are elsewhere do not matter.
-        upto: Largest `seq` of the outcomes of the range that have a row since now.
-
-    Returns:
-        The range, and the ids of which the cursor counts as sent.
+    Also returns which of the ids that were sent now the cursor counts as sent. Those that are elsewhere do not matter.
+    `upto` is the largest `seq` of the outcomes of the range that have a row since now.
     """
     rows = db.execute(
         f"""

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from typing_extensions import override
-
-from ragstone.store._body import Body, last_key, seal, text_of
+from ragstone.store._body import Body, seal, text_of
 from ragstone.store._counts import SAMPLED_OUT_FORGOTTEN, add_to_counters
+from ragstone.store._database import Part
 from ragstone.store._erase import erase_group
 from ragstone.store._feedback import forget_feedback, remove_comments
+from ragstone.store._labels import take_labels
 from ragstone.store._records import RemovedText, RetentionCounts
-from ragstone.store._sql import PAGE, SqlStore
 
 _OLD: Final = "t.started_at < ?1 AND t.text_removed_at IS NULL AND t.state IN ('scored', 'not_applicable', 'failed')"
 """Finished requests with a text. The index `traces_with_text` has this condition."""
@@ -43,22 +42,33 @@ _LABELED: Final = """
 """Requests whose texts people or the judge read again."""
 
 
-class SqlRetention(SqlStore):
-    """The methods of a store that remove texts."""
+class Retention(Part):
+    """Methods of `Upkeep` that remove old requests and their texts."""
 
-    @override
     def remove_texts(self, *, before: float, limit: int = 100) -> int:
+        """Remove the texts of up to `limit` requests that started before a time, and return their number.
+
+        Removed are the captured trace, and the explanations, the judge's replies and all texts in the details of its
+        outcomes. The values, intervals and other numbers of the outcomes stay. Kept is the text of a request that is
+        pending, or labeled, or has an outcome that waits for a sink of the plan. A delivery that is retried later by
+        `Deliveries.requeue` does not have texts.
+
+        Args:
+            before: Unix seconds.
+            limit: Maximum number of requests, so that other transactions do not wait long.
+        """
+        take_labels(self._database)
         with self._database.write() as db:
             rows: list[tuple[int, str]] = db.execute(
                 f"""
                 SELECT t.seq, t.trace_id FROM traces AS t
                 WHERE {_OLD} AND NOT {_WAITS} AND NOT {_LABELED}
                 ORDER BY t.started_at LIMIT ?2
-                {self._lock_claimed}
+                {self._database.lock_claimed}
                 """,  # noqa: S608 - constant conditions and one of two constant locks
                 (before, max(limit, 0)),
             ).fetchall()
-            now = self._clock()
+            now = self._database.now()
             bodies = [
                 (_without_text(body, outcome_id), seq)
                 for _, trace_id in rows
@@ -79,28 +89,49 @@ class SqlRetention(SqlStore):
             db.executemany("UPDATE traces SET text_removed_at = ? WHERE seq = ?", [(now, seq) for seq, _ in rows])
             return len(rows)
 
-    @override
     def remove_requests(self, *, before: float, limit: int = 100, dry_run: bool = False) -> int:
+        """Remove up to `limit` requests that started before a time, with all that is stored about them, and return their number.
+
+        The ledger counts them as dropped, with the reason "expired". Kept are requests that are pending, or labeled, or
+        have an outcome that waits for a sink of the plan, as by `remove_texts`. Values of closed sessions stay in streams.
+
+        Args:
+            before: Unix seconds.
+            limit: Maximum number of requests, at most 100.
+            dry_run: Only count, without the limit.
+        """
         condition = f"{_FINISHED} AND NOT {_WAITS} AND NOT {_LABELED}"
         if dry_run:
             with self._database.read() as db:
                 (n,) = db.execute(f"SELECT COUNT(*) FROM traces AS t WHERE {condition}", (before,)).fetchone()  # noqa: S608 - constant conditions
                 return int(n)
+        take_labels(self._database)
         with self._database.write() as db:
             rows = db.execute(
-                f"SELECT t.trace_id FROM traces AS t WHERE {condition} ORDER BY t.started_at LIMIT ?2 {self._lock_claimed}",  # noqa: S608 - the same, and one of two constant locks
+                f"SELECT t.trace_id FROM traces AS t WHERE {condition} ORDER BY t.started_at LIMIT ?2 {self._database.lock_claimed}",  # noqa: S608 - the same, and one of two constant locks
                 (before, min(max(limit, 0), _GROUP)),
             ).fetchall()
             ids = sorted(trace_id for (trace_id,) in rows)
-            return erase_group(db, ids, lock=self._lock_completed, reason=_EXPIRED).requests if ids else 0
+            return erase_group(db, ids, lock=self._database.lock_completed, reason=_EXPIRED).requests if ids else 0
 
-    @override
     def forget_unknown_feedback(self, *, limit: int = 100) -> int:
+        """Remove up to `limit` entries of old feedback about unknown requests, and return their number."""
         with self._database.write() as db:
-            return forget_feedback(db, now=self._clock(), limit=limit)
+            return forget_feedback(db, now=self._database.now(), limit=limit)
 
-    @override
     def forget_sampled_out(self, *, before: float, limit: int = 1_000) -> int:
+        """Remove the ids of requests that were sampled out and arrived before a time. They stay counted.
+
+        A request that arrives again after that is counted again. Kept are those with feedback. The search ends at the first
+        request that is newer, or that feedback may still select.
+
+        Args:
+            before: Unix seconds.
+            limit: Maximum number of requests, so that other transactions do not wait long.
+
+        Returns:
+            The number of requests that were considered. Less than `limit`: no others are old enough.
+        """
         with self._database.write() as db:
             cursor = db.execute("SELECT n FROM counters WHERE name = ?", (_CURSOR,)).fetchone()
             rows = db.execute(
@@ -108,7 +139,7 @@ class SqlRetention(SqlStore):
                 SELECT t.seq, t.received_at,
                        EXISTS (SELECT 1 FROM feedback AS f WHERE f.trace_id = t.trace_id)
                 FROM traces AS t WHERE t.state = 'sampled_out' AND t.seq > ?1 ORDER BY t.seq LIMIT ?2
-                {self._lock_claimed}
+                {self._database.lock_claimed}
                 """,  # noqa: S608 - one of two constant locks
                 (cursor[0] if cursor else -1, max(limit, 0)),
             ).fetchall()
@@ -124,8 +155,8 @@ class SqlRetention(SqlStore):
                 )
             return len(old)
 
-    @override
     def count_texts(self, *, before: float) -> RetentionCounts:
+        """Count the requests that started before a time (Unix seconds) and have a text, by why it is kept."""
         with self._database.read() as db:
             waiting, labeled, old = db.execute(
                 f"""
@@ -148,30 +179,28 @@ class SqlRetention(SqlStore):
             labeled=int(labeled),
         )
 
-    @override
     def removed_texts(self, *, since: float | None = None, until: float | None = None) -> Iterator[RemovedText]:
-        last = -1
-        while True:
-            with self._database.read() as db:
-                page = db.execute(
-                    """
-                    SELECT seq, trace_id, started_at, status, name, session_id, user_id, app, release, environment
-                    FROM traces
-                    WHERE seq > ?1 AND text_removed_at IS NOT NULL
-                          AND (started_at >= ?2 OR ?2 IS NULL) AND (started_at < ?3 OR ?3 IS NULL)
-                    ORDER BY seq LIMIT ?4
-                    """,
-                    (last, since, until, PAGE),
-                ).fetchall()
-                last = last_key("traces", page, last)
-            if not page:
-                return
-            for _, trace_id, started_at, *labels in page:
-                named = zip(_LABELS, labels, strict=True)
-                yield RemovedText(trace_id, started_at, {key: value for key, value in named if value is not None})
+        """Yield the requests whose text was removed, in order of arrival. `since` and `until` select as in `Outcomes.read`."""
+        return self._read_pages(
+            "traces",
+            f"""
+            SELECT seq, trace_id, started_at, {", ".join(_LABELS)} FROM traces
+            WHERE seq > ?1 AND text_removed_at IS NOT NULL
+                  AND (started_at >= ?3 OR ?3 IS NULL) AND (started_at < ?4 OR ?4 IS NULL)
+            ORDER BY seq LIMIT ?2
+            """,  # noqa: S608 - constant columns
+            (since, until),
+            lambda _, page: map(_removed_text, page),
+        )
 
 
 _LABELS: Final = ("status", "name", "session_id", "user_id", "app", "release", "environment")
+
+
+def _removed_text(row: Sequence[Any]) -> RemovedText:
+    _, trace_id, started_at, *values = row
+    labels = {key: value for key, value in zip(_LABELS, values, strict=True) if value is not None}
+    return RemovedText(trace_id, started_at, labels)
 
 
 def _without_text(body: object, outcome_id: str) -> Body:

@@ -16,9 +16,6 @@ def slices_of(trace: Trace) -> dict[str, str]:
 
     A tag `topic:billing` or `topic=billing` is the value "billing" of `tag:topic`. A tag without value is "yes". `language`
     is the value of the tag `language`, `retriever` the name of the first retrieval.
-
-    Args:
-        trace: The request.
     """
     found: dict[str, str] = {}
     for tag in trace.tags:

@@ -1,13 +1,9 @@
-"""The base of every store over SQL: a connection and transactions."""
+"""What the statements of a store use: a connection within a transaction, and lists of parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import Any, ClassVar, Final, Protocol, Self
-
-from ragstone.store._protocol import Store
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, Protocol
 
 PAGE: Final = 200
 """Maximum number of rows that a long read returns in one transaction.
@@ -17,6 +13,9 @@ Between its pages the writer can work, and no snapshot keeps the write-ahead log
 
 LAST_SEQ: Final = 2**62
 """Larger than every sequence number."""
+
+IDS_PER_QUERY: Final = 500
+"""Maximum number of parameters of one statement. SQLite before 3.32 accepts at most 999."""
 
 
 class Rows(Protocol):
@@ -45,60 +44,31 @@ class Sql(Protocol):
     def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> Rows: ...
 
 
-class Transactions(Protocol):
-    """A database whose every use is one transaction.
+def marks(ids: Sequence[str]) -> str:
+    """Return the placeholders of a list of parameters."""
+    return ", ".join("?" * len(ids))
 
-    Both methods raise `StoreError` if the database cannot be used. Then nothing is stored, and the next call may
-    succeed.
+
+def pages(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield parts of a list that are short enough for the parameters of one statement."""
+    for start in range(0, len(ids), IDS_PER_QUERY):
+        yield ids[start : start + IDS_PER_QUERY]
+
+
+def save_meta(db: Sql, key: str, value: str) -> None:
+    """Insert or replace a text in the table `meta`."""
+    db.execute("INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", (key, value))
+
+
+def read_meta(db: Sql, key: str) -> str | None:
+    """Return a text of the table `meta`, or None if it is not found."""
+    row = db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def starting_with(prefix: str) -> tuple[str, str]:
+    """Return the parameters of `key >= ? AND key < ?` for keys that begin with a prefix, which ends with a colon.
+
+    Not LIKE, whose case rules differ between the databases.
     """
-
-    def write(self) -> AbstractContextManager[Sql]:
-        """Run a block: all of it is stored, or, if anything raises, nothing."""
-        ...
-
-    def read(self) -> AbstractContextManager[Sql]:
-        """Run a block on one consistent snapshot."""
-        ...
-
-
-class SqlStore(Store):
-    """Base of `SqlTraces`, `SqlOutcomes` and `SqlDeliveries`, whose methods contain the statements of a store.
-
-    `Store` describes the methods. Functions of these modules that take a `db` run within the caller's transaction.
-
-    Args:
-        database: The database with the tables.
-        clock: Unix seconds.
-        max_attempts: How often a trace may be claimed without being completed or released.
-    """
-
-    _lock_claimed: ClassVar[str] = ""
-    """End of the query for free traces. If several workers claim concurrently, it locks them."""
-    _lock_completed: ClassVar[str] = ""
-    """End of the query for the trace to complete. If several workers complete concurrently, it locks the trace."""
-    _order_outcomes: ClassVar[str] = ""
-    """Statement before outcomes are inserted. If several workers do so concurrently, it lets them be committed in the order
-    of `seq`, so that a sink that has read one has not missed an earlier one."""
-
-    def __init__(self, database: Transactions, *, clock: Callable[[], float], max_attempts: int) -> None:
-        self._database = database
-        self._clock = clock
-        self._max_attempts = max_attempts
-
-    def _order_feedback(self, db: Sql, *, is_new: bool) -> None:
-        """Keep feedback and its request from being stored at the same time, each without seeing the other.
-
-        A file has one writer, which needs no lock.
-
-        Args:
-            db: A transaction, before it stores requests or feedback.
-            is_new: Whether it stores feedback.
-        """
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
+    return prefix, f"{prefix[:-1]};"

@@ -30,6 +30,9 @@ _TYPES: Final[dict[Dialect, dict[str, str]]] = {
 }
 """Types of columns."""
 
+_METRIC: Final = {"metric": "text NOT NULL", "metric_version": "text NOT NULL", "judge_hash": "text NOT NULL"}
+"""Columns that identify a metric and its judge."""
+
 # Each column has a type and its constraints. `seq` is the order of arrival, and pages of long reads use it. Bodies are
 # separate, so that counting never reads text.
 TABLES: Final[dict[str, dict[str, str]]] = {
@@ -58,11 +61,11 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "trace_id": "text NOT NULL UNIQUE",
         "state": "text NOT NULL CHECK (state IN ('pending', 'scored', 'not_applicable', 'failed', 'sampled_out'))",
         "partial": "int NOT NULL DEFAULT 0",  # pending, with some outcomes already
-        "status": "text",  # NULL when sampled out
         "started_at": "real NOT NULL",
         "received_at": "real NOT NULL",
         "text_removed_at": "real",  # NULL while the text is there, or if it was never captured
         "inclusion_probability": "real NOT NULL",
+        "status": "text",  # NULL when sampled out
         "name": "text",
         "run_id": "text",
         "otel_trace_id": "text",
@@ -85,9 +88,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "seq": "key",
         "outcome_id": "text NOT NULL UNIQUE",
         "sample_id": "text NOT NULL REFERENCES traces (trace_id)",
-        "metric": "text NOT NULL",
-        "metric_version": "text NOT NULL",
-        "judge_hash": "text NOT NULL",
+        **_METRIC,
         "kind": "text NOT NULL CHECK (kind IN ('score', 'not_applicable', 'failure'))",
         "value": "real CHECK ((value IS NULL) = (kind <> 'score'))",
         "stored_at": "real NOT NULL",
@@ -115,9 +116,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "since": "real NOT NULL",  # when the range was put in line, last
     },
     "outcome_counts": {
-        "metric": "text NOT NULL",
-        "metric_version": "text NOT NULL",
-        "judge_hash": "text NOT NULL",
+        **_METRIC,
         "kind": "text NOT NULL",
         "n": "int NOT NULL",
         "checksum": "int NOT NULL",  # sum of those of the values
@@ -153,9 +152,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     # Requests that are scored again every day, to see changes of a judge. Their texts are kept.
     "canaries": {"trace_id": "text PRIMARY KEY REFERENCES traces (trace_id)", "chosen_at": "real NOT NULL"},
     "canary_scores": {
-        "metric": "text NOT NULL",
-        "metric_version": "text NOT NULL",
-        "judge_hash": "text NOT NULL",
+        **_METRIC,
         "scored_at": "real NOT NULL",  # time of the round
         "trace_id": "text NOT NULL",
         "value": "real NOT NULL",
@@ -175,18 +172,14 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "session": "text NOT NULL",  # the trace, if it does not have one
         "requested_at": "real NOT NULL",
         "probability": "real NOT NULL",
-        "metric": "text NOT NULL",
-        "metric_version": "text NOT NULL",
-        "judge_hash": "text NOT NULL",
+        **_METRIC,
         "value": "real",  # NULL for a failure
         "backfilled": "int NOT NULL",  # is not evidence for an alarm
     },
     "streams": {
         "id": "key",
         "app": "text NOT NULL",
-        "metric": "text NOT NULL",
-        "metric_version": "text NOT NULL",
-        "judge_hash": "text NOT NULL",
+        **_METRIC,
         "kind": "text NOT NULL CHECK (kind IN ('score', 'failures'))",
         "state": "text",
     },
@@ -223,6 +216,20 @@ _KEYS: Final[dict[str, str]] = {
     "streams": "UNIQUE (app, metric, metric_version, judge_hash, kind)",
 }
 """Keys of several columns, by table."""
+
+_UNCHECKED: Final = {
+    "traces": {"seq", "state", "partial", "text_removed_at", "plan", "attempts", "lease_owner", "lease_until"},
+    "labels": {"seq"},
+    "label_frame": set[str](),
+    "feedback": {"seq", "trace_id", "received_at"},
+}
+"""Columns that the checksum of a row does not cover, by table."""
+
+CHECKED_COLUMNS: Final = {
+    table: tuple(column for column in TABLES[table] if column not in unchecked | {"checksum"})
+    for table, unchecked in _UNCHECKED.items()
+}
+"""Columns that the checksum of a row covers, by table. The first one is the id in messages. Bodies have their own."""
 
 _PENDING: Final = "WHERE state = 'pending'"
 _INDEXES: Final[dict[str, str]] = {
@@ -292,29 +299,3 @@ def _create_table(table: str, columns: Mapping[str, str], dialect: Dialect) -> s
     return (
         f"CREATE TABLE {table} ({', '.join(parts)}){' WITHOUT ROWID' if dialect == 'sqlite' and has_text_key else ''}"
     )
-
-
-CHECKED_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
-    "traces": (
-        "trace_id",
-        "started_at",
-        "received_at",
-        "inclusion_probability",
-        "status",
-        "name",
-        "run_id",
-        "otel_trace_id",
-        "otel_span_id",
-        "otel_sampled",
-        "session_id",
-        "user_id",
-        "app",
-        "release",
-        "environment",
-        "slices",
-    ),
-    "labels": ("trace_id", "author", "value", "labeled_at"),
-    "label_frame": ("trace_id", "probability", "position"),
-    "feedback": ("request_id", "value", "comment", "given_at"),
-}
-"""Columns that the checksum of a row covers, by table. The first one is the id in messages. Bodies have their own."""

@@ -1,201 +1,114 @@
-"""Traces: ingestion from the spool, leases, and queries."""
+"""The part `traces` of a store: ingestion from the spool, and queries."""
 
 from __future__ import annotations
 
 import json
-import logging
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from typing_extensions import override
-
-from ragstone.errors import ConfigurationError, DataError
-from ragstone.schema import Captured, Dropped, Failure, Feedback, Ignored, SampledOut, Trace, TraceOutline
-from ragstone.store._body import DamagedRowError, checksum_of, last_key, to_body, to_outline, to_trace
-from ragstone.store._completion import (
-    IDS_PER_QUERY,
-    PreparedCompletion,
-    marks,
-    prepare,
-    read_keys,
-    read_plan,
-    store_completions,
+from ragstone.schema import (
+    Captured,
+    Dropped,
+    Feedback,
+    Ignored,
+    SampledOut,
+    Trace,
+    TraceOutline,
 )
+from ragstone.store._body import checksum_of, to_body, to_outcome, to_outline, to_trace
+from ragstone.store._completion import AnyOutcome
 from ragstone.store._counts import add_to_counters, state_counter
-from ragstone.store._erased import find_erased, store_id
-from ragstone.store._feedback import add_feedback, match_feedback
-from ragstone.store._outcomes import IGNORED, evidence_counters, read_counter
-from ragstone.store._plans import plans_of_entries, plans_of_worker
-from ragstone.store._records import Claims, Completion, RequestLabel, StorePosition, TraceState
+from ragstone.store._database import Database, Lock, Part
+from ragstone.store._deliveries import deliveries
+from ragstone.store._erased import find_erased
+from ragstone.store._feedback import add_feedback, feedback_of, match_feedback
+from ragstone.store._ledger import IGNORED, evidence_counters
+from ragstone.store._plan import read_plan
+from ragstone.store._records import RequestLabel, StoredAnswer, StorePosition, TraceReport, TraceState
+from ragstone.store._scoring_plans import plans_of_entries
 from ragstone.store._slices import slices_of
-from ragstone.store._sql import LAST_SEQ, PAGE, Sql, SqlStore
+from ragstone.store._sql import LAST_SEQ, Sql, marks, pages
 from ragstone.store._tables import CHECKED_COLUMNS
+from ragstone.store._trace_report import explain_state
 
 R = TypeVar("R")
-
-_logger = logging.getLogger("ragstone")
 
 _LABEL_COLUMNS: Final = CHECKED_COLUMNS["traces"][4:]
 """Columns of a request that are not known if only its id is stored."""
 
 
-class SqlTraces(SqlStore):
-    """The methods of a store that ingest traces, lease them to workers and read them."""
+_REPORTED: Final = (
+    "trace_id",
+    "state",
+    "started_at",
+    "received_at",
+    "inclusion_probability",
+    "attempts",
+    "lease_owner",
+    "lease_until",
+    "text_removed_at",
+)
+"""Columns of a request that have the name of a field of a `TraceReport`."""
 
-    @override
+
+class Traces(Part):
+    """Stores traces and other entries of spool segments, and reads them."""
+
+    def __init__(self, database: Database, *, max_attempts: int) -> None:
+        super().__init__(database)
+        self._max_attempts = max_attempts
+
     def segment_offsets(self) -> dict[str, int]:
+        """Return the offset up to which each spool segment is stored."""
         with self._database.read() as db:
             return _segment_offsets(db)
 
-    @override
     def ingest(
         self, segment: str, next_offset: int, entries: Sequence[Captured | SampledOut | Feedback | Dropped | Ignored]
     ) -> int:
+        """Store a batch of a segment's entries, and in the same transaction the new offset of the segment.
+
+        A batch that does not exceed the stored offset was stored before and is ignored. A trace id that is already
+        stored (from another segment) is ignored.
+
+        Returns:
+            The number of new traces, including sampled-out ones.
+        """
         with self._database.write() as db:
             if next_offset <= _segment_offsets(db).get(segment, -1):
                 return 0
-            self._order_feedback(db, is_new=any(isinstance(entry, Feedback) for entry in entries))
-            new = insert_entries(db, entries, now=self._clock())
+            self._database.lock(db, Lock.FEEDBACK, shared=not any(isinstance(entry, Feedback) for entry in entries))
+            new = insert_entries(db, entries, now=self._database.now())
             db.execute(
                 "INSERT INTO segments VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET next_offset = excluded.next_offset",
                 (segment, next_offset),
             )
             return new
 
-    @override
-    def identity(self) -> str:
-        with self._database.write() as db:
-            return store_id(db)
-
-    @override
     def forget_segment(self, name: str) -> None:
+        """Delete the offset of a segment whose file was removed. Do not call it earlier: its drops would count again.
+
+        A power loss (unlike a killed process) can undo everything after the last `checkpoint`. Remove the file of a
+        segment only after a `checkpoint` that returned True.
+        """
         with self._database.write() as db:
             db.execute("DELETE FROM segments WHERE name = ?", (name,))
 
-    @override
-    def duplicates(self) -> int:
-        with self._database.read() as db:
-            return read_counter(db, "duplicates")
-
-    @override
-    def claim(self, owner: str, limit: int, *, lease_s: float, plan: str | None = None, whole: bool = False) -> Claims:
-        _check_lease(lease_s)
-        claimed = Claims()
-        partial: list[str] = []
-        leases: list[tuple[str, float, int]] = []
-        given_up: list[PreparedCompletion] = []
-        last_seq = -1
-        with self._database.write() as db:
-            now = self._clock()
-            # A condition for each plan, so that requests of other plans are not read.
-            plans: list[tuple[str, tuple[str, ...]]] = [("", ())]
-            if plan is not None:
-                plans = [("AND t.plan = ?", (each,)) for each in plans_of_worker(db, plan)]
-                plans.append(("AND t.plan IS NULL", ()))
-            # A trace that fails here does not count, so that many of them do not look like an empty store.
-            while len(claimed) < limit:
-                missing = limit - len(claimed)
-                rows: list[Any] = []
-                for condition, values in plans:
-                    rows += db.execute(
-                        f"""
-                        SELECT t.seq, t.trace_id, t.attempts, t.partial, b.body
-                        FROM traces AS t LEFT JOIN trace_bodies AS b USING (seq)
-                        WHERE t.state = 'pending' AND t.seq > ? AND t.lease_until <= ?
-                              {condition} {"AND t.partial = 0" if whole else ""}
-                        ORDER BY t.seq LIMIT ? {self._lock_claimed}
-                        """,  # noqa: S608 - constants
-                        (last_seq, now, *values, missing),
-                    ).fetchall()
-                if not rows:
-                    break
-                for last_seq, trace_id, attempts, is_partial, body in sorted(rows)[:missing]:
-                    if attempts >= self._max_attempts:
-                        reason = f"gave up after {attempts} attempts: each time the worker stopped."
-                        given_up.append(_give_up(db, trace_id, reason, now=now))
-                        continue
-                    try:
-                        trace = to_trace(body, trace_id)
-                    except DamagedRowError as exc:
-                        given_up.append(_give_up(db, trace_id, str(exc), now=now))
-                        continue
-                    leases.append((owner, now + lease_s, last_seq))
-                    claimed.append(trace)
-                    partial += [trace_id] if is_partial else []
-            claimed.known = read_keys(db, partial)
-            if given_up:
-                store_completions(db, given_up, now=now, order=self._order_outcomes)
-            db.executemany(
-                "UPDATE traces SET lease_owner = ?, lease_until = ?, attempts = attempts + 1 WHERE seq = ?", leases
-            )
-        return claimed
-
-    @override
-    def renew(self, owner: str, trace_ids: Sequence[str], lease_s: float, *, waiting: bool = False) -> int:
-        _check_lease(lease_s)
-        with self._database.write() as db:
-            if not trace_ids:
-                return 0
-            until = self._clock() + lease_s
-            return db.executemany(
-                """
-                UPDATE traces SET lease_until = ?, attempts = attempts * ?
-                WHERE trace_id = ? AND state = 'pending' AND lease_owner = ?
-                """,
-                [(until, 0 if waiting else 1, trace_id, owner) for trace_id in trace_ids],
-            ).rowcount
-
-    @override
-    def release(self, owner: str) -> int:
-        with self._database.write() as db:
-            # Decrease the attempts: a worker that releases its traces has not crashed.
-            return db.execute(
-                """
-                UPDATE traces SET lease_owner = NULL, lease_until = 0,
-                                  attempts = CASE WHEN attempts > 0 THEN attempts - 1 ELSE 0 END
-                WHERE state = 'pending' AND lease_owner = ?
-                """,
-                (owner,),
-            ).rowcount
-
-    @override
-    def release_all(self) -> int:
-        with self._database.write() as db:
-            # Keep the attempts: these workers have crashed, perhaps because of these traces.
-            return db.execute(
-                """
-                UPDATE traces SET lease_owner = NULL, lease_until = 0
-                WHERE state = 'pending' AND lease_owner IS NOT NULL
-                """
-            ).rowcount
-
-    @override
-    def has_other_leases(self, owner: str, *, received_by: float) -> bool:
-        with self._database.read() as db:
-            row = db.execute(
-                """
-                SELECT 1 FROM traces
-                WHERE state = 'pending' AND lease_owner IS NOT NULL AND lease_owner <> ? AND received_at <= ? LIMIT 1
-                """,
-                (owner, received_by),
-            ).fetchone()
-            return row is not None
-
-    @override
-    def trace(self, trace_id: str) -> Trace | None:
+    def get(self, trace_id: str) -> Trace | None:
+        """Return one trace, or None if it is not found, was sampled out or its text was removed."""
         with self._database.read() as db:
             row = db.execute(
                 "SELECT b.body FROM traces AS t JOIN trace_bodies AS b USING (seq) WHERE t.trace_id = ?", (trace_id,)
             ).fetchone()
             return None if row is None else to_trace(row[0], trace_id)
 
-    @override
-    def known(self, trace_ids: Sequence[str]) -> dict[str, Trace]:
+    def get_many(self, trace_ids: Sequence[str]) -> dict[str, Trace]:
+        """Return what `get` returns for each of these ids, without those for which it returns None."""
         found: dict[str, Trace] = {}
         with self._database.read() as db:
-            for start in range(0, len(trace_ids), IDS_PER_QUERY):
-                ids = trace_ids[start : start + IDS_PER_QUERY]
+            for ids in pages(trace_ids):
                 rows = db.execute(
                     f"""
                     SELECT t.trace_id, b.body FROM traces AS t JOIN trace_bodies AS b USING (seq)
@@ -206,14 +119,7 @@ class SqlTraces(SqlStore):
                 found |= {trace_id: to_trace(body, trace_id) for trace_id, body in rows}
         return found
 
-    @override
-    def position(self) -> StorePosition:
-        with self._database.read() as db:
-            found = [db.execute(f"SELECT max(seq) FROM {table}").fetchone()[0] for table in ("traces", "outcomes")]  # noqa: S608
-        return StorePosition(*(seq or 0 for seq in found))
-
-    @override
-    def traces(
+    def read(
         self,
         *,
         state: TraceState | None = None,
@@ -221,12 +127,24 @@ class SqlTraces(SqlStore):
         after: StorePosition | None = None,
         upto: StorePosition | None = None,
     ) -> Iterator[Trace]:
+        """Yield traces in order of arrival, without those whose text was removed.
+
+        Args:
+            state: If given, only traces in this state.
+            since: If given, only traces whose request started at this time or later (Unix seconds).
+            after: If given, only traces that were stored after this position. In a shared store, transactions may end in
+                another order than they began, so a trace may be missed.
+            upto: If given, only traces that were stored up to this position.
+        """
         return self._read_bodies(to_trace, state=state, since=since, after=after, upto=upto)
 
-    @override
-    def trace_outlines(
+    def read_outlines(
         self, *, since: float | None = None, after: StorePosition | None = None, upto: StorePosition | None = None
     ) -> Iterator[TraceOutline]:
+        """Yield the outlines of traces in order of arrival, without those whose text was removed.
+
+        The arguments are those of `traces`. Only the fields of an outline are validated.
+        """
         return self._read_bodies(to_outline, state=None, since=since, after=after, upto=upto)
 
     def _read_bodies(
@@ -238,26 +156,20 @@ class SqlTraces(SqlStore):
         after: StorePosition | None,
         upto: StorePosition | None,
     ) -> Iterator[R]:
-        last = -1 if after is None else after.traces
-        while True:
-            with self._database.read() as db:
-                page = db.execute(
-                    """
-                    SELECT t.seq, t.trace_id, b.body FROM traces AS t JOIN trace_bodies AS b USING (seq)
-                    WHERE t.seq > ?1 AND (t.state = ?2 OR ?2 IS NULL) AND (t.started_at >= ?3 OR ?3 IS NULL)
-                          AND t.seq <= ?4
-                    ORDER BY t.seq LIMIT ?5
-                    """,
-                    (last, state, since, LAST_SEQ if upto is None else upto.traces, PAGE),
-                ).fetchall()
-                last = last_key("traces", page, last)
-                found = [parse(body, trace_id) for _, trace_id, body in page]
-            if not page:
-                return
-            yield from found
+        return self._read_pages(
+            "traces",
+            """
+            SELECT t.seq, t.trace_id, b.body FROM traces AS t JOIN trace_bodies AS b USING (seq)
+            WHERE t.seq > ?1 AND (t.state = ?3 OR ?3 IS NULL) AND (t.started_at >= ?4 OR ?4 IS NULL) AND t.seq <= ?5
+            ORDER BY t.seq LIMIT ?2
+            """,
+            (state, since, LAST_SEQ if upto is None else upto.traces),
+            lambda _, page: (parse(body, trace_id) for _, trace_id, body in page),
+            last=-1 if after is None else after.traces,
+        )
 
-    @override
     def inclusion_probabilities(self, *, since: float | None = None, until: float | None = None) -> dict[str, float]:
+        """Return the sampling probabilities below 1, by trace id. `since` and `until` select as in `outcomes`."""
         with self._database.read() as db:
             return dict(
                 db.execute(
@@ -270,7 +182,6 @@ class SqlTraces(SqlStore):
                 ).fetchall()
             )
 
-    @override
     def request_labels(
         self,
         key: RequestLabel,
@@ -278,6 +189,7 @@ class SqlTraces(SqlStore):
         since: float | None = None,
         until: float | None = None,
     ) -> dict[str, str]:
+        """Return the value of a label of requests that have one, by trace id. `since` and `until` select as in `outcomes`."""
         known: dict[str, str] = {}
         with self._database.read() as db:
             rows = db.execute(
@@ -290,6 +202,95 @@ class SqlTraces(SqlStore):
             )
             # Many requests have the same label, so each text is kept once.
             return {trace_id: known.setdefault(label, label) for trace_id, label in rows}
+
+    def answers(self, trace_ids: Sequence[str]) -> dict[str, StoredAnswer]:
+        """Return traces with their outcomes, by id. An id that is not found is missing.
+
+        Raises:
+            StoreCorruptError: If one of them cannot be read.
+        """
+        found: dict[str, StoredAnswer] = {}
+        for page in pages(trace_ids):
+            with self._database.read() as db:
+                rows = db.execute(
+                    f"""
+                    SELECT t.trace_id, t.state, t.started_at, b.body
+                    FROM traces AS t LEFT JOIN trace_bodies AS b USING (seq) WHERE t.trace_id IN ({marks(page)})
+                    """,  # noqa: S608 - placeholders
+                    page,
+                ).fetchall()
+                outcomes = defaultdict[str, list[AnyOutcome]](list)
+                for trace_id, outcome, _ in _outcomes_of(db, page):
+                    outcomes[trace_id].append(outcome)
+                for trace_id, state, started_at, body in rows:
+                    trace = None if body is None else to_trace(body, trace_id)
+                    found[trace_id] = StoredAnswer(
+                        state=state, started_at=started_at, trace=trace, outcomes=tuple(outcomes[trace_id])
+                    )
+        return found
+
+    def explain(self, trace_id: str) -> TraceReport | None:
+        """Return all stored data about one trace, and why it was or was not scored. None if it is not found."""
+        with self._database.read() as db:
+            row = db.execute(
+                f"""
+                SELECT b.body, {", ".join(f"t.{column}" for column in _REPORTED)}
+                FROM traces AS t LEFT JOIN trace_bodies AS b USING (seq) WHERE t.trace_id = ?
+                """,  # noqa: S608 - constant columns
+                (trace_id,),
+            ).fetchone()
+            if row is None:
+                return None
+            body, *columns = row
+            known: dict[str, Any] = dict(zip(_REPORTED, columns, strict=True))
+            if known["lease_owner"] is None:
+                known["lease_until"] = None
+            outcomes = list(_outcomes_of(db, [trace_id]))
+            report = TraceReport(
+                reasons=(),
+                trace=None if body is None else to_trace(body, trace_id),
+                outcomes=tuple(outcome for _, outcome, _ in outcomes),
+                backfilled=tuple(outcome.metric for _, outcome, share in outcomes if share is not None),
+                feedback=tuple(feedback_of(db, trace_id)),
+                outbox=tuple(deliveries(db, trace_id=trace_id)),
+                **known,
+            )
+            reasons = explain_state(report, read_plan(db), max_attempts=self._max_attempts, now=self._database.now())
+            return replace(report, reasons=tuple(reasons))
+
+    def find(
+        self, *, users: Collection[str] = (), sessions: Collection[str] = (), ids: Collection[str] = ()
+    ) -> list[str]:
+        """Return the trace ids of the requests of these users, of these sessions, and with these ids, in order of arrival.
+
+        Args:
+            users: Ids of users, or their hashes, as they are stored.
+            sessions: Ids of sessions, or their hashes.
+            ids: Trace ids, of Ragstone or OpenTelemetry.
+        """
+        wanted = {"user_id": users, "session_id": sessions, "trace_id": ids, "otel_trace_id": ids}
+        conditions, values = list[str](), list[str]()
+        for column, chosen in wanted.items():
+            # Numbered, because one statement has both kinds of places.
+            places = [f"?{len(values) + place}" for place in range(3, 3 + len(chosen))]
+            conditions += [f"{column} IN ({', '.join(places)})"] if chosen else []
+            values += chosen
+        if not values:
+            return []
+        query = f"SELECT seq, trace_id FROM traces WHERE seq > ?1 AND ({' OR '.join(conditions)}) ORDER BY seq LIMIT ?2"  # noqa: S608
+        return list(self._read_pages("traces", query, values, lambda _, page: (trace_id for _, trace_id in page)))
+
+
+def _outcomes_of(db: Sql, trace_ids: Sequence[str]) -> Iterator[tuple[str, AnyOutcome, float | None]]:
+    """Yield the outcomes of some traces with the id of the trace and the share that a backfill scored, oldest first."""
+    for trace_id, outcome_id, value, body, backfilled in db.execute(
+        f"""
+        SELECT o.sample_id, o.outcome_id, o.value, b.body, o.backfilled
+        FROM outcomes AS o LEFT JOIN outcome_bodies AS b USING (seq) WHERE o.sample_id IN ({marks(trace_ids)}) ORDER BY o.seq
+        """,  # noqa: S608 - placeholders
+        trace_ids,
+    ):
+        yield trace_id, to_outcome(body, outcome_id, value), backfilled
 
 
 def insert_entries(
@@ -343,8 +344,7 @@ def _segment_offsets(db: Sql) -> dict[str, int]:
 
 def _known(db: Sql, trace_ids: Sequence[str]) -> Iterator[str]:
     """Yield the ids that are already stored."""
-    for start in range(0, len(trace_ids), IDS_PER_QUERY):
-        ids = trace_ids[start : start + IDS_PER_QUERY]
+    for ids in pages(trace_ids):
         for (trace_id,) in db.execute(f"SELECT trace_id FROM traces WHERE trace_id IN ({marks(ids)})", ids):  # noqa: S608
             yield trace_id
 
@@ -394,29 +394,3 @@ def _row(entry: Captured | SampledOut, *, now: float) -> tuple[object, ...]:
 def checked_columns(trace: Trace, *, now: float) -> tuple[object, ...]:
     """Return the values of `CHECKED_COLUMNS` of a captured trace that arrives now (Unix seconds)."""
     return (trace.trace_id, trace.started_at, now, trace.inclusion_probability, *_label_values(trace))
-
-
-def _give_up(db: Sql, trace_id: str, reason: str, *, now: float) -> PreparedCompletion:
-    """Return a failure of every planned metric."""
-    _logger.warning("trace %s will not be scored: %s", trace_id, reason, extra={"trace_id": trace_id})
-    failures = [
-        Failure(
-            sample_id=trace_id,
-            metric=metric.name,
-            metric_version=metric.version,
-            judge_hash=metric.judge_hash,
-            kind="bug",
-            reason=reason,
-            created_at=now,
-        )
-        for metric in read_plan(db)
-    ]
-    prepared = prepare(Completion(trace_id=trace_id, outcomes=failures))
-    if isinstance(prepared, DataError):
-        raise prepared
-    return prepared
-
-
-def _check_lease(lease_s: float) -> None:
-    if not lease_s > 0:
-        raise ConfigurationError(f"lease_s must be positive, got {lease_s!r}.")

@@ -8,11 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from math import inf, isfinite
 from typing import Any, Final, NamedTuple, get_args
 
-from typing_extensions import override
-
 from ragstone.errors import StoreCorruptError
 from ragstone.store._body import DamagedRowError, check_row, damaged, last_key, to_outcome, to_trace
-from ragstone.store._counts import SqlCounts
+from ragstone.store._counts import Recount
 from ragstone.store._records import DamagedRow, DeliveryState, StoreVerification
 from ragstone.store._sql import PAGE
 from ragstone.store._tables import CHECKED_COLUMNS
@@ -35,11 +33,14 @@ class _Table(NamedTuple):
     """A key before all others."""
 
 
-class SqlVerify(SqlCounts):
-    """The method of a store that verifies its rows."""
+class Verification(Recount):
+    """Methods of `Upkeep` that verify rows and counters."""
 
-    @override
     def verify(self) -> StoreVerification:
+        """Read all rows, and compare them with their checksums, with each other and with the counters.
+
+        A worker may run. The rows are read in pages, so memory does not grow with the store.
+        """
         checked: Counter[str] = Counter()
         n_damaged: Counter[str] = Counter()
         found: list[DamagedRow] = []
@@ -57,12 +58,8 @@ class SqlVerify(SqlCounts):
             damaged=dict(n_damaged),
             rows=found,
             counters=counters,
-            file=self._file_problems(),
+            file=self._database.file_problems(),
         )
-
-    def _file_problems(self) -> list[str]:
-        """Return what the database itself finds wrong with its file."""
-        return []
 
     def _verify_rows(self, table: _Table, checked: Counter[str]) -> Iterator[str]:
         """Yield the problem of each damaged row. Reads pages, so that a worker can write in between."""

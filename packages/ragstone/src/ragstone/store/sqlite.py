@@ -1,7 +1,4 @@
-"""`SqliteStore`: a store in one SQLite file, with one owning process and any number of readers.
-
-The store and how its file is opened, locked and checked, so the file is not split although it has more than 600 lines.
-"""
+"""`SqliteStore`: a store in one SQLite file, with one owning process and any number of readers."""
 
 from __future__ import annotations
 
@@ -10,20 +7,14 @@ import logging
 import os
 import shlex
 import sqlite3
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import partial
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Literal, Self
 
-from typing_extensions import override
-
 from ragstone._util.filelock import FileLock, try_flock
 from ragstone.errors import (
-    ConfigurationError,
-    RagstoneError,
     StoreCorruptError,
     StoreError,
     StoreNotFoundError,
@@ -31,59 +22,20 @@ from ragstone.errors import (
     StoreOwnedError,
 )
 from ragstone.schema import SCHEMA_VERSION, check_version
-from ragstone.store._backfill import SqlBackfill
-from ragstone.store._body import UNREADABLE, DamagedRowError, damaged_store, unreadable
-from ragstone.store._deliveries import SqlDeliveries
-from ragstone.store._erase import SqlErase
-from ragstone.store._export import SqlExport
-from ragstone.store._labels import (
-    LabelInbox,
-    SqlLabels,
-    read_drawn,
-    read_labels,
-    write_drawn,
-    write_labels,
-)
-from ragstone.store._outcomes import SqlOutcomes
-from ragstone.store._path import check_single_name, has_spool, real_path
-from ragstone.store._plans import SqlPlans
-from ragstone.store._records import Claims, DrawnRequest, StoredLabel
-from ragstone.store._retention import SqlRetention
-from ragstone.store._spend import SqlSpend
-from ragstone.store._sql import Transactions
+from ragstone.store._labels import take_labels
+from ragstone.store._names import has_spool, real_path
+from ragstone.store._sqlite_database import SqliteDatabase, connect, store_errors
+from ragstone.store._store import Store, check_options
 from ragstone.store._tables import APPLICATION_ID, TABLES, create_statements
-from ragstone.store._traces import SqlTraces
-from ragstone.store._verify import SqlVerify
-from ragstone.store._watch import SqlWatch
 
 _logger = logging.getLogger("ragstone")
-
-_BUSY_TIMEOUT_S: Final = 30.0
-"""Time that SQLite waits for a lock of another process before an operation fails."""
 
 _WAL_SIZE_LIMIT: Final = 64 * 2**20
 """Maximum size in bytes of the log after a checkpoint, so that one long read does not leave a large file."""
 
 
-_DAMAGE: Final = ("no such table", "no such column", "Could not decode to UTF-8")
-"""Parts of SQLite's messages about damage that has the code of another error."""
-
-
-class SqliteStore(
-    SqlTraces,
-    SqlOutcomes,
-    SqlVerify,
-    SqlDeliveries,
-    SqlLabels,
-    SqlWatch,
-    SqlRetention,
-    SqlErase,
-    SqlBackfill,
-    SqlExport,
-    SqlSpend,
-    SqlPlans,
-):
-    """A `Store` in one SQLite file in WAL mode. `Store` describes the methods. Open it with `open`.
+class SqliteStore(Store):
+    """A `Store` in one SQLite file in WAL mode. Open it with `open`.
 
     One process owns the file and is the only one that writes. SQLite before 3.51.3 can, rarely, damage a WAL file that
     several processes write and checkpoint at once, and most Python installations have an older one. Any number of processes
@@ -91,17 +43,6 @@ class SqliteStore(
 
     Methods may be called from several threads, and run one after another. A forked child must open its own store.
     """
-
-    _database: Database
-
-    def __init__(
-        self, path: Path, database: Database, *, lock: FileLock | None, clock: Callable[[], float], max_attempts: int
-    ) -> None:
-        self._path = path.absolute()
-        self._inode = _inode(self._path)
-        self._lock = lock
-        self._inbox = LabelInbox(self._path.with_name(f"{self._path.name}.labels"))
-        super().__init__(database, clock=clock, max_attempts=max_attempts)
 
     @classmethod
     def open(
@@ -129,133 +70,19 @@ class SqliteStore(
             StoreNotReadyError: If `mode` is "read" and the owner has created the file but not yet its tables.
             StoreError: If the file cannot be created, has hard links, or, for reading, is missing.
         """
-        if max_attempts < 1:
-            raise ConfigurationError(f"max_attempts must be at least 1, got {max_attempts!r}.")
+        check_options(mode, max_attempts)
         path = real_path(path)
         if mode == "read":
-            return cls(path, _open_for_reader(path), lock=None, clock=clock, max_attempts=max_attempts)
-        if mode != "own":
-            raise ConfigurationError(f"mode must be 'own' or 'read', got {mode!r}.")
-        check_single_name(path)
-        lock = _take_lock(path)
+            return cls(_open_for_reader(path, clock), max_attempts=max_attempts)
+        _check_single_name(path)
+        lock = take_lock(path)
         try:
-            store = cls(path, _open_for_owner(path), lock=lock, clock=clock, max_attempts=max_attempts)
-            store.take_labels()
+            database = _open_for_owner(path, lock, clock)
+            take_labels(database)
         except BaseException:
             lock.release()
             raise
-        return store
-
-    @property
-    @override
-    def is_shared(self) -> bool:
-        return False
-
-    @override
-    def claim(self, owner: str, limit: int, *, lease_s: float, plan: str | None = None, whole: bool = False) -> Claims:
-        self.take_labels()
-        return super().claim(owner, limit, lease_s=lease_s, plan=plan, whole=whole)
-
-    @override
-    def labels(self) -> list[StoredLabel]:
-        # The inbox first: what its owner takes meanwhile is then read twice, and not missed.
-        waiting = self._inbox.read().labels
-        with self._database.read() as db:
-            found = {(each.trace_id, each.author): each for each in read_labels(db)}
-        for each in waiting:
-            found.pop((each.trace_id, each.author), None)
-            if each.value is not None:
-                found[each.trace_id, each.author] = each
-        return list(found.values())
-
-    @override
-    def save_labels(self, labels: Sequence[StoredLabel]) -> None:
-        self._inbox.add("label", labels)
-        self.take_labels()
-
-    @override
-    def drawn_requests(self) -> list[DrawnRequest]:
-        waiting = self._inbox.read().drawn
-        with self._database.read() as db:
-            found = {each.trace_id: each for each in read_drawn(db)} | {each.trace_id: each for each in waiting}
-        return sorted(found.values(), key=lambda each: (each.position is None, each.position or 0))
-
-    @override
-    def save_draw(self, requests: Sequence[DrawnRequest]) -> None:
-        self._inbox.add("drawn", requests)
-        self.take_labels()
-
-    @override
-    def remove_texts(self, *, before: float, limit: int = 100) -> int:
-        self.take_labels()
-        return super().remove_texts(before=before, limit=limit)
-
-    @override
-    def remove_requests(self, *, before: float, limit: int = 100, dry_run: bool = False) -> int:
-        if not dry_run:
-            self.take_labels()
-        return super().remove_requests(before=before, limit=limit, dry_run=dry_run)
-
-    @override
-    def shrink(self) -> None:
-        self._database.shrink()
-
-    @override
-    def _file_problems(self) -> list[str]:
-        try:
-            with self._database.read() as db:
-                found = [text for (text,) in db.execute("PRAGMA integrity_check(100)")]
-        except StoreCorruptError as error:
-            found = [str(error.__cause__ or error)]
-        n_lines = len(self._inbox.read().damaged)
-        lines = [f"{n_lines} lines of the labels that wait for the owner are damaged"] if n_lines else []
-        return [*([] if found == ["ok"] else found), *lines]
-
-    @staticmethod
-    def lock(path: Path) -> FileLock:
-        """Lock a store file that is to be replaced.
-
-        Raises:
-            StoreOwnedError: If another process owns it.
-        """
-        return _take_lock(path)
-
-    def take_labels(self) -> None:
-        """Store the labels that wait in the inbox, if this process owns the store."""
-        if self._lock is None or not self._inbox:
-            return
-        with self._inbox.taking() as waiting, self._database.write() as db:
-            write_labels(db, waiting.labels)
-            write_drawn(db, list({each.trace_id: each for each in waiting.drawn}.values()))
-            lines = [(self._clock(), line) for line in waiting.damaged]
-            db.executemany("INSERT INTO damaged_labels (found_at, line) VALUES (?, ?)", lines)
-
-    @override
-    def check_not_replaced(self) -> None:
-        # Data written to a file that is no longer at the path would be lost when the last descriptor is closed.
-        if _inode(self._path) != self._inode:
-            raise StoreError(
-                f"the store {str(self._path)!r} was removed or replaced while in use. Traces that are no longer in the "
-                "spool are lost. New captures wait in the spool until a worker opens the path again."
-            )
-
-    @override
-    def checkpoint(self) -> bool:
-        return self._database.checkpoint()
-
-    @override
-    def close(self) -> None:
-        if self._database.close() and self._lock is not None:
-            self._lock.release()
-
-
-def _inode(path: Path) -> tuple[int, int] | None:
-    """Return the identity of the file at a path, or None if it does not exist."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
+        return cls(database, max_attempts=max_attempts)
 
 
 def is_file_owned(path: Path) -> bool:
@@ -271,7 +98,12 @@ def is_file_owned(path: Path) -> bool:
         os.close(descriptor)
 
 
-def _take_lock(path: Path) -> FileLock:
+def take_lock(path: Path) -> FileLock:
+    """Lock a store file for its owner.
+
+    Raises:
+        StoreOwnedError: If another process owns it.
+    """
     lock = FileLock(path.with_name(f"{path.name}.lock"))
     try:
         if lock.acquire():
@@ -295,18 +127,31 @@ def _take_lock(path: Path) -> FileLock:
     )
 
 
-def _open_for_owner(path: Path) -> Database:
+def _check_single_name(path: Path) -> None:
+    """Check that a store file does not have hard links.
+
+    Raises:
+        StoreError: If it has. SQLite would keep a write-ahead log for each name, and damage the file.
+    """
+    if path.is_file() and (n_names := path.stat().st_nlink) > 1:
+        raise StoreError(
+            f"the store {str(path)!r} has {n_names} names (hard links), and writing under two of them damages it. Remove the "
+            "other names, or use copies or symbolic links."
+        )
+
+
+def _open_for_owner(path: Path, lock: FileLock, clock: Callable[[], float]) -> SqliteDatabase:
     """Open `path` as its owner. Create a missing file, readable by this user only."""
     existed = path.exists()
     _create_file(path)
     with ExitStack() as undo, store_errors(path):
-        db = _connect(path, access="rw")
+        db = connect(path, access="rw")
         undo.callback(db.close)
         is_new = _is_empty(db)
         if not is_new:
             _check_identity(db, path)
         _configure(db, path)
-        database = Database(db, path=path, writable=True)
+        database = SqliteDatabase(db, path=path, lock=lock, clock=clock)
         if is_new:
             if existed:
                 # As a process leaves it that is killed while it creates the store, or a disk that has lost the content.
@@ -322,7 +167,7 @@ def _open_for_owner(path: Path) -> Database:
         return database
 
 
-def _open_for_reader(path: Path) -> Database:
+def _open_for_reader(path: Path, clock: Callable[[], float]) -> SqliteDatabase:
     """Open `path` for reading, whether its owner is running or not."""
     if not path.is_file():
         if has_spool(path):
@@ -335,7 +180,7 @@ def _open_for_reader(path: Path) -> Database:
             "first opens it."
         )
     with ExitStack() as undo, store_errors(path):
-        db = _connect(path, access="ro")
+        db = connect(path, access="ro")
         undo.callback(db.close)
         try:
             is_empty = _is_empty(db)
@@ -343,7 +188,7 @@ def _open_for_reader(path: Path) -> Database:
             if error.sqlite_errorcode != sqlite3.SQLITE_CANTOPEN or not _is_complete_and_fixed(path):
                 raise
             # Without a log, which SQLite would have to open for writing.
-            db = _connect(path, access="ro&immutable=1")
+            db = connect(path, access="ro&immutable=1")
             undo.callback(db.close)
             is_empty = _is_empty(db)
         if is_empty:
@@ -354,7 +199,7 @@ def _open_for_reader(path: Path) -> Database:
         _check_identity(db, path)
         _check_tables(db, path)
         undo.pop_all()
-        return Database(db, path=path, writable=False)
+        return SqliteDatabase(db, path=path, lock=None, clock=clock)
 
 
 def _is_complete_and_fixed(path: Path) -> bool:
@@ -377,19 +222,6 @@ def _create_file(path: Path) -> None:
             f"the store {str(path)!r} cannot be created ({exc.strerror}). Check that the directory exists and that this "
             "user may write to it."
         ) from exc
-
-
-def _connect(path: Path, *, access: str) -> sqlite3.Connection:
-    db = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode={access}",
-        uri=True,
-        timeout=_BUSY_TIMEOUT_S,
-        isolation_level=None,  # `Database` starts and ends transactions
-        check_same_thread=False,  # `Database` serializes threads
-    )
-    # Text that is damaged must not prevent reading the other rows. Its checksum shows it.
-    db.text_factory = partial(str, encoding="utf-8", errors="replace")
-    return db
 
 
 def _configure(db: sqlite3.Connection, path: Path) -> None:
@@ -443,144 +275,3 @@ def _table_names(db: sqlite3.Connection) -> set[str]:
 
 def _pragma(db: sqlite3.Connection, name: str) -> int:
     return int(db.execute(f"PRAGMA {name}").fetchone()[0])
-
-
-class Database(Transactions):
-    """One connection to a store file.
-
-    Calls from several threads run one after another. A forked child must open its own connection: a connection that two
-    processes share damages the file, so use in a child raises an error.
-    """
-
-    def __init__(self, connection: sqlite3.Connection, *, path: Path, writable: bool) -> None:
-        self._connection = connection
-        self._path = path
-        self._writable = writable
-        self._pid = os.getpid()
-        self._lock = threading.RLock()
-        self._closed = False
-
-    @override
-    def write(self) -> AbstractContextManager[sqlite3.Connection]:
-        self._check_writable()
-        return self._transaction("BEGIN IMMEDIATE")
-
-    @override
-    def read(self) -> AbstractContextManager[sqlite3.Connection]:
-        return self._transaction("BEGIN")
-
-    def checkpoint(self) -> bool:
-        """Copy the write-ahead log into the database file. Return False if a reader prevented a part of it."""
-        self._check_writable()
-        with self._usable():
-            # Never wait for a checkpoint, because the next one can do its work.
-            self._connection.execute("PRAGMA busy_timeout = 0")
-            try:
-                _, logged, copied = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            finally:
-                self._connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_S * 1000:.0f}")
-            # Both are -1 if no checkpoint took place.
-            return bool(0 <= logged == copied)
-
-    def shrink(self) -> None:
-        """Write the file again without its free space."""
-        self._check_writable()
-        with self._usable():
-            self._connection.execute("VACUUM")
-        self.checkpoint()
-
-    def close(self) -> bool:
-        """Close the file, and return whether this call closed it. A forked child must not: its parent uses the file."""
-        if self._pid != os.getpid():
-            return False
-        with self._lock:
-            if self._closed:
-                return False
-            self._closed = True
-            self._connection.close()
-            return True
-
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with self._usable():
-            try:
-                self._connection.execute(begin)
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                # SQLite rolls back on its own after some errors, for example if the disk is full.
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
-
-    def _check_writable(self) -> None:
-        if not self._writable:
-            raise StoreError(
-                f"the store {str(self._path)!r} is open for reading only. Open it with mode='own' to write to it."
-            )
-
-    @contextmanager
-    def _usable(self) -> Iterator[None]:
-        # Before the lock is taken: a thread of the parent may have held it during the fork.
-        if self._pid != os.getpid():
-            raise StoreError(
-                f"the store {str(self._path)!r} was opened by process {self._pid}, and this is its forked child "
-                f"{os.getpid()}. A SQLite connection cannot be used after a fork: open the store in the child."
-            )
-        with self._lock, store_errors(self._path):
-            if self._closed:
-                raise StoreError(f"the store {str(self._path)!r} is closed. Open it again to use it.")
-            yield
-
-
-@contextmanager
-def store_errors(path: Path) -> Iterator[None]:
-    """Convert SQLite's errors to errors of Ragstone."""
-    try:
-        yield
-    except DamagedRowError as exc:
-        raise damaged_store(repr(str(path)), str(path), exc) from exc
-    except sqlite3.Error as exc:
-        raise _store_error(exc, path=str(path)) from exc
-    except UNREADABLE as exc:
-        if isinstance(exc, RagstoneError):
-            raise
-        raise damaged_store(repr(str(path)), str(path), unreadable(exc)) from exc
-
-
-def _store_error(exc: sqlite3.Error, *, path: str) -> StoreError:
-    # The low byte is the primary code, the other bytes refine it.
-    code = getattr(exc, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_NOTADB:
-        return StoreCorruptError(
-            f"{path!r} is not a Ragstone store: it is not a SQLite file. Choose another path, or move the file away."
-        )
-    if code == sqlite3.SQLITE_CORRUPT or any(sign in str(exc) for sign in _DAMAGE):
-        return damaged_store(repr(path), path, exc)
-    if code == sqlite3.SQLITE_FULL:
-        return StoreError(
-            f"no space left for the store {path!r} ({exc}). Nothing of this step was stored. Free disk space and try "
-            "again."
-        )
-    if code == sqlite3.SQLITE_READONLY:
-        return StoreError(
-            f"the store {path!r} cannot be written ({exc}). Give this user write permission on the file and on its "
-            "directory."
-        )
-    if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-        return StoreError(
-            f"the store {path!r} cannot be opened ({exc}). Check that the file and its directory exist and that this "
-            "user may write to the directory, where SQLite keeps two small files even for readers. Or copy the file, with the "
-            "one that ends in -wal."
-        )
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreError(
-            f"the store {path!r} has been locked by another process for more than {_BUSY_TIMEOUT_S:.0f} s ({exc}). Close "
-            "other programs that have it open, then try again."
-        )
-    if code == sqlite3.SQLITE_IOERR:
-        return StoreError(
-            f"disk error for the store {path!r} ({exc}). Nothing of this step was stored. Check the disk, its "
-            "quota and its mount."
-        )
-    return StoreError(f"the store {path!r} failed: {exc}. This is a bug in Ragstone. Please report it.")

@@ -43,22 +43,22 @@ def begin_round(tables: WatchTables, *, now: float, options: Watch) -> list[str]
         now: Unix seconds.
         options: Options of the store.
     """
-    chosen = tables.canaries()
+    chosen = tables.canaries.read()
     if not options.canaries:
         if chosen:
-            tables.set_canaries([], now=now)
+            tables.canaries.set([], now=now)
         return None
-    last = tables.canary_status()
+    last = tables.canaries.status()
     started = -math.inf if last is None else float(last["started_at"])
     newest_alarm = max((alarm.raised_at for alarm in open_alarms(tables) if alarm.judge is None), default=-math.inf)
     if now < started + _PERIOD_S and not started < newest_alarm:
         return None
     if len(chosen) != options.canaries:
-        chosen = tables.suitable_canaries(options.canaries, since=now - _RECENT_S)
+        chosen = tables.canaries.suitable(options.canaries, since=now - _RECENT_S)
         if len(chosen) < options.canaries:
             return None
-        tables.set_canaries(chosen, now=now)
-    tables.save_canary_status(dict(last or {}) | {"started_at": now})
+        tables.canaries.set(chosen, now=now)
+    tables.canaries.save_status(dict(last or {}) | {"started_at": now})
     return chosen
 
 
@@ -74,7 +74,7 @@ def end_round(tables: WatchTables, done: CanaryRound, *, scales: Mapping[str, Sc
     Returns:
         The alarms that have become changes of the judge. Their event `judge` is queued.
     """
-    tables.add_canary_scores(
+    tables.canaries.add_scores(
         [
             CanaryScore(key=key, trace_id=trace_id, scored_at=done.at, value=scales[key.metric].to_unit(value))
             for key, trace_id, value in done.scores
@@ -83,13 +83,15 @@ def end_round(tables: WatchTables, done: CanaryRound, *, scales: Mapping[str, Sc
         keep_since=keep_since,
     )
     used = done.usage.model_dump(exclude_defaults=True)
-    status: dict[str, Any] = dict(tables.canary_status() or {})
-    tables.save_canary_status(status | {"at": done.at, "n": len({trace for _, trace, _ in done.scores}), "usage": used})
+    status: dict[str, Any] = dict(tables.canaries.status() or {})
+    tables.canaries.save_status(
+        status | {"at": done.at, "n": len({trace for _, trace, _ in done.scores}), "usage": used}
+    )
     moved = []
     for alarm in open_alarms(tables):
         if alarm.judge is not None or alarm.kind != "score":
             continue
-        scores = tables.canary_scores(alarm.key._replace(app=""))
+        scores = tables.canaries.scores(alarm.key._replace(app=""))
         shift = judge_shift(scores, before=alarm.since_first, after=alarm.since_last, sign=1 if alarm.scale[2] else -1)
         if shift is None:
             continue

@@ -69,7 +69,7 @@ def fold(
         after: Where the previous fold ended, if it did not reach the end of the queue.
     """
     clock, more_after = now, None
-    closed = partial(tables.closed_outcomes, gap_s=options.session_gap_s, max_s=SESSION_MAX_S)
+    closed = partial(tables.queue.closed_outcomes, gap_s=options.session_gap_s, max_s=SESSION_MAX_S)
     queued = None
     if (
         limit is not None
@@ -80,7 +80,7 @@ def fold(
         if len(queued) > limit:
             queued = None
     if queued is None:
-        horizon = None if limit is None else tables.queue_time(limit, after=after)
+        horizon = None if limit is None else tables.queue.time(limit, after=after)
         if horizon is not None and horizon < now:
             now = more_after = horizon
         queued = closed(now=now)
@@ -91,7 +91,7 @@ def fold(
     units, seqs = _units(tables, [o for o in queued if not o.is_backfilled], now=now, options=options, scales=scales)
     if seqs or old_seqs:
         tables.add_units(old + units)
-        tables.remove_outcomes(old_seqs + seqs)
+        tables.queue.remove(old_seqs + seqs)
     run = _Fold(tables, options, scales, start=units[0][1].closed_at, clock=clock) if units else None
     for key, unit in units:
         assert run is not None  # noqa: S101 - there are units
@@ -110,7 +110,7 @@ def fold(
 
 def _is_backlog(tables: WatchTables, n: int, *, until: float) -> bool:
     """Return whether more than `n` outcomes are queued whose session may have closed, without a look at the sessions."""
-    at = tables.queue_time(n)
+    at = tables.queue.time(n)
     return at is not None and at <= until
 
 

@@ -281,7 +281,7 @@ class _Backfill:
         try:
             while before is not None and not self._ends():
                 read = partial(
-                    committer.store.unscored,
+                    committer.store.outcomes.unscored,
                     self._planned,
                     since=self._request.since,
                     before=before,
@@ -365,7 +365,7 @@ class _Backfill:
         while n is None:
             n = await committer.run_step(
                 "store outcomes of a backfill",
-                lambda: committer.store.add_backfilled(trace.trace_id, paid, sample=self._request.sample),
+                lambda: committer.store.outcomes.add_backfilled(trace.trace_id, paid, sample=self._request.sample),
                 None,
             )
             if n is None:
@@ -403,11 +403,11 @@ class _Backfill:
         if now_too or time.monotonic() >= self._save_next:
             self._save_next = time.monotonic() + _SAVE_S
             if state != "running":
-                count = partial(store.count_backfill, self._planned, since=request.since, until=request.until)
+                count = partial(store.outcomes.count_backfill, self._planned, since=request.since, until=request.until)
                 counts = await committer.call(count)
                 progress["n_left"] = counts.unscored
                 progress["n_text_removed"] = counts.removed
             with contextlib.suppress(Exception) if state == "running" else contextlib.nullcontext():
-                await committer.call(partial(store.save_backfill, progress))
+                await committer.call(partial(store.outcomes.save_backfill, progress))
             self.on_progress(progress)
         return progress

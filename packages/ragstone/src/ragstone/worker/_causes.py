@@ -27,7 +27,7 @@ def add_causes(deliveries: Sequence[Delivery], store: Store) -> list[Delivery]:
     """
     if not deliveries:
         return []
-    planned = {metric.name: (metric.version, metric.judge_hash) for metric in store.planned_metrics()}
+    planned = {metric.name: (metric.version, metric.judge_hash) for metric in store.plan.metrics()}
     answers = _read(list({delivery.trace_id for delivery in deliveries}), store)
     found = {trace_id: _last_with_cause(answer, planned) for trace_id, answer in answers.items()}
     return [
@@ -40,12 +40,12 @@ def add_causes(deliveries: Sequence[Delivery], store: Store) -> list[Delivery]:
 def _read(trace_ids: Sequence[str], store: Store) -> dict[str, StoredAnswer]:
     """Read requests. One that is damaged is missing, so that its outcomes and those of others are delivered."""
     try:
-        return store.answers(trace_ids)
+        return store.traces.answers(trace_ids)
     except StoreCorruptError:
         found: dict[str, StoredAnswer] = {}
         for trace_id in trace_ids:
             with contextlib.suppress(StoreCorruptError):
-                found |= store.answers([trace_id])
+                found |= store.traces.answers([trace_id])
         return found
 
 

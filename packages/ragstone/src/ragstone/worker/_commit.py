@@ -57,7 +57,7 @@ class Committer:
         self._calls.start(lambda: self.errors.run_step(name, step, None))
 
     async def complete(self, completion: Completion) -> bool:
-        """Store the outcomes of a trace, with retries until the disk accepts them. See `Store.complete`.
+        """Store the outcomes of a trace, with retries until the disk accepts them. See `Outcomes.complete`.
 
         Raises:
             DataError: If the completion is invalid.
@@ -107,7 +107,7 @@ class Committer:
         # Read here and not before, so that what arrives while other steps run joins the group.
         group = self._waiting[: self._limit]
         try:
-            return self.store.complete_many([completion for completion, _ in group])
+            return self.store.outcomes.complete_many([completion for completion, _ in group])
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - a bug, which each trace reports

@@ -76,7 +76,9 @@ class DailyBudget:
 
     def start(self, store: Store) -> None:
         """Store the limits, for readers of the store, and read what was spent today."""
-        self._errors.run_step("store the daily budget", lambda: store.set_record("daily_budget", self._limits), None)
+        self._errors.run_step(
+            "store the daily budget", lambda: store.plan.set_record("daily_budget", self._limits), None
+        )
         self.update(store, now_too=True)
 
     def update(self, store: Store, *, now_too: bool = False) -> None:
@@ -91,12 +93,12 @@ class DailyBudget:
                 unsaved, self._unsaved = self._unsaved, Usage()
             if unsaved != Usage():
                 try:
-                    store.add_spend(unsaved)
+                    store.plan.add_spend(unsaved)
                 except BaseException:
                     with self._lock:
                         self._unsaved += unsaved
                     raise
-            return store.spent_today()
+            return store.plan.spent_today()
 
         self._saved = self._errors.run_step("store what was spent", flush, self._saved)
         reason = self.reached

@@ -133,14 +133,14 @@ class Dispatcher(ABC, Generic[Item]):
         for error, group in by_error.values():
             yield from self._failures(group, error, store, some_sent=bool(sent))
         if sent:
-            yield lambda: store.mark_sent(self.name, sent, kind=self.kind)
+            yield lambda: store.deliveries.mark_sent(self.name, sent, kind=self.kind)
 
     def _failures(
         self, items: Sequence[Item], error: SinkError, store: Store, *, some_sent: bool
     ) -> Iterator[Callable[[], None]]:
         name, ids, message = self.name, [item.id for item in items], str(error)
         if isinstance(error, SinkNoTargetError):
-            yield lambda: store.mark_skipped(name, ids, reason=message, kind=self.kind)
+            yield lambda: store.deliveries.mark_skipped(name, ids, reason=message, kind=self.kind)
             return
         if isinstance(error, SinkTargetMissingError):
             too_old = self._clock() - _MISSING_PATIENCE_S
@@ -164,17 +164,19 @@ class Dispatcher(ABC, Generic[Item]):
             if not self._stopped:
                 self._stopped = True
                 logger.error("ragstone sink %s stopped, its deliveries stay pending: %s", name, message)
-                yield lambda: store.stop_sink(name, reason=message)
+                yield lambda: store.deliveries.stop_sink(name, reason=message)
         elif not (attempts or some_sent) and not isinstance(error, SinkTargetMissingError):
             logger.warning("ragstone sink %s: %s (next attempt in %.0f s)", name, message, wait_s, extra={"sink": name})
         again = [item.id for item in items]
-        yield lambda: store.mark_retry(name, again, next_try=self._clock() + wait_s, error=message, kind=self.kind)
+        yield lambda: store.deliveries.mark_retry(
+            name, again, next_try=self._clock() + wait_s, error=message, kind=self.kind
+        )
 
     def _mark_failed(self, ids: Sequence[str], message: str, store: Store) -> Callable[[], None]:
         logger.error(
             "ragstone sink %s: %d deliveries failed: %s", self.name, len(ids), message, extra={"sink": self.name}
         )
-        return lambda: store.mark_failed(self.name, ids, error=message, kind=self.kind)
+        return lambda: store.deliveries.mark_failed(self.name, ids, error=message, kind=self.kind)
 
     def _wait_s(self, attempts: int, error: SinkError) -> float:
         min_s = _MISSING_MIN_S if isinstance(error, SinkTargetMissingError) else _BACKOFF_MIN_S
@@ -203,7 +205,7 @@ class SinkDispatcher(Dispatcher[Delivery]):
 
     @override
     def _read(self, store: Store, *, now: float) -> list[Delivery]:
-        return add_causes(store.due_deliveries(self.name, limit=_BATCH, now=now), store)
+        return add_causes(store.deliveries.due(self.name, limit=_BATCH, now=now), store)
 
     @override
     async def _write(self, items: list[Delivery]) -> Mapping[str, SinkError] | None:
@@ -235,7 +237,7 @@ class AlarmDispatcher(Dispatcher[AlarmDelivery]):
 
     @override
     def _read(self, store: Store, *, now: float) -> list[AlarmDelivery]:
-        due = store.due_alarms(self.name, limit=_BATCH, now=now)
+        due = store.deliveries.due_alarms(self.name, limit=_BATCH, now=now)
         return [replace(item, text=self._render(item)) for item in due]
 
     @override

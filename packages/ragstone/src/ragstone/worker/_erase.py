@@ -50,17 +50,17 @@ def erase_requests(
     reader = SpoolReader(spool_directory(store))
     waiting = 0
     if dry_run:
-        offsets = opened.segment_offsets()
+        offsets = opened.traces.segment_offsets()
         waiting = sum(_is_of(entry, users, sessions, ids) for entry in _entries(reader, offsets))
     else:
         source, errors = SpoolTraceSource(spool_directory(store)), StepErrors()
         while source.transfer_batch(opened, errors):
             pass
         errors.raise_first()
-    found = opened.find_requests(users=users, sessions=sessions, ids=ids)
+    found = opened.traces.find(users=users, sessions=sessions, ids=ids)
     return Erasure(
         # Also ids that were not found: feedback about them may wait.
-        stored=opened.erase([*found, *ids], dry_run=dry_run),
+        stored=opened.upkeep.erase([*found, *ids], dry_run=dry_run),
         waiting=waiting,
         live_segments=sum(segment.live for segment in reader.segments()),
     )

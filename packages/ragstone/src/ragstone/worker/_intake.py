@@ -217,12 +217,12 @@ class SpoolTraceSource:
 
     def _drain(self, name: str, store: Store) -> int:
         """Move a batch. Entries and read position are stored in one transaction, so that each entry arrives once."""
-        offset = store.segment_offsets().get(name, 0)
+        offset = store.traces.segment_offsets().get(name, 0)
         batch = self._reader.read(name, offset, max_entries=_BATCH)
         if batch.entries:
-            store.ingest(name, batch.next_offset, batch.entries)
+            store.traces.ingest(name, batch.next_offset, batch.entries)
         elif batch.at_end and store.checkpoint():
             # The checkpoint must come first: otherwise a power failure could lose the drained entries and the file.
             self._reader.remove(name)
-            store.forget_segment(name)
+            store.traces.forget_segment(name)
         return len(batch.entries)

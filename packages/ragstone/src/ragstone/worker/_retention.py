@@ -53,7 +53,7 @@ class RetentionStep:
         before = self._clock() - self._ages.seconds("sampled_out_older_than")
         n = self._errors.run_step(
             "forget requests that were sampled out",
-            lambda: store.forget_sampled_out(before=before, limit=_IDS_PER_TURN),
+            lambda: store.upkeep.forget_sampled_out(before=before, limit=_IDS_PER_TURN),
             0,
         )
         if n < _IDS_PER_TURN:
@@ -65,16 +65,18 @@ class RetentionStep:
             return False
         now, ages = self._clock(), self._ages
         before = now - ages.seconds("bodies_older_than") if ages.bodies_older_than else None
-        n = self._errors.run_step("remove unknown feedback", lambda: store.forget_unknown_feedback(limit=_PER_TURN), 0)
+        n = self._errors.run_step(
+            "remove unknown feedback", lambda: store.upkeep.forget_unknown_feedback(limit=_PER_TURN), 0
+        )
         if before is not None:
             removed = self._errors.run_step(
-                "remove old texts", lambda: store.remove_texts(before=before, limit=_PER_TURN), 0
+                "remove old texts", lambda: store.upkeep.remove_texts(before=before, limit=_PER_TURN), 0
             )
             n = max(n, removed)
         if ages.requests_older_than:
             oldest = now - ages.seconds("requests_older_than")
             removed = self._errors.run_step(
-                "remove old requests", lambda: store.remove_requests(before=oldest, limit=_PER_TURN), 0
+                "remove old requests", lambda: store.upkeep.remove_requests(before=oldest, limit=_PER_TURN), 0
             )
             n = max(n, removed)
         if n == _PER_TURN:

@@ -67,7 +67,7 @@ def _offsets(store: str | os.PathLike[str], spool: Path) -> dict[str, int]:
 def _offsets_in(opened: Store, spool: Path) -> dict[str, int]:
     """Return the read positions of this host's segments. Those of other hosts change independently."""
     local = {segment.name for segment in SpoolReader(spool).segments()} if spool.is_dir() else set[str]()
-    return {name: offset for name, offset in opened.segment_offsets().items() if name in local}
+    return {name: offset for name, offset in opened.traces.segment_offsets().items() if name in local}
 
 
 @contextmanager

@@ -140,7 +140,7 @@ class StreamWatcher:
     def statuses(self, store: Store) -> list[StreamStatus]:
         """Return the state of all streams that had a unit in the last seven days."""
         now = self._clock()
-        with store.watched() as tables:
+        with store.watch.read() as tables:
             alarms = all_alarms(tables)
             found = []
             for stream in read_streams(tables):
@@ -170,7 +170,7 @@ class StreamWatcher:
     def _fold(self, store: Store) -> bool:
         requests = list(read_requests(self._requests))
         now = self._clock()
-        with store.watching(notify=[sink.name for sink in self._sinks]) as tables:
+        with store.watch.change(notify=[sink.name for sink in self._sinks]) as tables:
             if tables is None:
                 return False
             for _, request in requests:
@@ -190,7 +190,7 @@ class StreamWatcher:
         if self._after is not None:
             self._next = 0.0
         if canaries is not None:
-            traces = [trace for trace_id in canaries if (trace := store.trace(trace_id)) is not None]
+            traces = [trace for trace_id in canaries if (trace := store.traces.get(trace_id)) is not None]
             self._due = now, traces
         for path, _ in requests:
             path.unlink(missing_ok=True)

@@ -304,7 +304,7 @@ class Worker:
                     if store.is_shared:
                         await self._drain(committer, intake_calls, woken, until=lambda: False)
                     return
-                use_plan = partial(store.use_plan, self._setup.plan, self._setup.delivery)
+                use_plan = partial(store.plan.use, self._setup.plan, self._setup.delivery)
                 if lacks_models:
                     # The plan came with the requests. That of a worker with models stays the current one.
                     self._plan = ScoringPlan.of_settings(self._setup.plan, since=0.0).id
@@ -313,14 +313,14 @@ class Worker:
                 if store.is_shared:
                     self._lease_s = SHARED_LEASE_S
                 else:
-                    await committer.call(store.release_all)
+                    await committer.call(store.leases.release_all)
                 # No trace is claimed before the judge has answered, because its identity is part of every key.
                 if not await self._drain_until_prepared(committer, intake_calls, woken, until_idle=until_idle):
                     return
                 sinks = [sink.name for sink in self._setup.sinks]
                 # A worker that completes the requests of an earlier plan gives the metrics of the current one back.
                 current = await committer.call(partial(self._metrics_of_current_plan, store))
-                set_plan = partial(committer.call, lambda: store.set_plan(self._plan_metrics(store), sinks))
+                set_plan = partial(committer.call, lambda: store.plan.set(self._plan_metrics(store), sinks))
                 try:
                     await self._try(set_plan, StoreError, 0 if lacks_models else max(patience_s, 2 * _PAUSE_S))
                 except StoreError:
@@ -339,7 +339,7 @@ class Worker:
                 finally:
                     if current:
                         with contextlib.suppress(StoreError):
-                            await committer.call(lambda: store.set_plan(current, sinks))
+                            await committer.call(lambda: store.plan.set(current, sinks))
             finally:
                 self._owns_store = False
                 try:
@@ -363,14 +363,14 @@ class Worker:
         if self._plan is None or self._setup.missing is not None:
             return []
         current = store.ledger().plans[-1]
-        return store.planned_metrics() if plan_differences(current.settings, self._setup.plan) else []
+        return store.plan.metrics() if plan_differences(current.settings, self._setup.plan) else []
 
     def _plan_metrics(self, store: Store) -> list[PlannedMetric]:
         """Return the metrics. If a model is not named, the judged ones have the judge that the store knows."""
         metrics = self._setup.planned_metrics()
         if self._setup.missing is None:
             return metrics
-        known = {(metric.name, metric.version): metric for metric in store.planned_metrics()}
+        known = {(metric.name, metric.version): metric for metric in store.plan.metrics()}
         return [known.get((m.name, m.version), m) if m.judge_hash else m for m in metrics]
 
     async def _try(self, step: Callable[[], Awaitable[None]], error: type[StoreError], patience_s: float) -> None:
@@ -578,7 +578,7 @@ class Worker:
             await committer.flush()
             await committer.call(lambda: self._daily_budget.update(committer.store, now_too=True))
             with contextlib.suppress(StoreError):
-                await committer.call(lambda: committer.store.release(self._name))
+                await committer.call(lambda: committer.store.leases.release(self._name))
 
     async def _transfer(self, store: Store, calls: StoreCalls) -> int:
         """Move a batch from each trace source, and return how many entries. They may be slow, so they have a thread."""
@@ -615,7 +615,7 @@ class Worker:
                 turn.claimed = self._claim(store, free)
         if store.is_shared and not (ending or turn.over_budget or turn.moved or turn.claimed):
             # A killed worker keeps its leases until they expire. Until then, this worker has not seen all work.
-            has_others = partial(store.has_other_leases, self._name, received_by=self._awaited_since)
+            has_others = partial(store.leases.has_others, self._name, received_by=self._awaited_since)
             turn.is_leased_to_others = self._errors.run_step("read leases", has_others, otherwise=True)
         self._watch(store, turn)
         turn.pruning = self._retention.update(store, is_idle=not turn.moved)
@@ -652,7 +652,7 @@ class Worker:
         # At least a quarter of the slots, so that one claim serves several traces. They wait for a slot if there is none.
         limit = max(free, self._setup.limits.concurrency // 4)
         whole = self._setup.missing is not None
-        claim = partial(store.claim, self._name, limit, lease_s=self._lease_s, plan=self._plan, whole=whole)
+        claim = partial(store.leases.claim, self._name, limit, lease_s=self._lease_s, plan=self._plan, whole=whole)
         return self._errors.run_step("claim traces", claim, none)
 
     def _renew(self, store: Store) -> None:
@@ -660,10 +660,10 @@ class Worker:
         if time.monotonic() >= self._renew_next:
             self._renew_next = time.monotonic() + self._lease_s / 3
             trace_ids = sorted(self._in_work)
-            self._errors.run_step("renew leases", lambda: store.renew(self._name, trace_ids, self._lease_s), 0)
+            self._errors.run_step("renew leases", lambda: store.leases.renew(self._name, trace_ids, self._lease_s), 0)
 
     def _extend_lease(self, trace: Trace, committer: Committer) -> None:
-        renew = partial(committer.store.renew, self._name, [trace.trace_id], self._lease_s, waiting=True)
+        renew = partial(committer.store.leases.renew, self._name, [trace.trace_id], self._lease_s, waiting=True)
         committer.start_step("renew a lease", renew)
 
     async def _score(

@@ -343,7 +343,7 @@ def _questions_of(
         if store is None:
             return next((sample.query for sample in samples if sample.id == id_), None)
         with open_store(store, mode="read") as stored:
-            answer = stored.answers([id_]).get(id_)
+            answer = stored.traces.answers([id_]).get(id_)
         return None if answer is None or answer.trace is None else answer.trace.query
 
     return find

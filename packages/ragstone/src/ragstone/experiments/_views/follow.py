@@ -60,8 +60,8 @@ class FollowedReport:
             StoreError: If the store cannot be read.
         """
         with open_store(self._period.store, mode="read") as store:
-            mark = store.position(), tuple(store.planned_metrics()), self._identity(), tuple(store.labels())
-            with store.watched() as tables:
+            mark = store.position(), tuple(store.plan.metrics()), self._identity(), tuple(store.labels.read())
+            with store.watch.read() as tables:
                 alarms, self.alarms = self.alarms, tuple(open_alarms(tables))
             if mark == self._mark:
                 return alarms != self.alarms

@@ -59,17 +59,17 @@ class StoredRequests:
         self.cluster: str | None = cluster
         self.confidence_level = confidence_level
         with open_store(period.store, mode="read") as opened:
-            self._plan: dict[str, PlannedMetric] = {planned.name: planned for planned in opened.planned_metrics()}
+            self._plan: dict[str, PlannedMetric] = {planned.name: planned for planned in opened.plan.metrics()}
 
     def samples(self) -> Iterator[SampleFields]:
         period = self._period
         with open_store(period.store, mode="read") as store:
-            for outline in store.trace_outlines(since=period.since, after=self.after, upto=self.upto):
+            for outline in store.traces.read_outlines(since=period.since, after=self.after, upto=self.upto):
                 if period.until is None or outline.started_at < period.until:
                     yield SampleFields(outline.trace_id, outline, outline.started_at, _labels(outline))
             if self.after is None:
                 self._n_without_text = 0
-                for removed in store.removed_texts(since=period.since, until=period.until):
+                for removed in store.upkeep.removed_texts(since=period.since, until=period.until):
                     self._n_without_text += 1
                     labels = {key: (value,) for key, value in removed.labels.items()}
                     yield SampleFields(removed.trace_id, None, removed.started_at, labels)
@@ -87,7 +87,7 @@ class StoredRequests:
     def records(self, ids: Collection[str]) -> dict[str, AnswerRecord]:
         found = {}
         with open_store(self._period.store, mode="read") as store:
-            for id_, answer in store.answers(list(ids)).items():
+            for id_, answer in store.traces.answers(list(ids)).items():
                 found[id_] = AnswerRecord(time=answer.started_at) if answer.trace is None else _record(answer.trace)
                 found[id_].outcomes += filter(self._is_planned, answer.outcomes)
         return found
@@ -98,8 +98,8 @@ class StoredRequests:
 
     def human_labels(self) -> HumanLabels:
         with open_store(self._period.store, mode="read") as store:
-            labels = store.labels()
-            return HumanLabels(labels=labels, drawn=store.drawn_requests() if labels else ())
+            labels = store.labels.read()
+            return HumanLabels(labels=labels, drawn=store.labels.drawn() if labels else ())
 
     def notes(self) -> list[str]:
         from ragstone.worker import advise, read_ledger  # `evaluate` does not need it

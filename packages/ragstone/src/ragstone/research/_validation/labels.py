@@ -88,10 +88,10 @@ def read_stored_labels(system: str, store: str | os.PathLike[str]) -> tuple[list
     with open_store(store, mode="read") as opened:
         labels = [
             Label(sample_id=each.trace_id, value=each.value, metric=None, system=system, rater=each.author)
-            for each in opened.labels()
+            for each in opened.labels.read()
             if each.value is not None
         ]
-        drawn = opened.drawn_requests() if labels else ()
+        drawn = opened.labels.drawn() if labels else ()
     return labels, {each.trace_id: each.probability for each in drawn if each.position is not None}
 
 

@@ -1,19 +1,19 @@
-"""One connection to a PostgreSQL database: its limits, its loss, and what its errors mean."""
+"""`PostgresDatabase`: the connection to a PostgreSQL database, its loss, its locks, and what its errors mean."""
 
 from __future__ import annotations
 
-import os
 import re
-import threading
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, Final
 
 import psycopg
 from typing_extensions import override
 
+from ragstone._util.clock import steady_time
 from ragstone._util.postgres import (
     LimitedConnection,
     connection_parameters,
@@ -22,9 +22,14 @@ from ragstone._util.postgres import (
     register_text_dumper,
     strip_credentials,
 )
-from ragstone.errors import RagstoneError, StoreCorruptError, StoreError, StoreUnavailableError
-from ragstone.store._body import UNREADABLE, DamagedRowError, damaged_store, unreadable
-from ragstone.store._sql import Rows, Sql, Transactions
+from ragstone.errors import StoreCorruptError, StoreError, StoreUnavailableError
+from ragstone.schema import check_version
+from ragstone.store._body import damaged_store
+from ragstone.store._database import Database, Lock
+from ragstone.store._plan import read_plan
+from ragstone.store._records import PlannedMetric
+from ragstone.store._sql import Rows, Sql, read_meta
+from ragstone.store._tables import APPLICATION_ID
 
 SCHEMA: Final = "ragstone"
 """Schema for all tables, because the database may belong to an application."""
@@ -82,53 +87,104 @@ class PostgresConnection(Sql):
         return cursor
 
 
-class PostgresDatabase(Transactions):
+class PostgresDatabase(Database):
     """One connection to a database, opened when first used and reopened after it was lost.
 
     If the connection breaks, the current call fails, and nothing is stored unless the server had received the commit.
-    Calls from several threads run one after another. A forked child must open its own connection.
+    The plan of this worker and the sinks that it delivers to are locked for the lifetime of a connection.
 
     Args:
         url: `postgresql://…`, with the parameters of libpq.
         writable: Whether `write` may be used.
-        on_connect: Called with each new connection, outside a transaction.
+        clock: Returns Unix seconds. The clock of the system means that of the server.
 
     Raises:
         ConfigurationError: If the URL is invalid.
     """
 
-    def __init__(self, url: str, *, writable: bool, on_connect: Callable[[PostgresConnection], None]) -> None:
+    is_shared = True
+    lock_claimed = "FOR UPDATE OF t SKIP LOCKED"
+    lock_completed = "FOR UPDATE"
+
+    def __init__(self, url: str, *, writable: bool, clock: Callable[[], float]) -> None:
         self._parameters = _CONNECT | connection_parameters(url)
-        self.place = describe_database(self._parameters)
-        """URL of the database without credentials."""
-        self._writable = writable
-        self._on_connect = on_connect
+        place = describe_database(self._parameters)
+        super().__init__(name=f"in {place}", place=place, writable=writable)
+        self._plan: tuple[frozenset[PlannedMetric], frozenset[str]] | None = None
+        """Plan of this worker, or None before `planning`."""
+        self._displaced = ""
+        self._delivering: set[str] = set()
+        """Sinks that this worker delivers to."""
+        # A clock of a test is the same for all workers.
+        self._clock = clock
+        self._has_system_clock = clock in (time.time, steady_time)
+        self._skew_s = 0.0
+        """Seconds by which the clock of the server is ahead."""
         self._connection: LimitedConnection | None = None
-        self._pid = os.getpid()
-        self._lock = threading.RLock()
-        self._closed = False
         self._retry_at = 0.0
         self._failure = StoreError()
 
     @override
-    def write(self) -> AbstractContextManager[PostgresConnection]:
-        if not self._writable:
-            raise StoreError(
-                f"the store in {self.place} is open for reading only. Open it with mode='own' to write to it."
-            )
-        return self._transaction("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+    def now(self) -> float:
+        return self._clock() + self._skew_s
 
     @override
-    def read(self) -> AbstractContextManager[PostgresConnection]:
-        return self._transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    @contextmanager
+    def planning(self, metrics: Sequence[PlannedMetric], sinks: Sequence[str]) -> Iterator[Sql]:
+        plan = frozenset(metrics), frozenset(sinks)
+        with self.write() as db:
+            self.lock(db, Lock.PLANNING)
+            if not _is_planned(db, plan) and not self.lock(db, Lock.PLAN, wait=False):
+                raise StoreError(self._other_plan())
+            # Before rows are locked, as in the transactions that store outcomes: the ranges of sinks begin after all of those.
+            self.lock(db, Lock.ORDER)
+            yield db
+            self._join(db)
+        self._plan, self._displaced = plan, ""
+
+    @override
+    def lock(self, db: Sql, lock: Lock, *, shared: bool = False, wait: bool = True) -> bool:
+        return _advisory(db, f"pg_{'' if wait else 'try_'}advisory_xact_lock{'_shared' if shared else ''}", lock)
+
+    @override
+    def delivers(self, sink: str) -> bool:
+        if not self.writable:
+            return True
+        with self._session() as db:
+            if sink not in self._delivering and _advisory(db, "pg_try_advisory_lock", _key(sink)):
+                self._end_when_idle()
+                self._delivering.add(sink)
+            return sink in self._delivering
+
+    @override
+    def stop_delivering(self, sink: str) -> None:
+        if sink in self._delivering:
+            with self._session() as db:
+                _advisory(db, "pg_advisory_unlock", _key(sink))
+            self._delivering.discard(sink)
+
+    @override
+    def check_not_replaced(self) -> None:
+        # The plan or the store may have been replaced while the connection was lost.
+        if self._displaced:
+            raise StoreError(self._displaced)
+
+    @override
+    def checkpoint(self) -> bool:
+        with self._session():
+            return True  # the server syncs each commit to its disk
+
+    @override
+    def shrink(self) -> None:
+        """Do nothing: the server's autovacuum frees the space."""
 
     @contextmanager
-    def session(self) -> Iterator[PostgresConnection]:
+    def _session(self) -> Iterator[PostgresConnection]:
         """Run a block outside a transaction, for locks that belong to the connection."""
-        with self._usable() as connection:
-            yield PostgresConnection(connection)
+        with self._usable():
+            yield PostgresConnection(self._connected())
 
-    def end_when_idle(self) -> None:
+    def _end_when_idle(self) -> None:
         """Let the server end the current connection when it is not used, because this process may be frozen.
 
         Servers before PostgreSQL 14 cannot do this.
@@ -136,27 +192,26 @@ class PostgresDatabase(Transactions):
         if self._connection is not None and self._connection.info.server_version >= 140_000:
             self._connection.execute(f"SET idle_session_timeout TO '{_IDLE_S}s'".encode())
 
-    def close(self) -> None:
-        """Close the connection and release its locks. Do nothing in a forked child: its parent uses them."""
-        if self._pid != os.getpid():
-            return
-        with self._lock:
-            self._closed = True
-            connection, self._connection = self._connection, None
-            if connection is not None:
-                connection.limit_s = _CLOSE_S
-                try:
-                    # Unlock explicitly, because the server may take a moment to detect the end of the connection.
-                    connection.execute("SELECT pg_advisory_unlock_all()")
-                except psycopg.Error:
-                    pass
-                finally:
-                    connection.close()
+    @override
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.limit_s = _CLOSE_S
+            try:
+                # Unlock explicitly, because the server may take a moment to detect the end of the connection.
+                connection.execute("SELECT pg_advisory_unlock_all()")
+            except psycopg.Error:
+                pass
+            finally:
+                connection.close()
 
+    @override
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[PostgresConnection]:
-        with self._usable() as connection:
-            connection.execute(begin.encode())
+    def _transaction(self, *, writes: bool) -> Iterator[PostgresConnection]:
+        level = "READ COMMITTED READ WRITE" if writes else "REPEATABLE READ READ ONLY"
+        with self._usable():
+            connection = self._connected()
+            connection.execute(f"BEGIN ISOLATION LEVEL {level}".encode())
             try:
                 yield PostgresConnection(connection)
                 connection.execute("COMMIT")
@@ -167,30 +222,16 @@ class PostgresDatabase(Transactions):
                     connection.close()  # this also ends the transaction
                 raise
 
+    @override
     @contextmanager
-    def _usable(self) -> Iterator[LimitedConnection]:
-        # Before the lock is taken: a thread of the parent may have held it during the fork.
-        if self._pid != os.getpid():
-            raise StoreError(
-                f"the store in {self.place} was opened by process {self._pid}, and this is its forked child "
-                f"{os.getpid()}. A connection cannot be used after a fork: open the store in the child."
-            )
-        with self._lock:
-            if self._closed:
-                raise StoreError(f"the store in {self.place} is closed. Open it again to use it.")
-            try:
-                yield self._connected()
-            except DamagedRowError as error:
-                raise damaged_store(f"in {self.place}", self.place, error) from error
-            except psycopg.Error as error:
-                raise self._store_error(error) from None
-            except UNREADABLE as error:
-                if isinstance(error, RagstoneError):
-                    raise
-                raise damaged_store(f"in {self.place}", self.place, unreadable(error)) from error
-            finally:
-                if self._connection is not None and self._connection.closed:
-                    self._connection = None
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            raise self._store_error(error) from None
+        finally:
+            if self._connection is not None and self._connection.closed:
+                self._connection = None
 
     def _connected(self) -> LimitedConnection:
         if self._connection is not None:
@@ -221,6 +262,36 @@ class PostgresDatabase(Transactions):
             raise
         self._connection = connection
         return connection
+
+    def _on_connect(self, db: PostgresConnection) -> None:
+        """Read the server's time, and check and lock the plan again if the previous connection had locked it."""
+        self._delivering.clear()
+        if self._has_system_clock:
+            before = self._clock()
+            (there,) = db.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
+            self._skew_s = there - (before + self._clock()) / 2
+        if self._plan is not None:
+            _advisory(db, "pg_advisory_lock", Lock.PLANNING)
+            try:
+                check_tables_version(db, self.place)
+                if not _is_planned(db, self._plan):
+                    raise StoreError(self._other_plan())  # noqa: TRY301 - the handler below records the reason
+                self._join(db)
+            except StoreError as error:
+                self._displaced = str(error)
+                raise
+            finally:
+                _advisory(db, "pg_advisory_unlock", Lock.PLANNING)
+
+    def _join(self, db: Sql) -> None:
+        """Lock the plan, together with all workers that use it, until the connection ends."""
+        _advisory(db, "pg_advisory_lock_shared", Lock.PLAN)
+
+    def _other_plan(self) -> str:
+        return (
+            f"other workers use the store in {self.place} with another plan. Give all workers of a "
+            "store the same metrics, judge, reader and sinks, or stop the others first."
+        )
 
     def _store_error(self, error: psycopg.Error) -> StoreError:
         message = strip_credentials(str(error), self._parameters)
@@ -258,3 +329,27 @@ def _translated(sql: str) -> tuple[bytes, bool]:
 
 def _named(parameters: Sequence[Any]) -> Mapping[str, Any]:
     return {f"p{place}": value for place, value in enumerate(parameters, start=1)}
+
+
+def _is_planned(db: Sql, plan: tuple[frozenset[PlannedMetric], frozenset[str]]) -> bool:
+    sinks = frozenset(name for (name,) in db.execute("SELECT name FROM sinks").fetchall())
+    return (frozenset(read_plan(db)), sinks) == plan
+
+
+def _advisory(db: Sql, function: str, key: int) -> bool:
+    """Call a PostgreSQL function for advisory locks, and return False if it could not lock or unlock."""
+    (result,) = db.execute(f"SELECT {function}(?, ?)", (APPLICATION_ID, int(key))).fetchone()
+    return result is not False
+
+
+def _key(sink: str) -> int:
+    # Larger than the numbers above. Two sinks with the same number would only always have the same worker.
+    return 16 + zlib.crc32(sink.encode("utf-8", "replace")) % 2**30
+
+
+def check_tables_version(db: Sql, place: str) -> None:
+    """Check that this version of Ragstone can use the tables."""
+    version: Any = read_meta(db, "version")
+    with suppress(TypeError, ValueError):
+        version = int(version)
+    check_version(f"the store in {place}", version)

@@ -7,38 +7,13 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from typing_extensions import override
-
 from ragstone.schema import Captured, SampledOut, ScoringPlan
-from ragstone.store._sql import Sql, SqlStore
+from ragstone.store._sql import Sql
 
-_STEP_S: Final = 1e-6
+STEP_S: Final = 1e-6
 """Difference between the times of two plans, if a clock was put back."""
 _parse: Final = lru_cache(maxsize=256)(json.loads)
 """Each batch and each claim reads the same texts."""
-
-
-class SqlPlans(SqlStore):
-    """The method of a store that sets the plan."""
-
-    @override
-    def use_plan(self, settings: Mapping[str, Any], delivery: Mapping[str, Any], *, replan: bool = False) -> str:
-        with self._database.write() as db:
-            plans = {plan.id: plan for plan in read_plans(db)}
-            latest = max((plan.since for plan in plans.values()), default=0.0)
-            plan = ScoringPlan.of_settings(settings, since=max(self._clock(), latest + _STEP_S))
-            # A worker that only completes the requests of an earlier plan does not make it apply again.
-            if replan or plan.id not in plans or plans[plan.id].replaced_by is not None:
-                _apply(db, plan)
-            db.execute("UPDATE scoring_plans SET replaced_by = NULL WHERE id = ?", (plan.id,))
-            if replan:
-                db.execute("UPDATE scoring_plans SET replaced_by = ? WHERE id <> ?", (plan.id, plan.id))
-                db.execute("UPDATE traces SET plan = ? WHERE state = 'pending'", (plan.id,))
-            db.execute(
-                "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-                ("last_worker", json.dumps({"plan": plan.id, **delivery})),
-            )
-            return plan.id
 
 
 def read_plans(db: Sql) -> list[ScoringPlan]:
@@ -80,7 +55,7 @@ def plans_of_entries(db: Sql, entries: Iterable[Captured | SampledOut]) -> dict[
         known = stored.get(plan.id)
         since = applies_since(stored.values(), plan)
         if known is None or since != known.since:
-            _apply(db, plan.model_copy(update={"since": since}))
+            apply_plan(db, plan.model_copy(update={"since": since}))
         if known is not None and known.replaced_by is not None:
             replaced[plan.id] = known.replaced_by
     return {trace_id: replaced.get(plan, plan) for trace_id, plan in ids.items()}
@@ -99,7 +74,7 @@ def applies_since(plans: Collection[ScoringPlan], plan: ScoringPlan) -> float:
         return plan.since if known is None else known.since
     if plan.since > current.since and plan_differences(plan.settings, current.settings):
         return plan.since
-    return min(plan.since, current.since - _STEP_S) if known is None else known.since
+    return min(plan.since, current.since - STEP_S) if known is None else known.since
 
 
 def plans_of_worker(db: Sql, plan: str) -> list[str]:
@@ -122,7 +97,7 @@ def plan_differences(planned: Mapping[str, Any], settings: Mapping[str, Any]) ->
     return {key: pair for key, pair in values.items() if pair[0] != pair[1]}
 
 
-def _apply(db: Sql, plan: ScoringPlan) -> None:
+def apply_plan(db: Sql, plan: ScoringPlan) -> None:
     """Add a plan, or store since when it applies. Requests without a plan keep the one that applied before."""
     before = db.execute(
         "SELECT id FROM scoring_plans WHERE replaced_by IS NULL ORDER BY since DESC, id DESC LIMIT 1"

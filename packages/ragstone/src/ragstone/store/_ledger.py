@@ -1,0 +1,157 @@
+"""The ledger of a store: the numbers of traces and deliveries, from counters."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Final
+
+from ragstone.schema import DeclaredTool, Evidence, IgnoredTraces, Ledger, LedgerRow
+from ragstone.store._body import to_outcome
+from ragstone.store._counts import count_outcome_kinds, count_unplanned, read_states
+from ragstone.store._deliveries import count_deliveries
+from ragstone.store._erase import ERASED, ERASED_DELIVERIES
+from ragstone.store._feedback import count_feedback
+from ragstone.store._plan import read_record, read_spend
+from ragstone.store._scoring_plans import count_pending
+from ragstone.store._sql import Sql, starting_with
+
+IGNORED: Final = "ignored:"
+"""Beginning of the names of the counters of ignored traces. The same key in `meta` has one example."""
+
+
+def read_ledger(db: Sql, *, now: float) -> Ledger:
+    """Return the ledger. See `Store.ledger`."""
+    traces = read_states(db)
+    drops: dict[str, int] = dict(db.execute("SELECT reason, n FROM drops ORDER BY reason"))
+    total = LedgerRow(
+        captured=read_counter(db, "captured"),
+        scored=traces["scored"],
+        sampled_out=traces["sampled_out"],
+        not_applicable=traces["not_applicable"],
+        failed=traces["failed"],
+        dropped=sum(drops.values()),
+        pending=traces["pending"],
+    )
+    oldest = db.execute("SELECT received_at FROM traces WHERE state = 'pending' ORDER BY seq LIMIT 1").fetchone()
+    return Ledger(
+        total=total,
+        metrics=_metric_rows(db, total),
+        dropped_by_reason=drops,
+        erased=_counts_of(db, ERASED),
+        erased_deliveries=_erased_deliveries(db),
+        oldest_pending_s=None if oldest is None else max(now - oldest[0], 0.0),
+        outbox=count_deliveries(db, now=now),
+        rules=_rules(db),
+        ignored=_ignored(db),
+        doubts=_counts_of(db, "doubt:"),
+        ended=_counts_of(db, "ended:"),
+        declared_tools=_declared_tools(db),
+        feedback=count_feedback(db, now=now),
+        spent_today=read_spend(db, now=now),
+        daily_budget=read_record(db, "daily_budget"),
+        plans=tuple(count_pending(db)),
+        last_worker=read_record(db, "last_worker"),
+        other_outcomes=_count_others_by_judge(db),
+    )
+
+
+def read_counter(db: Sql, name: str) -> int:
+    """Return the value of a counter, or 0 if it was never increased."""
+    row = db.execute("SELECT n FROM counters WHERE name = ?", (name,)).fetchone()
+    return int(row[0]) if row else 0
+
+
+def evidence_counters(evidence: Evidence | None) -> list[str]:
+    """Return the names of the counters that a trace increases."""
+    if evidence is None:
+        return []
+    rules = [f"rule:{part}:{getattr(evidence, part)}" for part in ("query", "contexts", "response")]
+    tools = [
+        f"tool:{'called' if called else 'unused'}:{name}"[:200] for name, called in evidence.declared_tools.items()
+    ]
+    return rules + [f"doubt:{doubt}"[:200] for doubt in evidence.doubts] + tools
+
+
+def _rules(db: Sql) -> dict[str, dict[str, int]]:
+    rules: dict[str, dict[str, int]] = {}
+    for name, n in _counts_of(db, "rule:").items():
+        part, _, rule = name.partition(":")
+        rules.setdefault(part, {})[rule] = n
+    return rules
+
+
+def _declared_tools(db: Sql) -> dict[str, DeclaredTool]:
+    tools: dict[str, DeclaredTool] = {}
+    for key, n in _counts_of(db, "tool:").items():
+        use, _, name = key.partition(":")
+        before = tools.get(name, DeclaredTool())
+        called = before.called + (n if use == "called" else 0)
+        tools[name] = DeclaredTool(captured=before.captured + n, called=called)
+    return dict(sorted(tools.items()))
+
+
+def _erased_deliveries(db: Sql) -> dict[str, dict[str, int]]:
+    by_sink: dict[str, dict[str, int]] = {}
+    for name, n in _counts_of(db, ERASED_DELIVERIES).items():
+        state, _, sink = name.partition(":")
+        by_sink.setdefault(sink, {})[state] = n
+    return by_sink
+
+
+def _ignored(db: Sql) -> dict[str, IgnoredTraces]:
+    examples: dict[str, str] = dict(
+        db.execute("SELECT key, value FROM meta WHERE key >= ? AND key < ?", starting_with(IGNORED))
+    )
+    return {
+        reason: IgnoredTraces(n=n, example=examples.get(f"{IGNORED}{reason}"))
+        for reason, n in _counts_of(db, IGNORED).items()
+    }
+
+
+def _counts_of(db: Sql, prefix: str) -> dict[str, int]:
+    rows = db.execute("SELECT name, n FROM counters WHERE name >= ? AND name < ? ORDER BY name", starting_with(prefix))
+    return {name.removeprefix(prefix): int(n) for name, n in rows}
+
+
+def _metric_rows(db: Sql, total: LedgerRow) -> dict[str, LedgerRow]:
+    kinds = count_outcome_kinds(db)
+    # A pending trace may already have outcomes of some metrics.
+    done_early: defaultdict[str, int] = defaultdict(
+        int,
+        db.execute(
+            """
+            SELECT p.name, count(*) FROM traces AS t CROSS JOIN plan AS p JOIN outcomes AS o
+            ON o.sample_id = t.trace_id
+            AND o.metric = p.name AND o.metric_version = p.version AND o.judge_hash = p.judge_hash
+            WHERE t.partial = 1
+            GROUP BY p.name
+            """
+        ).fetchall(),
+    )
+    return {
+        name: LedgerRow(
+            captured=total.captured - finished_before,
+            scored=kinds[name]["score"],
+            sampled_out=total.sampled_out,
+            not_applicable=kinds[name]["not_applicable"],
+            failed=kinds[name]["failure"],
+            dropped=total.dropped,
+            pending=total.pending - done_early[name],
+        )
+        for name, finished_before in db.execute("SELECT name, finished_before FROM plan ORDER BY position").fetchall()
+    }
+
+
+def _count_others_by_judge(db: Sql) -> dict[str, int]:
+    """Return the number of outcomes that are not of the plan, by the name of the judge, which only the bodies have."""
+    counts: Counter[str] = Counter()
+    for metric, version, judge_hash, n in count_unplanned(db):
+        body = db.execute(
+            """
+            SELECT b.body, o.outcome_id, o.value FROM outcomes AS o JOIN outcome_bodies AS b USING (seq)
+            WHERE o.metric = ? AND o.metric_version = ? AND o.judge_hash = ? LIMIT 1
+            """,
+            (metric, version, judge_hash),
+        ).fetchone()
+        counts[(body and to_outcome(*body).judge) or "none"] += int(n)
+    return dict(counts)

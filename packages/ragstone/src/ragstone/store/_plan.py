@@ -1,0 +1,165 @@
+"""The part `plan` of a store: metrics and sinks, settings of workers, and what model calls cost on each day of UTC."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+from ragstone.errors import ConfigurationError
+from ragstone.schema import ScoringPlan, Usage
+from ragstone.store._database import Part
+from ragstone.store._ranges import set_sinks
+from ragstone.store._records import PlannedMetric
+from ragstone.store._scoring_plans import STEP_S, apply_plan, read_plans
+from ragstone.store._sql import Sql, read_meta, save_meta
+
+_LATEST_S: Final = 7200.0
+"""Longer than any pause between two attempts, in seconds."""
+
+
+class Plan(Part):
+    """What scores traces and receives outcomes, and what it may cost and has cost."""
+
+    def set(self, metrics: Sequence[PlannedMetric], sinks: Sequence[str]) -> None:
+        """Set the metrics that score every trace, and the sinks that receive every outcome.
+
+        A plan applies to later traces, and setting the same plan again changes nothing. If a metric is added, finished
+        traces stay finished and do not count in that metric's row of the ledger. A metric with a new version or another
+        judge is a different metric. An added sink receives the outcomes stored from then on. A removed sink keeps its
+        pending deliveries.
+
+        Raises:
+            ConfigurationError: If a metric name occurs twice.
+            StoreError: If other workers use another plan.
+        """
+        with self._database.planning(metrics, sinks) as db:
+            _write_plan(db, metrics, sinks, now=self._database.now())
+
+    def metrics(self) -> list[PlannedMetric]:
+        """Return the metrics of the plan, in their order."""
+        with self._database.read() as db:
+            return read_plan(db)
+
+    def use(self, settings: Mapping[str, Any], delivery: Mapping[str, Any], *, replan: bool = False) -> str:
+        """Store the plan of a worker, and return its id. A new or replaced one applies from now on.
+
+        Requests of other plans that are pending keep their plan, and so do those that other applications capture.
+
+        Args:
+            settings: Settings of a worker, as in `ScoringPlan`.
+            delivery: Options of this worker that do not change scores, for `Ledger.last_worker`.
+            replan: Replace all other plans, also for pending requests and for those that arrive later.
+        """
+        with self._database.write() as db:
+            plans = {plan.id: plan for plan in read_plans(db)}
+            latest = max((plan.since for plan in plans.values()), default=0.0)
+            plan = ScoringPlan.of_settings(settings, since=max(self._database.now(), latest + STEP_S))
+            # A worker that only completes the requests of an earlier plan does not make it apply again.
+            if replan or plan.id not in plans or plans[plan.id].replaced_by is not None:
+                apply_plan(db, plan)
+            db.execute("UPDATE scoring_plans SET replaced_by = NULL WHERE id = ?", (plan.id,))
+            if replan:
+                db.execute("UPDATE scoring_plans SET replaced_by = ? WHERE id <> ?", (plan.id, plan.id))
+                db.execute("UPDATE traces SET plan = ? WHERE state = 'pending'", (plan.id,))
+            save_meta(db, "last_worker", json.dumps({"plan": plan.id, **delivery}))
+            return plan.id
+
+    def add_spend(self, usage: Usage) -> None:
+        """Add to what model calls have cost on the current day of UTC."""
+        with self._database.write() as db:
+            db.execute(
+                """
+                INSERT INTO spend (day, calls, input_tokens, output_tokens, usd) VALUES (?, ?, ?, ?, ?)
+                ON CONFLICT (day) DO UPDATE SET
+                    calls = spend.calls + excluded.calls,
+                    input_tokens = spend.input_tokens + excluded.input_tokens,
+                    output_tokens = spend.output_tokens + excluded.output_tokens,
+                    usd = spend.usd + excluded.usd
+                """,
+                (
+                    _day(self._database.now()),
+                    usage.calls,
+                    usage.input_tokens,
+                    usage.output_tokens,
+                    usage.cost_usd or 0.0,
+                ),
+            )
+
+    def spent_today(self) -> Usage:
+        """Return what model calls have cost on the current day of UTC, over all workers."""
+        with self._database.read() as db:
+            return read_spend(db, now=self._database.now())
+
+    def set_record(self, name: Literal["daily_budget"], values: Mapping[str, Any]) -> None:
+        """Record what a worker is started with, for the ledger: limits of a day (calls, tokens, usd)."""
+        with self._database.write() as db:
+            save_meta(db, name, json.dumps(dict(values)))
+
+
+def read_plan(db: Sql) -> list[PlannedMetric]:
+    """Return the planned metrics, in their order."""
+    rows = db.execute("SELECT name, version, judge_hash FROM plan ORDER BY position")
+    return [PlannedMetric(name=name, version=version, judge_hash=judge_hash) for name, version, judge_hash in rows]
+
+
+def _write_plan(db: Sql, metrics: Sequence[PlannedMetric], sinks: Sequence[str], *, now: float) -> None:
+    """Replace the plan. Metrics that are in both plans keep their counts."""
+    twice = sorted(name for name, n in Counter(metric.name for metric in metrics).items() if n > 1)
+    if twice:
+        raise ConfigurationError(f"metrics {twice!r} are planned twice. Name each metric once.")
+    finished_before = {
+        PlannedMetric(name=name, version=version, judge_hash=judge_hash): n
+        for name, version, judge_hash, n in db.execute("SELECT name, version, judge_hash, finished_before FROM plan")
+    }
+    for metric in metrics:
+        if metric not in finished_before:
+            (n,) = db.execute(
+                """
+                SELECT count(*) FROM traces AS t
+                WHERE t.state IN ('scored', 'not_applicable', 'failed') AND NOT EXISTS (
+                    SELECT 1 FROM outcomes AS o
+                    WHERE o.sample_id = t.trace_id AND o.metric = ? AND o.metric_version = ? AND o.judge_hash = ?
+                )
+                """,
+                (metric.name, metric.version, metric.judge_hash),
+            ).fetchone()
+            finished_before[metric] = n
+    db.execute("DELETE FROM plan")
+    db.executemany(
+        "INSERT INTO plan (name, version, judge_hash, position, finished_before) VALUES (?, ?, ?, ?, ?)",
+        [
+            (metric.name, metric.version, metric.judge_hash, position, finished_before[metric])
+            for position, metric in enumerate(metrics)
+        ],
+    )
+    set_sinks(db, sinks, now=now)
+    _settle_times(db, now=now)
+
+
+def _settle_times(db: Sql, *, now: float) -> None:
+    """Make retries and leases due that are far in the future, because the clock was put back since they were stored."""
+    latest = now + _LATEST_S
+    db.execute("UPDATE outbox SET next_try = ? WHERE state = 'pending' AND next_try > ?", (now, latest))
+    db.execute("UPDATE traces SET lease_until = ? WHERE state = 'pending' AND lease_until > ?", (now, latest))
+
+
+def read_spend(db: Sql, *, now: float) -> Usage:
+    """Return the usage of the current day of UTC."""
+    row = db.execute("SELECT calls, input_tokens, output_tokens, usd FROM spend WHERE day = ?", (_day(now),)).fetchone()
+    if row is None:
+        return Usage()
+    calls, input_tokens, output_tokens, usd = row
+    return Usage(calls=calls, input_tokens=input_tokens, output_tokens=output_tokens, cost_usd=usd or None)
+
+
+def read_record(db: Sql, name: str) -> dict[str, Any]:
+    """Return what `set_record` has stored under this name."""
+    text = read_meta(db, name)
+    return {} if text is None else dict(json.loads(text))
+
+
+def _day(now: float) -> str:
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d")
