@@ -811,13 +811,16 @@ class TestReading:
         assert ["t2", "t1"] == [t.trace_id for t in store.traces.read_outlines(upto=before)]
 
     def test_outcomes_stream_in_the_order_they_were_stored(self, store: Store, clock: Clock):
-        """All of them, or those of one metric, or of requests of one time."""
+        """All of them, or those of one metric, of requests of one time, or between two positions."""
         store.traces.ingest("a", 1, [captured("t1", started_at=2.0), captured("t2", started_at=1.0)])
         store.outcomes.complete("t2", both("t2"))
+        before = store.position()
         clock.now += 1
         store.outcomes.complete("t1", both("t1"))
 
         assert [*both("t2"), *both("t1")] == list(store.outcomes.read())
+        assert both("t2") == list(store.outcomes.read(upto=before))
+        assert both("t1") == list(store.outcomes.read(after=before))
         assert [score("t2"), score("t1")] == list(store.outcomes.read(metric="grounded"))
         assert both("t1") == list(store.outcomes.read(since=2.0))
         assert both("t2") == list(store.outcomes.read(since=1.0, until=2.0))

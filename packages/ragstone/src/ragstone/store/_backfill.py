@@ -14,7 +14,7 @@ from ragstone.store._body import to_trace
 from ragstone.store._completion import insert_outcomes, prepare
 from ragstone.store._database import Part
 from ragstone.store._records import BackfillCounts, Completion, PlannedMetric, UnscoredPage, UnscoredTrace
-from ragstone.store._sql import save_meta, starting_with
+from ragstone.store._sql import read_all_meta, save_meta
 from ragstone.store._watch import BACKFILL
 
 _FINISHED: Final = "t.state IN ('scored', 'not_applicable', 'failed')"
@@ -141,14 +141,14 @@ class Backfills(Part):
     def backfills(self) -> list[dict[str, Any]]:
         """Return the progress of all backfills, oldest first."""
         with self._database.read() as db:
-            rows = db.execute("SELECT value FROM meta WHERE key >= ? AND key < ?", starting_with(BACKFILL))
-            return sorted((json.loads(value) for (value,) in rows), key=lambda each: float(each["started_at"]))
+            progress = map(json.loads, read_all_meta(db, BACKFILL).values())
+            return sorted(progress, key=lambda each: float(each["started_at"]))
 
 
 def _known(metrics: Sequence[PlannedMetric]) -> tuple[str, list[str]]:
     """Return an expression for the number of these metrics that a trace has outcomes of, and its parameters."""
     keys = " OR ".join([_KEY] * len(metrics))
-    parameters = [value for metric in metrics for value in (metric.name, metric.version, metric.judge_hash)]
+    parameters = [value for metric in metrics for value in metric.key]
     return f"(SELECT COUNT(*) FROM outcomes AS o WHERE o.sample_id = t.trace_id AND ({keys}))", parameters  # noqa: S608
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ragstone.errors import DataError
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.store._body import Body, to_body
-from ragstone.store._counts import add_to_counters, add_to_outcome_counts, state_counter
+from ragstone.store._counters import add_to_counters, add_to_outcome_counts, state_counter
 from ragstone.store._database import Database, Lock
 from ragstone.store._plan import read_plan
 from ragstone.store._records import Completion, TraceState
@@ -54,7 +54,7 @@ def prepare(completion: Completion) -> PreparedCompletion | DataError:
 
 def store_completions(db: Sql, database: Database, completions: Sequence[PreparedCompletion]) -> list[bool | DataError]:
     """Store a group of completions, one statement per table. Several of one trace count in their order."""
-    plan = [(metric.name, metric.version, metric.judge_hash) for metric in read_plan(db)]
+    plan = [metric.key for metric in read_plan(db)]
     traces = {
         trace.trace_id: trace
         for trace in read_completed(db, {each.trace_id for each in completions}, lock=database.lock_completed)

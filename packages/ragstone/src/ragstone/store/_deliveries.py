@@ -1,7 +1,7 @@
 """Deliveries of outcomes and alarms to sinks.
 
 An alarm has a row in the outbox for each sink. An outcome has one only if its delivery was retried, skipped or failed, or if
-it is older than the range of its sink (see `_ranges`).
+it is older than the range of its sink (see `_delivery_ranges`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from ragstone.schema import AlarmDelivery, Delivery, DeliveryCounts
 from ragstone.store._body import to_outcome
 from ragstone.store._database import Part
-from ragstone.store._ranges import HAS_ROW, SINCE, Range, advance, count_pending, read_ranges, save_range
+from ragstone.store._delivery_ranges import HAS_ROW, SINCE, Range, advance, count_pending, read_ranges, save_range
 from ragstone.store._records import DeliveryKind, DeliveryState, OutboxRow
 from ragstone.store._sql import LAST_SEQ, Sql, marks, pages
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from ragstone.schema import Captured, Feedback, FeedbackCounts, SampledOut
 from ragstone.store._body import check_row, checksum_of
-from ragstone.store._counts import add_to_counters
+from ragstone.store._counters import add_to_counters
 from ragstone.store._records import StoredFeedback
 from ragstone.store._sql import Sql, marks, pages
 from ragstone.store._watch_queue import queue_outcomes

@@ -6,14 +6,13 @@ from collections import Counter, defaultdict
 from typing import Final
 
 from ragstone.schema import DeclaredTool, Evidence, IgnoredTraces, Ledger, LedgerRow
-from ragstone.store._body import to_outcome
-from ragstone.store._counts import count_outcome_kinds, count_unplanned, read_states
+from ragstone.store._counters import DROPPED, count_outcome_kinds, count_unplanned, judge_of, read_states
 from ragstone.store._deliveries import count_deliveries
-from ragstone.store._erase import ERASED, ERASED_DELIVERIES
+from ragstone.store._erasure import ERASED, ERASED_DELIVERIES
 from ragstone.store._feedback import count_feedback
 from ragstone.store._plan import read_record, read_spend
 from ragstone.store._scoring_plans import count_pending
-from ragstone.store._sql import Sql, starting_with
+from ragstone.store._sql import Sql, read_all_meta, starting_with
 
 IGNORED: Final = "ignored:"
 """Beginning of the names of the counters of ignored traces. The same key in `meta` has one example."""
@@ -22,7 +21,7 @@ IGNORED: Final = "ignored:"
 def read_ledger(db: Sql, *, now: float) -> Ledger:
     """Return the ledger. See `Store.ledger`."""
     traces = read_states(db)
-    drops: dict[str, int] = dict(db.execute("SELECT reason, n FROM drops ORDER BY reason"))
+    drops = _counts_of(db, DROPPED)
     total = LedgerRow(
         captured=read_counter(db, "captured"),
         scored=traces["scored"],
@@ -99,9 +98,7 @@ def _erased_deliveries(db: Sql) -> dict[str, dict[str, int]]:
 
 
 def _ignored(db: Sql) -> dict[str, IgnoredTraces]:
-    examples: dict[str, str] = dict(
-        db.execute("SELECT key, value FROM meta WHERE key >= ? AND key < ?", starting_with(IGNORED))
-    )
+    examples = read_all_meta(db, IGNORED)
     return {
         reason: IgnoredTraces(n=n, example=examples.get(f"{IGNORED}{reason}"))
         for reason, n in _counts_of(db, IGNORED).items()
@@ -146,12 +143,5 @@ def _count_others_by_judge(db: Sql) -> dict[str, int]:
     """Return the number of outcomes that are not of the plan, by the name of the judge, which only the bodies have."""
     counts: Counter[str] = Counter()
     for metric, version, judge_hash, n in count_unplanned(db):
-        body = db.execute(
-            """
-            SELECT b.body, o.outcome_id, o.value FROM outcomes AS o JOIN outcome_bodies AS b USING (seq)
-            WHERE o.metric = ? AND o.metric_version = ? AND o.judge_hash = ? LIMIT 1
-            """,
-            (metric, version, judge_hash),
-        ).fetchone()
-        counts[(body and to_outcome(*body).judge) or "none"] += int(n)
+        counts[judge_of(db, (metric, version, judge_hash)) or "none"] += int(n)
     return dict(counts)

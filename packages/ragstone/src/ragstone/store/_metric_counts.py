@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from ragstone.store._body import to_outcome
-from ragstone.store._counts import OutcomeTotals
+from ragstone.store._counters import OutcomeTotals, judge_of
 from ragstone.store._plan import read_plan
 from ragstone.store._records import MetricCounts, PlannedMetric
 from ragstone.store._sql import Sql
@@ -41,18 +40,18 @@ def _count_by_value(db: Sql, metric: PlannedMetric, *, sampled: bool) -> MetricC
     """
     if sampled:
         pair = "o.value, t.inclusion_probability"
-        for page in _pages(db, f"SELECT {pair}, count(*) {scores} GROUP BY {pair}", _key(metric)):
+        for page in _pages(db, f"SELECT {pair}, count(*) {scores} GROUP BY {pair}", metric.key):
             found.add_scores(*zip(*page, strict=True))
         return found.checked(db)
     # Most judges give few distinct values, which the database counts fastest. Nearly every value of a continuous metric is
     # distinct. These are read twice as fast without being counted.
     values = f"SELECT o.value, count(*) {scores} GROUP BY o.value ORDER BY o.value LIMIT {_ROWS}"
-    counted = db.execute(values, _key(metric)).fetchall()
+    counted = db.execute(values, metric.key).fetchall()
     for value, n in counted:
         found.add_scores([value], [1.0], [n])
     if len(counted) == _ROWS:
         others = array("d")
-        for page in _pages(db, f"SELECT o.value {scores} AND o.value > ?", (*_key(metric), counted[-1][0])):
+        for page in _pages(db, f"SELECT o.value {scores} AND o.value > ?", (*metric.key, counted[-1][0])):
             others.extend(itertools.chain.from_iterable(page))
         found.add_values(others)
     return found.checked(db)
@@ -88,7 +87,7 @@ def _count_others(db: Sql, metric: PlannedMetric, *, sampled: bool) -> _Counted:
         WHERE o.metric = ? AND o.metric_version = ? AND o.judge_hash = ? AND o.kind <> 'score'
         GROUP BY {columns}
         """,  # noqa: S608 - its parts are written above
-        _key(metric),
+        metric.key,
     ):
         found.add(kind, p[0] if p else 1.0, n)
     return found
@@ -101,15 +100,11 @@ def _pages(db: Sql, query: str, parameters: Sequence[object]) -> Iterator[list[A
         yield page
 
 
-def _key(metric: PlannedMetric) -> tuple[str, str, str]:
-    return metric.name, metric.version, metric.judge_hash
-
-
 class _Counted:
     """Collects the outcomes of a metric."""
 
     def __init__(self, metric: PlannedMetric) -> None:
-        self._key = _key(metric)
+        self._key = metric.key
         self._others: Counter[str] = Counter()
         self._others_p: set[float] = set()
         self._totals = OutcomeTotals()
@@ -143,17 +138,9 @@ class _Counted:
         """Verify the outcomes against their counters, and return them."""
         self._totals.add((*self._key, "score"), self.values, self.repeats)
         self._totals.check(db, *self._key)
-        # The judge's name is stored only in the bodies, and is the same in all outcomes of a planned metric.
-        body = db.execute(
-            """
-            SELECT b.body, o.outcome_id, o.value FROM outcomes AS o JOIN outcome_bodies AS b USING (seq)
-            WHERE o.metric = ? AND o.metric_version = ? AND o.judge_hash = ? ORDER BY o.kind DESC LIMIT 1
-            """,
-            self._key,
-        ).fetchone()
         return MetricCounts(
             metric=self._key[0],
-            judge=to_outcome(*body).judge if body else None,
+            judge=judge_of(db, self._key),
             values=self.values,
             probabilities=self.probabilities,
             repeats=self.repeats,

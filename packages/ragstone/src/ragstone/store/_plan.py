@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from ragstone.errors import ConfigurationError
 from ragstone.schema import ScoringPlan, Usage
 from ragstone.store._database import Part
-from ragstone.store._ranges import set_sinks
+from ragstone.store._delivery_ranges import set_sinks
 from ragstone.store._records import PlannedMetric
 from ragstone.store._scoring_plans import STEP_S, apply_plan, read_plans
 from ragstone.store._sql import Sql, read_meta, save_meta
@@ -124,16 +124,13 @@ def _write_plan(db: Sql, metrics: Sequence[PlannedMetric], sinks: Sequence[str],
                     WHERE o.sample_id = t.trace_id AND o.metric = ? AND o.metric_version = ? AND o.judge_hash = ?
                 )
                 """,
-                (metric.name, metric.version, metric.judge_hash),
+                metric.key,
             ).fetchone()
             finished_before[metric] = n
     db.execute("DELETE FROM plan")
     db.executemany(
         "INSERT INTO plan (name, version, judge_hash, position, finished_before) VALUES (?, ?, ?, ?, ?)",
-        [
-            (metric.name, metric.version, metric.judge_hash, position, finished_before[metric])
-            for position, metric in enumerate(metrics)
-        ],
+        [(*metric.key, position, finished_before[metric]) for position, metric in enumerate(metrics)],
     )
     set_sinks(db, sinks, now=now)
     _settle_times(db, now=now)

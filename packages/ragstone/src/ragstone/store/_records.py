@@ -169,6 +169,11 @@ class PlannedMetric:
     judge_hash: str = ""
     """Hash of the judge configuration, or an empty string if no judge is used."""
 
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Name, version and judge hash."""
+        return self.name, self.version, self.judge_hash
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ragstone.store._body import Body, seal, text_of
-from ragstone.store._counts import SAMPLED_OUT_FORGOTTEN, add_to_counters
+from ragstone.store._counters import SAMPLED_OUT_FORGOTTEN, add_to_counters
 from ragstone.store._database import Part
-from ragstone.store._erase import erase_group
+from ragstone.store._erasure import erase_group
 from ragstone.store._feedback import forget_feedback, remove_comments
 from ragstone.store._labels import take_labels
 from ragstone.store._records import RemovedText, RetentionCounts

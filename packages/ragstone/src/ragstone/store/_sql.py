@@ -66,6 +66,11 @@ def read_meta(db: Sql, key: str) -> str | None:
     return None if row is None else str(row[0])
 
 
+def read_all_meta(db: Sql, prefix: str) -> dict[str, str]:
+    """Return the texts of the table `meta` whose keys begin with a prefix, by key."""
+    return dict(db.execute("SELECT key, value FROM meta WHERE key >= ? AND key < ?", starting_with(prefix)).fetchall())
+
+
 def starting_with(prefix: str) -> tuple[str, str]:
     """Return the parameters of `key >= ? AND key < ?` for keys that begin with a prefix, which ends with a colon.
 

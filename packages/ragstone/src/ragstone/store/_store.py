@@ -9,7 +9,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.schema import Ledger
 from ragstone.store._database import Database
 from ragstone.store._deliveries import Deliveries
-from ragstone.store._erased import store_id
+from ragstone.store._erased_ids import store_id
 from ragstone.store._labels import Labels
 from ragstone.store._leases import Leases
 from ragstone.store._ledger import read_ledger

@@ -39,7 +39,6 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     "meta": {"key": "text PRIMARY KEY", "value": "text NOT NULL"},
     # `captured` is written only when requests arrive, so that the ledger shows a lost row.
     "counters": {"name": "text PRIMARY KEY", "n": "int NOT NULL"},
-    "drops": {"reason": "text PRIMARY KEY", "n": "int NOT NULL"},
     "segments": {"name": "text PRIMARY KEY", "next_offset": "int NOT NULL"},
     "plan": {
         "name": "text PRIMARY KEY",
@@ -48,7 +47,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "position": "int NOT NULL",
         "finished_before": "int NOT NULL",  # traces that were finished without this metric when it joined
     },
-    # Settings with which requests are scored (see `_plan`). `plan` has the metrics that the last worker scores with.
+    # Settings with which requests are scored (see `_scoring_plans`). `plan` has the metrics that the last worker scores with.
     "scoring_plans": {
         "id": "text PRIMARY KEY",  # hash of the settings
         "settings": "text NOT NULL",

@@ -19,17 +19,17 @@ from ragstone.schema import (
 )
 from ragstone.store._body import checksum_of, to_body, to_outcome, to_outline, to_trace
 from ragstone.store._completion import AnyOutcome
-from ragstone.store._counts import add_to_counters, state_counter
+from ragstone.store._counters import DROPPED, add_to_counters, state_counter
 from ragstone.store._database import Database, Lock, Part
 from ragstone.store._deliveries import deliveries
-from ragstone.store._erased import find_erased
+from ragstone.store._erased_ids import find_erased
 from ragstone.store._feedback import add_feedback, feedback_of, match_feedback
 from ragstone.store._ledger import IGNORED, evidence_counters
 from ragstone.store._plan import read_plan
 from ragstone.store._records import RequestLabel, StoredAnswer, StorePosition, TraceReport, TraceState
 from ragstone.store._scoring_plans import plans_of_entries
 from ragstone.store._slices import slices_of
-from ragstone.store._sql import LAST_SEQ, Sql, marks, pages
+from ragstone.store._sql import LAST_SEQ, Sql, marks, pages, save_meta
 from ragstone.store._tables import CHECKED_COLUMNS
 from ragstone.store._trace_report import explain_state
 
@@ -322,19 +322,14 @@ def insert_entries(
     new = states.total()
     add_feedback(db, feedback, now=now)
     match_feedback(db, traces.values(), feedback)
-    db.executemany(
-        "INSERT INTO drops VALUES (?, ?) ON CONFLICT (reason) DO UPDATE SET n = drops.n + excluded.n",
-        sorted(drops.items()),
-    )
     counted = Counter(captured=new + drops.total(), duplicates=came - new) + states + ignored
+    counted.update({f"{DROPPED}{reason}": n for reason, n in drops.items()})
     for entry in traces.values():
         if isinstance(entry, Captured):
             counted.update([f"ended:{entry.trace.status}", *evidence_counters(entry.trace.evidence)])
     add_to_counters(db, counted)
-    db.executemany(
-        "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        list(examples.items()),
-    )
+    for key, example in examples.items():
+        save_meta(db, key, example)
     return new
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ragstone.store._erase import Erasure
+from ragstone.store._erasure import Erasure
 from ragstone.store._retention import Retention
 from ragstone.store._verify import Verification
 

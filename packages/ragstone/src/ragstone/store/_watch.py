@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ragstone.store._canaries import Canaries
 from ragstone.store._database import Lock, Part
-from ragstone.store._sql import LAST_SEQ, Rows, Sql, marks, pages, read_meta, save_meta, starting_with
+from ragstone.store._sql import LAST_SEQ, Rows, Sql, marks, pages, read_all_meta, read_meta, save_meta
 from ragstone.store._watch_queue import WatchQueue
 from ragstone.store._watch_records import AlarmRow, EndedBackfill, StreamKey, StreamRow, Unit, UnitAmounts
 
@@ -64,9 +64,8 @@ class WatchTables:
 
     def ended_backfills(self) -> list[EndedBackfill]:
         """Return the backfills that have ended and from which streams have not learned so far."""
-        rows = self._db.execute("SELECT value FROM meta WHERE key >= ? AND key < ?", starting_with(BACKFILL))
         ended = []
-        for progress in [json.loads(value) for (value,) in rows]:
+        for progress in map(json.loads, read_all_meta(self._db, BACKFILL).values()):
             if progress["state"] == "running" or progress.get("learned"):
                 continue
             keys = [key for metric in progress["metrics"] for key in self._keys_of(metric)]

@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ragstone.store._body import damaged, sum_checksums
+from ragstone.store._body import damaged, sum_checksums, to_outcome
 from ragstone.store._database import Part
-from ragstone.store._ranges import count_sent
+from ragstone.store._delivery_ranges import count_sent
 from ragstone.store._records import CountDifference
 from ragstone.store._sql import Sql, starting_with
 
@@ -18,6 +18,8 @@ OutcomeKind = tuple[str, str, str, str]
 _VALUES: Final = ", sum of the checksums of its values"
 _STATE: Final = "state:"
 """Beginning of the names of the counters of traces by state."""
+DROPPED: Final = "dropped:"
+"""Beginning of the names of the counters of dropped requests, by the reason."""
 SAMPLED_OUT_FORGOTTEN: Final = "forgotten:sampled_out"
 """Counter of requests that were sampled out, of which no row is left. They stay counted in their state."""
 
@@ -140,6 +142,18 @@ def count_unplanned(db: Sql) -> list[tuple[str, str, str, int]]:
         ORDER BY c.metric, c.metric_version, c.judge_hash
         """
     ).fetchall()
+
+
+def judge_of(db: Sql, metric: tuple[str, str, str]) -> str | None:
+    """Return the name of the judge of some outcomes, by metric, version and judge hash. Only the bodies have it."""
+    body = db.execute(
+        """
+        SELECT b.body, o.outcome_id, o.value FROM outcomes AS o JOIN outcome_bodies AS b USING (seq)
+        WHERE o.metric = ? AND o.metric_version = ? AND o.judge_hash = ? ORDER BY o.kind DESC LIMIT 1
+        """,
+        metric,
+    ).fetchone()
+    return to_outcome(*body).judge if body else None
 
 
 def _totals(db: Sql) -> OutcomeTotals:

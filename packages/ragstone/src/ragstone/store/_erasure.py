@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from ragstone.store._counts import add_to_counters, add_to_outcome_counts, state_counter
+from ragstone.store._counters import DROPPED, add_to_counters, add_to_outcome_counts, state_counter
 from ragstone.store._database import Part
-from ragstone.store._erased import remember_erased
+from ragstone.store._delivery_ranges import read_ranges, save_range, shorten_ranges
+from ragstone.store._erased_ids import remember_erased
 from ragstone.store._plan import read_plan
-from ragstone.store._ranges import read_ranges, save_range, shorten_ranges
 from ragstone.store._records import ErasedRequests
 from ragstone.store._sql import Sql, marks, pages
 
@@ -163,17 +163,13 @@ def erase_group(
     add_to_outcome_counts(db, [((o.metric, o.metric_version, o.judge_hash, o.kind), o.value) for o in outcomes], n=-1)
     states = Counter(state for _, _, state, *_ in traces)
     # `+` of counters would drop negative ones.
-    changes = Counter({f"{ERASED}{state}": n for state, n in states.items()})
+    changes = Counter({f"{DROPPED}{reason}": len(traces)})
+    changes.update({f"{ERASED}{state}": n for state, n in states.items()})
     changes.update({state_counter(state): -n for state, n in states.items()})
     changes.update({f"{ERASED_DELIVERIES}{state}:{sink}": n for (state, sink), n in deliveries.items()})
     add_to_counters(db, changes)
     if now is not None:
         remember_erased(db, [trace_id for _, trace_id, *_ in traces], now=now)
-    if traces:
-        db.execute(
-            "INSERT INTO drops VALUES (?, ?) ON CONFLICT (reason) DO UPDATE SET n = drops.n + excluded.n",
-            (reason, len(traces)),
-        )
     return counts
 
 
@@ -181,14 +177,13 @@ def _correct_plan(db: Sql, traces: Sequence[Any], outcomes: Sequence[_Outcome]) 
     """Count requests that were finished before a metric was planned in its row too, where they are now dropped."""
     finished = {trace_id for _, trace_id, state, *_ in traces if state not in ("pending", "sampled_out")}
     for metric in read_plan(db):
-        key = (metric.name, metric.version, metric.judge_hash)
-        scored = {o.sample_id for o in outcomes if (o.metric, o.metric_version, o.judge_hash) == key}
+        scored = {o.sample_id for o in outcomes if (o.metric, o.metric_version, o.judge_hash) == metric.key}
         db.execute(
             """
             UPDATE plan SET finished_before = CASE WHEN finished_before > ?1 THEN finished_before - ?1 ELSE 0 END
             WHERE name = ?2 AND version = ?3 AND judge_hash = ?4
             """,
-            (len(finished - scored), *key),
+            (len(finished - scored), *metric.key),
         )
 
 
