@@ -140,7 +140,7 @@ def test_lazy_names_are_those_for_type_checkers(room):
     }
     (call,) = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     table = ast.literal_eval(call.args[1])
-    assert declared == {name: f"ragstone.{room}.{module}" for module, names in table.items() for name in names}
+    assert declared == {name: f"ragstone.{room}.{module}" for module, names in table.items() for name in names.split()}
     assert set(package.__all__) <= set(declared) <= set(dir(package))
     for name, module in declared.items():
         assert getattr(package, name) is getattr(importlib.import_module(module), name)

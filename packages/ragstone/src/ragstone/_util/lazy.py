@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import import_module
 
 
-def lazy_names(
-    package: str, names: Mapping[str, Sequence[str]]
-) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+def lazy_names(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` of a package.
 
     Args:
         package: Name of the package.
-        names: Names that the package exports, by the module of the package that defines them.
+        names: Names that the package exports, separated by blanks, by the module of the package that defines them.
 
     Examples:
         ```python
-        __getattr__, __dir__ = lazy_names(__name__, {"_base": ("MetricBase", "check_sample")})
+        __getattr__, __dir__ = lazy_names(__name__, {"_base": "MetricBase check_sample"})
         ```
     """
-    module_of = {name: module for module, exported in names.items() for name in exported}
+    module_of = {name: module for module, exported in names.items() for name in exported.split()}
 
     def get(name: str) -> object:
         module = module_of.get(name)

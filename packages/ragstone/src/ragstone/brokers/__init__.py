@@ -18,15 +18,8 @@ if not TYPE_CHECKING:  # a type checker would accept any name
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "_address": (
-                "describe_broker",
-                "is_broker_url",
-            ),
-            "_factory": (
-                "make_relay",
-                "make_trace_source",
-                "read_broker_status",
-            ),
-            "_relay": ("BrokerRelay",),
+            "_address": "describe_broker is_broker_url",
+            "_factory": "make_relay make_trace_source read_broker_status",
+            "_relay": "BrokerRelay",
         },
     )

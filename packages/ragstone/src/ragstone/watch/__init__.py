@@ -30,33 +30,12 @@ if not TYPE_CHECKING:  # a type checker would accept any name
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "_alarm": ("Alarm",),
-            "_canaries": (
-                "CanaryRound",
-                "begin_round",
-                "end_round",
-            ),
-            "_fold": (
-                "all_alarms",
-                "fold",
-                "open_alarms",
-                "read_streams",
-            ),
-            "_options": (
-                "Scale",
-                "check_targets",
-            ),
-            "_requests": (
-                "AlarmRequest",
-                "read_requests",
-                "write_request",
-            ),
-            "_stream": ("Stream",),
-            "_text": (
-                "alarm_lines",
-                "describe_delay",
-                "render_alarm",
-                "stream_name",
-            ),
+            "_alarm": "Alarm",
+            "_canaries": "CanaryRound begin_round end_round",
+            "_fold": "all_alarms fold open_alarms read_streams",
+            "_options": "Scale check_targets",
+            "_requests": "AlarmRequest read_requests write_request",
+            "_stream": "Stream",
+            "_text": "alarm_lines describe_delay render_alarm stream_name",
         },
     )
