@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
+
+from ragstone._util.variables import assigned
 
 # A context variable: tasks and `asyncio.to_thread` calls started inside inherit it, concurrent tasks do not see it.
 _suppressed: ContextVar[bool] = ContextVar("ragstone_capture_suppressed", default=False)
 
 
-@contextmanager
-def suppress_capture() -> Iterator[None]:
+def suppress_capture() -> AbstractContextManager[bool]:
     """Do not capture anything inside the block, in this task and in tasks that it starts meanwhile.
 
     Examples:
@@ -20,11 +20,7 @@ def suppress_capture() -> Iterator[None]:
             chain.invoke("a question of the tests, not of a user")
         ```
     """
-    token = _suppressed.set(True)
-    try:
-        yield
-    finally:
-        _suppressed.reset(token)
+    return assigned(_suppressed, value=True)
 
 
 def capture_suppressed() -> bool:

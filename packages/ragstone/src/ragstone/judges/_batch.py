@@ -9,8 +9,8 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import IO, Any, Final, Self
 from ragstone._util.filelock import FileLock
 from ragstone._util.files import open_private
 from ragstone._util.plural import count
+from ragstone._util.variables import assigned
 from ragstone.errors import ConfigurationError, DataError, JudgeError, StoreError
 from ragstone.judges._cache.replies import is_repeatable
 from ragstone.judges._http.transport import MAX_REPLY_BYTES, Reply
@@ -424,36 +425,20 @@ _requests: ContextVar[BatchedRequests | None] = ContextVar("ragstone_batched_req
 _at_once: ContextVar[bool] = ContextVar("ragstone_sent_at_once", default=False)
 
 
-@contextmanager
-def requests_in_batches(batch: RequestBatch | None) -> Iterator[None]:
+def requests_in_batches(batch: RequestBatch | None) -> AbstractContextManager[RequestBatch | None]:
     """Answer requests of samples that are scored in the block from a batch, or write them to it. None changes nothing."""
-    token = _batch.set(batch)
-    try:
-        yield
-    finally:
-        _batch.reset(token)
+    return assigned(_batch, batch)
 
 
-@contextmanager
-def requests_of_sample() -> Iterator[BatchedRequests | None]:
+def requests_of_sample() -> AbstractContextManager[BatchedRequests | None]:
     """Use the batch of the block of `requests_in_batches` around the caller, if there is one, for one sample."""
     batch = _batch.get()
-    requests = None if batch is None else BatchedRequests(batch)
-    token = _requests.set(requests)
-    try:
-        yield requests
-    finally:
-        _requests.reset(token)
+    return assigned(_requests, None if batch is None else BatchedRequests(batch))
 
 
-@contextmanager
-def sent_at_once(*, is_sent: bool) -> Iterator[None]:
+def sent_at_once(*, is_sent: bool) -> AbstractContextManager[bool]:
     """Send a request of the block that would be written to a batch, if `is_sent`."""
-    token = _at_once.set(is_sent)
-    try:
-        yield
-    finally:
-        _at_once.reset(token)
+    return assigned(_at_once, is_sent)
 
 
 def is_sent_at_once() -> bool:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 from ragstone.judges._abstention.exact import CERTAIN
-from ragstone.judges._model import ChatModel, ExactModel, find_exact_route
+from ragstone.judges._model import ChatModel, ExactModel, PerLoop, find_exact_route
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
 
@@ -109,7 +108,7 @@ class NumberDistributionReader:
     def __init__(self, model: ChatModel) -> None:
         self._model = model
         self._spellings: dict[tuple[int, int], Spellings | None] = {}
-        self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
+        self._lock = PerLoop(asyncio.Lock)
 
     async def read(self, messages: Sequence[Message], low: float, high: float) -> NumberDistribution | None:
         """Read the distribution over the integers from low to high, or return None if the model does not support it.
@@ -132,7 +131,7 @@ class NumberDistributionReader:
         return await _walk(model, messages, spellings, end, max_asked=max_asked)
 
     async def _spelled(self, model: ExactModel, low: int, high: int) -> Spellings | None:
-        async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+        async with self._lock.get():
             if (low, high) not in self._spellings:
                 self._spellings[low, high] = await build_spellings(model, low, high)
             return self._spellings[low, high]

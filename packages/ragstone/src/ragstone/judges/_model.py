@@ -286,6 +286,15 @@ def find_exact_route(
     return model, route
 
 
+async def read_chain(model: ExactModel, messages: Sequence[Message], reply: str) -> ReplyLogprobs:
+    """Return the log-probabilities of a reply, and of the end of the turn if it is known, by the route "chain"."""
+    prompt, ids, end = await asyncio.gather(model.chat_ids(messages), model.text_ids(reply), model.end_id())
+    path = ids if end is None else [*ids, end]
+    rows = await model.next_logprobs([[*prompt, *path[:n]] for n in range(len(path))], [[token] for token in path])
+    logprobs = [row[token] for row, token in zip(rows, path, strict=True)]
+    return ReplyLogprobs(logprobs=tuple(logprobs[: len(ids)]), end_logprob=None if end is None else logprobs[-1])
+
+
 _NO_USAGE: Final = Usage()
 
 
@@ -304,21 +313,27 @@ _meters: ContextVar[tuple[UsageMeter, ...]] = ContextVar("ragstone_usage_meters"
 class _Metered:
     """The block of `metered`. A generator would cost more than what a metric of a fast judge does."""
 
-    __slots__ = ("_token",)
+    __slots__ = ("_meter", "_token", "_total")
+
+    def __init__(self, total: UsageMeter | None) -> None:
+        self._total = total
 
     def __enter__(self) -> UsageMeter:
-        meter = UsageMeter()
-        self._token = _meters.set((*_meters.get(), meter))
-        return meter
+        self._meter = UsageMeter()
+        self._token = _meters.set((*_meters.get(), self._meter))
+        return self._meter
 
     def __exit__(self, *_: object) -> None:
         _meters.reset(self._token)
+        if self._total is not None:
+            self._total.total += self._meter.total
 
 
-def metered() -> AbstractContextManager[UsageMeter]:
+def metered(total: UsageMeter | None = None) -> AbstractContextManager[UsageMeter]:
     """Measure the usage of the block and of the tasks it starts. Blocks can be nested: each meter includes inner ones.
 
-    The meter also includes failed and canceled calls, whose usage is not returned in another way.
+    The meter also includes failed and canceled calls, whose usage is not returned in another way. At its end, the block adds
+    its usage to `total`.
 
     Examples:
         ```python
@@ -327,7 +342,7 @@ def metered() -> AbstractContextManager[UsageMeter]:
         meter.total.calls
         ```
     """
-    return _Metered()
+    return _Metered(total)
 
 
 def record_usage(usage: Usage) -> None:
@@ -385,6 +400,22 @@ def after_reasoning(text: str) -> str | None:
     return None if _OPEN.search(text) else text.strip()
 
 
+class PerLoop(Generic[T]):
+    """One object for each running event loop, such as a lock, which belongs to the loop in which it was first used."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._made: WeakKeyDictionary[asyncio.AbstractEventLoop, T] = WeakKeyDictionary()
+
+    def get(self) -> T:
+        """Return the object of the running event loop."""
+        loop = asyncio.get_running_loop()
+        # Only the thread of this event loop adds its object.
+        if (known := self._made.get(loop)) is None:
+            known = self._made[loop] = self._make()
+        return known
+
+
 class AsyncOnce(Generic[T]):
     """A value that is computed on first use. Concurrent callers wait for it, in each event loop.
 
@@ -394,13 +425,12 @@ class AsyncOnce(Generic[T]):
     def __init__(self, find: Callable[[], Awaitable[T]]) -> None:
         self._find = find
         self._found: list[T] = []
-        # A lock belongs to the event loop in which it was first used.
-        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        self._lock = PerLoop(asyncio.Lock)
 
     async def get(self) -> T:
         """Return the value."""
         if not self._found:
-            async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+            async with self._lock.get():
                 if not self._found:
                     self._found.append(await self._find())
         return self._found[0]

@@ -161,13 +161,10 @@ class ModelJudge:
         """
         await self.model.prepare()
         if self._adaptive is not None:
-            with metered() as meter:
-                try:
-                    await self._adaptive.settle(self._sampling)
-                    if self._score_mode == "sampled":
-                        await self._adaptive.settle(self._drawn)
-                finally:
-                    self._spent.total += meter.total
+            with metered(self._spent):
+                await self._adaptive.settle(self._sampling)
+                if self._score_mode == "sampled":
+                    await self._adaptive.settle(self._drawn)
 
     @property
     def _drawn(self) -> dict[str, Any]:
@@ -190,11 +187,8 @@ class ModelJudge:
             JudgeError: If no usable reply is received. Kinds: "truncated", "refused", "timeout", "unavailable",
                 "rejected".
         """
-        with metered() as meter:
-            try:
-                text = await self._text(render(prompt), max_tokens=max_tokens)
-            finally:
-                self._spent.total += meter.total
+        with metered(self._spent) as meter:
+            text = await self._text(render(prompt), max_tokens=max_tokens)
         return TextReply(text=after_reasoning(text) or "", usage=meter.total)
 
     async def ask_number(self, prompt: Prompt, *, low: float = 0, high: float = 100) -> NumberReply:
@@ -204,21 +198,16 @@ class ModelJudge:
             JudgeError: If no usable reply is received. Kinds: "unparseable" and "truncated" (with `raw`), "refused",
                 "timeout", "unavailable", "rejected".
         """
-        is_reasoned = self._score_mode == "reasoned"
-        request = reasoned_request(low, high) if is_reasoned else number_request(low, high)
-        messages = render(prompt, request=request)
-        with metered() as meter:
-            try:
-                if self._score_mode == "expected":
-                    reply = await self._expected(messages, low, high)
-                elif self._score_mode == "sampled":
-                    reply = await self._sampled(messages, low, high)
-                elif is_reasoned:
-                    reply = await self._reasoned(messages, low, high)
-                else:
-                    reply = await self._single(messages, low, high)
-            finally:
-                self._spent.total += meter.total
+        request = reasoned_request if self._score_mode == "reasoned" else number_request
+        messages = render(prompt, request=request(low, high))
+        ways = {
+            "expected": self._expected,
+            "sampled": self._sampled,
+            "reasoned": self._reasoned,
+            "single": self._single,
+        }
+        with metered(self._spent) as meter:
+            reply = await ways[self._score_mode](messages, low, high)
         return replace(reply, usage=meter.total)
 
     async def ask_json(self, prompt: Prompt, schema: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:
@@ -236,11 +225,8 @@ class ModelJudge:
         json_schema = json_schema_of(schema)
         messages = render(prompt, request=json_request(json_schema))
         room = max_tokens + self._number_max_tokens
-        with metered() as meter:
-            try:
-                value, raw, method = await self._json(messages, json_schema, schema, room)
-            finally:
-                self._spent.total += meter.total
+        with metered(self._spent) as meter:
+            value, raw, method = await self._json(messages, json_schema, schema, room)
         return JsonReply(value=value, raw=raw, method=method, usage=meter.total)
 
     async def _json(

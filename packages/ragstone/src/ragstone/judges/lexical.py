@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -39,8 +39,7 @@ _LONG_SENTENCE: Final = 1000
 """Maximum number of characters of a claim."""
 
 
-@cache
-def _identity(kind: str) -> JudgeIdentity:
+def _identify(kind: str) -> JudgeIdentity:
     digest = hashlib.sha256(f"{kind}/{_VERSION}".encode()).hexdigest()[:16]
     return JudgeIdentity(name=_NAME, hash=digest, is_baseline=True)
 
@@ -73,10 +72,8 @@ class LexicalJudge:
         ```
     """
 
-    @property
-    def identity(self) -> JudgeIdentity:
-        """Name and version of the baseline."""
-        return _identity("lexical")
+    identity = _identify("lexical")
+    """Name and version of the baseline."""
 
     async def ask_text(self, prompt: Prompt, *, max_tokens: int = 512) -> TextReply:  # noqa: ARG002
         """Raise an error, because word overlap does not generate text.
@@ -95,15 +92,7 @@ class LexicalJudge:
         Raises:
             JudgeError: With kind "unsupported", if the construct is unknown or the texts contain no words to compare.
         """
-        measure = _MEASURES.get(prompt.construct)
-        if measure is None:
-            raise JudgeError(
-                (
-                    f"the lexical baseline does not support {prompt.construct!r}, only "
-                    f"{', '.join(sorted(_MEASURES))}. Use a model as judge"
-                ),
-                kind="unsupported",
-            )
+        measure = _supported(_MEASURES, prompt.construct)
         try:
             share = measure(prompt.fields)
         except ZeroDivisionError:
@@ -119,16 +108,7 @@ class LexicalJudge:
         Raises:
             JudgeError: With kind "unsupported", if the construct is unknown or the value does not have the shape.
         """
-        make = _VALUES.get(prompt.construct)
-        if make is None:
-            raise JudgeError(
-                (
-                    f"the lexical baseline does not support {prompt.construct!r}, only "
-                    f"{', '.join(sorted(_VALUES))}. Use a model as judge"
-                ),
-                kind="unsupported",
-            )
-        value = make(prompt.fields)
+        value = _supported(_VALUES, prompt.construct)(prompt.fields)
         try:
             return JsonReply(value=schema.validate_python(value), raw=repr(value), method="lexical")
         except ValidationError as error:
@@ -139,6 +119,14 @@ class LexicalJudge:
 
     async def aclose(self) -> None:
         """Do nothing."""
+
+
+def choose_passage(query: str, passages: Sequence[str], reading: AbstentionEstimate) -> TextReply:
+    """Return the passage that shares most words with the query, or the marker if an abstention is likely."""
+    if reading.value > 0.5:
+        return TextReply(text=LexicalReader.marker)
+    words = split_words(query)
+    return TextReply(text=max(passages, key=lambda passage: _share_found(words, split_words(passage))))
 
 
 class LexicalReader:
@@ -157,10 +145,8 @@ class LexicalReader:
 
     marker: Final = "NO-RESPONSE"
 
-    @property
-    def identity(self) -> JudgeIdentity:
-        """Name and version of the baseline."""
-        return _identity("lexical reader")
+    identity = _identify("lexical reader")
+    """Name and version of the baseline."""
 
     async def estimate_abstention(self, query: str, passages: Sequence[str]) -> AbstentionEstimate:
         """Return the share of the query's words that occur in no passage.
@@ -177,11 +163,7 @@ class LexicalReader:
 
     async def answer(self, query: str, passages: Sequence[str]) -> TextReply:
         """Return the passage that shares most words with the query, or the marker if none shares half of them."""
-        reading = await self.estimate_abstention(query, passages)
-        if reading.value > 0.5:
-            return TextReply(text=self.marker)
-        words = split_words(query)
-        return TextReply(text=max(passages, key=lambda passage: _share_found(words, split_words(passage))))
+        return choose_passage(query, passages, await self.estimate_abstention(query, passages))
 
     def is_abstention(self, reply: str) -> bool:
         """Return whether a reply is the marker."""
@@ -205,10 +187,8 @@ class LexicalEmbedder:
 
     dimension: Final = 4096
 
-    @property
-    def identity(self) -> JudgeIdentity:
-        """Name and version of the baseline."""
-        return _identity("lexical embedder")
+    identity = _identify("lexical embedder")
+    """Name and version of the baseline."""
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Return an array of shape (number of texts, 4096) with rows of length 1.
@@ -236,6 +216,16 @@ class LexicalEmbedder:
 Fields = Mapping[str, str | tuple[str, ...]]
 
 
+def _supported(ways: Mapping[str, T], construct: str) -> T:
+    if construct not in ways:
+        known = ", ".join(sorted(ways))
+        raise JudgeError(
+            f"the lexical baseline does not support {construct!r}, only {known}. Use a model as judge",
+            kind="unsupported",
+        )
+    return ways[construct]
+
+
 def _words(fields: Fields, name: str) -> list[str]:
     value = fields.get(name, ())
     return split_words(value if isinstance(value, str) else "\n".join(value))
@@ -258,14 +248,6 @@ def _share_found(sought: list[str], text: Iterable[str]) -> float:
     """
     distinct = set(_content(sought) or sought)
     return len(distinct.intersection(text)) / len(distinct)
-
-
-def _coherence(fields: Fields) -> float:
-    return _share_found(_words(fields, "response"), _words(fields, "contexts"))
-
-
-def _relevance(fields: Fields) -> float:
-    return _share_found(_words(fields, "query"), _words(fields, "response"))
 
 
 def _density(fields: Fields) -> float:
@@ -291,8 +273,8 @@ def _f1(reference: list[str], response: list[str]) -> float:
 
 
 _MEASURES: Final[Mapping[str, Callable[[Fields], float]]] = {
-    "contextual_coherence": _coherence,
-    "question_relevance": _relevance,
+    "contextual_coherence": lambda fields: _share_found(_words(fields, "response"), _words(fields, "contexts")),
+    "question_relevance": lambda fields: _share_found(_words(fields, "query"), _words(fields, "response")),
     "information_density": _density,
     "answer_correctness": lambda fields: _best(fields, _f1),
     "passage_relevance": lambda fields: _share_found(_words(fields, "query"), _words(fields, "passage")),

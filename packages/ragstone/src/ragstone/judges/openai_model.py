@@ -20,7 +20,7 @@ from ragstone.judges._http.probe import probe
 from ragstone.judges._http.transport import ApiKey, ClientTransport
 from ragstone.judges._limits.gate import ClientLimits
 from ragstone.judges._limits.spend import Budget
-from ragstone.judges._model import Capabilities, Completion, ReplyLogprobs
+from ragstone.judges._model import Capabilities, Completion, ReplyLogprobs, read_chain
 from ragstone.judges._option_names import OptionNames
 from ragstone.judges._render import Message
 
@@ -266,7 +266,7 @@ class OpenAICompatibleModel(LogprobReader):
             return await self.prefilled(messages, reply)
         if route == "echo":
             return await self.echoed(messages, reply)
-        return await self.chained(messages, reply)
+        return await read_chain(self, messages, reply)
 
 
 def _described(client: AsyncOpenAI, api_key: ApiKey | None) -> tuple[str, str | None]:

@@ -220,12 +220,8 @@ class ChatReader:
                 "unavailable", "rejected".
         """
         messages = self._prompt.messages(query, passages)
-        with metered() as meter:
-            try:
-                can = await self.model.capabilities()
-                estimate = await self._estimate(can, messages, query)
-            finally:
-                self._spent.total += meter.total
+        with metered(self._spent) as meter:
+            estimate = await self._estimate(await self.model.capabilities(), messages, query)
         return replace(estimate, usage=meter.total)
 
     async def _estimate(self, can: Capabilities, messages: Sequence[Message], query: str) -> AbstentionEstimate:
@@ -271,11 +267,8 @@ class ChatReader:
             max_tokens=self._max_tokens,
             sampling={"temperature": 0.0, **self._sampling},
         )
-        with metered() as meter:
-            try:
-                (completion,) = await self.model.complete(request)
-            finally:
-                self._spent.total += meter.total
+        with metered(self._spent) as meter:
+            (completion,) = await self.model.complete(request)
         if completion.finish == "refused":
             raise JudgeReplyError(
                 f"the reader declined to answer: {completion.text or 'content filter'}",
@@ -299,18 +292,15 @@ class ChatReader:
             ConfigurationError: If the endpoint does not provide exact probabilities.
             JudgeError: If no usable reply is received.
         """
-        with metered() as meter:
-            try:
-                exact = find_exact_route(self.model, await self.model.capabilities())
-                if exact is None:
-                    raise ConfigurationError(
-                        f"{self.model.name} does not provide the probability of a given answer. Use a vLLM server or "
-                        "vllm:MODEL as reader. `ragstone doctor` shows what an endpoint provides"
-                    )
-                model, route = exact
-                return await read_logprob(model, self._prompt.messages(query, passages), answer, route=route)
-            finally:
-                self._spent.total += meter.total
+        with metered(self._spent):
+            exact = find_exact_route(self.model, await self.model.capabilities())
+            if exact is None:
+                raise ConfigurationError(
+                    f"{self.model.name} does not provide the probability of a given answer. Use a vLLM server or "
+                    "vllm:MODEL as reader. `ragstone doctor` shows what an endpoint provides"
+                )
+            model, route = exact
+            return await read_logprob(model, self._prompt.messages(query, passages), answer, route=route)
 
     def is_abstention(self, reply: str) -> bool:
         """Return whether a reply is an abstention: whether it starts with a phrase, in any formatting.

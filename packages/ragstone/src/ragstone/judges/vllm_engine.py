@@ -20,6 +20,7 @@ from ragstone.judges._model import (
     ReplyLogprobs,
     TokenLogprobs,
     model_call,
+    read_chain,
     record_usage,
 )
 from ragstone.judges._render import Message
@@ -265,11 +266,7 @@ class VllmModel:
         Raises:
             JudgeError: If the reply is too long.
         """
-        prompt, ids, end = await self.chat_ids(messages), await self.text_ids(reply), await self.end_id()
-        path = ids if end is None else [*ids, end]
-        rows = await self.next_logprobs([[*prompt, *ids[:n]] for n in range(len(path))], [[token] for token in path])
-        logprobs = [row[token] for row, token in zip(rows, path, strict=True)]
-        return ReplyLogprobs(logprobs=tuple(logprobs[: len(ids)]), end_logprob=None if end is None else logprobs[-1])
+        return await read_chain(self, messages, reply)
 
     async def _asked(self, prompts: Sequence[Sequence[int]], fields: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Run prompts as one job, and record the usage."""

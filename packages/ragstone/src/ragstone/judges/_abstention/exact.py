@@ -133,7 +133,9 @@ class ExactSequence:
         return _reading(start, unfollowed, complete)
 
     async def _planned(self) -> _Plan:
-        ids_of = _Tokenizer(self._model)
+        async def ids_of(text: str) -> Ids:
+            return tuple(await self._model.text_ids(text))
+
         spelled = {phrase: await ids_of(phrase) for phrase in self._written}
         # Some tokenizers add a space before each text. Their tokens for the rest of a phrase do not follow its start.
         adds_blank = await ids_of("x") == await ids_of(" x")
@@ -179,14 +181,6 @@ async def read_logprob(
     prompt, ids = await model.chat_ids(messages), await model.text_ids(reply)
     rows = await model.next_logprobs([[*prompt, *ids[:size]] for size in range(len(ids))], [[token] for token in ids])
     return math.fsum(row[token] for row, token in zip(rows, ids, strict=True))
-
-
-class _Tokenizer:
-    def __init__(self, model: ExactModel) -> None:
-        self._model = model
-
-    async def __call__(self, text: str) -> Ids:
-        return tuple(await self._model.text_ids(text))
 
 
 class _Tree:

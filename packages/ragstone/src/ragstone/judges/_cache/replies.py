@@ -7,20 +7,21 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 from pydantic import ValidationError
 
+from ragstone._util.variables import assigned
 from ragstone.errors import StoreError
 from ragstone.judges._cache.file import ReplyCache
-from ragstone.judges._model import Capabilities, record_usage
+from ragstone.judges._model import Capabilities, PerLoop, record_usage
 from ragstone.schema import Usage
 
 _logger = logging.getLogger("ragstone")
@@ -33,18 +34,12 @@ _bypassed: ContextVar[bool] = ContextVar("ragstone_cache_bypassed", default=Fals
 _repeat: ContextVar[int] = ContextVar("ragstone_cache_repeat", default=0)
 
 
-@contextmanager
-def cache_bypassed() -> Iterator[None]:
+def cache_bypassed() -> AbstractContextManager[bool]:
     """Send every request inside the block, because an endpoint cannot be measured with cached replies."""
-    token = _bypassed.set(True)
-    try:
-        yield
-    finally:
-        _bypassed.reset(token)
+    return assigned(_bypassed, value=True)
 
 
-@contextmanager
-def repeat_replies(number: int) -> Iterator[None]:
+def repeat_replies(number: int) -> AbstractContextManager[int]:
     """Use separate cached replies for a repeat inside the block.
 
     Every request of repeat 1 is sent although the cache has the reply of repeat 0 (the usual one). Its reply is cached too, so
@@ -53,11 +48,7 @@ def repeat_replies(number: int) -> Iterator[None]:
     Args:
         number: Number of the repeat, from 0.
     """
-    token = _repeat.set(number)
-    try:
-        yield
-    finally:
-        _repeat.reset(token)
+    return assigned(_repeat, number)
 
 
 def is_cache_bypassed() -> bool:
@@ -136,7 +127,7 @@ class CachedReplies:
         self._file = ReplyCache(folder or "")
         self._endpoint = endpoint
         self._reads = self._writes = folder is not None
-        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopState] = WeakKeyDictionary()
+        self._state = PerLoop(_LoopState)
 
     def __repr__(self) -> str:
         return f"CachedReplies({self._file!r})"
@@ -169,7 +160,7 @@ class CachedReplies:
         if cached is None:
             if batched or not self._writes:
                 return await ask()
-            turns = self._state().turns
+            turns = self._state.get().turns
             turn = turns.get(key)
             if turn is None:
                 turn = turns[key] = asyncio.Lock()
@@ -250,9 +241,6 @@ class CachedReplies:
         identity = json.dumps([kind, self._endpoint, path, body], sort_keys=True, default=repr)
         return hashlib.sha256(identity.encode()).hexdigest()
 
-    def _state(self) -> _LoopState:
-        return self._loops.setdefault(asyncio.get_running_loop(), _LoopState())
-
     async def _read(self, key: str) -> dict[str, Any] | None:
         return await asyncio.to_thread(self._read_now, key) if self._reads else None
 
@@ -265,7 +253,7 @@ class CachedReplies:
 
     async def _write(self, key: str, model: str, reply: Mapping[str, Any]) -> None:
         """Write a reply, together with those that arrived while another one was written."""
-        state = self._state()
+        state = self._state.get()
         state.unwritten.append((key, model, reply))
         async with state.writing:
             batch, state.unwritten = state.unwritten, []

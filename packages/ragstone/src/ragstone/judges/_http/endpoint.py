@@ -35,6 +35,7 @@ from ragstone.judges._http.transport import (
     AiohttpTransport,
     ApiKey,
     ConnectionFailedError,
+    Method,
     NoConnectionError,
     Reply,
     SignInError,
@@ -129,16 +130,15 @@ _Outcome = dict[str, Any] | _RetryableError | RequestRefusedError
 class _RequestState:
     """State of one request through all its attempts."""
 
-    method: Literal["GET", "POST"]
+    method: Method
     path: str
     body: Mapping[str, Any] | None
     counted: bool
-    once: bool
-    order: int
+    once: bool = False
+    order: int = 0
     """Its place in the queue, for all attempts."""
     kind: int = 0
     n_tokens: float = 0.0
-    headers: dict[str, str] = field(default_factory=dict)
     n_failures: int = 0
     is_probe: bool = False
     """Whether the latest attempt was a probe during an outage."""
@@ -196,7 +196,7 @@ class Endpoint:
         self._backoff_s = backoff_s
         self._prices = prices
         self._budget = budget
-        self._prompts = WholePrompts(partial(self._send, "POST", _CHAT), name=self.public_url)
+        self._prompts = WholePrompts(self._post_chat, name=self.public_url)
         self._connections: dict[asyncio.AbstractEventLoop, _Connection] = {}
         self._after_fork()
         after_fork_in_child(self._after_fork)
@@ -217,7 +217,7 @@ class Endpoint:
 
     async def request(
         self,
-        method: Literal["GET", "POST"],
+        method: Method,
         path: str,
         body: Mapping[str, Any] | None = None,
         *,
@@ -246,57 +246,50 @@ class Endpoint:
         requests = batched_requests()
         with model_call():
             if requests is not None and path == _CHAT and body is not None:
-                reply = await self._postponed(requests, path, body, controls)
+                reply = await self._postponed(requests, body, controls)
             else:
-                reply = await self._send(method, path, body, counted=counted, once=once, controls=controls)
+                url = f"{self._root}{path[1:]}" if path.startswith("//") else path
+                counted = counted and method == "POST"
+                sending = _RequestState(method=method, path=url, body=body, counted=counted, once=once)
+                reply = await self._send(sending, controls)
             if path == _CHAT and body is not None:
                 await self._prompts.check(body, reply)
         return reply
 
     async def _postponed(
-        self, requests: BatchedRequests, path: str, body: Mapping[str, Any], controls: Controls | None
+        self, requests: BatchedRequests, body: Mapping[str, Any], controls: Controls | None
     ) -> dict[str, Any]:
         """Return the result of a request from a batch. Without one, write the request, or send it (see `sent_at_once`).
 
         Raises:
             PostponedError: If the result is missing.
         """
-        batch, id_ = requests.batch, requests.id_of(path, body)
+        batch, id_ = requests.batch, requests.id_of(_CHAT, body)
         reply = batch.result(id_)
         if reply is None:
             if not batch.is_written(id_):
                 if is_sent_at_once():
-                    sent = await self._send("POST", path, body, controls=controls)
+                    sent = await self._post_chat(body, controls)
                     batch.keep(id_, sent)
                     return sent
                 if self._budget is not None:
                     await self._budget.acquire()
-                batch.write(id_, self.public_url, path, body)
+                batch.write(id_, self.public_url, _CHAT, body)
             requests.n_postponed += 1
             raise PostponedError(f"{self.public_url}: the request waits for its result in {str(batch.folder)!r}")
-        outcome = self._read(reply, path, await self._connection(), counted=True)
+        outcome = self._read(reply, _CHAT, await self._connection(), counted=True)
         if isinstance(outcome, _RetryableError):
             raise JudgeRejectedError(f"{self.public_url}: a result of the batch cannot be used: {outcome.reason}")
         record_usage(Usage(calls=1))
         self._record(usage_of(outcome, self._prices))
         return outcome
 
-    async def _send(
-        self,
-        method: Literal["GET", "POST"],
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        counted: bool = True,
-        once: bool = False,
-        controls: Controls | None = None,
-    ) -> dict[str, Any]:
-        if path.startswith("//"):
-            path = f"{self._root}{path[1:]}"
-        capacity, is_inference = self.capacity, counted and method == "POST"
-        sending = _RequestState(
-            method=method, path=path, body=body, counted=is_inference, once=once, order=capacity.enqueue()
-        )
+    async def _post_chat(self, body: Mapping[str, Any], controls: Controls | None = None) -> dict[str, Any]:
+        return await self._send(_RequestState(method="POST", path=_CHAT, body=body, counted=True), controls)
+
+    async def _send(self, sending: _RequestState, controls: Controls | None) -> dict[str, Any]:
+        capacity, body, once = self.capacity, sending.body, sending.once
+        sending.order = capacity.enqueue()
         if sending.counted and body is not None:
             sending.kind = reply_length(body)
             if capacity.counts_tokens:
@@ -465,11 +458,7 @@ class Endpoint:
         try:
             async with moving_timeout(partial(self.capacity.remaining_s, permit)):
                 reply = await connection.transport.send(
-                    sending.method,
-                    sending.path,
-                    sending.body,
-                    sending.headers,
-                    max_bytes=reply_limit(sending.path, sending.body),
+                    sending.method, sending.path, sending.body, max_bytes=reply_limit(sending.path, sending.body)
                 )
         except TimeoutError:
             return _RetryableError(f"no reply within {self._share.timeout_s:g} s", kind="timeout", silent=True)
@@ -556,7 +545,8 @@ class Endpoint:
         loop = asyncio.get_running_loop()
         connection = self._connections.get(loop)
         if connection is None:
-            connection = self._open()
+            transport = self._connect()
+            connection = _Connection(transport, _keep_for_loop(transport))
             # Run it up to its `yield`. The event loop then closes it, and with it the client, before it closes itself.
             await anext(connection.keeper)
             with self._connections_lock:
@@ -564,10 +554,6 @@ class Endpoint:
                     del self._connections[closed]
                 self._connections[loop] = connection
         return connection
-
-    def _open(self) -> _Connection:
-        transport = self._connect()
-        return _Connection(transport=transport, keeper=_keep_for_loop(transport))
 
     async def aclose(self) -> None:
         """Close the client of the running event loop. Clients of other event loops close with their loops."""

@@ -8,13 +8,12 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
-from weakref import WeakKeyDictionary
 
 from ragstone.errors import ConfigurationError, JudgeUnavailableError
 from ragstone.judges._http.bodies import hash_prefix
 from ragstone.judges._http.endpoint import Controls, Endpoint
 from ragstone.judges._http.errors import RequestRefusedError
-from ragstone.judges._model import AsyncOnce
+from ragstone.judges._model import AsyncOnce, PerLoop
 
 _logger = logging.getLogger("ragstone")
 
@@ -56,7 +55,9 @@ class EndpointGroup:
 
     def __init__(self, endpoints: Sequence[Endpoint], *, max_retries: int, max_wait_s: float) -> None:
         self._all = tuple(endpoints)
-        self._first = self._all[0]
+        self._first = first = self._all[0]
+        self.base_url, self.public_url, self.host = first.base_url, first.public_url, first.host
+        self.how_to_set, self.setup_lock = first.how_to_set, first.setup_lock
         self._max_retries = max_retries
         self._max_wait_s = max_wait_s
         urls = [endpoint.base_url for endpoint in self._all]
@@ -66,31 +67,7 @@ class EndpointGroup:
         """Endpoints that came back with another model."""
         self._model: object = None
         self._same_model = AsyncOnce(self._check_models)
-        self._checks: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Endpoint, asyncio.Task[None]]]
-        self._checks = WeakKeyDictionary()
-
-    @property
-    def base_url(self) -> str:
-        """URL of the first endpoint."""
-        return self._first.base_url
-
-    @property
-    def public_url(self) -> str:
-        """URL of the first endpoint, without credentials and query."""
-        return self._first.public_url
-
-    @property
-    def host(self) -> str:
-        """Host and port of the first endpoint."""
-        return self._first.host
-
-    def how_to_set(self, key: str) -> str:
-        """Return how the user sets an option of the endpoints, for messages."""
-        return self._first.how_to_set(key)
-
-    async def setup_lock(self) -> asyncio.Lock:
-        """Return a lock of the running event loop."""
-        return await self._first.setup_lock()
+        self._checks: PerLoop[dict[Endpoint, asyncio.Task[None]]] = PerLoop(dict)
 
     async def request(
         self,
@@ -148,7 +125,7 @@ class EndpointGroup:
 
     def _check_absent(self) -> None:
         """Start a check of each endpoint that is down, unless one is running or not yet due."""
-        checks = self._checks.setdefault(asyncio.get_running_loop(), {})
+        checks = self._checks.get()
         for endpoint in self._all:
             if endpoint.capacity.probe_due and (endpoint not in checks or checks[endpoint].done()):
                 checks[endpoint] = asyncio.ensure_future(self._check(endpoint))
@@ -228,10 +205,12 @@ class EndpointGroup:
 
     async def aclose(self) -> None:
         """Close the clients of the running event loop."""
-        checks = self._checks.pop(asyncio.get_running_loop(), {})
-        for task in checks.values():
+        checks = self._checks.get()
+        tasks = list(checks.values())
+        checks.clear()
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*checks.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for endpoint in self._all:
             await endpoint.aclose()
 

@@ -135,21 +135,6 @@ class LogprobReader(ChatClient):
                 )
         return rows
 
-    async def chained(self, messages: Sequence[Message], reply: str) -> ReplyLogprobs:
-        """Return the log-probabilities of a reply, requesting each token by its id.
-
-        Raises:
-            JudgeReplyError: If the endpoint's reply does not contain them.
-            JudgeError: If no reply is received.
-        """
-        prompt, ids, end = await asyncio.gather(self.chat_ids(messages), self.text_ids(reply), self.end_id())
-        path = ids if end is None else [*ids, end]
-        rows = await self.next_logprobs(
-            [[*prompt, *path[:place]] for place in range(len(path))], [[token] for token in path]
-        )
-        read = [row[token] for row, token in zip(rows, path, strict=True)]
-        return ReplyLogprobs(logprobs=tuple(read[: len(ids)]), end_logprob=None if end is None else read[-1])
-
     async def prefilled(self, messages: Sequence[Message], reply: str) -> ReplyLogprobs:
         """Return the log-probabilities of a reply, from a chat that already contains it.
 

@@ -98,6 +98,9 @@ class _Probe:
             unmeasured = ("seeds", "regex", "choice", "json_schema", "prefix_cache", "whole_prompts")
             self._seen |= dict.fromkeys(unmeasured, why)
         dialect = self._model.dialect
+        refused = {name for _, name in dialect.omitted}
+        if self._seen.get("logprobs", "").startswith(_NOT_SUPPORTED):
+            refused.add("logprobs")
         return Capabilities(
             model=str(self._model.settings["model"]),
             server=server,
@@ -115,14 +118,11 @@ class _Probe:
             prefix_cache=await self._try_step("prefix_cache", self._prefix_cache) if self._full else None,
             whole_prompts=await self._try_step("whole_prompts", self._whole_prompts) if self._full else None,
             max_tokens_name=dialect.max_tokens_name,
-            refused_parameters=tuple(sorted({*(name for _, name in dialect.omitted), *self._refused()})),
+            refused_parameters=tuple(sorted(refused)),
             seen=self._seen,
             unmeasured=tuple(dict.fromkeys(self._unmeasured)),
             notes=tuple(self._notes),
         )
-
-    def _refused(self) -> set[str]:
-        return {"logprobs"} if self._seen.get("logprobs", "").startswith(_NOT_SUPPORTED) else set()
 
     async def _try_step(self, name: str, step: Callable[..., Awaitable[_T]], *given: Any) -> _T | None:
         """Run a step. Return None if the endpoint refuses it, or it cannot be measured."""
@@ -433,7 +433,7 @@ class RouteProbe:
 
     async def run(self) -> Routes:
         """Try all routes."""
-        self._texts = await self._tried("chain", self._chat_texts) or {}
+        self._texts = await self._tried("chain", self._first, {}) or {}
         self._prompt = await self._tried("chain", self._prompt_ids) or []
         boundary = None
         asked = 0
@@ -466,9 +466,6 @@ class RouteProbe:
         entry = reply["choices"][0]["logprobs"]["content"][0]
         listed = {str(other["token"]): float(other["logprob"]) for other in entry["top_logprobs"]}
         return {token: value for token, value in listed.items() if value > _FLOOR}
-
-    async def _chat_texts(self) -> dict[str, float]:
-        return await self._first({})
 
     async def _chat_ids(self) -> dict[int, float]:
         listed = await self._first({"return_tokens_as_token_ids": True})
@@ -514,9 +511,7 @@ class RouteProbe:
         return len(wanted) if agree else 0
 
     async def _prefill(self) -> bool:
-        word = self._word()
-        if word is None:
-            self._seen["prefill"] = "none of the chat's most likely tokens is a word to try it with"
+        if (word := self._word("prefill")) is None:
             return False
         reply = await self._model.chat(
             [*self._messages, {"role": "assistant", "content": word}],
@@ -544,9 +539,7 @@ class RouteProbe:
         return self._agree("prefill", [(float(last["logprob"]), self._texts[word])])
 
     async def _echo(self) -> bool:
-        word = self._word()
-        if word is None:
-            self._seen["echo"] = "none of the chat's most likely tokens is a word to try it with"
+        if (word := self._word("echo")) is None:
             return False
         reading = await self._model.echoed(self._messages, word)
         if len(reading.logprobs) != 1:
@@ -554,10 +547,12 @@ class RouteProbe:
             return False
         return self._agree("echo", [(reading.logprobs[0], self._texts[word])])
 
-    def _word(self) -> str | None:
-        """Return the most likely token that is a word."""
+    def _word(self, route: Route) -> str | None:
+        """Return the most likely token that is a word, to try a route with."""
         best = sorted(self._texts, key=lambda text: -self._texts[text])
-        return next((text for text in best if text.isalnum()), None)
+        if (word := next((text for text in best if text.isalnum()), None)) is None:
+            self._seen[route] = "none of the chat's most likely tokens is a word to try it with"
+        return word
 
     def _agree(self, name: Route, pairs: list[tuple[float, float]]) -> bool:
         """Return whether the route's values (first of each pair) equal the chat's."""

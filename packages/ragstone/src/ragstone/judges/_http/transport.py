@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 from urllib.parse import urlsplit, urlunsplit
 from weakref import WeakKeyDictionary
 
+from ragstone._util.variables import assigned
 from ragstone.errors import ConfigurationError
 from ragstone.judges._http.errors import basic, causes_of, find_secrets
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import openai
     from yarl import URL
 
+Method = Literal["GET", "POST"]
 ApiKey = str | Callable[[], str | Awaitable[str]]
 """An API key, or a function that returns the current one (a token that expires)."""
 
@@ -74,27 +76,16 @@ class Reply:
 class Transport(Protocol):
     """Sends requests to one server, within one event loop."""
 
-    @property
-    def secrets(self) -> Sequence[str]:
-        """Keys that were sent and are not known in advance. They must not be in messages."""
-        ...
+    secrets: list[str]
+    """Keys that were sent and are not known in advance. They must not be in messages."""
 
-    async def send(
-        self,
-        method: Literal["GET", "POST"],
-        url: str,
-        body: Mapping[str, Any] | None,
-        headers: Mapping[str, str],
-        *,
-        max_bytes: int = MAX_REPLY_BYTES,
-    ) -> Reply:
+    async def send(self, method: Method, url: str, body: Mapping[str, Any] | None, *, max_bytes: int) -> Reply:
         """Send one request, and return the reply with any status. Redirects are not followed, and nothing is repeated.
 
         Args:
             method: GET or POST.
             url: Path below the base URL ("/models"), or a complete URL at the same server.
             body: Body of a POST, sent as JSON.
-            headers: Headers of this request only.
             max_bytes: Limit on the body, at which the connection is closed.
 
         Raises:
@@ -147,7 +138,7 @@ class AiohttpTransport:
         self._own = dict(headers)
         _update(self._headers, headers)
         self._urls: dict[str, URL] = {}
-        self._tokens: list[str] = []
+        self.secrets: list[str] = []
         self._proxy = _proxy_of(parts.scheme, host)
         self._session = aiohttp.ClientSession(
             # The limiter of the endpoint decides how many requests are sent at once.
@@ -166,25 +157,13 @@ class AiohttpTransport:
         azure = {"api-key": key} if self._is_azure and isinstance(self._key, str) else {}
         return {"Authorization": f"Bearer {key}", **azure}
 
-    @property
-    def secrets(self) -> Sequence[str]:
-        return self._tokens
-
-    async def send(
-        self,
-        method: Literal["GET", "POST"],
-        url: str,
-        body: Mapping[str, Any] | None,
-        headers: Mapping[str, str],
-        *,
-        max_bytes: int = MAX_REPLY_BYTES,
-    ) -> Reply:
+    async def send(self, method: Method, url: str, body: Mapping[str, Any] | None, *, max_bytes: int) -> Reply:
         import aiohttp
 
-        sent = {**self._headers, **headers}
+        sent = dict(self._headers)
         if callable(self._key):
             token = await _called(self._key)
-            _remember(self._tokens, [token])
+            _remember(self.secrets, [token])
             sent |= self._sign_in(token)
             _update(sent, self._own)
         data: bytes | io.BytesIO | None = None if body is None else _json_bytes(body)
@@ -254,42 +233,29 @@ class ClientTransport:
                     "without http_client"
                 )
         self._client = client
-        self._tokens: list[str] = []
+        self.secrets: list[str] = []
         hooks = client._client.event_hooks["response"]  # noqa: SLF001  the SDK does not offer another way to read a body in parts
         if _take_reply not in hooks:
             hooks.append(_take_reply)
 
-    @property
-    def secrets(self) -> Sequence[str]:
-        return self._tokens
-
-    async def send(
-        self,
-        method: Literal["GET", "POST"],
-        url: str,
-        body: Mapping[str, Any] | None,
-        headers: Mapping[str, str],
-        *,
-        max_bytes: int = MAX_REPLY_BYTES,
-    ) -> Reply:
+    async def send(self, method: Method, url: str, body: Mapping[str, Any] | None, *, max_bytes: int) -> Reply:
         exchange = _Exchange(max_bytes)
-        before = _exchange.set(exchange)
         options: Any = {
-            "headers": {"Accept-Encoding": "gzip, deflate", **headers},
+            "headers": {"Accept-Encoding": "gzip, deflate"},
             "follow_redirects": False,
             "max_retries": 0,
         }
         failure: Exception | None = None
         try:
-            if method == "GET":
-                await self._client.get(url, cast_to=str, options=options)
-            else:
-                await self._client.post(url, cast_to=str, body=body, options=options)
+            with assigned(_exchange, exchange):
+                if method == "GET":
+                    await self._client.get(url, cast_to=str, options=options)
+                else:
+                    await self._client.post(url, cast_to=str, body=body, options=options)
         except Exception as error:  # noqa: BLE001  the user's sign-in may raise anything
             failure = error
         finally:
-            _exchange.reset(before)
-            _remember(self._tokens, find_secrets("", None, exchange.sent))
+            _remember(self.secrets, find_secrets("", None, exchange.sent))
         if exchange.reply is not None:
             # With a status above 299 the client raises its own exceptions.
             return exchange.reply

@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from ragstone._util.moving_timeout import moving_timeout
-from ragstone.judges._model import replied_at
+from ragstone.judges._model import PerLoop, replied_at
 
 _PATIENCE_S: Final = 120.0
 """Maximum wait for one request after a reply to any other: a slow server may refuse parameters only after a queue."""
@@ -23,7 +22,7 @@ class FirstOfKind:
 
     def __init__(self) -> None:
         self._settled: set[Hashable] = set()
-        self._leading: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, asyncio.Event]] = WeakKeyDictionary()
+        self._leading: PerLoop[dict[Hashable, asyncio.Event]] = PerLoop(dict)
 
     def settle(self, kind: Hashable) -> None:
         """Let all requests of a kind go without waiting, because the endpoint has accepted one."""
@@ -42,7 +41,7 @@ class FirstOfKind:
         """Wait while another request of an unsettled kind is under way, until no model replies for 120 seconds."""
         loop = asyncio.get_running_loop()
         begun_at = loop.time()
-        leading = self._leading.setdefault(loop, {})
+        leading = self._leading.get()
         while kind not in self._settled and (other := leading.get(kind)) is not None:
             try:
                 async with moving_timeout(lambda: max(begun_at, replied_at()) + _PATIENCE_S - loop.time()):

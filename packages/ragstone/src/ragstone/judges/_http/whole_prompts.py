@@ -22,9 +22,9 @@ import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 from ragstone.errors import JudgeRejectedError
+from ragstone.judges._model import PerLoop
 
 _LARGEST: Final = 10**9
 """Largest number of tokens that a reply can state. A larger one is not a count."""
@@ -97,7 +97,7 @@ class WholePrompts:
         self._unchecked = False
         """Whether the endpoint refuses prompts that are too long, as it should, or does not count tokens."""
         self._seen: deque[tuple[int, float]] = deque(maxlen=_REMEMBERED)
-        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        self._lock = PerLoop(asyncio.Lock)
 
     async def check(self, body: Mapping[str, Any], reply: Mapping[str, Any]) -> None:
         """Check a reply to a chat request.
@@ -113,7 +113,7 @@ class WholePrompts:
         if max(n, least) < _SHORTEST:
             return
         if self._is_suspicious(n, least):
-            async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+            async with self._lock.get():
                 if self._is_suspicious(n, least):
                     await self._measure(body, n)
         elif self._limit is None:

@@ -13,13 +13,14 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from ragstone._util.fork import after_fork_in_child
+from ragstone._util.variables import assigned
 from ragstone.errors import JudgeUnavailableError
 from ragstone.judges._limits.flow_control import CircuitBreaker, ConcurrencyWindow, Replies, TokenBucket
 
@@ -544,14 +545,9 @@ class EndpointLimiter:
         self._hand_out(parcels, next_s)
 
 
-@contextmanager
-def wait_for_outages(max_outage_s: float) -> Iterator[None]:
+def wait_for_outages(max_outage_s: float) -> AbstractContextManager[object]:
     """Let all requests that are sent in this block wait for unavailable endpoints for up to `max_outage_s` seconds."""
-    token = _patience.set(_Patience(max_outage_s))
-    try:
-        yield
-    finally:
-        _patience.reset(token)
+    return assigned(_patience, _Patience(max_outage_s))
 
 
 def current_patience_s() -> float | None:
@@ -618,15 +614,13 @@ class _Registry:
 
     def __init__(self) -> None:
         self._known: weakref.WeakValueDictionary[tuple[str, str], EndpointLimiter] = weakref.WeakValueDictionary()
-        self._lock = threading.Lock()
-        after_fork_in_child(self._after_fork)
+        self._renew_lock()
+        after_fork_in_child(self._renew_lock)
 
-    def _after_fork(self) -> None:
+    def _renew_lock(self) -> None:
         self._lock = threading.Lock()
 
     def all(self) -> list[EndpointLimiter]:
-        if not self._known:
-            return []
         with self._lock:
             return list(self._known.values())
 
