@@ -205,10 +205,14 @@ def judge_from(
     raise ConfigurationError(f"{shown or names.value('url', spec)} is unknown.{hint} Known forms: {forms}")
 
 
-def _check_object(candidate: object, score_mode: str, max_tokens: int | None) -> Judge:
+def _is_a(protocol: type, candidate: object) -> bool:
+    """Return whether an object has the attributes of a Protocol. A class has all attributes of its objects."""
+    return isinstance(candidate, protocol) and not isinstance(candidate, type)
+
+
+def _check_object(candidate: Judge, score_mode: str, max_tokens: int | None) -> Judge:
     """Return a judge that was given as an object, if it is one and no option is given that it could not apply."""
-    # A class has all attributes of its objects, so it would pass the first check.
-    if not isinstance(candidate, Judge) or isinstance(candidate, type):
+    if not _is_a(Judge, candidate):
         raise ConfigurationError(f"{candidate!r} is not a judge. Known forms: {_FORMS}, or a Judge object")
     option = f"score_mode={score_mode!r}" if score_mode != "single" else f"max_tokens={max_tokens}"
     if score_mode != "single" or max_tokens is not None:
@@ -269,15 +273,14 @@ def reader_from(
     """
     spec = spec or os.environ.get("RAGSTONE_READER") or None
     if spec is not None and not isinstance(spec, str):
-        candidate: object = spec
-        if isinstance(candidate, Reader) and not isinstance(candidate, type):
-            if options:
-                raise ConfigurationError(
-                    f"{', '.join(sorted(options))}: options apply only to readers given as a string. Set them when you "
-                    f"create {candidate!r}"
-                )
-            return candidate
-        raise ConfigurationError(f"{spec!r} is not a reader. Give a string as for judge=, or a Reader object")
+        if not _is_a(Reader, spec):
+            raise ConfigurationError(f"{spec!r} is not a reader. Give a string as for judge=, or a Reader object")
+        if options:
+            raise ConfigurationError(
+                f"{', '.join(sorted(options))}: options apply only to readers given as a string. Set them when you "
+                f"create {spec!r}"
+            )
+        return spec
     named: ConnectionOptions = {"option_names": OptionNames("reader"), **(connection or {})}
     resolved_judge = judge if spec is None else judge_from(spec, connection=named)
     if isinstance(resolved_judge, LexicalJudge):
@@ -329,9 +332,8 @@ def embedder_from(
             return MissingModel("embedder")
         shown = f"RAGSTONE_EMBEDDER={public_name(spec)!r}"
     if not isinstance(spec, str):
-        candidate: object = spec
-        if isinstance(candidate, Embedder) and not isinstance(candidate, type):
-            return candidate
+        if _is_a(Embedder, spec):
+            return spec
         raise ConfigurationError(f"{spec!r} is not an embedder. Known forms: {_EMBEDDER_FORMS}, or an Embedder object")
     spec = spec.strip()
     kind, _, model = spec.partition(":")

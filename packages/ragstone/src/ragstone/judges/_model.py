@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from pydantic import BaseModel, ConfigDict, Field
 
 from ragstone._util.fork import after_fork_in_child
+from ragstone.errors import JudgeReplyError
 from ragstone.judges._render import Message
 from ragstone.schema import Usage
 
@@ -390,6 +391,17 @@ def progress_at() -> float:
     # A call of a loop that was stopped may never end.
     is_called = any(loop.is_running() for loop in list(_calls.values()))
     return asyncio.get_running_loop().time() if is_called else _ended_at[0]
+
+
+def check_declined(completion: Completion, role: str) -> None:
+    """Check that a reply was not declined.
+
+    Raises:
+        JudgeReplyError: If it was, with kind "refused".
+    """
+    if completion.finish == "refused":
+        message = f"the {role} declined to answer: {completion.text or 'content filter'}"
+        raise JudgeReplyError(message, kind="refused", raw=completion.text)
 
 
 def after_reasoning(text: str) -> str | None:

@@ -22,6 +22,7 @@ from ragstone.judges._model import (
     ConstrainedModel,
     UsageMeter,
     after_reasoning,
+    check_declined,
     metered,
 )
 from ragstone.judges._parse import json_request, json_schema_of, parse_json, parse_number
@@ -350,10 +351,7 @@ def usable_text(completion: Completion, max_tokens: int) -> str:
     Raises:
         JudgeReplyError: If the model declined, or did not finish.
     """
-    if completion.finish == "refused":
-        raise JudgeReplyError(
-            f"the judge declined to answer: {completion.text or 'content filter'}", kind="refused", raw=completion.text
-        )
+    check_declined(completion, "judge")
     unfinished = completion.text.lstrip().startswith("<") and after_reasoning(completion.text) is None
     if completion.finish == "length" or unfinished:
         raise JudgeReplyError(

@@ -16,7 +16,7 @@ from ragstone._util.moving_timeout import moving_timeout
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError, JudgeError, JudgeRejectedError, JudgeReplyError, JudgeUnavailableError
 from ragstone.judges._http.dialect import drop_order
-from ragstone.judges._http.errors import extract_error_message, retry_after_s
+from ragstone.judges._http.errors import causes_of, extract_error_message, retry_after_s
 from ragstone.judges._http.probe import are_raw
 from ragstone.judges._limits.flow_control import Replies
 from ragstone.judges._model import (
@@ -39,7 +39,6 @@ _PROBE_TOKENS: Final = 64
 _TOP: Final = 20
 _LOGPROBS: Final = "logprobs"
 _MAX_CHARS: Final = 500
-_MAX_CAUSES: Final = 8
 _PASSING: Final = (408, 409, 425, 429)
 """Client errors (HTTP status) that may be temporary."""
 _QUOTA: Final = "insufficient_quota"
@@ -298,7 +297,7 @@ def judge_error_from(error: Exception, *, model: str, secrets: Sequence[str] = (
     """
     if isinstance(error, JudgeError):
         return error
-    causes = _causes(error)
+    causes = causes_of(error)
     text = _hidden(f"{type(error).__name__}: {extract_error_message(_text(error))}"[:_MAX_CHARS], secrets)
     message = f"{model}: {text}"
     names = [kind.__name__ for cause in causes for kind in type(cause).__mro__]
@@ -317,14 +316,6 @@ def judge_error_from(error: Exception, *, model: str, secrets: Sequence[str] = (
     if any(isinstance(cause, OSError) for cause in causes) or _any_of(_UNAVAILABLE, names):
         return JudgeUnavailableError(message, retry_after_s=_retry_after_s(error))
     return JudgeRejectedError(message)
-
-
-def _causes(error: BaseException) -> list[BaseException]:
-    """Return the error and its causes, the outermost first. Cyclic causes are cut."""
-    causes = [error]
-    while len(causes) < _MAX_CAUSES and (cause := causes[-1].__cause__) is not None and cause not in causes:
-        causes.append(cause)
-    return causes
 
 
 def _any_of(parts: Sequence[str], names: Sequence[str]) -> bool:

@@ -22,6 +22,7 @@ from ragstone.judges._model import (
     ChatRequest,
     UsageMeter,
     after_reasoning,
+    check_declined,
     find_exact_route,
     metered,
 )
@@ -36,7 +37,6 @@ _WIDE: Final = 0.1
 """Maximum width of a bound. Sampled replies are more informative than a wider one."""
 _REASONING_TOKENS: Final = 4096
 """Length limit of sampled replies from a model that reasons before it answers."""
-_SHORT: Final = {"exact": "exact_sequence"}
 
 
 class ReaderOptions(TypedDict, total=False):
@@ -119,7 +119,7 @@ class ChatReader:
         sampling: Mapping[str, Any] | None = None,
         seed: int | None = None,
     ) -> None:
-        kind = _SHORT.get(estimator, estimator)
+        kind = "exact_sequence" if estimator == "exact" else estimator
         _check(kind, max_draws, target_width, confidence_level, max_tokens, draw_max_tokens)
         if refusal_judge is not None and kind in ("exact_sequence", "first_token"):
             raise ConfigurationError(
@@ -269,12 +269,7 @@ class ChatReader:
         )
         with metered(self._spent) as meter:
             (completion,) = await self.model.complete(request)
-        if completion.finish == "refused":
-            raise JudgeReplyError(
-                f"the reader declined to answer: {completion.text or 'content filter'}",
-                kind="refused",
-                raw=completion.text,
-            )
+        check_declined(completion, "reader")
         text = after_reasoning(completion.text)
         if completion.finish == "length" or text is None:
             limit = self._max_tokens + (0 if self._adaptive is None else self._adaptive.reasoning_tokens)

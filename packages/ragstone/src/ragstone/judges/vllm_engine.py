@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final, Literal
 
 from ragstone.errors import ConfigurationError, JudgeRejectedError, MissingExtraError
+from ragstone.judges._http.dialect import fold_system_message
 from ragstone.judges._model import (
     TEMPERATURE_ONE,
     Capabilities,
@@ -206,10 +207,7 @@ class VllmModel:
         except Exception as error:
             # Templates are programs of the model's authors, and may raise any exception.
             if [message["role"] for message in messages[:2]] == ["system", "user"]:
-                system, first, *rest = messages
-                return await self._templated(
-                    [{"role": "user", "content": f"{system['content']}\n\n{first['content']}"}, *rest], **how
-                )
+                return await self._templated(fold_system_message(messages), **how)
             raise JudgeRejectedError(f"{self.name}: its chat template rejects the conversation ({error})") from error
 
     async def text_ids(self, text: str) -> list[int]:

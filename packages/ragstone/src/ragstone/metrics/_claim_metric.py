@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from ragstone.judges import Judge
 from ragstone.metrics._base import MetricBase
 from ragstone.metrics._claim_reason import EMPTY_RESPONSE, describe_evidence
 from ragstone.metrics._claims import ClaimCheck
-from ragstone.metrics._shares import Mark, ShareBounds
+from ragstone.metrics._shares import Mark, ShareBounds, best_share, distinct, share
 from ragstone.schema import Failure, Interval, NotApplicable, Sample, Score
 
 _NO_REPLIES: Final = "no_judgement"  # codespell:ignore judgement
@@ -69,6 +69,32 @@ class ClaimMetric(MetricBase):
     @abstractmethod
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         """Return the share, or the reason why the metric is not applicable."""
+
+
+async def rate_response(
+    claims: Sequence[str], verdict: str, supported: Callable[[Sequence[str]], Awaitable[Sequence[Mark]]], *, unit: str
+) -> ClaimShare | str:
+    """Return the share of the response's claims (or another unit) that are supported. The details name the verdict."""
+    if not claims:
+        return f"the response does not contain {unit}"
+    marks = await supported(claims)
+    return ClaimShare(share=share(marks), details={"claims": describe_claims(claims, **{verdict: marks})})
+
+
+async def rate_references(
+    references: Sequence[Sequence[str]],
+    verdict: str,
+    supported: Callable[[Sequence[str]], Awaitable[Sequence[Mark]]],
+    *,
+    unit: str,
+) -> ClaimShare | str:
+    """Return the share as `rate_response` for the reference with the largest share."""
+    if not references:
+        return f"the reference does not contain {unit}"
+    claims = distinct(references)
+    marks = await supported(claims)
+    details = {"reference_claims": describe_claims(claims, **{verdict: marks})}
+    return ClaimShare(share=best_share(references, claims, marks), details=details)
 
 
 def describe_claims(claims: Sequence[str], **columns: Sequence[Mark] | Sequence[Sequence[int]]) -> list[dict[str, Any]]:

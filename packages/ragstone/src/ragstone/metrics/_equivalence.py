@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Final
 
 from ragstone.judges import Prompt
@@ -23,14 +22,21 @@ EQUIVALENCE: Final = (
 )
 
 
-async def asked_equivalence(check: ClaimCheck, questions: Sequence[str]) -> ClaimShare:
-    """Ask for the mean equivalence of questions with the query, between 0 and 1.
+async def rate_equivalence(check: ClaimCheck, task: str, *, most: int) -> ClaimShare:
+    """Ask for at most `most` questions that the response answers, and their mean equivalence with the query (0 to 1).
 
     Several questions are some of those that the response answers, so their mean has an interval.
 
     Raises:
         JudgeError: If the judge does not return a usable reply.
     """
+    response = check.sample.response or ""
+    if not response.strip():
+        return ClaimShare(share=ShareBounds(0.0, 0.0), method="empty_response")
+    written = Prompt(construct="answer_questions", task=task, fields={"response": response})
+    questions = (await check.ask_texts_once(written, most=most)).texts
+    if not questions:
+        return ClaimShare(share=ShareBounds(0.0, 0.0), details={"questions": [], "noncommittal": True})
     fields = {**question_fields(check.sample), "questions": tuple(questions)}
     prompt = Prompt(construct="question_equivalence", task=EQUIVALENCE, fields=fields)
     reply = await check.ask_marks_once(prompt, len(questions), high=100)

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from ragstone.errors import JudgeReplyError
 from ragstone.judges._abstention.exact import CERTAIN, ExactReading
 from ragstone.judges._abstention.recognize import continues, extends_last_word, strip_final_punctuation
-from ragstone.judges._model import ChatModel, ChatRequest, TokenLogprobs
+from ragstone.judges._model import ChatModel, ChatRequest, TokenLogprobs, check_declined
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
 
@@ -47,10 +47,7 @@ async def read_bound(
         top_logprobs=top_logprobs,
     )
     (completion,) = await model.complete(request)
-    if completion.finish == "refused":
-        raise JudgeReplyError(
-            f"the reader declined to answer: {completion.text or 'content filter'}", kind="refused", raw=completion.text
-        )
+    check_declined(completion, "reader")
     tokens = completion.tokens or ()
     # An empty reply comes without tokens.
     if (completion.text and not tokens) or not all(token.top for token in tokens):

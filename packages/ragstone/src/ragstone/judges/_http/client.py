@@ -19,7 +19,7 @@ from ragstone.judges._http.endpoint import Controls, Endpoint
 from ragstone.judges._http.endpoint_group import EndpointGroup
 from ragstone.judges._http.errors import RequestRefusedError
 from ragstone.judges._http.reasoning import is_cut, measure_reasoning, sign_of_reasoning
-from ragstone.judges._http.replies import completions, token_ids
+from ragstone.judges._http.replies import completions, model_names, token_ids
 from ragstone.judges._http.turns import FirstOfKind
 from ragstone.judges._model import ChatRequest, Completion
 from ragstone.judges._render import Message
@@ -188,8 +188,7 @@ class ChatClient:
                 f"{url} does not list models (HTTP 404). Check the URL (it usually ends in /v1) or name the model with "
                 f"{self._endpoint.how_to_set('model')}"
             ) from None
-        entries = listing.get("data")
-        names = [str(entry["id"]) for entry in entries or () if isinstance(entry, dict) and "id" in entry]
+        names = model_names(listing)
         if len(names) != 1:
             served = ", ".join(sorted(names)[:20]) or "none"
             raise ConfigurationError(

@@ -90,7 +90,7 @@ class Dialect:
 
     def written(self, messages: Sequence[Message]) -> list[Message]:
         """Return the conversation in the form that the endpoint accepts."""
-        return _folded(messages) if self.fold_system and messages[0]["role"] == "system" else list(messages)
+        return fold_system_message(messages) if self.fold_system and messages[0]["role"] == "system" else list(messages)
 
     def with_reasoning(self, sign: str) -> Dialect:
         """Return the dialect of a model that reasons first."""
@@ -193,7 +193,7 @@ def controls_of(
             body = {name: value for name, value in body.items() if name not in part}
             controls[", ".join(sorted(part))] = body
     if sampling is not None and body["messages"][0]["role"] == "system":
-        controls[_SYSTEM] = {**body, "messages": _folded(body["messages"])}
+        controls[_SYSTEM] = {**body, "messages": fold_system_message(body["messages"])}
     return controls
 
 
@@ -202,6 +202,7 @@ def is_too_long(refused: RequestRefusedError) -> bool:
     return _TOO_LONG.search(refused.text) is not None
 
 
-def _folded(messages: Sequence[Message]) -> list[Message]:
+def fold_system_message(messages: Sequence[Message]) -> list[Message]:
+    """Return a conversation whose system message is a part of the first user message."""
     system, first, *rest = messages
     return [{"role": "user", "content": f"{system['content']}\n\n{first['content']}"}, *rest]

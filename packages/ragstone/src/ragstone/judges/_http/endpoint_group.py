@@ -13,6 +13,7 @@ from ragstone.errors import ConfigurationError, JudgeUnavailableError
 from ragstone.judges._http.bodies import hash_prefix
 from ragstone.judges._http.endpoint import Controls, Endpoint
 from ragstone.judges._http.errors import RequestRefusedError
+from ragstone.judges._http.replies import model_names
 from ragstone.judges._model import AsyncOnce, PerLoop
 
 _logger = logging.getLogger("ragstone")
@@ -132,7 +133,7 @@ class EndpointGroup:
 
     async def _check(self, endpoint: Endpoint) -> None:
         try:
-            models = _names(await endpoint.request("GET", "/models", once=True))
+            models = model_names(await endpoint.request("GET", "/models", once=True))
         except (RequestRefusedError, JudgeUnavailableError):
             # A refusal is a reply too: the endpoint is up.
             return
@@ -194,7 +195,7 @@ class EndpointGroup:
 
         async def names(endpoint: Endpoint) -> set[str] | None:
             try:
-                return _names(await endpoint.request("GET", "/models", once=True))
+                return set(model_names(await endpoint.request("GET", "/models", once=True)))
             except RequestRefusedError:
                 return set()
             except JudgeUnavailableError:
@@ -213,11 +214,6 @@ class EndpointGroup:
         await asyncio.gather(*tasks, return_exceptions=True)
         for endpoint in self._all:
             await endpoint.aclose()
-
-
-def _names(listing: Mapping[str, Any]) -> set[str]:
-    entries = listing.get("data")
-    return {str(entry["id"]) for entry in entries or () if isinstance(entry, dict) and "id" in entry}
 
 
 def _describe(listed: Mapping[Endpoint, set[str]]) -> str:

@@ -84,9 +84,9 @@ def extract_error_message(body: object) -> str:
 
 
 def causes_of(error: BaseException) -> list[BaseException]:
-    """Return the error and its causes, down to the first cause."""
+    """Return the error and its causes, down to the first cause. Cyclic causes are cut."""
     causes = [error]
-    while (cause := causes[-1].__cause__) is not None:
+    while (cause := causes[-1].__cause__) is not None and cause not in causes:
         causes.append(cause)
     return causes
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Literal, TypeVar
 
 from ragstone.errors import JudgeReplyError, JudgeUnavailableError
@@ -49,8 +48,6 @@ _FLOOR: Final = -50.0
 
 Route = Literal["chain", "prefill", "echo"]
 
-Tried = Callable[..., Awaitable[Any]]
-
 
 async def probe(model: LogprobReader, *, full: bool) -> Capabilities:
     """Measure the capabilities of the endpoint behind `model`, with about 12 short requests (`full`: about 20).
@@ -74,6 +71,15 @@ class _Probe:
         self._unmeasured: list[str] = []
         self._speaks = False
         """Whether replies without a constraint have text."""
+        self._n_listed = 0
+        """Number of alternatives that a chat returns."""
+        self._texts: dict[str, float] = {}
+        """Log-probabilities of the reply's first token from the chat, by text."""
+        self._ids: dict[int, float] = {}
+        """The same by token id, if the server returns ids."""
+        self._prompt: list[int] = []
+        self._context_length: int | None = None
+        """The context length that the server reports with token ids."""
 
     async def run(self) -> Capabilities:
         """Run all steps."""
@@ -83,13 +89,15 @@ class _Probe:
         context_length = _context_length(card, details)
         reading = await self._logprobs()
         raw = await self._try_step("logprobs_raw", self._raw, reading)
-        routes = Routes()
+        routes: tuple[Route, ...] = ()
+        asked_tokens, boundary_clean = 0, None
         if reading is not None:
-            routes = await RouteProbe(self._model, _YES, len(reading.top), self._seen, self._try_step).run()
+            self._n_listed = len(reading.top)
+            routes, asked_tokens, boundary_clean = await self._routes()
         else:
             why = "chats return no log-probabilities to compare with"
             self._seen |= dict.fromkeys(("chain", "prefill", "echo"), why)
-        context_length = context_length or routes.context_length
+        context_length = context_length or self._context_length
         if context_length is None:
             self._seen["context_length"] = "not reported by the server"
         several = await self._try_step("several_replies", self._check_multiple_choices) or False
@@ -106,12 +114,12 @@ class _Probe:
             server=server,
             context_length=context_length,
             reasons=reasons,
-            top_logprobs=0 if reading is None else len(reading.top),
+            top_logprobs=self._n_listed,
             logprobs_raw=raw,
-            exact_route=routes.found[0] if routes.found else None,
-            exact_routes=routes.found,
-            asked_tokens=routes.asked_tokens,
-            boundary_clean=routes.boundary_clean,
+            exact_route=routes[0] if routes else None,
+            exact_routes=routes,
+            asked_tokens=asked_tokens,
+            boundary_clean=boundary_clean,
             several_replies=several,
             seeds=await self._try_step("seeds", self._seeds, several) if self._full else None,
             structured=await self._structured() if self._full else (),
@@ -347,6 +355,144 @@ class _Probe:
         )
         return hits, queries
 
+    # Exact routes ---------------------------------------------------------------------------------------------------
+
+    async def _routes(self) -> tuple[tuple[Route, ...], int, bool | None]:
+        """Try each exact route with one prompt, and compare the reply's first token with the chat's log-probability.
+
+        Returns:
+            The routes that work, best first, the number of tokens that can be requested by id, and `boundary_clean`.
+        """
+        self._texts = await self._try_step("chain", self._first, {}) or {}
+        self._prompt = await self._try_step("chain", self._prompt_ids) or []
+        boundary = None
+        asked = 0
+        found: list[Route] = []
+        if self._prompt:
+            boundary = await self._try_step("boundary_clean", self._boundary)
+            self._ids = await self._try_step("chain", self._chat_ids) or {}
+            asked = await self._try_step("chain", self._chain) or 0
+            if asked:
+                found.append("chain")
+        else:
+            self._seen.setdefault("chain", "/tokenize does not accept conversations")
+            self._seen["echo"] = self._seen["chain"]
+        if await self._try_step("prefill", self._prefill):
+            found.append("prefill")
+        echoes = await self._try_step("echo", self._echo) if self._prompt else False
+        if echoes:
+            found.append("echo")
+        return tuple(found), asked, boundary
+
+    async def _first(self, fields: Mapping[str, Any]) -> dict[str, float]:
+        reply = await self._model.chat(
+            _YES,
+            max_tokens=1,
+            sampling={"temperature": 1.0},
+            fields={"logprobs": True, "top_logprobs": self._n_listed, **fields},
+            room=False,
+        )
+        entry = reply["choices"][0]["logprobs"]["content"][0]
+        listed = {str(other["token"]): float(other["logprob"]) for other in entry["top_logprobs"]}
+        return {token: value for token, value in listed.items() if value > _FLOOR}
+
+    async def _chat_ids(self) -> dict[int, float]:
+        listed = await self._first({"return_tokens_as_token_ids": True})
+        return {
+            int(token.removeprefix("token_id:")): value
+            for token, value in listed.items()
+            if token.startswith("token_id:")
+        }
+
+    async def _prompt_ids(self) -> list[int]:
+        body = {"messages": _YES, "add_generation_prompt": True}
+        reply = await self._model.post("//tokenize", body, inference=False)
+        length = reply.get("max_model_len")
+        if isinstance(length, int) and length > 0:
+            self._context_length = length
+        return [int(token) for token in reply["tokens"]]
+
+    async def _boundary(self) -> bool:
+        marker = await self._model.text_ids(_MARKER)
+        whole = await self._model.tokenized(
+            [*_YES, {"role": "assistant", "content": _MARKER}],
+            add_generation_prompt=False,
+            continue_final_message=True,
+        )
+        clean = whole == [*self._prompt, *marker]
+        self._seen["boundary_clean"] = (
+            f"conversation and reply are {len(self._prompt)} + {len(marker)} tokens, together {len(whole)}"
+            f"{'' if clean else ', and not identical'}"
+        )
+        return clean
+
+    async def _chain(self) -> int:
+        """Return the number of tokens that can be requested by id."""
+        if not self._ids:
+            self._seen["chain"] = "chats do not return token ids"
+            return 0
+        (first, *_) = await self._model.text_ids(_MARKER)
+        # No reply begins with the conversation's first token, so it is returned only if tokens can be requested by id.
+        likeliest = list(self._ids)[:3]
+        wanted = list(dict.fromkeys([*likeliest, first, self._prompt[0], *range(_MOST_IDS)]))[:_MOST_IDS]
+        rows = await self._model.next_logprobs([self._prompt, [*self._prompt, first]], [wanted, wanted])
+        agree = self._agree("chain", [(rows[0][token], self._ids[token]) for token in likeliest])
+        return len(wanted) if agree else 0
+
+    async def _prefill(self) -> bool:
+        if (word := self._word("prefill")) is None:
+            return False
+        reply = await self._model.chat(
+            [*_YES, {"role": "assistant", "content": word}],
+            max_tokens=1,
+            sampling={"temperature": 1.0},
+            fields={
+                "add_generation_prompt": False,
+                "continue_final_message": True,
+                "prompt_logprobs": 0,
+                "return_token_ids": True,
+            },
+            room=False,
+        )
+        entries = reply.get("prompt_logprobs") or reply["choices"][0].get("prompt_logprobs")
+        if not entries:
+            self._seen["prefill"] = "prompt_logprobs was ignored"
+            return False
+        if len(entries) != reply["usage"]["prompt_tokens"] or entries[0] is not None:
+            self._seen["prefill"] = f"{len(entries)} values returned for {reply['usage']['prompt_tokens']} tokens"
+            return False
+        (last,) = entries[-1].values()
+        if last["decoded_token"] != word:
+            self._seen["prefill"] = f"the prompt ends with {last['decoded_token']!r}, not with the reply {word!r}"
+            return False
+        return self._agree("prefill", [(float(last["logprob"]), self._texts[word])])
+
+    async def _echo(self) -> bool:
+        if (word := self._word("echo")) is None:
+            return False
+        reading = await self._model.echoed(_YES, word)
+        if len(reading.logprobs) != 1:
+            self._seen["echo"] = f"{word!r} is one token in a reply and {len(reading.logprobs)} as a separate text"
+            return False
+        return self._agree("echo", [(reading.logprobs[0], self._texts[word])])
+
+    def _word(self, route: Route) -> str | None:
+        """Return the most likely token that is a word, to try a route with."""
+        best = sorted(self._texts, key=lambda text: -self._texts[text])
+        if (word := next((text for text in best if text.isalnum()), None)) is None:
+            self._seen[route] = "none of the chat's most likely tokens is a word to try it with"
+        return word
+
+    def _agree(self, name: Route, pairs: list[tuple[float, float]]) -> bool:
+        """Return whether the route's values (first of each pair) equal the chat's."""
+        worst = max(abs(here - there) for here, there in pairs)
+        agree = worst <= _TOLERANCE
+        self._seen[name] = (
+            f"{'agrees with' if agree else 'contradicts'} the chat's own value (difference {worst:.1e})"
+            + (", as expected with half precision" if agree and worst > _FULL_PRECISION else "")
+        )
+        return agree
+
 
 def are_raw(cold: TokenLogprobs, hot: TokenLogprobs) -> tuple[bool | None, str]:
     """Return whether log-probabilities are independent of the temperature, and what was observed.
@@ -387,179 +533,3 @@ def _context_length(card: Mapping[str, Any], details: Mapping[str, Any]) -> int 
 
 def _reason(error: Exception) -> str:
     return str(error).split(": ", 1)[-1][:200]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Routes:
-    """Exact routes of an endpoint."""
-
-    found: tuple[Route, ...] = ()
-    """Routes that work, best first."""
-    asked_tokens: int = 0
-    boundary_clean: bool | None = None
-    context_length: int | None = None
-
-
-class RouteProbe:
-    """Tries each exact route with one prompt, and compares the reply's first token with the chat's log-probability.
-
-    Args:
-        model: The endpoint.
-        messages: The prompt.
-        k: Number of alternatives that a chat returns.
-        seen: Mapping to which the observations are written.
-        tried: Runs a step, and returns None if it fails.
-    """
-
-    def __init__(
-        self,
-        model: LogprobReader,
-        messages: list[Message],
-        k: int,
-        seen: MutableMapping[str, str],
-        tried: Tried,
-    ) -> None:
-        self._model = model
-        self._messages = messages
-        self._k = k
-        self._seen = seen
-        self._tried = tried
-        self._texts: dict[str, float] = {}
-        """Log-probabilities of the reply's first token from the chat, by text."""
-        self._ids: dict[int, float] = {}
-        """The same by token id, if the server returns ids."""
-        self._prompt: list[int] = []
-        self._context_length: int | None = None
-
-    async def run(self) -> Routes:
-        """Try all routes."""
-        self._texts = await self._tried("chain", self._first, {}) or {}
-        self._prompt = await self._tried("chain", self._prompt_ids) or []
-        boundary = None
-        asked = 0
-        found: list[Route] = []
-        if self._prompt:
-            boundary = await self._tried("boundary_clean", self._boundary)
-            self._ids = await self._tried("chain", self._chat_ids) or {}
-            asked = await self._tried("chain", self._chain) or 0
-            if asked:
-                found.append("chain")
-        else:
-            self._seen.setdefault("chain", "/tokenize does not accept conversations")
-            self._seen["echo"] = self._seen["chain"]
-        if await self._tried("prefill", self._prefill):
-            found.append("prefill")
-        if self._prompt and await self._tried("echo", self._echo):
-            found.append("echo")
-        return Routes(
-            found=tuple(found), asked_tokens=asked, boundary_clean=boundary, context_length=self._context_length
-        )
-
-    async def _first(self, fields: Mapping[str, Any]) -> dict[str, float]:
-        reply = await self._model.chat(
-            self._messages,
-            max_tokens=1,
-            sampling={"temperature": 1.0},
-            fields={"logprobs": True, "top_logprobs": self._k, **fields},
-            room=False,
-        )
-        entry = reply["choices"][0]["logprobs"]["content"][0]
-        listed = {str(other["token"]): float(other["logprob"]) for other in entry["top_logprobs"]}
-        return {token: value for token, value in listed.items() if value > _FLOOR}
-
-    async def _chat_ids(self) -> dict[int, float]:
-        listed = await self._first({"return_tokens_as_token_ids": True})
-        return {
-            int(token.removeprefix("token_id:")): value
-            for token, value in listed.items()
-            if token.startswith("token_id:")
-        }
-
-    async def _prompt_ids(self) -> list[int]:
-        body = {"messages": self._messages, "add_generation_prompt": True}
-        reply = await self._model.post("//tokenize", body, inference=False)
-        length = reply.get("max_model_len")
-        if isinstance(length, int) and length > 0:
-            self._context_length = length
-        return [int(token) for token in reply["tokens"]]
-
-    async def _boundary(self) -> bool:
-        marker = await self._model.text_ids(_MARKER)
-        whole = await self._model.tokenized(
-            [*self._messages, {"role": "assistant", "content": _MARKER}],
-            add_generation_prompt=False,
-            continue_final_message=True,
-        )
-        clean = whole == [*self._prompt, *marker]
-        self._seen["boundary_clean"] = (
-            f"conversation and reply are {len(self._prompt)} + {len(marker)} tokens, together {len(whole)}"
-            f"{'' if clean else ', and not identical'}"
-        )
-        return clean
-
-    async def _chain(self) -> int:
-        """Return the number of tokens that can be requested by id."""
-        if not self._ids:
-            self._seen["chain"] = "chats do not return token ids"
-            return 0
-        (first, *_) = await self._model.text_ids(_MARKER)
-        # No reply begins with the conversation's first token, so it is returned only if tokens can be requested by id.
-        likeliest = list(self._ids)[:3]
-        wanted = list(dict.fromkeys([*likeliest, first, self._prompt[0], *range(_MOST_IDS)]))[:_MOST_IDS]
-        rows = await self._model.next_logprobs([self._prompt, [*self._prompt, first]], [wanted, wanted])
-        agree = self._agree("chain", [(rows[0][token], self._ids[token]) for token in likeliest])
-        return len(wanted) if agree else 0
-
-    async def _prefill(self) -> bool:
-        if (word := self._word("prefill")) is None:
-            return False
-        reply = await self._model.chat(
-            [*self._messages, {"role": "assistant", "content": word}],
-            max_tokens=1,
-            sampling={"temperature": 1.0},
-            fields={
-                "add_generation_prompt": False,
-                "continue_final_message": True,
-                "prompt_logprobs": 0,
-                "return_token_ids": True,
-            },
-            room=False,
-        )
-        entries = reply.get("prompt_logprobs") or reply["choices"][0].get("prompt_logprobs")
-        if not entries:
-            self._seen["prefill"] = "prompt_logprobs was ignored"
-            return False
-        if len(entries) != reply["usage"]["prompt_tokens"] or entries[0] is not None:
-            self._seen["prefill"] = f"{len(entries)} values returned for {reply['usage']['prompt_tokens']} tokens"
-            return False
-        (last,) = entries[-1].values()
-        if last["decoded_token"] != word:
-            self._seen["prefill"] = f"the prompt ends with {last['decoded_token']!r}, not with the reply {word!r}"
-            return False
-        return self._agree("prefill", [(float(last["logprob"]), self._texts[word])])
-
-    async def _echo(self) -> bool:
-        if (word := self._word("echo")) is None:
-            return False
-        reading = await self._model.echoed(self._messages, word)
-        if len(reading.logprobs) != 1:
-            self._seen["echo"] = f"{word!r} is one token in a reply and {len(reading.logprobs)} as a separate text"
-            return False
-        return self._agree("echo", [(reading.logprobs[0], self._texts[word])])
-
-    def _word(self, route: Route) -> str | None:
-        """Return the most likely token that is a word, to try a route with."""
-        best = sorted(self._texts, key=lambda text: -self._texts[text])
-        if (word := next((text for text in best if text.isalnum()), None)) is None:
-            self._seen[route] = "none of the chat's most likely tokens is a word to try it with"
-        return word
-
-    def _agree(self, name: Route, pairs: list[tuple[float, float]]) -> bool:
-        """Return whether the route's values (first of each pair) equal the chat's."""
-        worst = max(abs(here - there) for here, there in pairs)
-        agree = worst <= _TOLERANCE
-        self._seen[name] = (
-            f"{'agrees with' if agree else 'contradicts'} the chat's own value (difference {worst:.1e})"
-            + (", as expected with half precision" if agree and worst > _FULL_PRECISION else "")
-        )
-        return agree

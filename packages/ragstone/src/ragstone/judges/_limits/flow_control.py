@@ -76,7 +76,8 @@ class ConcurrencyWindow:
         self._levels: dict[tuple[int, int], _Level] = {}
         self.latency_s: float | None = None
         """Current latency of replies in seconds."""
-        self._refusal_s = 0.0
+        self.refusal_s = 0.0
+        """Time in seconds after which a refusal arrives."""
         self._resume_at = -math.inf
         self._step: int | None = None
         """Number of the current step after a pause."""
@@ -93,11 +94,6 @@ class ConcurrencyWindow:
     @property
     def _used(self) -> float:
         return min(self._limit, float(self.upper))
-
-    @property
-    def refusal_s(self) -> float:
-        """Time in seconds after which a refusal arrives."""
-        return self._refusal_s
 
     def wait_s(self, now: float) -> float:
         """Return the seconds until a request may be sent as far as pauses are concerned (0: now)."""
@@ -123,7 +119,7 @@ class ConcurrencyWindow:
         if self._step is not None:
             self._step_left = max(0, self._step_left - 1)
             if not self._step_left:
-                self._next_step_at = now + max(_GRACE_MIN_S, 2 * self._refusal_s)
+                self._next_step_at = now + max(_GRACE_MIN_S, 2 * self.refusal_s)
 
     def answered(self, kind: int, sent_at: float, now: float, *, full: bool, in_flight: int) -> None:
         """Adapt to a reply.
@@ -169,7 +165,7 @@ class ConcurrencyWindow:
             wait_requested: Whether the endpoint requested the pause. Then it limits requests per minute rather than
                 concurrent requests, and may accept more of them after the pause.
         """
-        self._refusal_s = now - sent_at if not self._refusal_s else _smoothed(self._refusal_s, now - sent_at)
+        self.refusal_s = now - sent_at if not self.refusal_s else _smoothed(self.refusal_s, now - sent_at)
         if now >= self._resume_at:
             self.rounds_refused += 1
         self._resume_at = max(self._resume_at, now + wait_s)

@@ -150,16 +150,6 @@ class EndpointLimiter:
             self._stale = True
 
     @property
-    def in_flight(self) -> int:
-        """Number of requests in flight."""
-        return len(self._in_flight)
-
-    @property
-    def waiting(self) -> int:
-        """Number of waiting requests."""
-        return len(self._waiters)
-
-    @property
     def counts_tokens(self) -> bool:
         """Whether there is a limit on tokens, so that requests need an estimate."""
         return any(share.tokens_per_minute is not None for share in self._shares)

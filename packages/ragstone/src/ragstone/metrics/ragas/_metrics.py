@@ -14,12 +14,12 @@ from typing import Final
 from ragstone.errors import JudgeError
 from ragstone.judges import Prompt
 from ragstone.metrics._card import Metric
-from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_claims
+from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, rate_references, rate_response
 from ragstone.metrics._claims import EXTRACTION, EXTRACTION_EXAMPLES, IN_PASSAGES, ClaimCheck, gather_or_cancel
-from ragstone.metrics._equivalence import EQUIVALENCE, asked_equivalence
+from ragstone.metrics._equivalence import EQUIVALENCE, rate_equivalence
 from ragstone.metrics._history import question_fields
 from ragstone.metrics._questions import QUESTIONS, write_questions
-from ragstone.metrics._shares import Mark, ShareBounds, best_share, distinct, share
+from ragstone.metrics._shares import Mark, ShareBounds
 from ragstone.metrics.ragas import _examples as examples
 
 _MOST_UNKNOWN: Final = 8
@@ -70,14 +70,7 @@ class Faithfulness(ClaimMetric):
     example = examples.FAITHFULNESS
 
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
-        claims = await check.of_response()
-        if not claims:
-            return "the response does not contain claims"
-        supported = await check.supported_by_contexts(claims)
-        return ClaimShare(
-            share=share(supported),
-            details={"claims": describe_claims(claims, supported=supported)},
-        )
+        return await rate_response(await check.of_response(), "supported", check.supported_by_contexts, unit="claims")
 
 
 class AnswerRelevancy(ClaimMetric):
@@ -99,14 +92,7 @@ class AnswerRelevancy(ClaimMetric):
     example = examples.ANSWER_RELEVANCY
 
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
-        response = check.sample.response or ""
-        if not response.strip():
-            return ClaimShare(share=ShareBounds(0.0, 0.0), method="empty_response")
-        prompt = Prompt(construct="answer_questions", task=_WRITE_QUESTIONS, fields={"response": response})
-        questions = (await check.ask_texts_once(prompt, most=QUESTIONS)).texts
-        if not questions:
-            return ClaimShare(share=ShareBounds(0.0, 0.0), details={"questions": [], "noncommittal": True})
-        return await asked_equivalence(check, questions)
+        return await rate_equivalence(check, _WRITE_QUESTIONS, most=QUESTIONS)
 
 
 class ContextPrecision(ClaimMetric):
@@ -196,14 +182,7 @@ class ContextRecall(ClaimMetric):
 
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         references = await check.of_references()
-        if not references:
-            return "the reference does not contain claims"
-        claims = distinct(references)
-        supported = await check.supported_by_contexts(claims)
-        return ClaimShare(
-            share=best_share(references, claims, supported),
-            details={"reference_claims": describe_claims(claims, supported=supported)},
-        )
+        return await rate_references(references, "supported", check.supported_by_contexts, unit="claims")
 
 
 RAGAS: Final[tuple[Metric, ...]] = (Faithfulness(), AnswerRelevancy(), ContextPrecision(), ContextRecall())

@@ -13,10 +13,10 @@ or in one of three classes of wrong claims.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 from ragstone.metrics._card import Metric
-from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_claims
+from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_claims, rate_references, rate_response
 from ragstone.metrics._claims import EXTRACTION, EXTRACTION_EXAMPLES, IN_ANSWER, IN_PASSAGES, ClaimCheck, pair
 from ragstone.metrics._shares import (
     Mark,
@@ -60,14 +60,7 @@ class Precision(_RagChecker):
     example = examples.PRECISION
 
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
-        claims = await check.of_response()
-        if not claims:
-            return NO_RESPONSE_CLAIM
-        right = await check.supported_by_references(claims)
-        return ClaimShare(
-            share=share(right),
-            details={"claims": describe_claims(claims, right=right)},
-        )
+        return await rate_response(await check.of_response(), "right", check.supported_by_references, unit="claims")
 
 
 class Recall(_RagChecker):
@@ -86,14 +79,7 @@ class Recall(_RagChecker):
 
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         references = await check.of_references()
-        if not references:
-            return NO_REFERENCE_CLAIM
-        claims = distinct(references)
-        covered = await check.supported_by_response(claims)
-        return ClaimShare(
-            share=best_share(references, claims, covered),
-            details={"reference_claims": describe_claims(claims, supported_by_response=covered)},
-        )
+        return await rate_references(references, "supported_by_response", check.supported_by_response, unit="claims")
 
 
 class F1(_RagChecker):
@@ -124,6 +110,14 @@ class F1(_RagChecker):
         return precision if recall.share.low else ClaimShare(share=ShareBounds(0.0, 1.0), details=recall.details)
 
 
+class _Compared(NamedTuple):
+    """Claims of each reference, all of them without duplicates, and the verdicts on these by passage."""
+
+    references: Sequence[Sequence[str]]
+    claims: Sequence[str]
+    by_passage: Sequence[Sequence[Mark]]
+
+
 class _OfReference(_RagChecker):
     """Base class of shares that depend on which claims of the references each passage supports."""
 
@@ -136,15 +130,9 @@ class _OfReference(_RagChecker):
         if not references:
             return NO_REFERENCE_CLAIM
         claims = distinct(references)
-        return await self._from(check, references, claims, await check.supported_by_passages(claims))
+        return await self._from(check, _Compared(references, claims, await check.supported_by_passages(claims)))
 
-    async def _from(
-        self,
-        check: ClaimCheck,
-        references: Sequence[Sequence[str]],
-        claims: Sequence[str],
-        by_passage: Sequence[Sequence[Mark]],
-    ) -> ClaimShare | str:
+    async def _from(self, check: ClaimCheck, compared: _Compared) -> ClaimShare | str:
         raise NotImplementedError
 
 
@@ -160,13 +148,8 @@ class ClaimRecall(_OfReference):
     needs = ("contexts", "reference")
     example = examples.CLAIM_RECALL
 
-    async def _from(
-        self,
-        check: ClaimCheck,  # noqa: ARG002
-        references: Sequence[Sequence[str]],
-        claims: Sequence[str],
-        by_passage: Sequence[Sequence[Mark]],
-    ) -> ClaimShare | str:
+    async def _from(self, check: ClaimCheck, compared: _Compared) -> ClaimShare | str:  # noqa: ARG002
+        references, claims, by_passage = compared
         found = any_of(by_passage, len(claims))
         details = {
             "reference_claims": describe_claims(claims, found=found, passages=_supporting_passages(claims, by_passage))
@@ -186,13 +169,8 @@ class ContextPrecision(_OfReference):
     needs = ("contexts", "reference")
     example = examples.CONTEXT_PRECISION
 
-    async def _from(
-        self,
-        check: ClaimCheck,  # noqa: ARG002
-        references: Sequence[Sequence[str]],  # noqa: ARG002
-        claims: Sequence[str],
-        by_passage: Sequence[Sequence[Mark]],
-    ) -> ClaimShare | str:
+    async def _from(self, check: ClaimCheck, compared: _Compared) -> ClaimShare | str:  # noqa: ARG002
+        _, claims, by_passage = compared
         if not by_passage:
             return "retrieval returned no passages"
         relevant = _relevant(by_passage)
@@ -219,13 +197,8 @@ class ContextUtilization(_OfReference):
     tasks = (EXTRACTION, EXTRACTION_EXAMPLES, IN_PASSAGES, IN_ANSWER)
     example = examples.CONTEXT_UTILIZATION
 
-    async def _from(
-        self,
-        check: ClaimCheck,
-        references: Sequence[Sequence[str]],
-        claims: Sequence[str],
-        by_passage: Sequence[Sequence[Mark]],
-    ) -> ClaimShare | str:
+    async def _from(self, check: ClaimCheck, compared: _Compared) -> ClaimShare | str:
+        references, claims, by_passage = compared
         found = any_of(by_passage, len(claims))
         used = await check.supported_by_response(claims)
         by_claim = dict(zip(claims, zip(used, found, strict=True), strict=True))

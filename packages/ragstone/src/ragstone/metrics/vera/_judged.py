@@ -12,14 +12,13 @@ import itertools
 from typing import Final
 
 from ragstone._util.words import split_sentences
-from ragstone.judges import Prompt
 from ragstone.metrics._card import Metric
-from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_claims
+from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_claims, rate_references, rate_response
 from ragstone.metrics._claims import IN_PASSAGES, ClaimCheck, gather_or_cancel
-from ragstone.metrics._equivalence import EQUIVALENCE, asked_equivalence
+from ragstone.metrics._equivalence import EQUIVALENCE, rate_equivalence
 from ragstone.metrics._history import question_fields
 from ragstone.metrics._questions import WRITE_QUESTION
-from ragstone.metrics._shares import ShareBounds, best_share, distinct, share
+from ragstone.metrics._shares import share
 from ragstone.metrics.vera import _examples as examples
 
 _RELEVANT: Final = (
@@ -74,13 +73,7 @@ class Groundedness(_Vera):
 
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         sentences = split_sentences(check.sample.response or "")
-        if not sentences:
-            return "the response does not contain sentences"
-        supported = await check.supported_by_contexts(sentences)
-        return ClaimShare(
-            share=share(supported),
-            details={"claims": describe_claims(sentences, supported=supported)},
-        )
+        return await rate_response(sentences, "supported", check.supported_by_contexts, unit="sentences")
 
 
 class RetrievalRecall(_Vera):
@@ -98,14 +91,7 @@ class RetrievalRecall(_Vera):
 
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         references = [part for text in dict.fromkeys(check.sample.reference) if (part := split_sentences(text))]
-        if not references:
-            return "the reference does not contain sentences"
-        sentences = distinct(references)
-        supported = await check.supported_by_contexts(sentences)
-        return ClaimShare(
-            share=best_share(references, sentences, supported),
-            details={"reference_claims": describe_claims(sentences, supported=supported)},
-        )
+        return await rate_references(references, "supported", check.supported_by_contexts, unit="sentences")
 
 
 class RetrievalPrecision(_Vera):
@@ -156,14 +142,7 @@ class AnswerRelevance(_Vera):
     example = examples.ANSWER_RELEVANCE
 
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
-        response = check.sample.response or ""
-        if not response.strip():
-            return ClaimShare(share=ShareBounds(0.0, 0.0), method="empty_response")
-        prompt = Prompt(construct="answer_questions", task=WRITE_QUESTION, fields={"response": response})
-        questions = (await check.ask_texts_once(prompt, most=1)).texts
-        if not questions:
-            return ClaimShare(share=ShareBounds(0.0, 0.0), details={"questions": [], "noncommittal": True})
-        return await asked_equivalence(check, questions)
+        return await rate_equivalence(check, WRITE_QUESTION, most=1)
 
 
 JUDGED: Final[tuple[Metric, ...]] = (
