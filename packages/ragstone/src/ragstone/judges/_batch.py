@@ -85,11 +85,7 @@ class BatchReport:
         return self.n_written + self.n_waiting
 
     def describe_open(self, waiting: str) -> str:
-        """Say what to do so that these requests get results.
-
-        Args:
-            waiting: What waits for them, with a verb: "5 samples wait".
-        """
+        """Say what to do so that these requests get results."""
         folder = shlex.quote(str(self.folder))
         if not self.n_written:
             return (
@@ -234,14 +230,7 @@ class RequestBatch:
         return is_waiting
 
     def write(self, id_: str, url: str, path: str, body: Mapping[str, Any]) -> None:
-        """Write a request, unless an earlier one could not be written. An error is raised by `close`.
-
-        Args:
-            id_: Its id.
-            url: URL of the endpoint, without credentials.
-            path: Path below the endpoint's URL.
-            body: Complete body of the request.
-        """
+        """Write a request, unless an earlier one could not be written. An error is raised by `close`."""
         if self._error is not None:
             return
         request = {"custom_id": id_, "method": "POST", "url": f"/v1{path}", "body": body}
@@ -263,12 +252,7 @@ class RequestBatch:
         self._new.add(id_)
 
     def keep(self, id_: str, reply: Mapping[str, Any]) -> None:
-        """Keep the reply to a request that was sent, as a result for later runs. An error is raised by `close`.
-
-        Args:
-            id_: Its id.
-            reply: The body of the reply.
-        """
+        """Keep the reply to a request that was sent, as a result for later runs. An error is raised by `close`."""
         if self._error is not None:
             return
         result = {"custom_id": id_, "response": {"status_code": 200, "body": reply}}
@@ -407,10 +391,6 @@ class BatchedRequests:
         """Return the id of the next request of this sample with this content.
 
         Equal requests have one id if their replies are equal (see `is_repeatable`), and otherwise different ones.
-
-        Args:
-            path: Path below the endpoint's URL.
-            body: Complete body.
         """
         identity = json.dumps([path, body], sort_keys=True, default=repr)
         digest = hashlib.sha256(identity.encode()).hexdigest()

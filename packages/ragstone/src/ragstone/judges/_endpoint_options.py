@@ -52,14 +52,7 @@ class EndpointOptions:
         budget: Budget | None = None,
         cache: str | Path | None = None,
     ) -> Self:
-        """Divide the settings of a role into those of the endpoint and those of the role.
-
-        Args:
-            settings: The settings.
-            names: Names of options in messages.
-            budget: Limit on what the model may cost.
-            cache: Directory of the cache of replies. None uses that of the environment.
-        """
+        """Divide the settings of a role into those of the endpoint and those of the role."""
         values = settings.stated
         connection: Any = {key: values.pop(key) for key in ConnectionOptions.__annotations__ if key in values}
         if "api_key" in connection:
@@ -94,9 +87,6 @@ class EndpointOptions:
 
     def split(self, n: int) -> tuple[Self, ...]:
         """Divide the limits among several processes that call the same endpoint.
-
-        Args:
-            n: Number of processes.
 
         Raises:
             ConfigurationError: If fewer requests may be in flight than there are processes, or the model runs inside of
@@ -136,10 +126,6 @@ class EndpointOptions:
         """Create the reader.
 
         A model without a URL is another model at the judge's endpoint, with the judge's key and headers.
-
-        Args:
-            judge: The judge, whose model is the default reader. None uses the judge of the environment.
-            of_judge: Options of the judge.
 
         Returns:
             The reader, or None if neither an option nor the environment names one.
@@ -216,11 +202,7 @@ class EndpointOptions:
         )
 
     def resolve(self) -> ConnectionOptions:
-        """Return the arguments of the model, with the secrets that environment variables hold.
-
-        Raises:
-            ConfigurationError: If a variable is not set.
-        """
+        """Return the arguments of the model, with the secrets that environment variables hold."""
         connection: ConnectionOptions = {**self.connection, "option_names": self.names}
         if self.api_key_env is not None:
             connection["api_key"] = self._secret("api_key_env", self.api_key_env)
@@ -317,9 +299,6 @@ def judge_from(spec: JudgeSpec = None, **options: Any) -> Judge:
     Args:
         spec: The judge. None uses the environment.
         options: Arguments of `_factory.judge_from`, for a name without the environment.
-
-    Raises:
-        ConfigurationError: If a value is invalid.
     """
     if not options and _is_described(spec):
         return read_endpoint("judge", spec, source="judge=...").build_judge()
@@ -334,9 +313,6 @@ def reader_from(spec: ReaderSpec, *, judge: Judge, of_judge: JudgeSpec = None, *
         judge: The judge.
         of_judge: What describes the judge, whose endpoint is that of a reader without a URL.
         options: Arguments of `ChatReader`, or `connection`, for a name without the environment.
-
-    Raises:
-        ConfigurationError: If a value is invalid.
     """
     if not options and _is_described(spec):
         endpoint = read_endpoint("judge", of_judge if _is_described(of_judge) else None, source="judge=...")
@@ -345,11 +321,7 @@ def reader_from(spec: ReaderSpec, *, judge: Judge, of_judge: JudgeSpec = None, *
 
 
 def embedder_from(spec: EmbedderSpec = None, **options: Any) -> Embedder:
-    """Create an embedder, as `judge_from` creates a judge.
-
-    Raises:
-        ConfigurationError: If a value is invalid.
-    """
+    """Create an embedder, as `judge_from` creates a judge."""
     if not options and _is_described(spec):
         spec = read_endpoint("embedder", spec, source="embedder=...").build_embedder()
     return _factory.embedder_from(cast("str | Embedder | None", spec), **options)

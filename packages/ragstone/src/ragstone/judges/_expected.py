@@ -111,11 +111,7 @@ class NumberDistributionReader:
         self._lock = PerLoop(asyncio.Lock)
 
     async def read(self, messages: Sequence[Message], low: float, high: float) -> NumberDistribution | None:
-        """Read the distribution over the integers from low to high, or return None if the model does not support it.
-
-        Raises:
-            JudgeError: If the model is unavailable.
-        """
+        """Read the distribution over the integers from low to high, or return None if the model does not support it."""
         if not (float(low).is_integer() and float(high).is_integer() and high - low < _MAX_NUMBERS):
             return None
         can = await self._model.capabilities()
@@ -178,16 +174,8 @@ def _cut(tokens: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
 async def build_spellings(model: ExactModel, low: int, high: int) -> Spellings | None:
     """Find all token sequences of each integer, with or without one space before it and one newline after it.
 
-    Args:
-        model: Model with the tokenizer.
-        low: Smallest integer.
-        high: Largest integer.
-
     Returns:
         None if two integers have the same tokens.
-
-    Raises:
-        JudgeError: If the model is unavailable.
     """
     numerals = {str(number): number for number in range(low, high + 1)}
     written = [lead + numeral for lead in ("", " ") for numeral in numerals]

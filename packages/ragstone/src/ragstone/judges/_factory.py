@@ -37,12 +37,7 @@ _SHOWN_METRICS: Final = 5
 
 
 def describe_missing(role: Role, metrics: Sequence[str] = ()) -> str:
-    """Return the sentence for scores that cannot be computed because no model is named, with the ways out.
-
-    Args:
-        role: The role of the model.
-        metrics: Names of the metrics that need it.
-    """
+    """Return the sentence for scores that cannot be computed because no model is named, with the ways out."""
     shown = ", ".join(metrics[:_SHOWN_METRICS]) + (
         f" and {len(metrics) - _SHOWN_METRICS} more" if len(metrics) > _SHOWN_METRICS else ""
     )
@@ -53,11 +48,7 @@ def describe_missing(role: Role, metrics: Sequence[str] = ()) -> str:
 
 
 class MissingModel:
-    """A judge, reader or embedder that is not named. Every call raises an error that says how to name one.
-
-    Args:
-        role: The role of the model.
-    """
+    """A judge, reader or embedder that is not named. Every call raises an error that says how to name one."""
 
     def __init__(self, role: Role) -> None:
         self.role = role
@@ -151,23 +142,8 @@ def judge_from(
     URL: "vllm:Qwen/Qwen3-8B?max_model_len=8192&gpu_memory_utilization=0.5". A judge and a reader with the same model
     share it. Several URLs that serve the same model are separated by commas: "http://a:8000/v1,http://b:8000/v1".
 
-    Args:
-        spec: Name of the judge, or a `Judge` object.
-        score_mode: How numbers are computed (see `ModelJudge`). Only for judges that this function creates from a
-            model.
-        draws: Number of replies for "sampled".
-        max_tokens: Length limit of replies with a number, at least 1. None uses the default of `ModelJudge`. Only for
-            judges that this function creates from a model.
-        connection: Options of `OpenAICompatibleModel` (limits, a budget), for a judge that is an endpoint. Other judges
-            ignore them.
-
     Raises:
         ConfigurationError: If `spec` is not the name of a judge, or the judge does not support `score_mode`.
-
-    Examples:
-        ```python
-        judge = judge_from("http://localhost:8000/v1")
-        ```
     """
     connection = connection or {}
     names = connection.get("option_names") or OptionNames()
@@ -255,21 +231,9 @@ def reader_from(
 
     If a judge is not named either, the result stands for none: metrics that need a reader are not computed with it.
 
-    Args:
-        spec: A string as for `judge_from`, or a `Reader` object (a `ChatReader` with the application's own prompt).
-        judge: Judge whose model is the default reader. That reader shares the judge's connections and limits.
-        connection: As for `judge_from`, for a reader given as a string.
-        options: `prompt`, `abstention`, `estimator` and all other options of `ChatReader`, for a reader given as a
-            string.
-
     Raises:
         ConfigurationError: If `spec` is not the name of a reader, if `spec` is missing and the judge does not have a
             model, or if the reader does not support options.
-
-    Examples:
-        ```python
-        reader = reader_from("http://localhost:8000/v1", judge=judge)
-        ```
     """
     spec = spec or os.environ.get("RAGSTONE_READER") or None
     if spec is not None and not isinstance(spec, str):
@@ -307,21 +271,9 @@ def embedder_from(
 
     If neither names an embedder, the result stands for none: metrics that need one are not computed with it.
 
-    Args:
-        spec: "http://host:8000/v1" (without credentials), "openai:MODEL", "local:MODEL" (a sentence-transformers model:
-            a directory, or a name on the hub), "lexical", or an `Embedder` object.
-        connection: Options of `OpenAICompatibleModel` (a key, limits, a budget), for an embedder that is an endpoint.
-        batch_size: Maximum number of texts in one request, or that a local model encodes at once.
-        device: Device of a local model ("cpu", "cuda"). None: sentence-transformers chooses.
-
     Raises:
         ConfigurationError: If `spec` is not the name of an embedder.
         MissingExtraError: If a local model is named, and sentence-transformers is not installed.
-
-    Examples:
-        ```python
-        embedder = embedder_from("local:/models/all-MiniLM-L6-v2")
-        ```
     """
     names = (connection or {}).get("option_names") or OptionNames("embedder")
     connection = {**(connection or {}), "option_names": names}

@@ -275,12 +275,7 @@ class ExactModel(ChatModel, Protocol):
 def find_exact_route(
     model: ChatModel, can: Capabilities
 ) -> tuple[ExactModel, Literal["chain", "prefill", "echo"]] | None:
-    """Return the model and its route if it provides the exact probability of a reply, else None.
-
-    Args:
-        model: The model.
-        can: Its capabilities.
-    """
+    """Return the model and its route if it provides the exact probability of a reply, else None."""
     route = can.exact_route
     if route is None or can.estimator != "exact_sequence" or not isinstance(model, ExactModel):
         return None

@@ -29,11 +29,7 @@ class OptionNames:
         return f"[{self.role}]"
 
     def option(self, key: str) -> str:
-        """Return the name of an option, for "set ..." and "with ...".
-
-        Args:
-            key: Name of the argument, such as "model".
-        """
+        """Return the name of an option, for "set ..." and "with ..."."""
         # A setting holds the name of the variable, never the key itself.
         key = "api_key_env" if key == "api_key" and self.interface != "python" else key
         if self.interface == "command line":

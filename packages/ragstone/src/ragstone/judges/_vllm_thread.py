@@ -50,10 +50,6 @@ class EngineThread:
 
     Jobs that arrive while a batch runs form the next batch, so more concurrent tasks make larger batches. A batch takes
     as long as its longest reply.
-
-    Args:
-        load: Creates the engine, in the thread. The result has `generate(prompts, params, use_tqdm=...)`.
-        described: Name in messages.
     """
 
     def __init__(self, load: Callable[[], Any], described: str) -> None:

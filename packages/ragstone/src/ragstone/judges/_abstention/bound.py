@@ -33,12 +33,7 @@ _ROUNDING: Final = 1e-5
 async def read_bound(
     model: ChatModel, messages: Sequence[Message], phrases: Sequence[str], *, top_logprobs: int
 ) -> ExactReading:
-    """Bound the probability that the reply starts with a phrase, from one request.
-
-    Raises:
-        JudgeReplyError: If the model declined, or sent no usable log-probabilities.
-        JudgeError: If no reply is received.
-    """
+    """Bound the probability that the reply starts with a phrase, from one request."""
     longest = max(map(len, phrases))
     request = ChatRequest(
         messages=messages,

@@ -45,18 +45,7 @@ class MonteCarloEstimate:
 
 
 class MonteCarloSampler:
-    """Draws replies at temperature 1 and counts abstentions.
-
-    Args:
-        model: The model to sample from.
-        matcher: Detects abstentions.
-        max_draws: Maximum number of replies.
-        target_width: Width of the interval at which sampling stops. None always draws `max_draws` replies.
-        confidence_level: Confidence level of the interval.
-        sampling: Fields to add to the requests.
-        seed: Makes the draws reproducible on servers that support seeds.
-        refusal_judge: Judge that rates replies without a phrase.
-    """
+    """Draws replies at temperature 1 and counts abstentions."""
 
     def __init__(
         self,

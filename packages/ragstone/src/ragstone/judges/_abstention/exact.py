@@ -79,9 +79,6 @@ class ExactSequence:
             route: Route of the endpoint. With "chain" other tokenizations of the phrases count as well: with whitespace
                 before them, and with a shorter first token ("N", "O-RESPONSE"). The other routes read only the
                 tokenizer's own tokens.
-
-        Raises:
-            JudgeError: If no reply is received, or a reply without the requested probabilities.
         """
         if route == "chain":
             return await self._chain(messages)
@@ -171,11 +168,7 @@ class ExactSequence:
 async def read_logprob(
     model: ExactModel, messages: Sequence[Message], reply: str, *, route: Literal["chain", "prefill", "echo"]
 ) -> float:
-    """Read the log-probability that a reply starts with the tokenizer's own tokens of a text.
-
-    Raises:
-        JudgeError: If no reply is received, or a reply without the requested probabilities.
-    """
+    """Read the log-probability that a reply starts with the tokenizer's own tokens of a text."""
     if route != "chain":
         return math.fsum((await model.reply_logprobs(messages, reply)).logprobs)
     prompt, ids = await model.chat_ids(messages), await model.text_ids(reply)

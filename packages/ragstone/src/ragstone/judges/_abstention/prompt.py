@@ -31,14 +31,6 @@ _SYSTEM: Final = (
 class ReaderPrompt:
     """Renders a query and passages as the conversation that the reader continues.
 
-    Args:
-        source: The application's own prompt: a string with the placeholders `{context}` and `{question}`, a list of
-            chat messages with them, or a function of query and passages that returns the messages. `{contexts}`,
-            `{documents}` and `{passages}` mean `{context}`, and `{query}` means `{question}`. None uses the built-in
-            prompt.
-        phrase: Abstention phrase in the built-in prompt.
-        separator: Separator of passages in the application's template.
-
     Raises:
         ConfigurationError: If a placeholder is missing, or `source` has another type.
     """
@@ -111,11 +103,7 @@ def _tried(function: Callable[[str, Sequence[str]], Sequence[Message]]) -> list[
 
 
 def _checked(messages: Any, what: str) -> list[Message]:
-    """Return the messages if they are a valid conversation.
-
-    Raises:
-        ConfigurationError: If they are not.
-    """
+    """Return the messages if they are a valid conversation."""
     valid = isinstance(messages, Sequence) and not isinstance(messages, str) and len(messages) > 0
     if not valid or not all(
         isinstance(message, Mapping)

@@ -44,9 +44,6 @@ def repeat_replies(number: int) -> AbstractContextManager[int]:
 
     Every request of repeat 1 is sent although the cache has the reply of repeat 0 (the usual one). Its reply is cached too, so
     that an interrupted run resumes.
-
-    Args:
-        number: Number of the repeat, from 0.
     """
     return assigned(_repeat, number)
 
@@ -116,12 +113,7 @@ class _LoopState:
 
 
 class CachedReplies:
-    """Replies of one endpoint, with a cache on disk. A file that fails causes one warning and is not used again.
-
-    Args:
-        folder: Directory of the cache, or None for no cache.
-        endpoint: URL without credentials, which is part of every key.
-    """
+    """Replies of one endpoint, with a cache on disk. A file that fails causes one warning and is not used again."""
 
     def __init__(self, folder: str | Path | None, *, endpoint: str) -> None:
         self._file = ReplyCache(folder or "")
@@ -178,13 +170,7 @@ class CachedReplies:
     async def capabilities(
         self, about: Mapping[str, Any], measure: Callable[[], Awaitable[Capabilities]], *, fresh: bool
     ) -> Capabilities:
-        """Return capabilities measured within a day, else the result of `measure`, which is cached if it is complete.
-
-        Args:
-            about: The model, and the fields added to its requests.
-            measure: Measures the endpoint, without cached replies.
-            fresh: Whether to measure in any case.
-        """
+        """Return capabilities measured within a day, else the result of `measure`, which is cached if it is complete."""
         # Another version of Ragstone may measure other capabilities.
         key = self._key("capabilities", "", {**about, "measured": sorted(Capabilities.model_fields)})
         if not fresh and (known := await self._recalled(key)) is not None:
@@ -204,20 +190,11 @@ class CachedReplies:
             return None
 
     async def note(self, about: Mapping[str, Any]) -> str | None:
-        """Return the note about a model that was written within a day.
-
-        Args:
-            about: The model, and the fields added to its requests.
-        """
+        """Return the note about a model that was written within a day."""
         return await self._fact(self._key("note", "", about))
 
     async def put_note(self, about: Mapping[str, Any], text: str) -> None:
-        """Write a note about a model, in place of an earlier one.
-
-        Args:
-            about: As for `note`.
-            text: The note.
-        """
+        """Write a note about a model, in place of an earlier one."""
         await self._put_fact(self._key("note", "", about), text)
 
     async def _fact(self, key: str) -> str | None:

@@ -36,14 +36,7 @@ _TRIAL: Final[list[Message]] = [
 
 
 class ChatClient:
-    """Sends chat requests to an endpoint, and adapts their format to its refusals.
-
-    Args:
-        endpoint: Sends the requests.
-        model: Model name. None uses the model that the server serves.
-        extra_body: Fields to add to every chat request.
-        cached: The reply cache.
-    """
+    """Sends chat requests to an endpoint, and adapts their format to its refusals."""
 
     def __init__(
         self,
@@ -123,11 +116,7 @@ class ChatClient:
                 await self._keep()
 
     def learn_reasoning(self, sign: str) -> None:
-        """Allow tokens for reasoning in all later requests.
-
-        Args:
-            sign: The evidence that the model reasons first.
-        """
+        """Allow tokens for reasoning in all later requests."""
         self._adapt(self._dialect.with_reasoning(sign))
 
     def _adapt(self, dialect: Dialect) -> None:
@@ -319,10 +308,6 @@ class ChatClient:
             path: Path below the base URL ("/completions"), or with two slashes ("//tokenize") below the server's root.
             body: Its fields. `model` is added.
             inference: Whether the model runs for the request, so that it counts as a call.
-
-        Raises:
-            RequestRefusedError: If the endpoint refuses the request.
-            JudgeError: If no reply is received.
         """
         await self.prepare()
         body = {"model": self._model, **body}
@@ -333,12 +318,7 @@ class ChatClient:
         return reply
 
     async def get(self, path: str) -> dict[str, Any]:
-        """Return the JSON at a path. With two slashes ("//version") the path is below the server's root.
-
-        Raises:
-            RequestRefusedError: If the endpoint refuses the request.
-            JudgeError: If no reply is received.
-        """
+        """Return the JSON at a path. With two slashes ("//version") the path is below the server's root."""
         return await self._endpoint.request("GET", path, controls=self._controls(path))
 
     def _controls(self, path: str, body: Collection[str] = ()) -> Controls:
@@ -347,12 +327,7 @@ class ChatClient:
         return {} if self._first.is_settled((path, frozenset(body))) else {path: trial}
 
     async def tokenized(self, messages: Sequence[Message], **fields: Any) -> list[int]:
-        """Return the token ids of a conversation, with the endpoint's chat template (vLLM's `/tokenize`).
-
-        Raises:
-            RequestRefusedError: If the endpoint does not tokenize.
-            JudgeError: If no reply is received.
-        """
+        """Return the token ids of a conversation, with the endpoint's chat template (vLLM's `/tokenize`)."""
         extra = self._extra_body
         template: dict[str, Any] = {name: extra[name] for name in _TEMPLATE_FIELDS if name in extra}
         while True:

@@ -76,11 +76,7 @@ class ConstrainedReplies:
         """Form of schemas that the endpoint accepts (see `_form`), as far as known."""
 
     async def number(self, ask: _Ask, low: int, high: int) -> Completion | None:
-        """Return an integer in [low, high], or None if the endpoint obeys none of the constraints.
-
-        Raises:
-            JudgeError: If no reply is received.
-        """
+        """Return an integer in [low, high], or None if the endpoint obeys none of the constraints."""
         for constraint in self._constraints if high - low < _MAX_VALUES else ():
             async with self._first.turn(constraint):
                 if constraint not in self._constraints:
@@ -101,9 +97,6 @@ class ConstrainedReplies:
 
         The schema is sent without limits on lengths, and after refusals with enumerations in place of ranges, or without
         both. After the first accepted schema, each request has one. Before that, only a few do.
-
-        Raises:
-            JudgeError: If no reply is received.
         """
         forms = [_form(schema, level) for level in range(_LEVELS)]
         has_ranges = forms[0] != forms[-1]

@@ -61,16 +61,7 @@ class Dialect:
         fields: Mapping[str, Any] | None = None,
         room: bool = True,
     ) -> dict[str, Any]:
-        """Return the body of a request.
-
-        Args:
-            model: Model name.
-            messages: The conversation.
-            max_tokens: Length limit of the answer.
-            sampling: Sampling parameters.
-            fields: Other fields.
-            room: Whether to allow tokens for reasoning in addition.
-        """
+        """Return the body of a request."""
         omitted = self.omits(sampling)
         return {
             "model": model,
@@ -104,14 +95,7 @@ class Dialect:
         *,
         room: bool = True,
     ) -> Dialect | None:
-        """Return the dialect to try after a refusal, or None if the refusal has another reason.
-
-        Args:
-            refused: The refusal.
-            sampling: Sampling parameters of the request.
-            fields: Other fields of the request.
-            room: Whether the request allowed tokens for reasoning.
-        """
+        """Return the dialect to try after a refusal, or None if the refusal has another reason."""
         if refused.status not in (400, 422) and not refused.isolated:
             return None
         fields = fields or {}

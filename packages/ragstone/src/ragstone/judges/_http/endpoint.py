@@ -259,11 +259,7 @@ class Endpoint:
     async def _postponed(
         self, requests: BatchedRequests, body: Mapping[str, Any], controls: Controls | None
     ) -> dict[str, Any]:
-        """Return the result of a request from a batch. Without one, write the request, or send it (see `sent_at_once`).
-
-        Raises:
-            PostponedError: If the result is missing.
-        """
+        """Return the result of a request from a batch. Without one, write the request, or send it (see `sent_at_once`)."""
         batch, id_ = requests.batch, requests.id_of(_CHAT, body)
         reply = batch.result(id_)
         if reply is None:
@@ -475,11 +471,7 @@ class Endpoint:
     def _read(
         self, reply: Reply, path: str, connection: _Connection, *, counted: bool
     ) -> dict[str, Any] | _RetryableError:
-        """Return the JSON object of a reply.
-
-        Raises:
-            RequestRefusedError: If the status is 4xx.
-        """
+        """Return the JSON object of a reply."""
         if not 200 <= reply.status < 300:
             return self._failure_from_status(reply, connection)
         if reply.problem is not None:

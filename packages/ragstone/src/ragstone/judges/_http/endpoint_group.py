@@ -45,11 +45,6 @@ class EndpointGroup:
     Once a second, a request for its list of models checks if it is back. The first endpoint names the group, so its
     identity does not depend on the number of endpoints.
 
-    Args:
-        endpoints: Two or more endpoints with different URLs.
-        max_retries: Maximum number of retries of one request at each endpoint.
-        max_wait_s: Seconds for which a request is retried after status 429.
-
     Raises:
         ConfigurationError: If an endpoint occurs twice.
     """

@@ -48,19 +48,11 @@ class LogprobReader(ChatClient):
         """Whether the server accepts a completion with 0 tokens. Some servers need at least one."""
 
     async def chat_ids(self, messages: Sequence[Message]) -> list[int]:
-        """Return the token ids of a conversation, up to the start of the reply.
-
-        Raises:
-            JudgeError: If the endpoint does not tokenize, or is unavailable.
-        """
+        """Return the token ids of a conversation, up to the start of the reply."""
         return await self.tokenized(messages, add_generation_prompt=True)
 
     async def text_ids(self, text: str) -> list[int]:
-        """Return the token ids of a text, without special tokens.
-
-        Raises:
-            JudgeError: If the endpoint does not tokenize, or is unavailable.
-        """
+        """Return the token ids of a text, without special tokens."""
         if text in self._texts:
             return list(self._texts[text])
         reply = await self.post("//tokenize", {"prompt": text, "add_special_tokens": False}, inference=False)
@@ -70,11 +62,7 @@ class LogprobReader(ChatClient):
         return ids
 
     async def end_id(self) -> int | None:
-        """Return the token that ends a reply, or None if the chat template changes the tokens of a finished reply.
-
-        Raises:
-            JudgeError: If the endpoint does not tokenize, or is unavailable.
-        """
+        """Return the token that ends a reply, or None if the chat template changes the tokens of a finished reply."""
         return await self._end.get()
 
     async def _found_end(self) -> int | None:

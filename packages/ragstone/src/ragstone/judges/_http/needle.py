@@ -23,12 +23,6 @@ async def check_whole_prompts(chat: Chat) -> tuple[bool | None, str]:
 
     The beginning contains a code word, and the end asks for it. The number of tokens that the reply counts decides if the
     model does not repeat the code word, because small models fail at this too. Costs one request of about 8,000 tokens.
-
-    Args:
-        chat: Sends a conversation, and returns the completion.
-
-    Raises:
-        JudgeError: If the endpoint is unavailable.
     """
     for n_lines in _LINES:
         content = _prompt(n_lines)

@@ -497,10 +497,6 @@ class _Probe:
 def are_raw(cold: TokenLogprobs, hot: TokenLogprobs) -> tuple[bool | None, str]:
     """Return whether log-probabilities are independent of the temperature, and what was observed.
 
-    Args:
-        cold: One token at temperature 0.5, with alternatives.
-        hot: The same token at temperature 2.
-
     Returns:
         None for the first value if it cannot be decided.
     """

@@ -18,12 +18,7 @@ _PROSE: Final = 512
 
 
 def sign_of_reasoning(reply: Mapping[str, Any], max_tokens: int) -> str | None:
-    """Return the evidence in a chat completion that the model reasons first, or None without evidence.
-
-    Args:
-        reply: The completion as the endpoint sends it.
-        max_tokens: Length limit of the request.
-    """
+    """Return the evidence in a chat completion that the model reasons first, or None without evidence."""
     choice = _first_choice(reply)
     message = choice.get("message")
     message = message if isinstance(message, Mapping) else {}
@@ -58,11 +53,7 @@ def _first_choice(reply: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 async def measure_reasoning(ask: Callable[[int], Awaitable[Mapping[str, Any]]]) -> str | None:
-    """Return the evidence that a model reasons first, from one or two replies to a request for one word.
-
-    Args:
-        ask: Sends the request with a length limit.
-    """
+    """Return the evidence that a model reasons first, from one or two replies to a request for one word."""
     reply = await ask(_SHORT)
     sign = sign_of_reasoning(reply, _SHORT)
     if sign is None and is_cut(reply):

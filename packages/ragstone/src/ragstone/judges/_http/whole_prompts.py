@@ -80,12 +80,7 @@ def least_tokens(text: str) -> int:
 
 
 class WholePrompts:
-    """Checks that the prompts of one endpoint arrive whole.
-
-    Args:
-        send: Sends a chat request without this check, and returns the reply.
-        name: Name of the endpoint in messages.
-    """
+    """Checks that the prompts of one endpoint arrive whole."""
 
     def __init__(self, send: Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]], *, name: str) -> None:
         self._send = send

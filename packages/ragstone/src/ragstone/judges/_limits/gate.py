@@ -108,9 +108,6 @@ class EndpointLimiter:
 
     Requests are sent in order of arrival, across event loops. If a wait ends in any other way (cancellation, a closed
     event loop), its place is freed. After a fork the child starts with a new state.
-
-    Args:
-        clock: Returns monotonic seconds, the same in all threads.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -558,13 +555,7 @@ class OutageTimer:
 
 
 def report_outage(process: object, *, is_down: bool, outage: tuple[float, float] | None) -> None:
-    """Record the state of the endpoints that another process uses, until `forget_outage`.
-
-    Args:
-        process: An object that stands for the process.
-        is_down: What `is_any_endpoint_down` returned there.
-        outage: What `find_outage` returned there.
-    """
+    """Record the state of the endpoints that another process uses, until `forget_outage`."""
     _elsewhere[process] = (is_down, outage)
 
 
