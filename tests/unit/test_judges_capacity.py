@@ -12,6 +12,7 @@ import pytest
 from fake_servers import FakeJudgeServer
 from ragstone.errors import ConfigurationError, JudgeUnavailableError
 from ragstone.judges import OpenAICompatibleJudge, OpenAICompatibleModel, Prompt, progress_at
+from ragstone.judges._limits.flow_control import FailedAttempt
 from ragstone.judges._limits.gate import ClientLimits, EndpointLimiter, capacity_of
 from ragstone.judges._model import model_call
 
@@ -227,7 +228,7 @@ def test_forked_child_begins_anew():
 
 def fail(capacity, permit):
     """Tell that nothing came back."""
-    capacity.failed(permit, reason="refused", kind="unavailable", overload=False)
+    capacity.failed(permit, FailedAttempt("refused"))
 
 
 async def broken(capacity, share):
@@ -341,7 +342,7 @@ async def sent(capacity, share, clock, n):
 
 def silent(capacity, permit):
     """Tell that nothing arrived within the timeout."""
-    capacity.failed(permit, reason="no reply", kind="timeout", overload=True, silent=True)
+    capacity.failed(permit, FailedAttempt("no reply", kind="timeout", overload=True, silent=True))
 
 
 def test_a_timeout_starts_again_after_an_error_reply():
@@ -352,9 +353,9 @@ def test_a_timeout_starts_again_after_an_error_reply():
     async def session():
         first, second, third = await sent(capacity, share, clock, 3)
         clock.now += 50.0
-        capacity.failed(second, reason="lost", kind="unavailable", overload=False)
+        capacity.failed(second, FailedAttempt("lost"))
         assert capacity.remaining_s(first) < 11
-        capacity.failed(third, reason="HTTP 500", kind="unavailable", overload=False, replied=True)
+        capacity.failed(third, FailedAttempt("HTTP 500", status=500))
         assert pytest.approx(60.0) == capacity.remaining_s(first)
 
     asyncio.run(session())

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from ragstone.judges._http.bodies import estimated_tokens, hash_prefix
-from ragstone.judges._limits.flow_control import CircuitBreaker, ConcurrencyWindow, TokenBucket
+from ragstone.judges._limits.flow_control import CircuitBreaker, ConcurrencyWindow, FailedAttempt, TokenBucket
 
 
 def window(*, upper=64):
@@ -189,7 +189,7 @@ def test_outage_is_failures_in_a_row():
     breaker = CircuitBreaker()
 
     def fail(now):
-        breaker.failed(now, reason="HTTP 502", kind="unavailable", probe=False, probe_s=1.0)
+        breaker.failed(now, FailedAttempt("HTTP 502"), probe=False, probe_s=1.0)
 
     for now in range(4):
         fail(float(now))

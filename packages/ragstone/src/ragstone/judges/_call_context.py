@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
-from ragstone.judges._cache.replies import cache_bypassed, current_repeat, is_cache_bypassed, repeat_replies
+from ragstone.judges._cache.replies import bypassed, cache_bypassed, repeat_number, repeat_replies
 from ragstone.judges._limits.gate import current_patience_s, wait_for_outages
 
 
@@ -20,7 +20,7 @@ class CallContext(NamedTuple):
     @classmethod
     def current(cls) -> CallContext:
         """Return the settings of the running task."""
-        return cls(current_patience_s(), is_cache_bypassed(), current_repeat())
+        return cls(current_patience_s(), bypassed.get(), repeat_number.get())
 
     @contextmanager
     def applied(self) -> Iterator[None]:

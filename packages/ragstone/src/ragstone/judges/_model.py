@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, Generic, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, Generic, Literal, Protocol, Self, TypeVar, runtime_checkable
 from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -161,12 +161,10 @@ class ChatModel(Protocol):
     @property
     def name(self) -> str:
         """Display name: "qwen3-8b at 127.0.0.1:8000"."""
-        ...
 
     @property
     def settings(self) -> Mapping[str, object]:
         """All settings that affect replies, except the request. No secrets. Part of identities and cache keys."""
-        ...
 
     async def prepare(self) -> None:
         """Detect what `name` and `settings` depend on (the served model).
@@ -175,7 +173,6 @@ class ChatModel(Protocol):
             ConfigurationError: If the model cannot work as configured.
             JudgeError: If the model is unavailable.
         """
-        ...
 
     async def capabilities(self, *, fresh: bool = False) -> Capabilities:
         """Return the capabilities, which are measured once. `fresh` measures all of them again.
@@ -183,7 +180,6 @@ class ChatModel(Protocol):
         Raises:
             JudgeError: If the model is unavailable.
         """
-        ...
 
     async def complete(self, request: ChatRequest) -> tuple[Completion, ...]:
         """Return `request.n` replies.
@@ -191,11 +187,9 @@ class ChatModel(Protocol):
         Raises:
             JudgeError: If no reply is received. A declined reply or one that was cut is a reply (see `Completion.finish`).
         """
-        ...
 
     async def aclose(self) -> None:
         """Close connections. Further calls have no effect."""
-        ...
 
 
 @runtime_checkable
@@ -205,11 +199,9 @@ class AdaptiveModel(ChatModel, Protocol):
     @property
     def reasoning_tokens(self) -> int:
         """Tokens added to the length limit of replies, because the model reasons before it answers. 0 if it does not."""
-        ...
 
     def omitted(self, sampling: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the parameters that are refused, and therefore omitted, in requests with these sampling settings."""
-        ...
 
     async def settle(self, sampling: Mapping[str, Any]) -> None:
         """Learn what is refused with these sampling settings, and whether the model reasons first. Errors are ignored.
@@ -217,7 +209,6 @@ class AdaptiveModel(ChatModel, Protocol):
         Raises:
             ConfigurationError: If the model is unknown.
         """
-        ...
 
 
 @runtime_checkable
@@ -232,7 +223,6 @@ class ConstrainedModel(ChatModel, Protocol):
         Raises:
             JudgeError: If no reply is received.
         """
-        ...
 
     async def complete_json(
         self, messages: Sequence[Message], schema: Mapping[str, Any], *, max_tokens: int, sampling: Mapping[str, Any]
@@ -242,7 +232,6 @@ class ConstrainedModel(ChatModel, Protocol):
         Raises:
             JudgeError: If no reply is received.
         """
-        ...
 
 
 @runtime_checkable
@@ -251,25 +240,20 @@ class ExactModel(ChatModel, Protocol):
 
     async def chat_ids(self, messages: Sequence[Message]) -> list[int]:
         """Return the token ids of a conversation, up to the start of the reply. For the route "chain"."""
-        ...
 
     async def text_ids(self, text: str) -> list[int]:
         """Return the token ids of a text, without special tokens. For the route "chain"."""
-        ...
 
     async def end_id(self) -> int | None:
         """Return the token that ends a reply, or None if it is unknown. For the route "chain"."""
-        ...
 
     async def next_logprobs(
         self, prefixes: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]
     ) -> list[dict[int, float]]:
         """Return the log-probabilities of tokens after each prefix (token ids), in one batch. For the route "chain"."""
-        ...
 
     async def reply_logprobs(self, messages: Sequence[Message], reply: str) -> ReplyLogprobs:
         """Return the log-probabilities of `reply`. For the routes "prefill" and "echo"."""
-        ...
 
 
 def find_exact_route(
@@ -295,34 +279,25 @@ _NO_USAGE: Final = Usage()
 
 
 class UsageMeter:
-    """Sum of the usage inside one `metered()` block."""
+    """Sum of the usage inside one `metered()` block. A generator would cost more than what a metric of a fast judge does."""
 
-    __slots__ = ("total",)
+    __slots__ = ("_sum", "_token", "total")
 
-    def __init__(self) -> None:
+    def __init__(self, into: UsageMeter | None = None) -> None:
         self.total = _NO_USAGE
+        self._sum = into
 
-
-_meters: ContextVar[tuple[UsageMeter, ...]] = ContextVar("ragstone_usage_meters", default=())
-
-
-class _Metered:
-    """The block of `metered`. A generator would cost more than what a metric of a fast judge does."""
-
-    __slots__ = ("_meter", "_token", "_total")
-
-    def __init__(self, total: UsageMeter | None) -> None:
-        self._total = total
-
-    def __enter__(self) -> UsageMeter:
-        self._meter = UsageMeter()
-        self._token = _meters.set((*_meters.get(), self._meter))
-        return self._meter
+    def __enter__(self) -> Self:
+        self._token = _meters.set((*_meters.get(), self))
+        return self
 
     def __exit__(self, *_: object) -> None:
         _meters.reset(self._token)
-        if self._total is not None:
-            self._total.total += self._meter.total
+        if self._sum is not None:
+            self._sum.total += self.total
+
+
+_meters: ContextVar[tuple[UsageMeter, ...]] = ContextVar("ragstone_usage_meters", default=())
 
 
 def metered(total: UsageMeter | None = None) -> AbstractContextManager[UsageMeter]:
@@ -338,7 +313,7 @@ def metered(total: UsageMeter | None = None) -> AbstractContextManager[UsageMete
         meter.total.calls
         ```
     """
-    return _Metered(total)
+    return UsageMeter(total)
 
 
 def record_usage(usage: Usage) -> None:

@@ -129,7 +129,6 @@ class Judge(Protocol):
     @property
     def identity(self) -> JudgeIdentity:
         """Identity of the judge."""
-        ...
 
     async def ask_text(self, prompt: Prompt, *, max_tokens: int = 512) -> TextReply:
         """Request free text.
@@ -137,7 +136,6 @@ class Judge(Protocol):
         Raises:
             JudgeError: If no usable reply is received. `kind` is the reason.
         """
-        ...
 
     async def ask_number(self, prompt: Prompt, *, low: float = 0, high: float = 100) -> NumberReply:
         """Request one number in [low, high].
@@ -145,7 +143,6 @@ class Judge(Protocol):
         Raises:
             JudgeError: If no usable reply is received. `kind` is the reason. A value out of range is never clipped.
         """
-        ...
 
     async def ask_json(self, prompt: Prompt, schema: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:
         """Request a value of a shape that pydantic can describe and validate (`TypeAdapter(list[str])`).
@@ -153,11 +150,9 @@ class Judge(Protocol):
         Raises:
             JudgeError: If no usable reply is received. `kind` is the reason. An invalid reply is never repaired.
         """
-        ...
 
     async def aclose(self) -> None:
         """Close connections. Further calls have no effect."""
-        ...
 
 
 @runtime_checkable
@@ -167,7 +162,6 @@ class Reader(Protocol):
     @property
     def identity(self) -> JudgeIdentity:
         """Identity of the reader. The hash also depends on prompt template, abstention phrases and estimator."""
-        ...
 
     async def estimate_abstention(self, query: str, passages: Sequence[str]) -> AbstentionEstimate:
         """Estimate the probability that the reader abstains with these passages.
@@ -175,7 +169,6 @@ class Reader(Protocol):
         Raises:
             JudgeError: If no usable reply is received. `kind` is the reason.
         """
-        ...
 
     async def answer(self, query: str, passages: Sequence[str]) -> TextReply:
         """Return the reader's answer from these passages (greedy, if the model allows it).
@@ -183,15 +176,12 @@ class Reader(Protocol):
         Raises:
             JudgeError: If no usable reply is received.
         """
-        ...
 
     def is_abstention(self, reply: str) -> bool:
         """Return whether a reply is an abstention."""
-        ...
 
     async def aclose(self) -> None:
         """Close connections. Further calls have no effect."""
-        ...
 
 
 @runtime_checkable
@@ -201,7 +191,6 @@ class Embedder(Protocol):
     @property
     def identity(self) -> JudgeIdentity:
         """Identity of the embedder. The hash also depends on the dimension of the vectors."""
-        ...
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Return one vector of length 1 per text: an array of shape (number of texts, dimension).
@@ -212,11 +201,9 @@ class Embedder(Protocol):
         Raises:
             JudgeError: If no usable reply is received. `kind` is the reason.
         """
-        ...
 
     async def aclose(self) -> None:
         """Close connections. Further calls have no effect."""
-        ...
 
 
 @runtime_checkable
@@ -230,7 +217,6 @@ class ExactReader(Reader, Protocol):
             ConfigurationError: If the endpoint does not provide it.
             JudgeError: If no usable reply is received.
         """
-        ...
 
 
 @runtime_checkable
@@ -239,4 +225,3 @@ class Preparable(Protocol):
 
     async def prepare(self) -> None:
         """Load or detect it. The `identity` of a judge is final afterwards."""
-        ...

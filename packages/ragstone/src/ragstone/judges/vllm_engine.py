@@ -143,17 +143,12 @@ class VllmModel:
             JudgeError: With kind "rejected", if the prompt is too long, or vLLM refuses the value of a sampling field.
                 With kind "unavailable", if the engine has failed.
         """
-        (output,) = await self._asked(
-            [await self.chat_ids(request.messages)],
-            [{"n": request.n, "max_tokens": request.max_tokens, **request.sampling, **await self._top(request)}],
-        )
+        fields = {"n": request.n, "max_tokens": request.max_tokens, **request.sampling}
+        if request.top_logprobs:
+            _, loaded = await self._ready()
+            fields["logprobs"] = min(request.top_logprobs, loaded.max_logprobs)
+        (output,) = await self._asked([await self.chat_ids(request.messages)], [fields])
         return tuple(completion_of(choice) for choice in output.outputs)
-
-    async def _top(self, request: ChatRequest) -> dict[str, int]:
-        if not request.top_logprobs:
-            return {}
-        _, loaded = await self._ready()
-        return {"logprobs": min(request.top_logprobs, loaded.max_logprobs)}
 
     async def complete_number(
         self, messages: Sequence[Message], low: int, high: int, *, max_tokens: int, sampling: Mapping[str, Any]

@@ -91,14 +91,12 @@ class Metric(Protocol):
     @property
     def card(self) -> MetricCard:
         """The card of this metric."""
-        ...
 
     async def score(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
         """Score `sample`, which has every field in `card.needs`.
 
         `Scorer` checks the fields before the call and the value after it. It turns a `JudgeError` into a `Failure`.
         """
-        ...
 
 
 @runtime_checkable
@@ -108,11 +106,9 @@ class ReaderMetric(Metric, Protocol):
     @property
     def reader(self) -> Reader | None:
         """The reader, or None before it is bound."""
-        ...
 
     def with_reader(self, reader: Reader) -> Metric:
         """Return the same metric with this reader."""
-        ...
 
 
 @runtime_checkable
@@ -122,8 +118,6 @@ class EmbedderMetric(Metric, Protocol):
     @property
     def embedder(self) -> Embedder | None:
         """The embedder, or None before it is bound."""
-        ...
 
     def with_embedder(self, embedder: Embedder) -> Metric:
         """Return the same metric with this embedder."""
-        ...

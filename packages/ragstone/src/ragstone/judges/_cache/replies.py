@@ -8,7 +8,7 @@ import json
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,13 +30,13 @@ _CAPABILITIES_MAX_AGE_S: Final = 86_400.0
 _SHOWS_PROMPT: Final = ("echo", "prompt_logprobs", "return_token_ids", "return_prompt_text")
 """Fields that make a reply repeat the prompt."""
 
-_bypassed: ContextVar[bool] = ContextVar("ragstone_cache_bypassed", default=False)
-_repeat: ContextVar[int] = ContextVar("ragstone_cache_repeat", default=0)
+bypassed: Final[ContextVar[bool]] = ContextVar("ragstone_cache_bypassed", default=False)
+repeat_number: Final[ContextVar[int]] = ContextVar("ragstone_cache_repeat", default=0)
 
 
 def cache_bypassed() -> AbstractContextManager[bool]:
     """Send every request inside the block, because an endpoint cannot be measured with cached replies."""
-    return assigned(_bypassed, value=True)
+    return assigned(bypassed, value=True)
 
 
 def repeat_replies(number: int) -> AbstractContextManager[int]:
@@ -45,17 +45,7 @@ def repeat_replies(number: int) -> AbstractContextManager[int]:
     Every request of repeat 1 is sent although the cache has the reply of repeat 0 (the usual one). Its reply is cached too, so
     that an interrupted run resumes.
     """
-    return assigned(_repeat, number)
-
-
-def is_cache_bypassed() -> bool:
-    """Return whether the caller is inside a block of `cache_bypassed`."""
-    return _bypassed.get()
-
-
-def current_repeat() -> int:
-    """Return the number of the repeat whose block of `repeat_replies` the caller is inside of, otherwise 0."""
-    return _repeat.get()
+    return assigned(repeat_number, number)
 
 
 def is_repeatable(body: Mapping[str, Any]) -> bool:
@@ -144,9 +134,9 @@ class CachedReplies:
             batched: Whether `ask` uses a batch, which keeps the replies itself. It must be called before any other task runs,
                 so that all requests of a sample are written before the first one ends the sample.
         """
-        if not self._reads or _bypassed.get() or not is_repeatable(body):
+        if not self._reads or bypassed.get() or not is_repeatable(body):
             return await ask()
-        repeat = _repeat.get()
+        repeat = repeat_number.get()
         key = self._key(f"repeat {repeat}" if repeat else "reply", path, body)
         cached = self._read_now(key) if batched else await self._read(key)
         if cached is None:
@@ -173,21 +163,15 @@ class CachedReplies:
         """Return capabilities measured within a day, else the result of `measure`, which is cached if it is complete."""
         # Another version of Ragstone may measure other capabilities.
         key = self._key("capabilities", "", {**about, "measured": sorted(Capabilities.model_fields)})
-        if not fresh and (known := await self._recalled(key)) is not None:
-            return known
+        if not fresh and (noted := await self._fact(key)) is not None:
+            with suppress(ValidationError):
+                return Capabilities.model_validate_json(noted)
         with cache_bypassed():
             measured = await measure()
         # An incomplete result must not be used for a day.
         if not measured.unmeasured:
             await self._put_fact(key, measured.model_dump_json())
         return measured
-
-    async def _recalled(self, key: str) -> Capabilities | None:
-        noted = await self._fact(key)
-        try:
-            return None if noted is None else Capabilities.model_validate_json(noted)
-        except ValidationError:
-            return None
 
     async def note(self, about: Mapping[str, Any]) -> str | None:
         """Return the note about a model that was written within a day."""

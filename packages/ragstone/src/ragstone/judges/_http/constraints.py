@@ -61,7 +61,6 @@ def _score_schema(low: int, high: int) -> dict[str, Any]:
 class _Ask(Protocol):
     def __call__(self, *, fields: Mapping[str, Any]) -> Awaitable[dict[str, Any]]:
         """Send the request with these fields added to its body."""
-        ...
 
 
 class ConstrainedReplies:

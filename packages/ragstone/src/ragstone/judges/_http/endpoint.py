@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from ragstone._util.fork import after_fork_in_child
@@ -43,6 +43,7 @@ from ragstone.judges._http.transport import (
     without_secrets,
 )
 from ragstone.judges._http.whole_prompts import WholePrompts
+from ragstone.judges._limits.flow_control import FailedAttempt
 from ragstone.judges._limits.gate import ClientLimits, Permit, capacity_of
 from ragstone.judges._limits.spend import Budget, usage_of
 from ragstone.judges._model import model_call, note_progress, record_usage
@@ -97,33 +98,7 @@ class _Connection:
     setup: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-@dataclass(slots=True)
-class _RetryableError:
-    """A failed attempt that may succeed if repeated."""
-
-    reason: str
-    kind: Literal["timeout", "unavailable", "unparseable"] = "unavailable"
-    retry_after_s: float | None = None
-    rate_limited: bool = False
-    overload: bool = False
-    unreachable: bool = False
-    """Whether no server answered, so that another request would have failed as well."""
-    silent: bool = False
-    """Whether nothing arrived for some time, which may also be a queue."""
-    status: int = 0
-    """HTTP status, or 0 without one."""
-    text: str = ""
-    """Complete text of the endpoint. It may contain secrets and must not be shown."""
-
-    @property
-    def may_refuse(self) -> bool:
-        """Whether the reason may be a part of the request, and not the load, a limit or the key."""
-        if self.status in (504, 529) or self.retry_after_s is not None or self.silent:
-            return False
-        return self.unreachable or self.kind == "unparseable" or self.status == 200 or self.status >= 500
-
-
-_Outcome = dict[str, Any] | _RetryableError | RequestRefusedError
+_Outcome = dict[str, Any] | FailedAttempt | RequestRefusedError
 
 
 @dataclass(slots=True, kw_only=True)
@@ -274,7 +249,7 @@ class Endpoint:
             requests.n_postponed += 1
             raise PostponedError(f"{self.public_url}: the request waits for its result in {str(batch.folder)!r}")
         outcome = self._read(reply, _CHAT, await self._connection(), counted=True)
-        if isinstance(outcome, _RetryableError):
+        if isinstance(outcome, FailedAttempt):
             raise JudgeRejectedError(f"{self.public_url}: a result of the batch cannot be used: {outcome.reason}")
         record_usage(Usage(calls=1))
         self._record(usage_of(outcome, self._prices))
@@ -298,13 +273,13 @@ class Endpoint:
             n_tried = 1
             n_left = self._max_retries + n_in_outage - sending.n_failures
             is_doubted = sending.n_failures or once if n_left > 0 else not is_compared
-            if controls and is_doubted and isinstance(outcome, _RetryableError) and outcome.may_refuse:
+            if controls and is_doubted and isinstance(outcome, FailedAttempt) and outcome.may_refuse:
                 failure, outcome, is_compared = outcome, await self._compare(sending, outcome, controls), True
                 # A control that failed is one of the retries.
                 n_tried += outcome is failure and n_left > 0
             if isinstance(outcome, RequestRefusedError):
                 raise outcome
-            if not isinstance(outcome, _RetryableError):
+            if not isinstance(outcome, FailedAttempt):
                 return outcome
             if outcome.rate_limited:
                 n_refusals += 1
@@ -326,7 +301,7 @@ class Endpoint:
                 raise self._given_up(outcome, sending.n_failures + n_refusals)
             await asyncio.sleep(wait_s)
 
-    async def _compare(self, sending: _RequestState, failure: _RetryableError, controls: Controls) -> _Outcome:
+    async def _compare(self, sending: _RequestState, failure: FailedAttempt, controls: Controls) -> _Outcome:
         """Return the outcome of a failed request. It is a refusal if its controls succeed, and then it fails again.
 
         A refusal needs three failures, and two controls in between that succeed: one of several replicas may be down, a
@@ -349,7 +324,7 @@ class Endpoint:
             return failure
         for _ in range(n_more):
             outcome = await self._attempt(sending)
-            if not isinstance(outcome, _RetryableError) or not outcome.may_refuse:
+            if not isinstance(outcome, FailedAttempt) or not outcome.may_refuse:
                 return outcome
             failure = outcome
         message = f"{self.public_url}: {failure.reason}"
@@ -366,9 +341,9 @@ class Endpoint:
 
     def retry_wait_s(self, error: JudgeUnavailableError, n: int) -> float:
         """Return the seconds to wait before the `n`-th retry after a failed attempt."""
-        return self._wait_s(_RetryableError("", retry_after_s=error.retry_after_s), n)
+        return self._wait_s(FailedAttempt("", retry_after_s=error.retry_after_s), n)
 
-    def _wait_s(self, failure: _RetryableError, n: int) -> float:
+    def _wait_s(self, failure: FailedAttempt, n: int) -> float:
         if failure.retry_after_s is None:
             # The exponent is limited, so that the thousandth refusal does not overflow.
             return min(_MAX_BACKOFF_S, self._backoff_s * 2.0 ** min(n - 1, 16)) * self._random.uniform(0.5, 1.0)
@@ -377,7 +352,7 @@ class Endpoint:
         wait_s = min(failure.retry_after_s, _MAX_PAUSE_S)
         return wait_s + 0.005 + self._random.uniform(0, min(0.02 * wait_s, 0.25))
 
-    def _given_up(self, failure: _RetryableError, n_attempts: int) -> JudgeUnavailableError:
+    def _given_up(self, failure: FailedAttempt, n_attempts: int) -> JudgeUnavailableError:
         msg = f"{self.public_url}: {failure.reason} (gave up after {n_attempts} attempt{'s' if n_attempts > 1 else ''})"
         return JudgeUnavailableError(msg, kind=failure.kind, retry_after_s=failure.retry_after_s)
 
@@ -421,9 +396,9 @@ class Endpoint:
         except BaseException:
             capacity.cancel(permit, sent=True)
             raise
-        if not (isinstance(outcome, _RetryableError) and outcome.silent):
+        if not (isinstance(outcome, FailedAttempt) and outcome.silent):
             note_progress()
-        if not isinstance(outcome, _RetryableError):
+        if not isinstance(outcome, FailedAttempt):
             usage = usage_of(outcome, self._prices)
             n_tokens = usage.input_tokens + usage.output_tokens
             capacity.answered(permit, n_tokens=n_tokens or None, learn=sending.counted)
@@ -434,14 +409,7 @@ class Endpoint:
             wait_s = self._wait_s(outcome, 1 + permit.n_rounds_refused)
             capacity.refused(permit, wait_s=wait_s, wait_requested=wait_requested)
         else:
-            capacity.failed(
-                permit,
-                reason=outcome.reason,
-                kind=outcome.kind,
-                overload=outcome.overload,
-                silent=outcome.silent,
-                replied=outcome.status > 0 or outcome.kind == "unparseable",
-            )
+            capacity.failed(permit, outcome)
         return outcome
 
     def _record(self, usage: Usage) -> None:
@@ -449,7 +417,7 @@ class Endpoint:
         if self._budget is not None:
             self._budget.record(usage)
 
-    async def _exchange(self, sending: _RequestState, permit: Permit) -> dict[str, Any] | _RetryableError:
+    async def _exchange(self, sending: _RequestState, permit: Permit) -> dict[str, Any] | FailedAttempt:
         connection = await self._connection()
         try:
             async with moving_timeout(partial(self.capacity.remaining_s, permit)):
@@ -457,56 +425,54 @@ class Endpoint:
                     sending.method, sending.path, sending.body, max_bytes=reply_limit(sending.path, sending.body)
                 )
         except TimeoutError:
-            return _RetryableError(f"no reply within {self._share.timeout_s:g} s", kind="timeout", silent=True)
+            return FailedAttempt(f"no reply within {self._share.timeout_s:g} s", kind="timeout", silent=True)
         except ConnectionFailedError as error:
-            return _RetryableError(
+            return FailedAttempt(
                 f"cannot connect, or the connection broke ({self._quote(str(error), connection)})",
                 unreachable=True,
                 silent=isinstance(error, NoConnectionError),
             )
         except SignInError as error:
-            return _RetryableError(self._quote(str(error), connection))
+            return FailedAttempt(self._quote(str(error), connection))
         return self._read(reply, sending.path, connection, counted=sending.counted)
 
     def _read(
         self, reply: Reply, path: str, connection: _Connection, *, counted: bool
-    ) -> dict[str, Any] | _RetryableError:
+    ) -> dict[str, Any] | FailedAttempt:
         """Return the JSON object of a reply."""
         if not 200 <= reply.status < 300:
             return self._failure_from_status(reply, connection)
         if reply.problem is not None:
-            return _RetryableError(f"the reply cannot be used: {reply.problem}", kind="unparseable")
+            return FailedAttempt(f"the reply cannot be used: {reply.problem}", kind="unparseable")
         if path.endswith("/metrics"):
             # The only endpoint whose reply is text.
             return {"text": reply.body.decode(errors="replace")}
         try:
             read = json.loads(reply.body)
         except (ValueError, RecursionError):
-            return _RetryableError("the reply is not JSON", kind="unparseable")
+            return FailedAttempt("the reply is not JSON", kind="unparseable")
         if not isinstance(read, dict):
-            return _RetryableError("the reply is not a JSON object", kind="unparseable")
+            return FailedAttempt("the reply is not a JSON object", kind="unparseable")
         if (failed := read.get("error")) and not (read.get("choices") or read.get("data")):
             # Gateways may send status 200 before the model behind them fails.
             text = extract_error_message(failed)
-            return _RetryableError(f"HTTP 200 with an error: {self._quote(text, connection)}", status=200, text=text)
+            return FailedAttempt(f"HTTP 200 with an error: {self._quote(text, connection)}", status=200, text=text)
         if path == EMBEDDINGS and not read.get("data"):
-            return _RetryableError(f"the reply does not contain embeddings, only {_names(read)}", kind="unparseable")
+            return FailedAttempt(f"the reply does not contain embeddings, only {_names(read)}", kind="unparseable")
         if counted and path != EMBEDDINGS and not read.get("choices"):
-            return _RetryableError(
-                f"the completion does not contain a message, only {_names(read)}", kind="unparseable"
-            )
+            return FailedAttempt(f"the completion does not contain a message, only {_names(read)}", kind="unparseable")
         return read
 
-    def _failure_from_status(self, reply: Reply, connection: _Connection) -> _RetryableError:
+    def _failure_from_status(self, reply: Reply, connection: _Connection) -> FailedAttempt:
         status = reply.status
         error = ErrorBody.read(reply.body)
         reason = f"HTTP {status}: {self._quote(error.text, connection)}" if error.text else f"HTTP {status}"
         wait_s = retry_after_s(reply.headers)
         # A quota that is used up is a 429 that is not temporary.
         if status == 429 and error.code != "insufficient_quota":
-            return _RetryableError(reason, rate_limited=True, retry_after_s=wait_s)
+            return FailedAttempt(reason, rate_limited=True, retry_after_s=wait_s)
         if status in (408, 409, 425) or status >= 500:
-            return _RetryableError(
+            return FailedAttempt(
                 reason,
                 retry_after_s=wait_s,
                 overload=status in _OVERLOADED,

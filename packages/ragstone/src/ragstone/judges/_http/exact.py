@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ragstone.errors import JudgeReplyError
-from ragstone.judges._cache.replies import CachedReplies
 from ragstone.judges._http.client import ChatClient
 from ragstone.judges._http.endpoint import Endpoint
 from ragstone.judges._http.endpoint_group import EndpointGroup
@@ -32,15 +31,8 @@ _SAMPLE_TURN: Final = ({"role": "user", "content": "Hello"}, {"role": "assistant
 class LogprobReader(ChatClient):
     """A client that reads exact probabilities. A missing value is an error, and is never guessed."""
 
-    def __init__(
-        self,
-        endpoint: Endpoint | EndpointGroup,
-        *,
-        model: str | None,
-        extra_body: Mapping[str, Any] | None,
-        cached: CachedReplies,
-    ) -> None:
-        super().__init__(endpoint, model=model, extra_body=extra_body, cached=cached)
+    def __init__(self, endpoint: Endpoint | EndpointGroup, **client: Any) -> None:
+        super().__init__(endpoint, **client)
         self._texts: dict[str, list[int]] = {}
         self._end = AsyncOnce(self._found_end)
         self._tail = AsyncOnce(self._found_tail)

@@ -93,11 +93,9 @@ class Transport(Protocol):
             SignInError: If the key cannot be provided.
             TimeoutError: If the client has a time limit of its own, which ended.
         """
-        ...
 
     async def aclose(self) -> None:
         """Close the connections that this transport opened."""
-        ...
 
 
 class AiohttpTransport:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 _START: Final = 16
 """Initial number of concurrent requests."""
@@ -257,6 +257,37 @@ class TokenBucket:
         self._at = now
 
 
+@dataclass(slots=True)
+class FailedAttempt:
+    """A failed attempt that may succeed if repeated."""
+
+    reason: str
+    kind: Literal["timeout", "unavailable", "unparseable"] = "unavailable"
+    retry_after_s: float | None = None
+    rate_limited: bool = False
+    overload: bool = False
+    unreachable: bool = False
+    """Whether no server answered, so that another request would have failed as well."""
+    silent: bool = False
+    """Whether nothing arrived for some time, which may also be a queue."""
+    status: int = 0
+    """HTTP status, or 0 without one."""
+    text: str = ""
+    """Complete text of the endpoint. It may contain secrets and must not be shown."""
+
+    @property
+    def replied(self) -> bool:
+        """Whether the server replied, which shows that a slow endpoint processes its queue."""
+        return self.status > 0 or self.kind == "unparseable"
+
+    @property
+    def may_refuse(self) -> bool:
+        """Whether the reason may be a part of the request, and not the load, a limit or the key."""
+        if self.status in (504, 529) or self.retry_after_s is not None or self.silent:
+            return False
+        return self.unreachable or self.kind == "unparseable" or self.status == 200 or self.status >= 500
+
+
 class CircuitBreaker:
     """Detects outages of an endpoint. Not thread-safe. The caller passes the time."""
 
@@ -284,15 +315,7 @@ class CircuitBreaker:
         return now - self._since if self.open else 0.0
 
     def failed(
-        self,
-        now: float,
-        *,
-        reason: str,
-        kind: str,
-        probe: bool,
-        probe_s: float,
-        limit: int | None = None,
-        answers: bool = False,
+        self, now: float, failure: FailedAttempt, *, probe: bool, probe_s: float, limit: int = 0, answers: bool = False
     ) -> None:
         """Record a failure. The next probe is due at least `probe_s` after a failed probe.
 
@@ -302,14 +325,14 @@ class CircuitBreaker:
         if not self._streak:
             self._since = now
             self._since_unix = time.time()
-        self.silent = limit is not None
-        if limit is not None:
+        self.silent = failure.silent
+        if failure.silent:
             self._enough = min(self._enough, max(_SILENT_MIN, limit))
         if was_open or not answers:
             self._streak += 1
         else:
             self._streak = min(self._streak + 1, self._enough - 1)
-        self.reason, self.kind = reason, kind
+        self.reason, self.kind = failure.reason, failure.kind
         if probe:
             self.probing_since = None
         if probe or not was_open:

@@ -16,13 +16,19 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 from urllib.parse import urlsplit
 
 from ragstone._util.fork import after_fork_in_child
 from ragstone._util.variables import assigned
 from ragstone.errors import JudgeUnavailableError
-from ragstone.judges._limits.flow_control import CircuitBreaker, ConcurrencyWindow, Replies, TokenBucket
+from ragstone.judges._limits.flow_control import (
+    CircuitBreaker,
+    ConcurrencyWindow,
+    FailedAttempt,
+    Replies,
+    TokenBucket,
+)
 
 DEFAULT_CONCURRENT_REQUESTS: Final = 16
 """Default maximum number of concurrent requests."""
@@ -66,11 +72,7 @@ _patience: Final[ContextVar[_Patience | None]] = ContextVar("ragstone_outage_pat
 class Permit:
     """Permission to send one request. `answered`, `refused`, `failed` or `cancel` of `EndpointLimiter` ends it."""
 
-    loop: asyncio.AbstractEventLoop
-    share: ClientLimits
-    kind: int
-    n_requests: int
-    n_tokens: float
+    request: Waiter
     sent_at: float
     n_rounds_refused: int
     """Pauses after refusals since the last reply, when the request was sent."""
@@ -145,6 +147,16 @@ class EndpointLimiter:
         with self._lock:
             self._shares.add(share)
             self._stale = True
+
+    @property
+    def in_flight(self) -> int:
+        """Number of requests in flight."""
+        return len(self._in_flight)
+
+    @property
+    def waiting(self) -> int:
+        """Number of waiting requests."""
+        return len(self._waiters)
 
     @property
     def counts_tokens(self) -> bool:
@@ -238,11 +250,11 @@ class EndpointLimiter:
             self._in_flight.discard(permit)
             self._replies.add(now)
             if learn:
-                self.window.answered(permit.kind, permit.sent_at, now, full=full, in_flight=permit.n_in_flight)
+                self.window.answered(permit.request.kind, permit.sent_at, now, full=full, in_flight=permit.n_in_flight)
             if self.breaker.answered(sent_at=permit.sent_at):
                 self.window.restart(is_blocked=self.breaker.silent)
             if n_tokens is not None:
-                self._tokens.take(n_tokens - permit.n_tokens, now)
+                self._tokens.take(n_tokens - permit.request.n_tokens, now)
         self._dispatch_and_hand_out()
 
     def refused(self, permit: Permit, *, wait_s: float, wait_requested: bool) -> None:
@@ -259,41 +271,23 @@ class EndpointLimiter:
             self.window.refused(
                 permit.sent_at, now, wait_s=wait_s, n_admitted=n_admitted, wait_requested=wait_requested
             )
-            self._tokens.take(-permit.n_tokens, now)
+            self._tokens.take(-permit.request.n_tokens, now)
         self._dispatch_and_hand_out()
 
-    def failed(
-        self,
-        permit: Permit,
-        *,
-        reason: str,
-        kind: Literal["timeout", "unavailable", "unparseable"],
-        overload: bool,
-        silent: bool = False,
-        replied: bool = False,
-    ) -> None:
-        """Record that no usable reply arrived (`overload`: because the endpoint is overloaded, `silent`: in time).
-
-        An error that the server `replied` shows that a slow endpoint processes its queue.
-        """
+    def failed(self, permit: Permit, failure: FailedAttempt) -> None:
+        """Record that no usable reply arrived."""
+        silent = failure.silent
         with self._lock:
             now = self._clock()
             self._in_flight.discard(permit)
-            if replied:
+            if failure.replied:
                 self._replies.add(now)
             # Another reply may have ended the outage in the meantime.
             probe = permit.probe and self.breaker.probing_since == permit.sent_at
-            answers = silent and self._replies.at > max(permit.sent_at, now - 0.9 * permit.share.timeout_s)
-            self.breaker.failed(
-                now,
-                reason=reason,
-                kind=kind,
-                probe=probe,
-                probe_s=permit.share.probe_s,
-                limit=self.window.limit if silent else None,
-                answers=answers,
-            )
-            if overload or silent:
+            answers = silent and self._replies.at > max(permit.sent_at, now - 0.9 * permit.request.share.timeout_s)
+            probe_s, limit = permit.request.share.probe_s, self.window.limit
+            self.breaker.failed(now, failure, probe=probe, probe_s=probe_s, limit=limit, answers=answers)
+            if failure.overload or silent:
                 self.window.overloaded(permit.sent_at, now, is_blocked=silent and not answers)
         self._dispatch_and_hand_out()
 
@@ -312,14 +306,14 @@ class EndpointLimiter:
             self.breaker.probing_since = None
             self.breaker.next_probe_at = now
         if not sent:
-            self._requests.take(-permit.n_requests, now)
-            self._tokens.take(-permit.n_tokens, now)
+            self._requests.take(-permit.request.n_requests, now)
+            self._tokens.take(-permit.request.n_tokens, now)
 
     def remaining_s(self, permit: Permit) -> float:
         """Return the seconds until a request times out."""
         in_flight = max(permit.n_in_flight, len(self._in_flight))
         since = self._replies.waits_since(permit.sent_at, n_before=permit.n_replies, in_flight=in_flight)
-        return since + permit.share.timeout_s - self._clock()
+        return since + permit.request.share.timeout_s - self._clock()
 
     @property
     def is_open(self) -> bool:
@@ -462,10 +456,7 @@ class EndpointLimiter:
     def _admit(self, waiter: Waiter, now: float) -> Permit:
         self._waiters.remove(waiter)
         n_in_flight = len(self._in_flight) + 1
-        permit = Permit(
-            *(waiter.loop, waiter.share, waiter.kind, waiter.n_requests, waiter.n_tokens, now),
-            *(self.window.rounds_refused, n_in_flight, self._replies.n),
-        )
+        permit = Permit(waiter, now, self.window.rounds_refused, n_in_flight, self._replies.n)
         waiter.permit = permit
         self._in_flight.add(permit)
         self.window.sent(now)
@@ -523,7 +514,7 @@ class EndpointLimiter:
         self._timers.pop(loop, None)
         with self._lock:
             now = self._clock()
-            for permit in [permit for permit in self._in_flight if permit.loop.is_closed()]:
+            for permit in [permit for permit in self._in_flight if permit.request.loop.is_closed()]:
                 self._drop(permit, now, sent=True)
             self._waiters = [waiter for waiter in self._waiters if not waiter.loop.is_closed()]
             for closed in [other for other in list(self._timers) if other.is_closed()]:
