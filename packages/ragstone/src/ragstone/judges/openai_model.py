@@ -133,19 +133,18 @@ class OpenAICompatibleModel(LogprobReader):
             raise ConfigurationError("give either a base_url ('http://host:8000/v1') or client=AsyncOpenAI(...)")
         if client is not None:
             base_url, api_key = _described(client, api_key)
-        settings.check(
-            names.role,
-            "OpenAICompatibleModel",
-            usd_per_million_tokens=usd_per_million_tokens,
-            timeout_s=timeout_s,
-            max_retries=max_retries,
-            max_wait_s=max_wait_s,
-            backoff_s=backoff_s,
-            max_concurrent_requests=max_concurrent_requests,
-            requests_per_minute=requests_per_minute,
-            tokens_per_minute=tokens_per_minute,
-        )
-        settings.check("limits", "OpenAICompatibleModel", max_outage_s=max_outage_s)
+        limits: dict[str, Any] = {
+            "timeout_s": timeout_s,
+            "max_retries": max_retries,
+            "max_wait_s": max_wait_s,
+            "backoff_s": backoff_s,
+            "requests_per_minute": requests_per_minute,
+            "tokens_per_minute": tokens_per_minute,
+        }
+        call, usd = "OpenAICompatibleModel", usd_per_million_tokens
+        settings.check(names.role, call, usd_per_million_tokens=usd, max_concurrent_requests=max_concurrent_requests)
+        settings.check(names.role, call, **limits)
+        settings.check("limits", call, max_outage_s=max_outage_s)
         if isinstance(api_key, str) and not api_key.isprintable():
             raise ConfigurationError(
                 f"the API key ({names.option('api_key')}) contains a line break or another control character. Remove it: a key that "
@@ -166,33 +165,20 @@ class OpenAICompatibleModel(LogprobReader):
         if max_outage_s is None:
             pauses_s = backoff_s * (2.0 ** min(max_retries, 16) - 1)
             max_outage_s = min(_MAX_OUTAGE_S, max(_OUTAGE_FACTOR * pauses_s, 2 * probe_s))
+        share = ClientLimits(concurrency=max_concurrent_requests, max_outage_s=max_outage_s, probe_s=probe_s, **limits)
         create = partial(
             Endpoint,
             api_key=api_key,
             connect=None if client is None else partial(ClientTransport, client),
-            share=ClientLimits(
-                concurrency=max_concurrent_requests,
-                requests_per_minute=requests_per_minute,
-                tokens_per_minute=tokens_per_minute,
-                timeout_s=timeout_s,
-                max_outage_s=max_outage_s,
-                probe_s=probe_s,
-            ),
+            share=share,
             prices=usd_per_million_tokens,
             budget=budget,
             headers=headers,
             option_names=names,
-            max_retries=max_retries,
-            max_wait_s=max_wait_s,
-            backoff_s=backoff_s,
         )
         assert base_url is not None  # noqa: S101  checked above
         endpoints = [create(url) for url in (split_urls(base_url) if client is None else [base_url])]
-        endpoint = (
-            endpoints[0]
-            if len(endpoints) == 1
-            else EndpointGroup(endpoints, max_retries=max_retries, max_wait_s=max_wait_s)
-        )
+        endpoint = endpoints[0] if len(endpoints) == 1 else EndpointGroup(endpoints, share)
         super().__init__(
             endpoint, model=model, extra_body=extra_body, cached=cached_replies(cache, base_url=endpoint.base_url)
         )

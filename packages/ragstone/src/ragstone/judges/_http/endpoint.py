@@ -136,9 +136,6 @@ class Endpoint:
         *,
         api_key: ApiKey | None,
         share: ClientLimits,
-        max_retries: int,
-        max_wait_s: float,
-        backoff_s: float,
         connect: Callable[[], Transport] | None = None,
         prices: tuple[float, float] | None = None,
         budget: Budget | None = None,
@@ -166,9 +163,6 @@ class Endpoint:
         """For requests that another endpoint can take."""
         self.capacity = capacity_of(self.base_url, f"function {id(api_key)}" if callable(api_key) else api_key)
         self.capacity.join(share)
-        self._max_retries = max_retries
-        self._max_wait_s = max_wait_s
-        self._backoff_s = backoff_s
         self._prices = prices
         self._budget = budget
         self._prompts = WholePrompts(self._post_chat, name=self.public_url)
@@ -271,7 +265,7 @@ class Endpoint:
         while True:
             outcome = await self._attempt(sending)
             n_tried = 1
-            n_left = self._max_retries + n_in_outage - sending.n_failures
+            n_left = self._share.max_retries + n_in_outage - sending.n_failures
             is_doubted = sending.n_failures or once if n_left > 0 else not is_compared
             if controls and is_doubted and isinstance(outcome, FailedAttempt) and outcome.may_refuse:
                 failure, outcome, is_compared = outcome, await self._compare(sending, outcome, controls), True
@@ -297,7 +291,7 @@ class Endpoint:
             is_too_late = (
                 loop.time() + max(wait_s, outcome.retry_after_s or 0.0) > sending.give_up_at + capacity.outage_s()
             )
-            if once or n_own > self._max_retries or is_too_late or capacity.is_down(self._share):
+            if once or n_own > self._share.max_retries or is_too_late or capacity.is_down(self._share):
                 raise self._given_up(outcome, sending.n_failures + n_refusals)
             await asyncio.sleep(wait_s)
 
@@ -346,7 +340,7 @@ class Endpoint:
     def _wait_s(self, failure: FailedAttempt, n: int) -> float:
         if failure.retry_after_s is None:
             # The exponent is limited, so that the thousandth refusal does not overflow.
-            return min(_MAX_BACKOFF_S, self._backoff_s * 2.0 ** min(n - 1, 16)) * self._random.uniform(0.5, 1.0)
+            return min(_MAX_BACKOFF_S, self._share.backoff_s * 2.0 ** min(n - 1, 16)) * self._random.uniform(0.5, 1.0)
         # Slightly longer than requested, because clocks differ, and with jitter for several processes. The jitter is
         # small, because it reduces the use of a limit on requests per minute.
         wait_s = min(failure.retry_after_s, _MAX_PAUSE_S)
@@ -376,7 +370,7 @@ class Endpoint:
         sending.is_probe = permit.probe
         if sending.give_up_at == math.inf:
             # Waiting for other requests, or for an unavailable endpoint, does not use up the time for retries.
-            sending.give_up_at = asyncio.get_running_loop().time() + self._max_wait_s - capacity.outage_s()
+            sending.give_up_at = asyncio.get_running_loop().time() + self._share.max_wait_s - capacity.outage_s()
         try:
             if sending.counted:
                 if self._budget is not None:

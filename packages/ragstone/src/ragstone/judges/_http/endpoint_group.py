@@ -14,6 +14,7 @@ from ragstone.judges._http.bodies import hash_prefix
 from ragstone.judges._http.endpoint import Controls, Endpoint
 from ragstone.judges._http.errors import RequestRefusedError
 from ragstone.judges._http.replies import model_names
+from ragstone.judges._limits.gate import ClientLimits
 from ragstone.judges._model import AsyncOnce, PerLoop
 
 _logger = logging.getLogger("ragstone")
@@ -49,13 +50,12 @@ class EndpointGroup:
         ConfigurationError: If an endpoint occurs twice.
     """
 
-    def __init__(self, endpoints: Sequence[Endpoint], *, max_retries: int, max_wait_s: float) -> None:
+    def __init__(self, endpoints: Sequence[Endpoint], share: ClientLimits) -> None:
         self._all = tuple(endpoints)
         self._first = first = self._all[0]
         self.base_url, self.public_url, self.host = first.base_url, first.public_url, first.host
         self.how_to_set, self.setup_lock = first.how_to_set, first.setup_lock
-        self._max_retries = max_retries
-        self._max_wait_s = max_wait_s
+        self._share = share
         urls = [endpoint.base_url for endpoint in self._all]
         if repeated := next((e.public_url for e in self._all if urls.count(e.base_url) > 1), None):
             raise ConfigurationError(f"the list of endpoints contains {repeated} twice. Name each endpoint once")
@@ -83,7 +83,7 @@ class EndpointGroup:
         """
         if path == "/models":
             return await self._common_models()
-        give_up_at = asyncio.get_running_loop().time() + self._max_wait_s
+        give_up_at = asyncio.get_running_loop().time() + self._share.max_wait_s
         n_failures = 0
         while True:
             self._check_absent()
@@ -102,7 +102,7 @@ class EndpointGroup:
                         raise
                     continue
                 n_failures += 1
-                if n_failures >= (self._max_retries + 1) * len(self._all):
+                if n_failures >= (self._share.max_retries + 1) * len(self._all):
                     raise
                 if n_failures % len(candidates) == 0:
                     await asyncio.sleep(endpoint.retry_wait_s(error, n_failures // len(candidates)))

@@ -50,6 +50,9 @@ class ClientLimits:
     max_outage_s: float = 30.0
     probe_s: float = 1.0
     """Seconds between two probes during an outage."""
+    max_retries: int = 4
+    max_wait_s: float = 600.0
+    backoff_s: float = 0.5
 
 
 class _Patience:
