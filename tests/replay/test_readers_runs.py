@@ -209,6 +209,17 @@ def test_an_error_of_an_observation_is_its_status_message(read):
     assert ("error", "broke") == (trace.status, trace.error)
 
 
+def test_a_streamed_generation_has_the_time_of_its_first_token(read):
+    """In seconds after the start of the request; `default` is what Langfuse writes without an environment."""
+    top = observation("a", input="Why?", output="So.", environment="default")
+    asked = [{"role": "user", "content": "Why?"}]
+    model = observation("b", parent="a", kind="GENERATION", input=asked, output="So.", environment="default")
+    streamed = model | {"completion_start_time": "2026-01-02 03:04:06.500006"}
+    (trace,), _ = read(FORMATS["langfuse"], lines(top, streamed))
+
+    assert (1.5, None) == (trace.first_token_s, trace.environment)
+
+
 def span(span_id, *, parent=None, kind="CHAIN", inputs=None, outputs=None, **more):
     """A span of MLflow 3."""
     encoded = {"trace_id": base64.b64encode(bytes(15) + b"\x01").decode(),
