@@ -213,6 +213,8 @@ def test_mlflow_values_are_json_each():
     assert ("model", "q", "a", 4, 2) == (*said(node), node.input_tokens, node.output_tokens)
     assert [("p", "1")] == [(p.text, p.id) for p in found.passages]
     assert ("s-1", "keeper", None) == (node.session_id, node.model, node.user_id)
+    stage = MLFLOW.read(span({"mlflow.spanType": '"STAGE"', "mlflow.spanInputs": '{"question": "q"}'}))
+    assert ("chain", "q", None) == said(stage)
 
 
 def test_parts_with_any_type_are_read_without_an_error():
