@@ -195,3 +195,25 @@ def test_reading_ends_if_the_order_of_rows_is_damaged(tmp_path: Path) -> None:
 def varint(number: int) -> bytes:
     """A number from 128 to 16,383 as SQLite writes it."""
     return bytes([0x80 | number >> 7, number & 0x7F])
+
+
+def test_a_report_sees_a_changed_score(path: Path) -> None:
+    """It reads scores from an index, without the bodies, and compares them with the sum of their checksums."""
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("UPDATE outcomes SET value = 0.9 WHERE seq = 2")
+    db.close()
+    with SqliteStore.open(path, mode="read") as store:
+        for by_trace in (False, True):
+            with pytest.raises(StoreCorruptError, match="differ from their counters"):
+                store.outcomes.count(by_trace=by_trace)
+
+
+def test_feedback_of_another_request_is_not_shown(path: Path) -> None:
+    """Its own checksum does not have the request that it was matched to."""
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("UPDATE feedback SET trace_id = 't1'")
+    db.close()
+    with SqliteStore.open(path, mode="read") as store:
+        report = store.traces.explain("t1")
+    assert report is not None
+    assert not report.feedback

@@ -169,8 +169,8 @@ class TestRot:
             with pytest.raises(StoreCorruptError, match=r"outcome_bodies .* differs from its checksum"):
                 list(store.outcomes.read())
 
-    def test_a_lost_row_shows_in_the_books(self, path: Path):
-        """A recount finds it, and then the ledger does not balance: what came in is counted apart from where it went."""
+    def test_a_recount_finds_a_lost_row(self, path: Path):
+        """The counter of its state does not change with it."""
         with SqliteStore.open(path, mode="own") as store:
             store.plan.set([METRIC], [])
             store.traces.ingest("a", 3, batch(0, 3))
@@ -178,10 +178,6 @@ class TestRot:
             alter(store, "DELETE FROM traces WHERE seq = 2")
 
             assert [("traces pending", 3, 2)] == store.upkeep.recount()
-            ledger = store.ledger()
-
-            assert LedgerRow(captured=3, pending=2) == ledger.total
-            assert [False, False] == [ledger.total.balanced, ledger.metrics["m"].balanced]
 
     def test_planning_again_does_not_hide_a_lost_outcome(self, path: Path):
         """What a metric owes is fixed when it joins the plan, not made to fit at each start."""
@@ -195,7 +191,6 @@ class TestRot:
             store.plan.set([METRIC], [])
 
             assert [("m score (version '1', judge '')", 1, 0)] == store.upkeep.recount()
-            assert LedgerRow(captured=2, pending=1) == store.ledger().metrics["m"]
 
 
 WRITER = """

@@ -17,9 +17,8 @@ from ragstone.sinks import Delivery
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.testing import make_trace
 from ragstone.worker import StepErrors
-from ragstone.worker._causes import add_causes
 from ragstone.worker._commit import Committer
-from ragstone.worker._delivery import SinkDispatcher
+from ragstone.worker._delivery import sink_dispatcher
 
 PLAN = [PlannedMetric(name="ccrs.ac", version="1"), PlannedMetric(name="ragas.faithfulness", version="1")]
 DECLINED = "I could not find this in the documents."
@@ -77,18 +76,23 @@ class Recorder:
         """Nothing to close."""
 
 
-def deliver(store: SqliteStore) -> list[tuple[str, str, str | None]]:
-    """Deliver what is due once: trace, metric and cause of each delivery."""
+def received(store: SqliteStore) -> list[Delivery]:
+    """What a sink receives if what is due is delivered once."""
     sink = Recorder()
 
     async def run() -> None:
-        committer = Committer(store, StepErrors())
-        dispatcher = SinkDispatcher(sink, committer)  # type: ignore[arg-type]
+        committer = Committer(StepErrors(), store)
+        dispatcher = sink_dispatcher(sink, committer)  # type: ignore[arg-type]
         await dispatcher.deliver(dispatcher.due())
         await committer.aclose()
 
     asyncio.run(run())
-    return [(d.trace_id, d.outcome.metric, d.cause.name if d.cause else None) for d in sink.received]
+    return sink.received
+
+
+def deliver(store: SqliteStore) -> list[tuple[str, str, str | None]]:
+    """Trace, metric and cause of each delivery."""
+    return [(d.trace_id, d.outcome.metric, d.cause.name if d.cause else None) for d in received(store)]
 
 
 def test_the_cause_follows_the_last_outcome(store: SqliteStore) -> None:
@@ -141,8 +145,7 @@ def test_the_evidence_quotes_nothing(store: SqliteStore) -> None:
     store.traces.ingest("a", 1, [captured("t1", DECLINED), captured("t2")])
     store.outcomes.complete("t1", [correctness("t1", 0.1), support("t1", True)])
     store.outcomes.complete("t2", [correctness("t2", 0.1), support("t2", True, False, False)])
-    due = add_causes(store.deliveries.due("scripted", limit=10), store)
-    why = {d.trace_id: d.cause.why for d in due if d.cause is not None}
+    why = {d.trace_id: d.cause.why for d in received(store) if d.cause is not None}
     assert why == {
         "t1": "Passage 1 is relevant, and the model did not answer.",
         "t2": "2 of 3 claims have no support in the passages.",

@@ -59,7 +59,7 @@ def test_a_group_gathers_while_another_is_stored(store):
     groups = watched(store, wait)
 
     async def use() -> list[bool]:
-        committer = Committer(store, StepErrors())
+        committer = Committer(StepErrors(), store)
         first = asyncio.create_task(committer.complete(completion("t0")))
         await asyncio.to_thread(entered.wait, 60)
         others = [asyncio.create_task(committer.complete(completion(i))) for i in IDS[1:]]
@@ -79,7 +79,7 @@ def test_the_loop_runs_while_the_store_works(store):
     watched(store, lambda _: may_end.wait(60))
 
     async def use() -> None:
-        committer = Committer(store, StepErrors())
+        committer = Committer(StepErrors(), store)
         task = asyncio.create_task(committer.complete(completion("t0")))
         for _ in range(20):
             await asyncio.sleep(0.001)
@@ -106,7 +106,7 @@ def test_a_full_disk_keeps_the_group(store):
     watched(store, fail)
 
     async def use() -> list[bool]:
-        committer = Committer(store, errors)
+        committer = Committer(errors, store)
         results = await asyncio.gather(*(committer.complete(completion(i)) for i in IDS))
         await committer.aclose()
         return results
@@ -128,7 +128,7 @@ def test_a_completion_that_the_store_rejects_does_not_stop_the_others(store):
     watched(store, fail)
 
     async def use() -> None:
-        committer = Committer(store, StepErrors())
+        committer = Committer(StepErrors(), store)
         tasks = {i: asyncio.create_task(committer.complete(completion(i))) for i in IDS}
         await asyncio.gather(*(task for i, task in tasks.items() if i != "t7"))
         assert not tasks["t7"].done()
@@ -144,7 +144,7 @@ def test_an_invalid_completion_raises_where_it_was_made(store):
     """The others of its group are stored."""
 
     async def use() -> list[object]:
-        committer = Committer(store, StepErrors())
+        committer = Committer(StepErrors(), store)
         wrong = Completion(trace_id="nobody", outcomes=[])
         results = await asyncio.gather(
             *(committer.complete(each) for each in (completion("t0"), wrong, completion("t1"))), return_exceptions=True
@@ -166,7 +166,7 @@ def test_a_bug_reaches_the_callers(store):
     watched(store, fail)
 
     async def use() -> None:
-        committer = Committer(store, StepErrors())
+        committer = Committer(StepErrors(), store)
         with pytest.raises(ZeroDivisionError):
             await committer.complete(completion("t0"))
         await committer.aclose()
@@ -178,7 +178,7 @@ def test_closing_stores_what_waits(store):
     """Also for callers that were canceled: their outcomes are paid for."""
 
     async def use() -> None:
-        committer = Committer(store, StepErrors())
+        committer = Committer(StepErrors(), store)
         tasks = [asyncio.create_task(committer.complete(completion(i))) for i in IDS]
         await asyncio.sleep(0)
         for task in tasks:
@@ -199,7 +199,7 @@ def test_closing_does_not_wait_for_a_store_that_fails(store):
     watched(store, fail)
 
     async def use() -> None:
-        committer = Committer(store, StepErrors())
+        committer = Committer(StepErrors(), store)
         task = asyncio.create_task(committer.complete(completion("t0")))
         await asyncio.sleep(0.01)
         task.cancel()
@@ -221,7 +221,7 @@ def test_where_threads_cannot_start_calls_run_directly(store, monkeypatch):
     watched(store, lambda _: where.append(threading.get_ident()))
 
     async def use() -> None:
-        committer = Committer(store, StepErrors())
+        committer = Committer(StepErrors(), store)
         assert await committer.complete(completion("t0"))
         await committer.aclose()
 
@@ -233,7 +233,7 @@ def test_the_thread_ends_with_the_worker(store):
     """Workers that are restarted do not leave threads."""
 
     async def use() -> None:
-        committer = Committer(store, StepErrors())
+        committer = Committer(StepErrors(), store)
         await committer.complete(completion("t0"))
         await committer.aclose()
 

@@ -23,7 +23,7 @@ from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.testing import make_trace
 from ragstone.worker import StepErrors
 from ragstone.worker._commit import Committer
-from ragstone.worker._delivery import SinkDispatcher
+from ragstone.worker._delivery import sink_dispatcher
 
 Reply = Callable[[Sequence[Delivery]], Mapping[str, SinkError] | None]
 HOUR = 3600.0
@@ -75,13 +75,13 @@ def store(tmp_path: Path, clock: Clock) -> Iterator[SqliteStore]:
         yield opened
 
 
-def run(store: SqliteStore, clock: Clock, reply: Reply, *, jitter: float = 0.0) -> tuple[SinkDispatcher, ScriptedSink]:
+def run(store: SqliteStore, clock: Clock, reply: Reply, *, jitter: float = 0.0) -> tuple[sink_dispatcher, ScriptedSink]:
     """Deliver what is due, once."""
     sink = ScriptedSink(reply)
 
-    async def deliver() -> SinkDispatcher:
-        committer = Committer(store, StepErrors())
-        outlet = SinkDispatcher(sink, committer, clock=clock, jitter=lambda: jitter)
+    async def deliver() -> sink_dispatcher:
+        committer = Committer(StepErrors(), store)
+        outlet = sink_dispatcher(sink, committer, clock=clock, jitter=lambda: jitter)
         await outlet.deliver(outlet.due())
         await committer.aclose()
         return outlet

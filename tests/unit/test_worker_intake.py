@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ragstone.errors import StoreError
-from ragstone.schema import Captured, Trace, spool_entry_adapter
+from ragstone.schema import Captured, Dropped, Trace, spool_entry_adapter
 from ragstone.spool import SpoolReader, SpoolWriter
 from ragstone.store import SqliteStore
 from ragstone.worker import StepErrors
 from ragstone.worker._intake import SpoolTraceSource
+
+DROPPED = spool_entry_adapter.dump_json(Dropped(reason="queue full", n=7, at=1e9))
 
 
 def transfer(source: SpoolTraceSource, store: SqliteStore) -> None:
@@ -57,3 +60,49 @@ def test_a_segment_stays_until_its_entries_are_stored(
         assert (total.captured, total.dropped) == (10, 0)
         assert store.traces.segment_offsets() == {}
     assert SpoolReader(spool).segments() == []
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    """A spool that says three times that seven requests were dropped."""
+    directory = tmp_path / "spool"
+    writer = SpoolWriter(directory)
+    for _ in range(3):
+        writer.append([DROPPED])
+    writer.close()
+    return directory
+
+
+def test_entries_that_were_stored_before_an_error_are_not_stored_again(
+    tmp_path: Path, spool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an error, the read position is that of the store."""
+    with SqliteStore.open(tmp_path / "s.db", mode="own") as store:
+        ingest, errors = store.traces.ingest, iter([StoreError("the connection was lost")] * 2)
+
+        def ingest_and_fail(*arguments: Any) -> object:
+            stored = ingest(*arguments)
+            for error in errors:
+                raise error
+            return stored
+
+        monkeypatch.setattr(store.traces, "ingest", ingest_and_fail)
+        source, writer = SpoolTraceSource(spool), SpoolWriter(spool)
+        writer.append([DROPPED])
+        source.transfer_batch(store, StepErrors())
+        # The next batch would have the first one in it.
+        writer.append([DROPPED])
+        transfer(source, store)
+        writer.close()
+        assert store.ledger().dropped_by_reason == {"queue full": 35}
+
+
+def test_a_source_follows_the_store_that_it_gets(tmp_path: Path, spool: Path) -> None:
+    """Read positions of one store are not those of another one."""
+    source = SpoolTraceSource(spool)
+    for name in ("a.db", "b.db"):
+        with SqliteStore.open(tmp_path / name, mode="own") as store:
+            # The segment stays, as after a kill.
+            store.checkpoint = lambda: False  # type: ignore[method-assign]
+            transfer(source, store)
+            assert store.ledger().dropped_by_reason == {"queue full": 21}

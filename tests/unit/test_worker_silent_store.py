@@ -19,7 +19,7 @@ from ragstone.store import SqliteStore
 from ragstone.store._leases import Leases
 from ragstone.store._outcomes import Outcomes
 from ragstone.worker import ScoringSetup, Worker, read_ledger, spool_directory
-from ragstone.worker._store_calls import StoreCalls, StoreSilentError
+from ragstone.worker._commit import StoreCalls, StoreSilentError
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from ragstone.worker._store_calls import StoreCalls
+from ragstone.worker._commit import StoreCalls
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 

@@ -6,6 +6,7 @@ import hashlib
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat, TypeAdapter, model_validator
@@ -45,6 +46,14 @@ class Interval(Model):
         return self
 
 
+@lru_cache(maxsize=2048)
+def _id_of(key: tuple[str, ...]) -> str:
+    # `uuid.uuid5`, without its object: reports compute the id of each stored outcome.
+    digest = hashlib.sha1(_NAMESPACE.bytes + "\x1f".join(key).encode(), usedforsecurity=False).hexdigest()
+    variant = "89ab"[int(digest[16], 16) & 3]
+    return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
+
+
 class _OutcomeBase(Record):
     sample_id: str
     """Id of the sample. For a captured request this is the trace id."""
@@ -71,10 +80,7 @@ class _OutcomeBase(Record):
     @property
     def id(self) -> str:
         """A UUID derived from `key`, so the same outcome has the same id on every machine and after every restart."""
-        # `uuid.uuid5`, without its object: reports compute the id of each stored outcome.
-        digest = hashlib.sha1(_NAMESPACE.bytes + "\x1f".join(self.key).encode(), usedforsecurity=False).hexdigest()
-        variant = "89ab"[int(digest[16], 16) & 3]
-        return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
+        return _id_of(self.key)
 
 
 class Score(_OutcomeBase):

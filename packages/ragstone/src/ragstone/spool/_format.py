@@ -26,6 +26,7 @@ import os
 import re
 import zlib
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -63,6 +64,7 @@ def count_field(n_lines: int) -> bytes:
     return b"%-12d}\n" % n_lines
 
 
+@lru_cache(maxsize=256)
 def read_header(line: bytes, *, name: str) -> Header | None:
     """Read the first line of a segment. Return None if it is not one, or is damaged.
 

@@ -10,7 +10,10 @@ import shlex
 import sqlite3
 import zlib
 from array import array
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from math import isfinite
 from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
@@ -24,6 +27,13 @@ from ragstone.store._tables import CHECKED_COLUMNS
 R = TypeVar("R")
 T = TypeVar("T", Trace, TraceOutline)
 K = TypeVar("K", bound=int | str)
+
+_IN_HAND_MOST: Final = 2048
+"""Records in hand: a full batch of a worker, with five outcomes for each request."""
+_IN_HAND_LONGEST: Final = 8192
+"""Bytes of the JSON of a record in hand."""
+_in_hand: Final = OrderedDict[bytes, Any]()
+"""The latest records of this process by their JSON, so that a worker delivers what it has scored without parsing it."""
 
 _END: Final = b',"checksum":"%08x"}'
 _LENGTH: Final = len(_END % 0)
@@ -76,13 +86,34 @@ def to_body(record: Trace | Score | NotApplicable | Failure) -> Body:
         DataError: If a free field (`metadata`, `details`, an unknown one) contains a value that JSON cannot express.
     """
     try:
-        return seal(record.model_dump_json())
+        text = record.model_dump_json()
     except PydanticSerializationError as exc:
         name = record.trace_id if isinstance(record, Trace) else "/".join(record.key[:2])
         raise DataError(
             f"the {type(record).__name__} {name!r} cannot be stored as JSON ({exc}). Put only text, finite numbers, "
             "booleans, lists and dicts into its metadata or details."
         ) from exc
+    if not isinstance(record, Trace) and _is_plain(getattr(record, "details", {})) and _is_plain(record.model_extra):
+        _keep(text.encode(), record)
+    return seal(text)
+
+
+def _is_plain(value: object) -> bool:
+    """Return whether a value of a free field is read from JSON as it was written."""
+    if isinstance(value, dict):
+        return all(type(key) is str and _is_plain(member) for key, member in value.items())
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    return value is None or type(value) in (str, bool, int) or (type(value) is float and isfinite(value))
+
+
+def _keep(text: bytes, record: Trace | Score | NotApplicable | Failure) -> None:
+    """Keep a record in hand. Each step is one operation of the dictionary, so neither threads nor a fork need a lock."""
+    if len(text) <= _IN_HAND_LONGEST:
+        _in_hand[text] = record
+        if len(_in_hand) > _IN_HAND_MOST:
+            with suppress(KeyError):
+                _in_hand.popitem(last=False)
 
 
 def seal(text: str) -> Body:
@@ -114,18 +145,28 @@ def text_of(body: object, table: str, row: str | None = None) -> bytes:
     return text
 
 
-def to_trace(body: object, trace_id: str | None = None) -> Trace:
+def to_trace(body: object, trace_id: str | None = None, *, keep: bool = False) -> Trace:
     """Return the trace of a body, and verify that it belongs to the row with this id.
+
+    Args:
+        body: As the database returns it.
+        trace_id: Id in the row of the trace.
+        keep: Whether it will be read again soon.
 
     Raises:
         DamagedRowError: If it is not as it was written.
     """
-    return _of_row(_parsed(body, "trace_bodies", trace_id, Trace.model_validate_json), trace_id)
+    text = text_of(body, "trace_bodies", trace_id)
+    trace = _in_hand.get(text) or _parsed(text, "trace_bodies", trace_id, Trace.model_validate_json)
+    if keep:
+        _keep(text, trace)
+    return _of_row(trace, trace_id)
 
 
 def to_outline(body: object, trace_id: str) -> TraceOutline:
     """Return the outline of the trace of a body, as `to_trace` does."""
-    return _of_row(_parsed(body, "trace_bodies", trace_id, TraceOutline.model_validate_json), trace_id)
+    text = text_of(body, "trace_bodies", trace_id)
+    return _of_row(_parsed(text, "trace_bodies", trace_id, TraceOutline.model_validate_json), trace_id)
 
 
 def _of_row(trace: T, trace_id: str | None) -> T:
@@ -140,7 +181,8 @@ def to_outcome(body: object, outcome_id: str | None = None, value: object = None
     Raises:
         DamagedRowError: If it is not as it was written.
     """
-    outcome = _parsed(body, "outcome_bodies", outcome_id, outcome_adapter.validate_json)
+    text = text_of(body, "outcome_bodies", outcome_id)
+    outcome = _in_hand.get(text) or _parsed(text, "outcome_bodies", outcome_id, outcome_adapter.validate_json)
     if outcome_id is not None:
         if outcome.id != outcome_id:
             raise damaged("outcome_bodies", outcome_id, f"it belongs to {outcome.id!r}")
@@ -191,8 +233,7 @@ def stored_text(text: str) -> str:
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 
-def _parsed(body: object, table: str, row: str | None, parse: Callable[[bytes], R]) -> R:
-    text = text_of(body, table, row)
+def _parsed(text: bytes, table: str, row: str | None, parse: Callable[[bytes], R]) -> R:
     try:
         return parse(text)
     except ValidationError as exc:

@@ -51,6 +51,10 @@ class Leases(Part):
         leases: list[tuple[str, float, int]] = []
         given_up: list[PreparedCompletion] = []
         last_seq = -1
+        with self._database.read() as db:
+            free = "SELECT 1 FROM traces WHERE state = 'pending' AND lease_until <= ? LIMIT 1"
+            if db.execute(free, (self._database.now(),)).fetchone() is None:
+                return claimed
         with self._database.write() as db:
             now = self._database.now()
             # A condition for each plan, so that requests of other plans are not read.
@@ -81,7 +85,7 @@ class Leases(Part):
                         given_up.append(_give_up(db, trace_id, reason, now=now))
                         continue
                     try:
-                        trace = to_trace(body, trace_id)
+                        trace = to_trace(body, trace_id, keep=True)
                     except DamagedRowError as exc:
                         given_up.append(_give_up(db, trace_id, str(exc), now=now))
                         continue

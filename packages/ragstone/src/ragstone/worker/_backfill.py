@@ -134,7 +134,7 @@ async def run_backfill(
         spend.update(store)
 
     backfill.record = record
-    committer = Committer(store, StepErrors())
+    committer = Committer(StepErrors(), store)
     try:
         return await backfill.run(committer)
     finally:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from ragstone._util.daemon_thread import DaemonThread
+from ragstone._util.fork import NoFork
 from ragstone.errors import StoreError
 from ragstone.store import Completion, Store
 from ragstone.worker._intake import StepErrors
-from ragstone.worker._store_calls import StoreCalls
 
 T = TypeVar("T")
 
@@ -19,34 +21,99 @@ _MAX_GROUP: Final = 256
 """Maximum number of completions in one transaction."""
 
 
-class Committer:
-    """Runs the calls of a worker to its store on one thread, so that the event loop never waits for a disk or a network.
+class StoreSilentError(StoreError):
+    """The store did not answer until the worker had to end."""
+
+
+class StoreCalls:
+    """Runs calls one after another on a thread, so that the event loop never waits for a disk or a network.
+
+    A call that never returns prevents neither `give_up` nor the end of the process.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._thread = DaemonThread(name)
+        self._no_fork = NoFork()
+        self._given_up: asyncio.Future[None] | None = None
+        """Has a result after `give_up`. Made in the loop."""
+        self._since: float | None = None
+
+    @property
+    def waiting_s(self) -> float:
+        """Seconds since the current call began, or 0 without one."""
+        since = self._since
+        return 0.0 if since is None else time.monotonic() - since
+
+    async def call(self, step: Callable[[], T]) -> T:
+        """Run a step after all earlier ones. If the caller is canceled, the step still runs.
+
+        Raises:
+            StoreSilentError: If `give_up` was called before the step ended.
+        """
+        given_up = self._end()
+        if given_up.done():
+            raise StoreSilentError("the store did not answer in time")
+        running = self._start(step)
+        ending: list[asyncio.Future[Any]] = [running, given_up]
+        await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            running.cancel()
+            raise StoreSilentError("the store did not answer in time")
+        return running.result()
+
+    def start(self, step: Callable[[], object]) -> None:
+        """Run a step after all earlier ones, without waiting for it."""
+        self._start(step)
+
+    def give_up(self) -> None:
+        """End the current call and all later ones with an error. The steps that were started may still run."""
+        if not self._end().done():
+            self._end().set_result(None)
+
+    def shutdown(self) -> None:
+        """End the thread after all steps."""
+        self._thread.shutdown()
+
+    def _end(self) -> asyncio.Future[None]:
+        if self._given_up is None:
+            self._given_up = asyncio.get_running_loop().create_future()
+        return self._given_up
+
+    def _start(self, step: Callable[[], T]) -> asyncio.Future[T]:
+        def timed() -> T:
+            self._since = time.monotonic()
+            try:
+                with self._no_fork:  # SQLite has locks of the process
+                    return step()
+            finally:
+                self._since = None
+
+        running = asyncio.get_running_loop().run_in_executor(self._thread, timed)
+        # A caller that was canceled does not read the error.
+        running.add_done_callback(lambda done: done.cancelled() or done.exception())  # codespell:ignore
+        return running
+
+
+class Committer(StoreCalls):
+    """The calls of a worker to its store.
 
     While a group of completions is stored, the next one gathers, without a timer: the slower the store, the larger the
     groups. If the store fails, the group is kept and stored later.
 
     Args:
-        store: The store. No other code may use it while the worker runs, except trace sources.
         errors: Collects errors of the store.
-        calls: The thread. By default a new one.
+        store: The store, which may be set later. No other code may use it while the worker runs, except trace sources.
     """
 
-    def __init__(self, store: Store, errors: StepErrors, calls: StoreCalls | None = None) -> None:
-        self.store = store
+    def __init__(self, errors: StepErrors, store: Store | None = None) -> None:
+        super().__init__("ragstone-store")
         self.errors = errors
-        self._calls = calls or StoreCalls("ragstone-store")
+        if store is not None:
+            self.store = store
         self._waiting: list[tuple[Completion, asyncio.Future[bool]]] = []
         self._limit = _MAX_GROUP
         self._commits: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
-
-    async def call(self, step: Callable[[], T]) -> T:
-        """Run a step on the thread, after all earlier ones. If the caller is canceled, the step still runs.
-
-        Raises:
-            StoreSilentError: If the worker has to end before.
-        """
-        return await self._calls.call(step)
 
     async def run_step(self, name: str, step: Callable[[], T], otherwise: T) -> T:
         """Run a step as `StepErrors.run_step` does."""
@@ -54,7 +121,7 @@ class Committer:
 
     def start_step(self, name: str, step: Callable[[], object]) -> None:
         """Run a step whose result does not matter, without waiting for it."""
-        self._calls.start(lambda: self.errors.run_step(name, step, None))
+        self.start(lambda: self.errors.run_step(name, step, None))
 
     async def complete(self, completion: Completion) -> bool:
         """Store the outcomes of a trace, with retries until the disk accepts them. See `Outcomes.complete`.
@@ -78,7 +145,7 @@ class Committer:
         """End the thread after all steps."""
         await self.flush()
         await self.call(lambda: None)
-        self._calls.shutdown()
+        self.shutdown()
 
     async def _commit(self) -> None:
         while self._waiting:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Final, Generic, TypeVar
-
-from typing_extensions import override
+from typing import Final, Generic, TypeVar
 
 from ragstone.errors import (
     SinkDeniedError,
@@ -19,11 +17,12 @@ from ragstone.errors import (
     SinkRejectedError,
     SinkTargetMissingError,
     SinkUnavailableError,
+    StoreCorruptError,
 )
-from ragstone.schema import AlarmDelivery, Delivery
+from ragstone.schema import AlarmDelivery, AnswerCause, Delivery, sample_from_trace
+from ragstone.scoring import diagnose
 from ragstone.sinks import AlarmSink, Sink
-from ragstone.store import DeliveryKind, Store
-from ragstone.worker._causes import add_causes
+from ragstone.store import DeliveryKind, Store, StoredAnswer
 from ragstone.worker._commit import Committer
 
 Item = TypeVar("Item", Delivery, AlarmDelivery)
@@ -43,7 +42,7 @@ _MISSING_PATIENCE_S: Final = 24 * 3600.0
 """How long an outcome is retried if its trace is missing: exporters may be slow, and sampled-out traces never arrive."""
 
 
-class Dispatcher(ABC, Generic[Item]):
+class Dispatcher(Generic[Item]):
     """Delivers pending outcomes or alarms to one sink.
 
     If the sink is unavailable, each delivery is retried with exponential backoff (at most ten minutes) until it arrives. A
@@ -52,22 +51,29 @@ class Dispatcher(ABC, Generic[Item]):
 
     Args:
         name: Name of the sink in the store.
+        kind: What it delivers.
+        read: Reads the next batch that is due now (Unix seconds).
+        write: Writes a batch to the sink, and returns errors by id.
         committer: Runs calls to the store.
         clock: Returns the current time in Unix seconds.
         jitter: Returns a number in [0, 1) that spreads the retries of several workers.
     """
 
-    kind: ClassVar[DeliveryKind]
-
     def __init__(
         self,
         name: str,
+        kind: DeliveryKind,
+        read: Callable[[Store, float], list[Item]],
+        write: Callable[[list[Item]], Awaitable[Mapping[str, SinkError] | None]],
         committer: Committer,
         *,
         clock: Callable[[], float] = time.time,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.name = name
+        self.kind: DeliveryKind = kind
+        self._read: Callable[[Store, float], list[Item]] = read
+        self._write: Callable[[list[Item]], Awaitable[Mapping[str, SinkError] | None]] = write
         self._committer = committer
         self._clock = clock
         self._jitter = jitter
@@ -78,15 +84,7 @@ class Dispatcher(ABC, Generic[Item]):
         if self._stopped:
             return []
         read, store = self._read, self._committer.store
-        return self._committer.errors.run_step("read deliveries", lambda: read(store, now=self._clock()), [])
-
-    @abstractmethod
-    def _read(self, store: Store, *, now: float) -> list[Item]:
-        """Read the next batch."""
-
-    @abstractmethod
-    async def _write(self, items: list[Item]) -> Mapping[str, SinkError] | None:
-        """Write a batch to the sink, and return errors by id."""
+        return self._committer.errors.run_step("read deliveries", lambda: read(store, self._clock()), [])
 
     async def deliver(self, items: Sequence[Item]) -> None:
         """Write a batch to the sink, and store the result of each delivery."""
@@ -187,59 +185,75 @@ class Dispatcher(ABC, Generic[Item]):
         return wait_s if retry_after_s is None else max(wait_s, min(retry_after_s, _RETRY_AFTER_MAX_S))
 
 
-class SinkDispatcher(Dispatcher[Delivery]):
-    """Delivers pending outcomes to one sink."""
+def sink_dispatcher(
+    sink: Sink,
+    committer: Committer,
+    *,
+    clock: Callable[[], float] = time.time,
+    jitter: Callable[[], float] = random.random,
+) -> Dispatcher[Delivery]:
+    """Return the dispatcher of outcomes to one sink."""
 
-    kind = "outcome"
+    def read(store: Store, now: float) -> list[Delivery]:
+        return _add_causes(store.deliveries.due(sink.name, limit=_BATCH, now=now), store)
 
-    def __init__(
-        self,
-        sink: Sink,
-        committer: Committer,
-        *,
-        clock: Callable[[], float] = time.time,
-        jitter: Callable[[], float] = random.random,
-    ) -> None:
-        super().__init__(sink.name, committer, clock=clock, jitter=jitter)
-        self._sink = sink
-
-    @override
-    def _read(self, store: Store, *, now: float) -> list[Delivery]:
-        return add_causes(store.deliveries.due(self.name, limit=_BATCH, now=now), store)
-
-    @override
-    async def _write(self, items: list[Delivery]) -> Mapping[str, SinkError] | None:
-        return await self._sink.write(items)
+    return Dispatcher(sink.name, "outcome", read, sink.write, committer, clock=clock, jitter=jitter)
 
 
-class AlarmDispatcher(Dispatcher[AlarmDelivery]):
-    """Delivers pending alarms to one sink.
+def alarm_dispatcher(
+    sink: AlarmSink,
+    committer: Committer,
+    *,
+    render: Callable[[AlarmDelivery], str],
+    clock: Callable[[], float] = time.time,
+) -> Dispatcher[AlarmDelivery]:
+    """Return the dispatcher of alarms to one destination. `render` returns the text of an alarm."""
 
-    Args:
-        sink: The destination.
-        committer: Runs calls to the store.
-        render: Returns the text of an alarm.
-        clock: Returns the current time in Unix seconds.
+    def read(store: Store, now: float) -> list[AlarmDelivery]:
+        return [
+            replace(item, text=render(item)) for item in store.deliveries.due_alarms(sink.name, limit=_BATCH, now=now)
+        ]
+
+    return Dispatcher(sink.name, "alarm", read, sink.write_alarms, committer, clock=clock)
+
+
+def _add_causes(deliveries: Sequence[Delivery], store: Store) -> list[Delivery]:
+    """Add the cause to the last outcome of each request that is finished.
+
+    The cause comes from the same outcomes and by the same rules as in a report. It is decided at each attempt again, from
+    what the store contains then, so nothing has to be stored for it.
     """
+    if not deliveries:
+        return []
+    planned = {metric.name: (metric.version, metric.judge_hash) for metric in store.plan.metrics()}
+    answers = _read_answers(list({delivery.trace_id for delivery in deliveries}), store)
+    found = {trace_id: _last_with_cause(answer, planned) for trace_id, answer in answers.items()}
+    return [
+        replace(delivery, cause=cause) if delivery.id == last else delivery
+        for delivery in deliveries
+        for last, cause in [found.get(delivery.trace_id, (None, None))]
+    ]
 
-    kind = "alarm"
 
-    def __init__(
-        self,
-        sink: AlarmSink,
-        committer: Committer,
-        *,
-        render: Callable[[AlarmDelivery], str],
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        super().__init__(sink.name, committer, clock=clock)
-        self._sink, self._render = sink, render
+def _read_answers(trace_ids: Sequence[str], store: Store) -> dict[str, StoredAnswer]:
+    """Read requests. One that is damaged is missing, so that its outcomes and those of others are delivered."""
+    try:
+        return store.traces.answers(trace_ids)
+    except StoreCorruptError:
+        found: dict[str, StoredAnswer] = {}
+        for trace_id in trace_ids:
+            with contextlib.suppress(StoreCorruptError):
+                found |= store.traces.answers([trace_id])
+        return found
 
-    @override
-    def _read(self, store: Store, *, now: float) -> list[AlarmDelivery]:
-        due = store.deliveries.due_alarms(self.name, limit=_BATCH, now=now)
-        return [replace(item, text=self._render(item)) for item in due]
 
-    @override
-    async def _write(self, items: list[AlarmDelivery]) -> None:
-        await self._sink.write_alarms(items)
+def _last_with_cause(
+    answer: StoredAnswer, planned: Mapping[str, tuple[str, str]]
+) -> tuple[str | None, AnswerCause | None]:
+    """Return the id of a request's last outcome with the cause. (None, None) if the request is not finished."""
+    # Outcomes of older versions of a metric are not mixed in, as in a report.
+    outcomes = [o for o in answer.outcomes if planned.get(o.metric, o.key[2:]) == o.key[2:]]
+    if answer.state == "pending" or not outcomes:
+        return None, None
+    sample = None if answer.trace is None else sample_from_trace(answer.trace)
+    return outcomes[-1].id, diagnose(sample, outcomes)

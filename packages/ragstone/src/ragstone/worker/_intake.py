@@ -193,6 +193,9 @@ class SpoolTraceSource:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._reader = SpoolReader(directory)
+        self._offsets: dict[str, int] = {}
+        """Read positions in `_store`. Only the owner of a store that is not shared changes them."""
+        self._store: Store | None = None
         self._lock = FileLock(directory.with_name(f"{directory.name}.lock"))
 
     def transfer_batch(self, store: Store, errors: StepErrors) -> int:
@@ -217,12 +220,17 @@ class SpoolTraceSource:
 
     def _drain(self, name: str, store: Store) -> int:
         """Move a batch. Entries and read position are stored in one transaction, so that each entry arrives once."""
-        offset = store.traces.segment_offsets().get(name, 0)
-        batch = self._reader.read(name, offset, max_entries=_BATCH)
+        if store.is_shared or store is not self._store:
+            self._offsets = store.traces.segment_offsets()
+        # After an error, it is not known what is stored.
+        self._store = None
+        batch = self._reader.read(name, self._offsets.get(name, 0), max_entries=_BATCH)
         if batch.entries:
             store.traces.ingest(name, batch.next_offset, batch.entries)
+            self._offsets[name] = batch.next_offset
         elif batch.at_end and store.checkpoint():
             # The checkpoint must come first: otherwise a power failure could lose the drained entries and the file.
             self._reader.remove(name)
             store.traces.forget_segment(name)
+        self._store = store
         return len(batch.entries)

@@ -30,7 +30,7 @@ from ragstone.watch import (
 )
 from ragstone.worker._canaries import Record, score_canaries
 from ragstone.worker._commit import Committer
-from ragstone.worker._delivery import AlarmDispatcher
+from ragstone.worker._delivery import Dispatcher, alarm_dispatcher
 from ragstone.worker._intake import StepErrors
 from ragstone.worker._setup import ScoringSetup
 
@@ -97,9 +97,9 @@ class StreamWatcher:
         self._done: CanaryRound | None = None
         """Results of a round, which the next fold stores."""
 
-    def dispatchers(self, committer: Committer) -> list[AlarmDispatcher]:
+    def dispatchers(self, committer: Committer) -> list[Dispatcher[AlarmDelivery]]:
         """Return one dispatcher for each destination of alarms."""
-        return [AlarmDispatcher(sink, committer, render=self._render, clock=self._clock) for sink in self._sinks]
+        return [alarm_dispatcher(sink, committer, render=self._render, clock=self._clock) for sink in self._sinks]
 
     def update(self, store: Store, *, now_too: bool = False) -> bool:
         """Fold, at most every ten seconds, and return whether anything changed.

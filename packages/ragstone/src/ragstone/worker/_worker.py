@@ -25,9 +25,9 @@ from ragstone.settings import Retention, Watch
 from ragstone.sinks import StatusSink, StreamSink, StreamStatus
 from ragstone.store import Claims, Completion, PlannedMetric, Store, is_database_url, open_store, plan_differences
 from ragstone.worker._backfill import BackfillQueue
-from ragstone.worker._commit import Committer
+from ragstone.worker._commit import Committer, StoreCalls, StoreSilentError
 from ragstone.worker._daily_budget import DailyBudget
-from ragstone.worker._delivery import AlarmDispatcher, SinkDispatcher
+from ragstone.worker._delivery import Dispatcher, sink_dispatcher
 from ragstone.worker._health import WorkerState
 from ragstone.worker._hints import describe_pending
 from ragstone.worker._intake import (
@@ -42,7 +42,6 @@ from ragstone.worker._intake import (
 from ragstone.worker._parts import FILE_LEASE_S, SHARED_LEASE_S, UNANSWERED, MetricGroups
 from ragstone.worker._retention import RetentionStep
 from ragstone.worker._setup import ScoringSetup
-from ragstone.worker._store_calls import StoreCalls, StoreSilentError
 from ragstone.worker._watching import StreamWatcher, requests_folder
 
 logger = logging.getLogger("ragstone")
@@ -289,14 +288,13 @@ class Worker:
         return {}
 
     async def _run(self, *, until_idle: bool, on_owned: Callable[[], None], patience_s: float) -> None:
-        calls, intake_calls = self._calls = StoreCalls("ragstone-store"), StoreCalls("ragstone-intake")
+        committer, intake_calls = self._calls = Committer(self._errors), StoreCalls("ragstone-intake")
         woken = self._make_wake_event()
         self._polled_at = time.monotonic()
         try:
-            store = await self._open(calls, patience_s)
+            store = committer.store = await self._open(committer, patience_s)
             on_owned()
             self._owns_store = True
-            committer = Committer(store, self._errors, calls)
             try:
                 lacks_models = self._setup.missing is not None
                 if lacks_models and not self._setup.scorable:
@@ -345,7 +343,7 @@ class Worker:
                 try:
                     await committer.flush()
                 finally:
-                    calls.start(store.close)
+                    committer.start(store.close)
                 await committer.aclose()
         except StoreSilentError:
             logger.warning(
@@ -354,7 +352,7 @@ class Worker:
                 _STOP_S,
             )
         finally:
-            calls.shutdown()
+            committer.shutdown()
             intake_calls.shutdown()
             self._calls = ()
 
@@ -485,8 +483,8 @@ class Worker:
     async def _loop(
         self, committer: Committer, intake_calls: StoreCalls, woken: asyncio.Event, *, until_idle: bool
     ) -> None:
-        dispatchers: list[SinkDispatcher | AlarmDispatcher] = [
-            *(SinkDispatcher(sink, committer, clock=self._clock) for sink in self._setup.sinks),
+        dispatchers: list[Dispatcher[Any]] = [
+            *(sink_dispatcher(sink, committer, clock=self._clock) for sink in self._setup.sinks),
             *self._watcher.dispatchers(committer),
         ]
         self._parts = parts = MetricGroups(
@@ -497,7 +495,7 @@ class Worker:
             on_blocked=self._end_early if until_idle else None,
         )
         scoring: set[asyncio.Task[None]] = set()
-        deliveries: dict[SinkDispatcher | AlarmDispatcher, asyncio.Task[None]] = {}
+        deliveries: dict[Dispatcher[Any], asyncio.Task[None]] = {}
         wait_s = _POLL_MIN_S
         factor, is_full = 1, False
         lacks_models = self._setup.missing is not None
@@ -592,9 +590,7 @@ class Worker:
         self._read_ledger(store, turn)
         return turn
 
-    def _turn(
-        self, store: Store, free: int, dispatchers: Sequence[SinkDispatcher | AlarmDispatcher], *, ending: bool
-    ) -> _Turn:
+    def _turn(self, store: Store, free: int, dispatchers: Sequence[Dispatcher[Any]], *, ending: bool) -> _Turn:
         """Do what is due in the store: move, claim, watch and remove, and read what is to be delivered and published.
 
         Runs on the store's thread, all of it in one step.
