@@ -18,7 +18,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 ROOT = Path(__file__).parent
 PROJECT = nox.project.load_toml("pyproject.toml")
 SOURCES = ["packages/ragstone/src", "integrations/langchain/src", "integrations/llama-index/src"]
-CORE = ["-e", "packages/ragstone[otlp,grpc,pandas,parquet,postgres,prometheus,redis,nats,fit,text,replay]"]
+CORE = ["-e", "packages/ragstone[otlp,grpc,pandas,parquet,postgres,prometheus,redis,nats,fit,text,replay,excel]"]
 LANGCHAIN = ["-e", "integrations/langchain"]
 LLAMA_INDEX = ["-e", "integrations/llama-index"]
 

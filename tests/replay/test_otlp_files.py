@@ -203,7 +203,7 @@ def test_text_that_is_not_said_to_be_json_is_text(read):
 def test_a_large_document_is_read_span_by_span(read, monkeypatch):
     """One JSON value larger than what is parsed at once gives what a small one gives, also as a list of messages."""
     pytest.importorskip("ijson")
-    monkeypatch.setattr(files, "LARGE", 100)
+    monkeypatch.setattr(files, "MAX_RECORD_BYTES", 100)
     bad = span(trace_id="no")
 
     for content in (
@@ -218,7 +218,7 @@ def test_a_large_document_is_read_span_by_span(read, monkeypatch):
 def test_a_large_document_that_breaks_off_gives_what_it_had(read, tmp_path, monkeypatch):
     """First what was read, then the error."""
     pytest.importorskip("ijson")
-    monkeypatch.setattr(files, "LARGE", 100)
+    monkeypatch.setattr(files, "MAX_RECORD_BYTES", 100)
     (tmp_path / "torn").write_bytes(json.dumps(message(root(), search(), span()), indent=1).encode()[:-300])
     items = OtlpFormat().read(InputFile(tmp_path / "torn", "torn"))
 
@@ -230,7 +230,7 @@ def test_a_large_document_that_breaks_off_gives_what_it_had(read, tmp_path, monk
 def test_a_large_document_with_an_endless_span_is_refused(tmp_path, monkeypatch):
     """What expands to more than one span may have does not fill the memory."""
     pytest.importorskip("ijson")
-    monkeypatch.setattr(files, "LARGE", 100)
+    monkeypatch.setattr(files, "MAX_RECORD_BYTES", 100)
     monkeypatch.setattr("ragstone._util.row_limits.MAX_ROW_BYTES", 2**20)
     content = b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"name": "' + b"x" * 30_000_000
     (tmp_path / "bomb").write_bytes(gzip.compress(content))

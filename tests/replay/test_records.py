@@ -11,7 +11,6 @@ import pytest
 
 from ragstone.errors import DataError, MissingExtraError
 from ragstone.reading import InputFile, RejectedRecord
-from ragstone.reading import _records as room
 from ragstone.reading._json import MAX_DEPTH, clean, parse_json
 from ragstone.reading._records import records
 
@@ -80,7 +79,7 @@ def test_what_nests_too_deep_is_rejected(read_records, content):
     """Neither a crash nor a trace that no one can write again."""
     ((_, reason),) = read_records(content + b"\n")
 
-    assert f"nests more than {MAX_DEPTH} levels deep" in reason
+    assert f"nested more than {MAX_DEPTH} levels deep" in reason
 
 
 def test_what_json_cannot_hold_is_made_plain():
@@ -102,8 +101,8 @@ def test_a_huge_number_is_no_bomb(read_records):
 
 def test_a_line_beyond_the_limit_is_passed_over(read_records, monkeypatch):
     """It is told and costs no memory; the next one is read."""
-    monkeypatch.setattr("ragstone.reading._source.MAX_RECORD_BYTES", 100)
-    monkeypatch.setattr(room, "MAX_RECORD_BYTES", 100)
+    for name in ("_source.MAX_RECORD_BYTES", "_json.MAX_ROW_BYTES"):
+        monkeypatch.setattr(f"ragstone.reading.{name}", 100)
     found = read_records(b'{"a": 1}\n{"a": "' + b"x" * 5000 + b'"}\n{"a": 2}\n')
 
     assert [("line 1", {"a": 1}), ("line 2", "longer than 100 bytes"), ("line 3", {"a": 2})] == found
@@ -114,13 +113,12 @@ def test_a_line_beyond_the_limit_is_passed_over(read_records, monkeypatch):
 def test_a_large_document_is_read_piece_by_piece(tmp_path, monkeypatch, indent, name):
     """The first records are there before the file is in memory, and each is the same as in a small document."""
     pytest.importorskip("ijson")
-    monkeypatch.setattr(room, "LARGE", 1000)
     items = [{"n": n, "text": "x" * 10_000, "half": 0.5, "nan": None} for n in range(1000)]
     path = tmp_path / "large.json"
     path.write_text(json.dumps({"meta": 1, name: items} if name else items, indent=indent), encoding="utf-8")
     for limit in (
         "_util.row_limits.MAX_ROW_BYTES",
-        "reading._records.MAX_RECORD_BYTES",
+        "reading._json.MAX_ROW_BYTES",
         "reading._source.MAX_RECORD_BYTES",
     ):
         monkeypatch.setattr(f"ragstone.{limit}", 2**20)
@@ -139,7 +137,7 @@ def test_a_record_without_end_in_a_large_document_is_a_data_error(tmp_path, monk
     """One value of a large document cannot fill the memory."""
     pytest.importorskip("ijson")
     monkeypatch.setattr("ragstone._util.row_limits.MAX_ROW_BYTES", 2**16)
-    monkeypatch.setattr(room, "LARGE", 1000)
+    monkeypatch.setattr("ragstone.reading._source.MAX_RECORD_BYTES", 2**16)
     path = tmp_path / "large.json"
     path.write_text(json.dumps([{"n": 1}, {"text": "x" * 4 * 2**20}]), encoding="utf-8")
 
@@ -149,9 +147,8 @@ def test_a_record_without_end_in_a_large_document_is_a_data_error(tmp_path, monk
 
 def test_a_large_document_without_the_package_says_what_to_install(tmp_path, monkeypatch):
     """The way out is in the message; a small document needs nothing."""
-    for name in ("ragstone.reading._source.MAX_RECORD_BYTES", "ragstone.reading._records.MAX_RECORD_BYTES"):
-        monkeypatch.setattr(name, 1000)
-    monkeypatch.setattr(room, "LARGE", 100)
+    for name in ("reading._source.MAX_RECORD_BYTES", "reading._json.MAX_ROW_BYTES", "_util.row_limits.MAX_ROW_BYTES"):
+        monkeypatch.setattr(f"ragstone.{name}", 1000)
     monkeypatch.setitem(sys.modules, "ijson", None)
     path = tmp_path / "large.json"
     path.write_text(json.dumps([{"n": 1, "text": "x" * 2000}]), encoding="utf-8")

@@ -59,7 +59,7 @@ def test_hidden_options_are_shown_by_help_all(capsys: pytest.CaptureFixture[str]
     assert "--rare" not in texts("--help")
     assert "--rare" in texts("--help-all")
     assert "0 5\n" == texts("--rare", "5")
-    assert "--help-all" not in run_command("labels", "add", "--help").stdout
+    assert "--help-all" not in run_command("labels", "draw", "--help").stdout
 
 
 @pytest.mark.parametrize("command", ["evaluate", "replay"])

@@ -37,7 +37,7 @@ def test_evaluate_reads_rows_from_stdin(given: bytes) -> None:
 
 def test_errors_name_standard_input() -> None:
     """Not the temporary file, which is gone."""
-    done = run_command("evaluate", "-", stdin=b'{"id": "a"\n' + JSONL)
+    done = run_command("evaluate", "-", stdin=b'[\n{"id": "a"')
     assert 2 == done.returncode
     assert "standard input" in done.stderr
     assert "ragstone-" not in done.stderr

@@ -108,8 +108,8 @@ def test_files_that_are_not_there_or_no_text(tmp_path, read):
     """The path is named."""
     with pytest.raises(ConfigurationError, match="file not found"):
         read(tmp_path / "nowhere.txt")
-    (tmp_path / "binary.txt").write_bytes(b"\xff\xfe\x00\x01")
-    with pytest.raises(DataError, match="not valid UTF-8"):
+    (tmp_path / "binary.txt").write_bytes(b"1 Q0 \xe4 1 1.0 t")
+    with pytest.raises(DataError, match=r"line 1 of .* is not UTF-8: byte 0xe4"):
         read(tmp_path / "binary.txt")
 
 

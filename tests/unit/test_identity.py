@@ -243,7 +243,7 @@ class TestIds:
 
     def test_a_missing_part_of_an_id_is_an_error(self) -> None:
         """It is named, whether the column or only its value is missing."""
-        with pytest.raises(DataError, match="does not have the field 'a\\+b'"):
+        with pytest.raises(DataError, match="does not have the field 'b', which was named for 'id'"):
             read_samples([{"a": 1, "query": "Why?"}], fields={"id": "a+b"})
         with pytest.raises(DataError, match="does not have a value of 'b', which is a part of its id 'a\\+b'"):
             read_samples([{"a": 1, "b": "", "query": "Why?"}], fields={"id": "a+b"})

@@ -12,10 +12,15 @@ from ragstone.cli._report import _command, _next_steps
 
 def test_the_command_of_a_page_has_its_options() -> None:
     """Those that differ from the defaults, so that the command gives the same numbers."""
-    plain = _command(["a.jsonl"], None, [], [], 5, {})
+    plain = _command(["a.jsonl"], None, "", [], 5, {})
     assert plain == "ragstone report a.jsonl --worst 5"
     command = _command(
-        ["new=a.jsonl"], "b.jsonl", ["rows.csv"], ["ccrs.ac=0.5"], 9, {"confidence_level": 0.9, "cluster": "user_id"}
+        ["new=a.jsonl"],
+        "b.jsonl",
+        " --data rows.csv",
+        ["ccrs.ac=0.5"],
+        9,
+        {"confidence_level": 0.9, "cluster": "user_id"},
     )
     assert command == (
         "ragstone report new=a.jsonl --baseline b.jsonl --data rows.csv --target ccrs.ac=0.5 --set "
@@ -31,5 +36,5 @@ def test_the_number_of_answers_of_a_cause(n: int, what: str) -> None:
         worst=(SimpleNamespace(id="s1"),), causes=(cause,), metrics=(SimpleNamespace(name="ccrs.ac"),)
     )
     systems: Any = SimpleNamespace(order=("a",), name="a")
-    steps = dict(_next_steps(["a.jsonl"], None, [], view, systems, None))
+    steps = dict(_next_steps(["a.jsonl"], None, "", view, systems, ""))
     assert steps[what] == "ragstone traces a.jsonl --cause abstained"

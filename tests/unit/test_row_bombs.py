@@ -148,12 +148,14 @@ def test_damaged_parquet_is_bad_data(tmp_path):
 
 
 def test_a_large_document_with_one_list(tmp_path):
-    """It is read in parts, also after other members, and with a byte order mark."""
+    """It is read in parts, also after other members, with a byte order mark, and if several lists could be meant."""
     rows = [GOOD | {"id": str(i), "response": "x" * 200_000} for i in range(100)]
     path = tmp_path / "results.json"
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps({"about": {"n": 1}, "results": rows}).encode())
     samples, _ = read_samples(path)
     assert [str(i) for i in range(100)] == [sample.id for sample in samples]
-    path.write_text(json.dumps({"a": rows, "b": []}))
-    with pytest.raises(DataError, match="got 2 lists"):
+    path.write_text(json.dumps({"a": rows, "b": {"c": rows[:2]}, "d": [1]}))
+    with pytest.raises(DataError, match=r"3 lists: a \(100\), b.c \(2\), d \(1\)\. .*--rows a, or --rows b.c"):
         read_samples(path)
+    samples, _ = read_samples(path, rows="b.c", limit=1)
+    assert ["0"] == [sample.id for sample in samples]

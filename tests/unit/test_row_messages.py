@@ -191,7 +191,7 @@ def test_what_tools_found():
     ("row", "match"),
     [
         ({"messages": [{"role": "assistant", "content": "Hi."}]}, "row 3: messages does not contain a message of the user .roles: assistant"),
-        ({"messages": [*OPENAI[:2], {"role": "narrator", "content": "x"}]}, "row 3: message 3 of messages has the role 'narrator'. Roles are ai, assistant"),
+        ({"messages": [*OPENAI[:2], {"role": "narrator", "content": "x"}]}, "row 3: message 3 of messages has the role 'narrator'. Roles are agent, ai, assistant"),
         ({"user_input": [{"type": "robot", "content": "x"}]}, "message 1 of messages has the role 'robot'"),
         ({"messages": [OPENAI[1], "text"]}, "message 2 of messages does not have a role: str 'text'"),
         ({"messages": "Hello?"}, "row 3: messages must be a list of messages"),

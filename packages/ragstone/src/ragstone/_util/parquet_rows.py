@@ -1,4 +1,4 @@
-"""Rows of a Parquet file in bounded memory, although a small file can describe gigabytes."""
+"""Rows of a Parquet or Arrow file in bounded memory, although a small file can describe gigabytes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ _PAGES_BYTES: Final = 128 * 2**20
 """Sum over the columns of their largest pages, which are in memory together."""
 _REPEATED: Final = 16_000_000
 """Values in lists of one row group: one row may have all of them."""
+_DAMAGE: Final = (OSError, ValueError, LookupError, TypeError, RecursionError, OverflowError, MemoryError)
+"""Errors that pyarrow raises for damage, by place, in addition to its own."""
 _VALUE_BYTES: Final = 64
 """Memory of a value besides its text."""
 
@@ -47,18 +49,49 @@ def parquet_rows(path: Path, *, extra: str, name: str = "") -> Iterator[tuple[in
         with pq.ParquetFile(path, read_dictionary=texts, buffer_size=2**20, pre_buffer=False) as table:
             for index, group in enumerate(groups):
                 for batch in table.iter_batches(batch_size=_batch_rows(group), row_groups=[index]):
-                    batch.validate(full=True)  # damaged places in a dictionary would be read as memory
-                    sizes = _row_bytes(batch.to_struct_array())
-                    for i in range(batch.num_rows):
+                    for row in _batch_values(batch, number):
                         number += 1
-                        if sizes[i] > MAX_ROW_BYTES:
-                            yield number, DataError(f"row {number} has more than {MAX_ROW_BYTES} bytes")
-                        else:
-                            yield number, batch.slice(i, 1).to_pylist()[0]
-    # pyarrow raises several of them for damage, by place.
-    except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, RecursionError, OverflowError) as error:
-        what = " ".join(str(error).split())[:200]
-        raise DataError(f"{(name or str(path))!r} cannot be read as Parquet from row {number + 1}: {what}") from error
+                        yield number, row
+    except (pa.ArrowException, *_DAMAGE) as error:
+        raise _damage_error(name or str(path), "Parquet", number, error) from error
+
+
+def arrow_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | DataError]]:
+    """Yield the rows of an Arrow file (Feather) or stream with their number from 1. Errors are those of `parquet_rows`."""
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise MissingExtraError(feature="Reading Arrow", package="pyarrow", extra="ragstone[parquet]") from error
+    number = 0
+    try:
+        with pa.OSFile(str(path)) as file:
+            is_file = file.read(6) == b"ARROW1"
+            file.seek(0)
+            reader = pa.ipc.open_file(file) if is_file else pa.ipc.open_stream(file)
+            batches = map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader
+            for whole in batches:
+                for start in range(0, whole.num_rows, _BATCH):
+                    for row in _batch_values(whole.slice(start, _BATCH), number):
+                        number += 1
+                        yield number, row
+    except (pa.ArrowException, *_DAMAGE) as error:
+        raise _damage_error(str(path), "Arrow", number, error) from error
+
+
+def _batch_values(batch: Any, before: int) -> Iterator[dict[str, Any] | DataError]:
+    """Yield the rows of a batch that follows `before` rows."""
+    batch.validate(full=True)  # damaged places in a dictionary would be read as memory
+    sizes = _row_bytes(batch.to_struct_array())
+    for i in range(batch.num_rows):
+        if sizes[i] > MAX_ROW_BYTES:
+            yield DataError(f"row {before + i + 1} has more than {MAX_ROW_BYTES} bytes")
+        else:
+            yield batch.slice(i, 1).to_pylist()[0]
+
+
+def _damage_error(name: str, kind: str, number: int, error: BaseException) -> DataError:
+    what = " ".join(str(error).split())[:200]
+    return DataError(f"{name!r} cannot be read as {kind} from row {number + 1}: {what}")
 
 
 def _text_columns(metadata: Any) -> list[str]:

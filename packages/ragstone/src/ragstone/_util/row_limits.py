@@ -42,11 +42,15 @@ class BoundedStream:
     Args:
         stream: The stream.
         name: Name of the file, for the error.
+        n_skipped: Bytes before the first item, which are not counted.
     """
 
-    def __init__(self, stream: BinaryIO, name: str) -> None:
+    def __init__(self, stream: BinaryIO, name: str, n_skipped: float = 0) -> None:
         self._stream = stream
         self._name = name
+        self.n_read = 0
+        """Bytes that were read."""
+        self._n_skipped = n_skipped
         self._n_bytes = 0
         self._weight = 0.0
 
@@ -61,6 +65,9 @@ class BoundedStream:
             DataError: If the current item is too large.
         """
         chunk: bytes = self._stream.read(n)
+        self.n_read += len(chunk)
+        if self.n_read <= self._n_skipped:
+            return chunk
         self._n_bytes += len(chunk)
         self._weight += _weight(chunk)
         # What is read ahead belongs to later items.
@@ -83,6 +90,7 @@ class CsvLines:
         self._lines = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
         self._name = name
         self._n_chars = 0
+        self.has_ended = False
 
     def next_row(self) -> None:
         """Begin to count again."""
@@ -100,6 +108,7 @@ class CsvLines:
         """
         line = self._lines.readline(MAX_ROW_BYTES + 1)
         if not line:
+            self.has_ended = True
             raise StopIteration
         self._n_chars += len(line)
         if self._n_chars > MAX_ROW_BYTES:

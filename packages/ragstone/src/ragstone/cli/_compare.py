@@ -37,6 +37,8 @@ def compare_command(
     paired: bool | None = None,
     changed: int = 0,
     data: list[str] | None = None,
+    field: list[str] | None = None,
+    rows: str | None = None,
     junit: Path | None = None,
     output: Path | None = None,
     json_output: bool = False,
@@ -85,7 +87,11 @@ def compare_command(
         check_gate_file(output, ".md")
     with stdin_as_file(systems) as named:
         sources = read_sources(named)
-        samples = {} if data is None else dict(zip(sources, map(read_texts, data), strict=True))
+        samples = (
+            {}
+            if data is None
+            else {source: read_texts(path, rows, field) for source, path in zip(sources, data, strict=True)}
+        )
         result = compare(
             sources,
             metrics=None if metrics is None else split_metrics(metrics),

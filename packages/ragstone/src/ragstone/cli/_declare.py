@@ -26,6 +26,7 @@ Options:
     by: Label whose values are compared, such as topic. Repeatable. Default: all with few values.
     criterion (FILE): TOML file with your own criterion. Repeatable.
     dry_run: Print the expected cost, and exit.
+    field (FIELD=COLUMN): A column with an unknown name: query=Frage.
     file: Rows with query and contexts, several per query: JSONL, JSON, CSV or Parquet.
     from_url (--from URL): Message broker of the applications: redis://HOST/NAME or nats://HOST/NAME, as in
         Monitor(store=...).
@@ -36,6 +37,7 @@ Options:
     replan: Replace the plan of the store by these metrics and models, for pending requests too.
     retriever_tool (NAME[=SEPARATOR] hidden): A tool whose text results are passages. Separator between passages: \n and
         \t are escapes. Repeatable.
+    rows (PATH hidden): The list or the sheet with the rows: results.results.
     store: The store: a file or postgresql://...
     systems: Outcome files of `evaluate --output`, or stores. NAME=FILE names a system, STORE@FROM..TO selects a period
         of a store, - is standard input.

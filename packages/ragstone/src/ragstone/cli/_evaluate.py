@@ -19,25 +19,25 @@ from ragstone.cli._estimate import print_estimate
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._gate import exit_if_failed, parse_thresholds
 from ragstone.cli._models import Models, metrics_of, with_cache
-from ragstone.cli._options import parse_retriever_tools
+from ragstone.cli._options import parse_fields, parse_retriever_tools, reading_options
 from ragstone.cli._output import (
     batch_lines,
     describe_excess,
     failure_lines,
     leave,
     print_json,
+    print_reading,
     print_text,
     reason_lines,
 )
 from ragstone.cli._progress import Progress, show_progress
 from ragstone.cli._settings import OF_COMMAND, arguments_of, settings_of
-from ragstone.cli._stdin import stdin_as_file
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments import Experiment, count_kept, evaluate
 from ragstone.judges import BatchPendingError, find_outage
 from ragstone.metrics import resolve_metrics
-from ragstone.reading import RejectedRow, iter_samples, read_samples
-from ragstone.schema import Failure
+from ragstone.reading import Choice, ReadingReport, RejectedRow, iter_samples, read_samples
+from ragstone.schema import Failure, Sample
 from ragstone.scoring import JudgedCounts, StrideSampler, estimate_run
 
 OnBadRow = Literal["raise", "skip"]
@@ -57,6 +57,10 @@ def evaluate_command(
     references: Path | None = None,
     qrels: Path | None = None,
     field: list[str] | None = None,
+    rows: str | None = None,
+    limit: int | None = None,
+    separator: str | None = None,
+    encoding: str | None = None,
     on_bad_row: OnBadRow = "raise",
     output: Path | None = None,
     dry_run: bool = False,
@@ -66,7 +70,7 @@ def evaluate_command(
     json_output: bool = False,
     context: typer.Context,
 ) -> None:
-    """Score a file of samples, or the answers of an application.
+    r"""Score a file of samples, or the answers of an application.
 
     Prints the mean of each metric with its confidence interval, and counts.
 
@@ -74,7 +78,9 @@ def evaluate_command(
         file: Samples: JSONL, JSON, CSV, Parquet, TREC, or -
         references: File with references, joined by id.
         qrels (hidden): Relevance judgments by sample id and passage id, in TREC or BEIR format.
-        field (FIELD=COLUMN): A column with an unknown name: query=Frage.
+        limit (>=1 N hidden): Read only the first N rows.
+        separator (TEXT hidden): Separator of the passages in a cell: '|', '\n'.
+        encoding (NAME hidden): Encoding of the file: cp1252. UTF-16 is detected.
         on_bad_row: At an invalid row: stop, or skip and count it.
 
     Models:
@@ -90,7 +96,7 @@ def evaluate_command(
     settings = settings_of(context)
     limits, analysis, reasons = settings.limits, settings.analysis, settings.scoring.reasons
     models = Models(settings)
-    names, fields = metrics_of(settings, criterion), _fields(field or [])
+    names, fields = metrics_of(settings, criterion), parse_fields(field)
     thresholds = parse_thresholds(fail_under, analysis, names, junit=junit)
     application: Any = None
     if app is not None:
@@ -101,54 +107,71 @@ def evaluate_command(
         application, traces = load_app(app), traces or default_traces(file, app)
         models = Models(with_cache(settings, Path(f"{traces.absolute()}.cache")))
     check_not_read(output, file, references)
-    with stdin_as_file([file]) as (data,):
-        if dry_run:
-            spread, rejected = StrideSampler(_MAX_ESTIMATED), list[RejectedRow]()
-            for sample in iter_samples(
-                data, rejected, fields=fields, references=_references(references), qrels=qrels, on_bad_row=on_bad_row
-            ):
-                spread.add(sample)
-            _print_dry_run(
-                spread, [row.reason for row in rejected], names, models, reasons=reasons, json_output=json_output
-            )
-            return
-        specs = models.specs()
-        with (
-            show_progress("scoring", find_outage=find_outage) as progress,
-            _resumable(traces if app else None, output, progress),
-            _batch_described(json_output=json_output),
+    choice = Choice(rows=rows, limit=limit, separator=separator, encoding=encoding)
+    if dry_run:
+        spread, rejected, reading = StrideSampler(_MAX_ESTIMATED), list[RejectedRow](), ReadingReport()
+        for sample in iter_samples(
+            file,
+            rejected,
+            fields=fields,
+            references=_references(references),
+            qrels=qrels,
+            on_bad_row=on_bad_row,
+            choice=choice,
+            report=reading,
         ):
+            spread.add(sample)
+        print_reading(reading)
+        _print_dry_run(
+            spread,
+            reading,
+            names,
+            models,
+            reasons=reasons,
+            json_output=json_output,
+        )
+        return
+    specs = models.specs()
+    with (
+        show_progress("scoring", find_outage=find_outage) as progress,
+        _resumable(traces if app else None, output, progress),
+        _batch_described(json_output=json_output),
+    ):
 
-            def show(n_done: int, total: int) -> None:
-                if n_done == 0 and output is None and not json_output:
-                    # Before the first call is paid for, because the outcomes cannot be kept afterwards.
-                    typer.echo(
-                        "Only the means will be printed. To see which answers are wrong, and why: add --output outcomes.jsonl",
-                        err=True,
-                    )
-                progress.update(n_done, total)
+        def show(n_done: int, total: int) -> None:
+            if n_done == 0 and output is None and not json_output:
+                # Before the first call is paid for, because the outcomes cannot be kept afterwards.
+                typer.echo(
+                    "Only the means will be printed. To see which answers are wrong, and why: add --output outcomes.jsonl",
+                    err=True,
+                )
+            progress.update(n_done, total)
 
-            result = evaluate(
-                data,
-                names,
-                app=application,
-                repeats=repeats,
-                retriever_tools=parse_retriever_tools(retriever_tool, no_retriever_tool),
-                traces=traces,
-                **specs,
-                batch=batch,
-                sinks=settings.scoring.sinks,
-                fields=fields,
-                references=_references(references),
-                qrels=qrels,
-                on_bad_row=on_bad_row,
-                **arguments_of(context, settings, "limits", "analysis", omit=("undecided", *OF_COMMAND)),
-                reasons=reasons,
-                output=output,
-                progress=show,
-                on_outcomes=progress.count,
-            )
-    _print_rejected([row.reason for row in result.rejected])
+        result = evaluate(
+            file,
+            names,
+            app=application,
+            repeats=repeats,
+            retriever_tools=parse_retriever_tools(retriever_tool, no_retriever_tool),
+            traces=traces,
+            **specs,
+            batch=batch,
+            sinks=settings.scoring.sinks,
+            fields=fields,
+            references=_references(references),
+            qrels=qrels,
+            on_bad_row=on_bad_row,
+            rows=rows,
+            limit=limit,
+            separator=separator,
+            encoding=encoding,
+            **arguments_of(context, settings, "limits", "analysis", omit=("undecided", *OF_COMMAND)),
+            reasons=reasons,
+            output=output,
+            on_read=print_reading,
+            progress=show,
+            on_outcomes=progress.count,
+        )
     for line in batch_lines(result.batch):
         print_text(line, err=True)
     check = result.check(thresholds, undecided=analysis.undecided) if thresholds else None
@@ -161,8 +184,8 @@ def evaluate_command(
         if check is not None:
             print_text(f"\n{check}")
         typer.echo(_spent(result), err=True)
-        if output is not None and app is None and not field and str(file) != "-":
-            shown = f"{shlex.quote(str(output))} --data {shlex.quote(str(file))}"
+        if output is not None and app is None and str(file) != "-":
+            shown = f"{shlex.quote(str(output))} --data {shlex.quote(str(file))}{reading_options(rows, field)}"
             typer.echo(f"To see which answers are wrong, and why: ragstone report {shown}", err=True)
     for line in failure_lines(result.outcomes):
         typer.echo(line, err=True)
@@ -230,21 +253,15 @@ def _go_on(kept: Sequence[str]) -> str:
     return f"{'. '.join(kept)}. Run the same command to resume."
 
 
-def _print_rejected(reasons: Sequence[str]) -> None:
-    for reason in reasons[:5]:
-        print_text(f"skipped: {reason}", err=True)
-
-
 def _print_dry_run(
     spread: StrideSampler,
-    rejected: Sequence[str],
+    reading: ReadingReport,
     metrics: Sequence[str],
     models: Models,
     *,
     reasons: int,
     json_output: bool,
 ) -> None:
-    _print_rejected(rejected)
     n_samples = spread.n_seen
     estimate = run_async(
         estimate_run(spread.samples, resolve_metrics(metrics), calls_per_reading=models.calls_per_reading)
@@ -255,26 +272,19 @@ def _print_dry_run(
         models,
         json_output=json_output,
         heading=f"{count(n_samples, 'sample')} would be scored",
-        facts={"n_samples": n_samples, "n_rejected": len(rejected)},
+        facts={"n_samples": n_samples, "n_rejected": reading.n_rejected, "reading": reading.to_dict()},
         reason_calls=min(reasons, n_samples),
     )
+    remedies = reading.remedies(reading.guesses)
+    if remedies and any(not metric.n_applicable for metric in estimate.metrics):
+        print_text(f"0 applicable: if these columns are the missing fields: {' '.join(remedies)}", err=True)
 
 
-def _fields(pairs: list[str]) -> dict[str, str]:
-    fields = {}
-    for pair in pairs:
-        field, separator, column = pair.partition("=")
-        if not (separator and field and column):
-            raise ConfigurationError(f"--field must be FIELD=COLUMN, got {pair!r}. Example: --field query=Frage")
-        fields[field] = column
-    return fields
-
-
-def _references(file: Path | None) -> dict[str, tuple[str, ...]] | None:
+def _references(file: Path | None) -> dict[str, Sample] | None:
     if file is None:
         return None
     samples, _ = read_samples(str(file))
-    references = {s.id: s.reference for s in samples if s.reference}
+    references = {sample.id: sample for sample in samples if sample.reference}
     if not references:
         raise DataError(
             f"no row of --references {str(file)!r} has a reference under a known name (reference, ground_truth, ...)"

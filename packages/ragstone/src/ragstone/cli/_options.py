@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -24,6 +25,23 @@ def options_of(declaration: Callable[..., None]) -> list[Any]:
     whole = typer.Typer(add_completion=False)
     whole.command()(declaration)
     return list(typer.main.get_command(whole).params)
+
+
+def parse_fields(pairs: Sequence[str] | None) -> dict[str, str]:
+    """Parse the values of `--field`."""
+    fields = {}
+    for pair in pairs or ():
+        field, separator, column = pair.partition("=")
+        if not (separator and field and column):
+            raise ConfigurationError(f"--field must be FIELD=COLUMN, got {pair!r}. Example: --field query=Frage")
+        fields[field] = column
+    return fields
+
+
+def reading_options(rows: str | None, field: Sequence[str] | None) -> str:
+    """Return `--rows` and `--field` as they are typed after the name of a file, for commands that are proposed."""
+    options = [*([("--rows", rows)] if rows else []), *(("--field", pair) for pair in field or ())]
+    return "".join(f" {name} {shlex.quote(value)}" for name, value in options)
 
 
 def parse_time_range(text: str) -> TimeRange | str:

@@ -36,6 +36,7 @@ from ragstone.worker import describe_reached
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from ragstone.reading import ReadingReport
     from ragstone.views import CauseRow
 
 _ENDS = {
@@ -67,6 +68,11 @@ def sanitize_for_terminal(text: str | None, *, width: int = 200) -> str:
         return "(none)"
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def print_reading(report: ReadingReport) -> None:
+    """Print what was read of a dataset, to standard error."""
+    print_text(report, err=True)
 
 
 def print_text(value: object, *, err: bool = False) -> None:

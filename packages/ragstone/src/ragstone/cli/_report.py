@@ -12,12 +12,18 @@ import typer
 
 from ragstone.cli._gate import exit_if_failed, parse_metric_values, parse_thresholds
 from ragstone.cli._models import Models
-from ragstone.cli._options import parse_named_file, parse_time_range, read_sources
-from ragstone.cli._output import print_json, print_lines, print_text, terminal_options
+from ragstone.cli._options import (
+    parse_fields,
+    parse_named_file,
+    parse_time_range,
+    read_sources,
+    reading_options,
+)
+from ragstone.cli._output import print_json, print_lines, print_reading, print_text, terminal_options
 from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import OutcomeSource, ScoreCheck, build_report, check_source, store_of, write_report
-from ragstone.reading import read_samples
+from ragstone.reading import ReadingReport, read_samples
 from ragstone.schema import Sample
 from ragstone.store import describe_store, is_database_url
 from ragstone.views import ReportText, ReportView
@@ -29,6 +35,8 @@ def report_command(
     *,
     baseline: str | None = None,
     data: list[str] | None = None,
+    field: list[str] | None = None,
+    rows: str | None = None,
     target: list[str] | None = None,
     by: list[str] | None = None,
     worst: int = 5,
@@ -61,8 +69,9 @@ def report_command(
     systems = _read_systems(sources, baseline)
     if settings.scoring.reasons and (store := store_of(systems.reported)) is not None and not settings.judge.url:
         settings = settings_of(context, plan=StorePlan.read(store).complete_model("judge"))
-    files = _data_of(systems, data or [])
-    samples = read_texts(files.get(systems.name))
+    files, reading = _data_of(systems, data or []), reading_options(rows, field)
+    all_data = "".join(f" --data {each}" for each in data or ()) + (reading if data else "")
+    samples = read_texts(files.get(systems.name), rows, field)
     options: dict[str, Any] = {
         "name": systems.name,
         "samples": samples,
@@ -73,7 +82,7 @@ def report_command(
         "baseline": systems.baseline,
         "reasons": settings.scoring.reasons,
         "judge": Models(settings).build_judge() if settings.scoring.reasons else None,
-        "baseline_samples": read_texts(files.get(systems.baseline)) if systems.others else (),
+        "baseline_samples": read_texts(files.get(systems.baseline), rows, field) if systems.others else (),
         **arguments_of(context, settings, "analysis", omit=("undecided",)),
     }
     thresholds = parse_thresholds(fail_under, settings.analysis, junit=junit)
@@ -85,7 +94,7 @@ def report_command(
     gate = {"gate": check.to_dict()} if check is not None else {}
     if output is not None:
         stated = {name: value for name, value in settings.analysis.stated.items() if name in analysis}
-        command = _command(sources, baseline, data or [], target or [], worst, stated)
+        command = _command(sources, baseline, all_data, target or [], worst, stated)
         view = write_report(
             systems.reported, output, max_mb=settings.limits.max_page_mb, texts=texts, command=command, **options
         )
@@ -104,7 +113,8 @@ def report_command(
     if json_output:
         print_json(view.to_dict() | gate)
     else:
-        steps = _next_steps(sources, baseline, data or [], view, systems, files.get(systems.name))
+        texts = f" --data {files[systems.name]}{reading}" if systems.name in files else ""
+        steps = _next_steps(sources, baseline, all_data, view, systems, texts)
         print_lines(ReportText(view, **terminal_options()).lines(next_steps=steps))
         _print_check(check)
     exit_if_failed(check)
@@ -171,7 +181,7 @@ def _data_of(systems: _Systems, data: Sequence[str]) -> dict[str | None, str]:
 def _command(
     sources: Sequence[str],
     baseline: str | None,
-    data: Sequence[str],
+    data: str,
     targets: list[str],
     worst: int,
     analysis: Mapping[str, Any],
@@ -179,7 +189,7 @@ def _command(
     """Return the command for the page, without the password of a database."""
     parts = ["ragstone report", *map(_describe, sources)]
     parts += [f"--baseline {_describe(baseline)}"] if baseline else []
-    parts += [f"--data {each}" for each in data]
+    parts += [data.strip()] if data else []
     parts += [f"--target {target}" for target in targets]
     parts += [f"--set analysis.{name}={value}" for name, value in analysis.items()]
     return " ".join([*parts, f"--worst {worst}"])
@@ -191,9 +201,14 @@ def _describe(source: str) -> str:
     return f"{name}={describe_store(path)}" if name else describe_store(path)
 
 
-def read_texts(data: str | None) -> list[Sample]:
-    """Read the samples of `--data`."""
-    return [] if data is None else read_samples(data)[0]
+def read_texts(data: str | None, rows: str | None = None, field: Sequence[str] | None = None) -> list[Sample]:
+    """Read the samples of `--data`, with `--rows` and `--field`."""
+    if data is None:
+        return []
+    report = ReadingReport()
+    samples, _ = read_samples(data, rows=rows, fields=parse_fields(field), report=report)
+    print_reading(report)
+    return samples
 
 
 def parse_targets(texts: list[str]) -> dict[str, float]:
@@ -204,17 +219,25 @@ def parse_targets(texts: list[str]) -> dict[str, float]:
 def _next_steps(
     sources: Sequence[str],
     baseline: str | None,
-    data: Sequence[str],
+    data: str,
     view: ReportView,
     systems: _Systems,
-    data_of_reported: str | None,
+    texts: str,
 ) -> list[tuple[str, str]]:
-    """Return commands that show more of the same source."""
+    """Return commands that show more of the same source.
+
+    Args:
+        sources: The sources.
+        baseline: The baseline.
+        data: Options that read the data of all sources.
+        view: The report.
+        systems: The systems.
+        texts: Options that read the data of the reported system.
+    """
     # A baseline that is not one of the sources comes first in the order.
     position = systems.order.index(systems.name) - (len(systems.order) - len(sources))
     _, path = parse_named_file(sources[position])
     shown = "STORE" if is_database_url(path) else shlex.quote(path)
-    texts = f" --data {data_of_reported}" if data_of_reported else ""
     steps = []
     if view.worst:
         steps.append(("one answer", f"ragstone traces {shown} {view.worst[0].id}{texts}"))
@@ -224,8 +247,6 @@ def _next_steps(
             steps.append((what, f"ragstone traces {shown} --cause {cause.cause}{texts}"))
     listed = " ".join(map(_describe, sources)) if len(sources) > 1 else shown
     against = f" --baseline {_describe(baseline)}" if baseline else ""
-    steps.append(
-        ("as a page", f"ragstone report {listed}{against}{''.join(f' --data {each}' for each in data)} -o report.html")
-    )
+    steps.append(("as a page", f"ragstone report {listed}{against}{data} -o report.html"))
     steps.append(("what a metric means", f"ragstone metrics {view.metrics[0].name}"))
     return steps

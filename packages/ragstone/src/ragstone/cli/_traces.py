@@ -21,6 +21,7 @@ from ragstone.cli._watch import read_alarm
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import OutcomeSource, TimeRange, explain_answer, find_worst, store_of
 from ragstone.metrics import full_name
+from ragstone.schema import Sample
 from ragstone.store import TraceReport, describe_store, is_database_url, open_store
 from ragstone.views import AnswersText, AnswerText, AnswerView
 from ragstone.worker import advise, read_ledger
@@ -36,6 +37,8 @@ def traces_command(
     where: str | None = None,
     alarm: int | None = None,
     data: str | None = None,
+    field: list[str] | None = None,
+    rows: str | None = None,
     json_output: bool = False,
 ) -> None:
     """List the worst answers, or show one with its evidence.
@@ -54,13 +57,14 @@ def traces_command(
     """
     opened = parse_time_range(source)
     metric = None if metric is None else full_name(metric)
+    samples = read_texts(data, rows, field)
     if trace_id is not None:
-        _print_one(opened, trace_id, data, json_output=json_output)
+        _print_one(opened, trace_id, samples, json_output=json_output)
         return
     if alarm is not None:
         answers = _behind_alarm(opened, alarm, n=worst)
     else:
-        answers = find_worst(opened, n=worst, cause=cause, metric=metric, where=where, samples=read_texts(data))
+        answers = find_worst(opened, n=worst, cause=cause, metric=metric, where=where, samples=samples)
     if json_output:
         print_json([answer.to_dict() for answer in answers])
         return
@@ -92,9 +96,9 @@ def _behind_alarm(source: OutcomeSource, number: int, *, n: int) -> Sequence[Ans
     return [answer for answer in answers if answer is not None]
 
 
-def _print_one(source: OutcomeSource, trace_id: str, data: str | None, *, json_output: bool) -> None:
+def _print_one(source: OutcomeSource, trace_id: str, samples: Sequence[Sample], *, json_output: bool) -> None:
     report = _explain(source, trace_id)
-    answer = explain_answer(source, trace_id, samples=read_texts(data))
+    answer = explain_answer(source, trace_id, samples=samples)
     if answer is None:
         name = source.name if isinstance(source, TimeRange) else describe_store(os.fspath(str(source)))
         raise DataError(

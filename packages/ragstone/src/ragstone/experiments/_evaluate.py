@@ -31,7 +31,7 @@ from ragstone.judges import (
     wait_for_outages,
 )
 from ragstone.metrics import Metric
-from ragstone.reading import RejectedRow, SampleSource, iter_samples
+from ragstone.reading import Choice, ReadingReport, RejectedRow, SampleSource, iter_samples
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import JudgedCounts, Scorer, explain_lowest_scores
 from ragstone.settings import RUN_KEYS, Limits, takes_settings
@@ -58,9 +58,13 @@ async def aevaluate(
     embedder: EmbedderSpec = None,
     sinks: Sequence[str | Sink] = (),
     fields: Mapping[str, str] | None = None,
-    references: Mapping[str, Sequence[str]] | None = None,
+    references: Mapping[str, Sequence[str] | Sample] | None = None,
     qrels: QrelsSource | None = None,
     on_bad_row: Literal["raise", "skip"] = "raise",
+    rows: str | None = None,
+    limit: int | None = None,
+    separator: str | None = None,
+    encoding: str | None = None,
     concurrency: int = 16,
     deadline_s: float | None = None,
     max_outage_s: float = 300.0,
@@ -76,14 +80,16 @@ async def aevaluate(
     cluster: str | None = AUTO_CLUSTER,
     confidence_level: float = CONFIDENCE_LEVEL,
     output: str | os.PathLike[str] | None = None,
+    on_read: Callable[[ReadingReport], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
     on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None = None,
 ) -> Experiment:
     """Score a dataset. Every sample and metric results in exactly one outcome.
 
     Args:
-        data: A path (JSONL, JSON, CSV, Parquet, a TREC run), rows with field names of common libraries, samples, or a data
-            frame.
+        data: A path or URL of a file of rows (JSON lines, JSON, CSV, Excel, Parquet, Arrow, a TREC run) or traces, a store,
+            "-" for standard input, rows with field names of common libraries, samples, traces, or a table of pandas, Polars,
+            Arrow or Hugging Face.
         metrics: Names, groups or metric objects.
         app: The application to evaluate: a function of the question (or of the sample, if its first parameter is named `row`
             or annotated as `Sample`), a LangChain runnable or graph, or a LlamaIndex query or chat engine. It is called for
@@ -95,9 +101,14 @@ async def aevaluate(
             "local:MODEL" or an `Embedder`. Default: `RAGSTONE_EMBEDDER`.
         sinks: Destinations for the outcomes, in addition to the returned `Experiment`.
         fields: The data's column names by Ragstone's field names, for unknown column names.
-        references: References by sample id, for samples without a reference.
+        references: References by sample id, for samples without a reference. Instead of the texts, a sample that has them,
+            whose question must be the same.
         qrels: Relevance by sample id, for ranking metrics: path of TREC or BEIR qrels, or a mapping.
         on_bad_row: "raise" stops at an invalid row before any model call. "skip" skips and counts invalid rows.
+        rows: Dotted path of the list in a document with several ("results.results"), or the name of a sheet.
+        limit: Number of rows that are read: the first ones, which are not a random sample.
+        separator: Separator of the passages in a cell, such as "|" or a line break.
+        encoding: Encoding of a text file, such as "cp1252". UTF-8 and UTF-16 are detected.
         concurrency: Number of samples scored concurrently.
         deadline_s: Seconds until a sample's open metrics fail as "timeout", without outages. Default: 120 after the
             last call.
@@ -124,6 +135,7 @@ async def aevaluate(
         confidence_level: Confidence level of the intervals in the experiment's summary and report, and of its gates, in (0, 1).
         output: JSONL file for the outcomes, as `Experiment.to_jsonl` writes it. Until the run ends, complete samples are in
             `OUTPUT.partial`. If the run is interrupted, the same call scores only the others.
+        on_read: Called with the report of what was read, before the first call of a model or of the application.
         progress: Called with (finished samples, all samples) when scoring starts, and after each sample. Each repeat counts.
         on_outcomes: Called with the outcomes of each sample when they are complete, before `progress`.
 
@@ -148,12 +160,24 @@ async def aevaluate(
     check_not_read(output, data, references, qrels)
     kept = KeptOutcomes(output)
     rejected: list[RejectedRow] = []
-    rows = SampleRows()
+    read = SampleRows()
+    reading = ReadingReport()
+    choice = Choice(rows=rows, limit=limit, separator=separator, encoding=encoding)
     for sample in iter_samples(
-        data, rejected, fields=fields, references=references, qrels=qrels, on_bad_row=on_bad_row
+        data,
+        rejected,
+        fields=fields,
+        references=references,
+        qrels=qrels,
+        on_bad_row=on_bad_row,
+        choice=choice,
+        report=reading,
+        with_app=app is not None,
     ):
-        rows.add(sample)
-    samples = rows.finish()
+        read.add(sample)
+    samples = read.finish()
+    if on_read is not None:
+        on_read(reading)
     if not samples:
         raise DataError(
             f"the data does not contain valid samples ({count(len(rejected), 'row')} rejected). Give rows with at least a query, "
@@ -230,6 +254,7 @@ async def aevaluate(
                 usage=setup.scorer.usage,
                 wall_s=time.monotonic() - started,
                 rejected=tuple(rejected),
+                reading=reading,
                 sink_errors=tuple(error for at in delivered for error in at.errors()),
                 sink_skipped={at.sink: at.skipped for at in delivered if at.skipped},
                 traces=scored.traces,

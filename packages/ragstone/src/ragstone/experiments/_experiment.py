@@ -23,7 +23,7 @@ from ragstone.experiments._summary import MetricSummary, format_table, summarize
 from ragstone.experiments._views.source import Dependence, Rows
 from ragstone.judges import BatchReport, JudgeIdentity, is_baseline
 from ragstone.metrics import MetricCard
-from ragstone.reading import RejectedRow
+from ragstone.reading import ReadingReport, RejectedRow
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, Usage
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class Experiment(Evaluated):
     """Duration of scoring, in seconds."""
     rejected: tuple[RejectedRow, ...] = field(default=())
     """Invalid rows. No other number includes them."""
+    reading: ReadingReport | None = None
+    """Format, columns, missing and empty values of the data, and columns that were not used."""
     sink_errors: tuple[str, ...] = field(default=())
     """Errors of sinks, with the number of outcomes that were not delivered. `outcomes` contains all of them."""
     sink_skipped: Mapping[str, int] = field(default_factory=dict)
@@ -125,7 +127,11 @@ class Experiment(Evaluated):
         return tuple(notes)
 
     def __str__(self) -> str:
-        table = format_table(self.summary(), titles={card.name: card.title for card in self.cards})
+        summaries = self.summary()
+        table = format_table(summaries, titles={card.name: card.title for card in self.cards})
+        missing = {name for s in summaries for name in s.missing} if self.reading else set()
+        if self.reading and (remedies := self.reading.remedies(sorted(missing))):
+            table += f"\nif these columns are the missing fields: {' '.join(remedies)}"
         for note in self.notes():
             table += f"\n{note}"
         for error in self.sink_errors:
@@ -310,6 +316,7 @@ class Experiment(Evaluated):
             },
             "n_samples": len(self.samples),
             "n_rejected": len(self.rejected),
+            "reading": self.reading and self.reading.to_dict(),
             "n_resumed": self.n_resumed,
             "n_cut": self.n_cut,
             "sink_errors": list(self.sink_errors),

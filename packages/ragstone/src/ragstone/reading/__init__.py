@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 from ragstone._util.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from ragstone.reading._columns import FIELD_ALIASES
     from ragstone.reading._formats import DetectedFormat as DetectedFormat
     from ragstone.reading._formats import RejectedRecord, TraceFormat, all_formats, detect
     from ragstone.reading._records import Record as Record
     from ragstone.reading._report import ReadingReport
     from ragstone.reading._row_traces import trace_of_row as trace_of_row
-    from ragstone.reading._rows import FIELD_ALIASES, sample_from_row
+    from ragstone.reading._rows import sample_from_row
     from ragstone.reading._samples import RejectedRow as RejectedRow
     from ragstone.reading._samples import SampleSource as SampleSource
     from ragstone.reading._samples import build_rows_error as build_rows_error
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ragstone.reading._stage import BufferedSpan as BufferedSpan
     from ragstone.reading._stage import BufferedTrace as BufferedTrace
     from ragstone.reading._stage import SpanBuffer as SpanBuffer
+    from ragstone.reading._tables import Choice as Choice
     from ragstone.reading._traces import find_formats as find_formats
     from ragstone.reading._traces import read_traces
     from ragstone.reading._trec.beir import read_beir, write_beir
@@ -56,10 +58,12 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_formats": "DetectedFormat RejectedRecord TraceFormat all_formats detect",
             "_records": "Record",
             "_report": "ReadingReport",
-            "_rows": "FIELD_ALIASES sample_from_row",
+            "_columns": "FIELD_ALIASES",
+            "_rows": "sample_from_row",
             "_samples": "RejectedRow SampleSource build_rows_error iter_rows iter_samples read_samples",
             "_source": "InputFile Sources open_inputs",
             "_stage": "BufferedSpan BufferedTrace SpanBuffer",
+            "_tables": "Choice",
             "_traces": "find_formats read_traces",
             "_trec.beir": "read_beir write_beir",
             "_trec.qrels": "read_qrels write_trec_qrels",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
 from ragstone.errors import ConfigurationError, DataError
+from ragstone.reading._files import refuse_other
 from ragstone.reading._own import is_store, refuse_results
 from ragstone.reading._source import InputFile
 from ragstone.schema import Trace
@@ -124,11 +125,7 @@ def detect(source: InputFile, *, name: str = "auto", formats: Sequence[TraceForm
         )
     if (found := find_format(head, list(known.values()))) is not None:
         return found
-    if head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
-        raise DataError(
-            f"{source.name!r} is a Python pickle, which may run any code when it is read, so it never is; write the "
-            "objects as JSON, for example with langchain_core.load.dumps or LlamaIndex's model_dump_json"
-        )
+    refuse_other(head, source.name)
     if not head:
         raise DataError(
             f"{source.name!r} is empty, and traces are expected in one of these formats: {', '.join(known)}. "

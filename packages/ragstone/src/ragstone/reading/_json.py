@@ -1,18 +1,27 @@
-"""JSON of unknown origin: parsed within limits, and cleaned so that it can be stored and written again."""
+"""JSON of unknown origin: read within limits, and cleaned so that it can be stored and written again."""
 
 from __future__ import annotations
 
 import json
 import math
 from codecs import BOM_UTF8
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from ragstone._util.row_limits import MAX_ROW_BYTES, BoundedStream, check_json_row
 from ragstone._util.surrogates import replace_surrogates
-from ragstone.errors import DataError
+from ragstone.errors import DataError, MissingExtraError
+from ragstone.reading._files import describe_bytes
 
+if TYPE_CHECKING:
+    from ragstone.reading._source import InputFile, Line
+
+LARGE: Final = object()
+"""The value of a document that must be read item by item."""
+_SMALL: Final = 2**20
+"""Bytes of a document that cannot have too many values."""
 MAX_DEPTH: Final = 100
 """Maximum nesting of a value. JSON writers reject much deeper values."""
 _MAX_INT: Final = 2**63
@@ -25,13 +34,117 @@ def parse_json(text: bytes | str) -> Any:
     Raises:
         DataError: If it is not valid JSON in UTF-8, or nests too deeply.
     """
+    return clean(load_json(text))
+
+
+def load_json(text: bytes | str) -> Any:
+    """Parse a JSON text. Errors are those of `parse_json`."""
     try:
-        value = json.loads(text.removeprefix(BOM_UTF8).decode() if isinstance(text, bytes) else text)
+        return json.loads(text.removeprefix(BOM_UTF8).decode() if isinstance(text, bytes) else text)
     except RecursionError as error:
         raise _too_deep() from error
+    except UnicodeDecodeError as error:
+        raise DataError(describe_bytes(error)) from error
     except ValueError as error:
-        raise DataError(f"not valid JSON: {str(error)[:200]}") from error
-    return clean(value)
+        remedy = ". Write one value on each line: jq -c . FILE" if "Extra data" in str(error) else ""
+        raise DataError(f"not valid JSON: {str(error)[:200]}{remedy}") from error
+
+
+def line_values(source: InputFile) -> Iterator[tuple[Line, Any]]:
+    """Yield each line of a file with its value, or with the error that it is not one."""
+    for line in source.lines():
+        try:
+            if line.is_too_long:
+                raise DataError(f"longer than {MAX_ROW_BYTES} bytes")  # noqa: TRY301
+            check_json_row(line.text)
+            yield line, load_json(line.text)
+        except DataError as error:
+            yield line, error
+
+
+def has_line_values(source: InputFile) -> bool | None:
+    """Return whether each line is a separate value. Otherwise the file is one value. None: it has at most one line."""
+    lines = source.lines()
+    first, second = next(lines, None), next(lines, None)
+    if first is None or second is None:
+        return None
+    if first.is_too_long or _parses(first):
+        return True
+    # Pretty-printed JSON ends its first line in the middle of something; a bad line is followed by good ones.
+    text = first.text.strip()
+    is_whole = not text.endswith((b"[", b"{", b",", b":"))
+    return (is_whole and text[:1] != b"[") or ((is_whole or text[:1] == b"{") and _parses(second))
+
+
+def _parses(line: Line) -> bool:
+    try:
+        json.loads(line.text)
+    except RecursionError:
+        return True  # too deep a line is a line
+    except ValueError:
+        return False
+    return True
+
+
+def load_document(source: InputFile) -> Any:
+    """Return the value of a file, or `LARGE`.
+
+    Raises:
+        DataError: If it is not valid JSON in UTF-8.
+    """
+    with source.open() as file:
+        text = file.read(MAX_ROW_BYTES + 1)
+    try:
+        # Many rows may have many values together, and a small file cannot.
+        if len(text) > min(_SMALL, MAX_ROW_BYTES):
+            check_json_row(text)
+    except DataError:
+        return LARGE
+    try:
+        return load_json(text)
+    except DataError as error:
+        raise DataError(f"{source.name!r} is {error}") from error
+
+
+def import_ijson() -> Any:
+    """Return the package that reads JSON incrementally.
+
+    Raises:
+        MissingExtraError: If it is not installed.
+    """
+    try:
+        import ijson
+    except ImportError as error:
+        feature = f"A JSON document of more than {MAX_ROW_BYTES} bytes"
+        raise MissingExtraError(feature=feature, package="ijson", extra="ragstone[replay]") from error
+    return ijson
+
+
+def large_items(source: InputFile, prefix: str, n_skipped: int = 0, *, kind: str = "item") -> Iterator[Any]:
+    """Yield the items of a list in a document, one by one.
+
+    Args:
+        source: The document.
+        prefix: Where the items are, as ijson names it ("results.item").
+        n_skipped: Bytes before the first item.
+        kind: Name of one item, for messages.
+
+    Raises:
+        DataError: If an item is too large, or the rest of the document is not valid.
+    """
+    ijson, number = import_ijson(), 0
+    with source.open() as file:
+        bounded = BoundedStream(file, source.name, n_skipped)
+        try:
+            for number, item in enumerate(ijson.items(bounded, prefix, use_float=True, multiple_values=True), start=1):  # noqa: B007
+                bounded.next_item()
+                yield item
+        except (ijson.JSONError, ValueError, RecursionError) as error:
+            if isinstance(error, DataError):
+                raise
+            raise DataError(
+                f"{source.name!r} cannot be read on from {kind} {number + 1}: {str(error)[:200]}"
+            ) from error
 
 
 def clean(value: Any, *, depth: int = 0) -> Any:
@@ -78,4 +191,4 @@ def inner_json(value: Any) -> Any:
 
 
 def _too_deep() -> DataError:
-    return DataError(f"it nests more than {MAX_DEPTH} levels deep")
+    return DataError(f"nested more than {MAX_DEPTH} levels deep")

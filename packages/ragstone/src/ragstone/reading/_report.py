@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from textwrap import TextWrapper
+from typing import Any, Final, Literal
 
 from ragstone._util.plural import count
+
+ValueKind = Literal["empty", "placeholder", "placeholder_text", "bracket", "unread_list"]
+"""Kinds of values that a report counts by field."""
 
 _ALWAYS: Final = ("query", "contexts", "response", "reference")
 """Fields that the report names even if no column was read."""
 _MAX_LINES: Final = 12
+_OPTION: Final = re.compile(r"(?<=\s)(--[\w-]+) ")
+_WRAPPER: Final = TextWrapper(80, subsequent_indent=" " * 6, break_long_words=False, break_on_hyphens=False)
 _MAX_KINDS: Final = 100
 """Different reasons, notes and columns that a report keeps. Others are counted only."""
 _NUMBERED: Final = re.compile(r"^(row|line|(?:the )?row that ends in line) (\d[\d,]*):? ?")
+_SENTENCES: Final[Mapping[ValueKind, str]] = {
+    "empty": "empty texts",
+    "placeholder": "placeholders (nan, None, NA, #REF!) read as missing",
+    "placeholder_text": "texts that consist of a placeholder (None, nan), read as text",
+    "bracket": "texts that begin with a bracket, read as text",
+    "unread_list": "cells that begin like a list and cannot be read as one, skipped with their row",
+}
 
 
 @dataclass(slots=True)
@@ -41,16 +55,32 @@ class ReadingReport:
     """Name of the file or type of the object."""
     format: str = ""
     """Format, with what was detected in it, such as "CSV, separator ;"."""
+    encoding: str = ""
+    """Encoding, if it is not UTF-8."""
+    where: str = ""
+    """Path of the list of rows in the document, such as "results.results"."""
+    has_text_cells: bool = False
+    """Whether all values are cells of a text table, in which `nan` and `None` are missing values."""
     n_rows: int = 0
     """Number of rows, the rejected included."""
     n_rejected: int = 0
     """Number of rows that could not be read."""
+    n_other_columns: int = 0
+    """Number of rows whose columns differ from those of the first row."""
     notes: Counter[str] = field(default_factory=Counter)
     """Decisions and warnings of the reader, each with the number of rows it applies to."""
     reasons: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Reasons of rejected rows without the row's number: the first full reason, and the number of rows."""
+    decisions: dict[str, str] = field(default_factory=dict)
+    """Why a column was taken for a field, and the option that takes it for another one, by field."""
     fields: dict[str, _FieldUse] = field(default_factory=dict)
     """Columns and sizes by field."""
+    values: dict[ValueKind, Counter[str]] = field(default_factory=dict)
+    """Counted values by kind and field."""
+    guesses: dict[str, str] = field(default_factory=dict)
+    """Column of the data that may be meant, by field. A guess is not applied."""
+    unused: dict[str, None] = field(default_factory=dict)
+    """Columns that are not read as a field. They are metadata of the samples."""
 
     def note(self, text: str, n: int = 1) -> None:
         """Add a decision or a warning. The same text is counted, not repeated."""
@@ -65,43 +95,101 @@ class ReadingReport:
             first, n = self.reasons.get(key, (reason, 0))
             self.reasons[key] = (first, n + 1)
 
+    def decide(self, name: str, why: str) -> None:
+        """Add the reason of a choice that the names of the columns leave open, and how to choose otherwise."""
+        self.decisions.setdefault(name, why)
+
     def use(self, name: str, column: str) -> None:
         """Count a row whose field was read from a column."""
-        self.fields.setdefault(name, _FieldUse()).columns[column] += 1
+        if (found := self.fields.get(name)) is None:
+            found = self.fields[name] = _FieldUse()
+        found.columns[column] += 1
 
     def count_items(self, name: str, n: int) -> None:
         """Count a row whose field has `n` items."""
-        found = self.fields.setdefault(name, _FieldUse())
+        if (found := self.fields.get(name)) is None:
+            found = self.fields[name] = _FieldUse()
         found.fewest = n if found.n_lists == 0 else min(found.fewest, n)
         found.most = max(found.most, n)
         found.n_lists += 1
         found.n_items += n
 
+    def count_value(self, kind: ValueKind, name: str) -> None:
+        """Count a value of a kind in a field."""
+        self.values.setdefault(kind, Counter())[name] += 1
+
+    def leave(self, columns: Iterable[str]) -> None:
+        """Add columns that are not read as a field."""
+        for column in columns:
+            if len(self.unused) < _MAX_KINDS:
+                self.unused[column] = None
+
+    def guess(self, name: str, column: str) -> None:
+        """Add a column that may be meant for a field without a column."""
+        self.guesses.setdefault(name, column)
+
+    def remedies(self, names: Iterable[str]) -> list[str]:
+        """Return the options that apply the guesses for some fields, such as "--field reference=expected_answer"."""
+        return [
+            f"--field {shlex.quote(f'{name}={self.guesses[name]}')}"
+            for name in names
+            if name in self.guesses and name not in self.fields
+        ]
+
     def lines(self) -> list[str]:
         """Return the report as text, in at most 12 lines."""
-        facts = [self.source or "rows", *([self.format] if self.format else [])]
-        head = f"read {', '.join(facts)}: {count(self.n_rows, 'row')}"
+        facts = [fact for fact in (self.format, self.encoding, self.where and f"rows in {self.where}") if fact]
+        head = f"read {', '.join([self.source or 'rows', *facts])}: {count(self.n_rows, 'row')}"
+        if self.n_other_columns:
+            head += f", {self.n_other_columns:,} with other columns than the first"
         shown = [*_ALWAYS, *(name for name in self.fields if name not in _ALWAYS)]
         lines = [head, *(self._field_line(name) for name in shown)]
+        if others := [column for column in self.unused if column not in self.guesses.values()]:
+            more = f" and {len(others) - 5} more" if len(others) > 5 else ""
+            lines.append(f"  not used: {', '.join(others[:5])}{more}")
+        lines += [
+            f"  {sum(names.values()):,} {_SENTENCES[kind]}: {', '.join(f'{name} {n:,}' for name, n in names.items())}"
+            for kind, names in self.values.items()
+        ]
         lines += [f"  {text}" + (f" ({count(n, 'row')})" if n > 1 else "") for text, n in self.notes.items()]
         lines += [f"  skipped {count(n, 'row')}: {first}" for first, n in self.reasons.values()]
         if len(lines) > _MAX_LINES:
-            lines[_MAX_LINES - 1 :] = [f"  and {len(lines) - _MAX_LINES + 1} more lines"]
+            lines[_MAX_LINES - 1 :] = [f"  and {len(lines) - _MAX_LINES + 1} more lines (--json shows all)"]
         return lines
 
     def __str__(self) -> str:
-        """Return the lines."""
-        return "\n".join(self.lines())
+        """Return the lines, broken between words after at most 80 characters. An option stays with its value."""
+        joined = (_OPTION.sub("\\1\0", line) for line in self.lines())
+        return "\n".join(part for line in joined for part in _WRAPPER.wrap(line)).replace("\0", " ")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        return {
+            "source": self.source, "format": self.format, "encoding": self.encoding or "utf-8", "where": self.where,
+            "n_rows": self.n_rows, "n_rejected": self.n_rejected, "n_other_columns": self.n_other_columns,
+            "fields": {
+                name: {"columns": dict(use.columns)}
+                | ({"n_items": use.n_items, "fewest": use.fewest, "most": use.most} if use.n_lists else {})
+                for name, use in self.fields.items()
+            },
+            "decisions": dict(self.decisions),
+            "guesses": {name: column for name, column in self.guesses.items() if name not in self.fields},
+            "unused": list(self.unused),
+            "values": {kind: dict(names) for kind, names in self.values.items()},
+            "notes": dict(self.notes),
+            "rejected": [{"first": first, "n": n} for first, n in self.reasons.values()],
+        }  # fmt: skip
 
     def _field_line(self, name: str) -> str:
         found = self.fields.get(name)
         if found is None or not found.columns:
-            return f"  {name:<9} ← \N{EN DASH}"
+            guess = self.guesses.get(name)
+            return f"  {name:<9} ← \N{EN DASH}" + (f"; perhaps {guess}: {self.remedies([name])[0]}" if guess else "")
         text = f"  {name:<9} ← {', '.join(found.columns)}"
         if found.n_lists:
             mean = f"{found.n_items / found.n_lists:.1f}".removesuffix(".0")
             text += f" (list, {mean} a row, {found.fewest} to {found.most})"
-        return text
+        return f"{text} ({self.decisions[name]})" if name in self.decisions else text
 
 
 def group_reasons(reasons: Iterable[str]) -> list[str]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ragstone._util.id_table import IdTable
 from ragstone.errors import DataError
+from ragstone.reading._columns import FIELD_ALIASES
 from ragstone.reading._row_values import to_plain
-from ragstone.reading._rows import FIELD_ALIASES, flatten, sample_from_row
+from ragstone.reading._rows import flatten, sample_from_row
 from ragstone.schema import Sample, derive_id
 
 _MAX_ADDED: Final = 3
@@ -19,6 +21,8 @@ _MAX_ADDED: Final = 3
 _MAX_COLUMNS: Final = 20
 _MAX_CHARS: Final = 200
 """Longest value of a column that can be a part of an id."""
+_MEASURES: Final = re.compile(r"(?:^|[_\W])(?:labels?|scores?|ratings?|grades?)$", re.IGNORECASE)
+"""Names of columns that say how good an answer is, not which answer it is."""
 _CONTENT: Final = {name for field, names in FIELD_ALIASES.items() if field != "id" for name in names}
 
 
@@ -96,7 +100,11 @@ def _id_of(row: object, fields: Mapping[str, str] | None) -> tuple[str, str] | N
 
 def _columns(row: Mapping[str, Any]) -> dict[str, str]:
     """Return the values that can be a part of an id, by column."""
-    plain = {name: to_plain(value) for name, value in flatten(row).items() if name not in _CONTENT}
+    plain = {
+        name: to_plain(value)
+        for name, value in flatten(row).items()
+        if name not in _CONTENT and not _MEASURES.search(name)
+    }
     return {
         name: str(value)
         for name, value in plain.items()
@@ -110,14 +118,6 @@ def _smallest_set(rows: Sequence[tuple[str, Mapping[str, str]]]) -> tuple[str, .
     varied = [name for name in names if len({(id_, columns[name]) for id_, columns in rows}) > len({*dict(rows)})]
     sizes = range(1, _MAX_ADDED + 1)
     sets = itertools.chain.from_iterable(itertools.combinations(varied[:_MAX_COLUMNS], size) for size in sizes)
-    return next((names for names in sets if _are_unique(rows, names)), None)
-
-
-def _are_unique(rows: Sequence[tuple[str, Mapping[str, str]]], names: Sequence[str]) -> bool:
-    seen = set()
-    for id_, columns in rows:
-        key = (id_, *(columns[name] for name in names))
-        if key in seen:
-            return False
-        seen.add(key)
-    return True
+    return next(
+        (names for names in sets if len({(id_, *map(columns.get, names)) for id_, columns in rows}) == len(rows)), None
+    )

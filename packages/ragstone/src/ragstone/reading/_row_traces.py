@@ -6,25 +6,24 @@ import csv
 import hashlib
 import json
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ragstone._util.csv_rows import csv_rows, csv_separator
+from ragstone._util.csv_rows import csv_rows, detect_separator
 from ragstone._util.row_limits import CsvLines
 from ragstone.errors import ConfigurationError, DataError
+from ragstone.reading._columns import FIELD_ALIASES
 from ragstone.reading._fields import parse_names, unix_time
 from ragstone.reading._formats import RejectedRecord
 from ragstone.reading._json import clean
 from ragstone.reading._records import PARQUET, Record, records
-from ragstone.reading._rows import FIELD_ALIASES, sample_from_row
-from ragstone.reading._samples import iter_rows
+from ragstone.reading._rows import sample_from_row
 from ragstone.reading._source import MAX_RECORD_BYTES, InputFile
 from ragstone.reading._trec.beir import read_beir
 from ragstone.reading._trec.qrels import read_qrels
 from ragstone.reading._trec.run import read_trec_run
+from ragstone.reading._trec.samples import RUN_SUFFIXES, is_run, run_rows
 from ragstone.schema import Passage, Sample, Trace, trace_from_sample
 
 _LISTS: Final = ("input_data", "results", "samples", "examples", "rows", "test_cases", "goldens", "data")
@@ -41,7 +40,6 @@ _CONVERSATION: Final = re.compile(rb'\s*+(?:\[\s*+)?\{\s*(?:"\w*id"\s*:\s*(?:"[^
 """Beginning of a row with a list of messages. Many formats have this name at other places."""
 _SPLITS: Final = ("test", "dev", "train")
 _MAX_REASON: Final = 500
-_RUN_SUFFIXES: Final = (".run", ".trec")
 
 
 class RowsFormat:
@@ -92,7 +90,7 @@ def _in_file(source: InputFile) -> Iterator[Record | RejectedRecord]:
     head = source.head()
     if head.startswith(PARQUET) or head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
         return records(source, within=_LISTS)
-    return _run(source) if _is_run(head) else _csv(source)
+    return _run(source) if is_run(head) else _csv(source)
 
 
 def trace_of_row(record: Record, source: str, started_at: float) -> Trace | RejectedRecord:
@@ -149,25 +147,14 @@ def _listed(names: set[str]) -> str:
 
 def _text_file(head: bytes) -> str | None:
     first = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")[0].decode("utf-8", "replace")
-    if _is_run(head):
+    if is_run(head):
         return "a TREC run: query, Q0, passage, rank, score, tag"
     try:
-        names = {name.strip() for name in next(csv.reader([first.rstrip("\r")], delimiter=csv_separator(first)), [])}
+        names = {name.strip() for name in next(csv.reader([first.rstrip("\r")], delimiter=detect_separator(first)), [])}
     except csv.Error:
         return None
     found = {name for name in names if _CAMEL.get(name, name) in _KNOWN}
     return f"a table with {_listed(found)}" if found else None
-
-
-def _is_run(head: bytes) -> bool:
-    columns = head.partition(b"\n")[0].split()
-    if len(columns) != 6 or columns[1].upper() != b"Q0":
-        return False
-    try:
-        int(columns[3]), float(columns[4])
-    except ValueError:
-        return False
-    return True
 
 
 def _csv(source: InputFile) -> Iterator[Record | RejectedRecord]:
@@ -190,15 +177,11 @@ def _csv(source: InputFile) -> Iterator[Record | RejectedRecord]:
 
 
 def _run(source: InputFile) -> Iterator[Record | RejectedRecord]:
-    with tempfile.TemporaryDirectory(prefix="ragstone-") as folder:
-        plain = Path(folder) / "plain.run"
-        with source.open() as stream, plain.open("wb") as file:
-            shutil.copyfileobj(stream, file)
-        for row in iter_rows(plain):
-            if isinstance(row, Sample):
-                yield Record(f"query {row.id}", row)
-            else:
-                yield RejectedRecord(place=source.name, reason=_short(str(row)))
+    for row in run_rows(source.path):
+        if isinstance(row, Sample):
+            yield Record(f"query {row.id}", row)
+        else:
+            yield RejectedRecord(place=source.name, reason=_short(str(row)))
 
 
 def _passages(docs: Mapping[str, float]) -> tuple[Passage, ...]:
@@ -208,7 +191,7 @@ def _passages(docs: Mapping[str, float]) -> tuple[Passage, ...]:
 def _run_and_qrels(folder: Path) -> tuple[Path, Path] | None:
     files = [path for path in folder.iterdir() if path.is_file() and not path.name.startswith((".", "_"))]
     qrels = [path for path in files if "qrel" in path.name.lower()]
-    runs = [path for path in files if path not in qrels and path.suffix.lower() in _RUN_SUFFIXES]
+    runs = [path for path in files if path not in qrels and path.suffix.lower() in RUN_SUFFIXES]
     return (runs[0], qrels[0]) if len(files) == 2 and runs and qrels else None
 
 
@@ -222,7 +205,7 @@ def _folder(source: InputFile) -> list[Sample]:
                 for query in dict.fromkeys([*run, *qrels])
             ]
         split = next((name for name in _SPLITS if (source.path / "qrels" / f"{name}.tsv").is_file()), _SPLITS[0])
-        runs = sorted(path for path in source.path.iterdir() if path.suffix.lower() in _RUN_SUFFIXES)
+        runs = sorted(path for path in source.path.iterdir() if path.suffix.lower() in RUN_SUFFIXES)
         return read_beir(source.path, split=split, run=read_trec_run(runs[0]) if runs else None)
     except (OSError, ConfigurationError) as error:
         raise DataError(f"{source.name!r} cannot be read: {error}") from error

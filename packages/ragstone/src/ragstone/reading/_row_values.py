@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ragstone.errors import DataError
 from ragstone.schema import Passage, field_names
 
+_ABOUT: Final = frozenset({"title", "name", "url", "source", "id", "doc_id", "score", "metadata"})
+"""Keys of an object that is one passage."""
 _LABEL_WORDS: Final = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 _TEXT_KEYS: Final = field_names("text", "row")
 _ID_KEYS: Final = field_names("id", "row")
@@ -22,6 +24,12 @@ def read_passage(item: Any, rank: int, position: int) -> Passage:
     """
     if isinstance(item, str):
         return Passage(text=item, rank=rank)
+    if isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str):
+        text, other = item
+        if (score := to_number(other)) is not None:  # as vector stores return them
+            return Passage(text=text, score=score, rank=rank)
+        if isinstance(other, list | tuple) and _are_texts(other):
+            return Passage(text=" ".join(map(str.strip, other)), id=text, rank=rank)  # a title and sentences
     if isinstance(item, Mapping):
         node = item.get("node")
         body: Mapping[str, Any] = node if isinstance(node, Mapping) else item
@@ -42,6 +50,17 @@ def read_passage(item: Any, rank: int, position: int) -> Passage:
     )
 
 
+def passages_by_id(value: Any) -> list[Any] | None:
+    """Return the passages of an object of texts by id (`{"doc1": "..."}`), or None for any other value."""
+    if not isinstance(value, Mapping) or not value or not {"node", *_TEXT_KEYS, *_ABOUT}.isdisjoint(value):
+        return None
+    return [{"id": key, "text": text} for key, text in value.items()] if _are_texts(value.values()) else None
+
+
+def _are_texts(items: Iterable[Any]) -> bool:
+    return all(isinstance(item, str) for item in items)
+
+
 def _label(value: Any, rank: int, position: int) -> float | None:
     """Return a label. An unreadable label is an error, because a missing label changes what is scored."""
     if getattr(value, "shape", None) == ():  # NumPy's numbers and truth values
@@ -56,7 +75,7 @@ def _label(value: Any, rank: int, position: int) -> float | None:
         return None
     number = to_number(value)
     if number is None and isinstance(value, str):
-        number = _LABEL_WORDS.get(value.strip().lower(), number_in(value))
+        number = _LABEL_WORDS.get(value.strip().lower(), finite(value))
     if number is None:
         raise DataError(
             f"row {position}: passage {rank + 1} has the relevance {shorten(value)}; a label is a number (0, 1, or a grade), "
@@ -72,7 +91,7 @@ def to_number(value: Any) -> float | None:
     return float(value)
 
 
-def number_in(text: str) -> float | None:
+def finite(text: str) -> float | None:
     """Return the finite number that a text consists of, or None."""
     try:
         return to_number(float(text))
@@ -87,7 +106,7 @@ def is_missing(value: object) -> bool:
 
 def to_plain(value: Any) -> Any:
     """Return arrays and scalars of NumPy as plain values, without importing it."""
-    if isinstance(value, str):
+    if value is None or isinstance(value, str | list | dict):
         return value
     if hasattr(value, "tolist"):
         value = value.tolist()

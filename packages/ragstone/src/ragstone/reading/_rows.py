@@ -2,60 +2,31 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
-import warnings
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from pydantic import ValidationError
 
-from ragstone._util.surrogates import replace_surrogates_in
 from ragstone.errors import DataError
+from ragstone.reading._cells import MISSING_TEXTS, begins_like_list, parse_cell
+from ragstone.reading._columns import FIELD_ALIASES, ColumnPlan, name_key, plan_columns
 from ragstone.reading._messages import Conversation, are_messages, read_content, read_conversation
-from ragstone.reading._row_values import is_missing, read_passage, shorten, to_number, to_plain
-from ragstone.schema import Passage, Sample, derive_id, field_names
+from ragstone.reading._report import ReadingReport
+from ragstone.reading._row_values import is_missing, passages_by_id, read_passage, shorten, to_number, to_plain
+from ragstone.schema import Passage, Sample, derive_id
 
-FIELD_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
-    "id": ("id", "sample_id", "query_id", "question_id", "_id"),
-    "query": field_names("query", "row"),
-    "history": ("history", "chat_history"),
-    "messages": ("messages",),
-    "contexts": field_names("contexts", "row"),
-    "response": field_names("response", "row"),
-    "reference": (
-        "reference",
-        "references",
-        "ground_truth",
-        "ground_truths",
-        "expected_output",
-        "reference_outputs",
-        "expected",
-        "expectations",
-        "gt_answer",
-        "reference_answer",
-    ),
-    "sub_questions": ("sub_questions", "subquestions"),
-    "qrels": ("qrels",),
-    "ratings": ("ratings",),
-}
-"""Accepted names per field, in the order they are looked for (ragas, deepeval, openevals, Phoenix, LlamaIndex, MLflow,
-Langfuse, RAGChecker, autoevals). The first is ours, and the only one printed."""
-
-_KNOWN: Final = frozenset(
-    name for field, names in FIELD_ALIASES.items() if field not in ("id", "history") for name in names
-)
-_FIELD_OF: Final = {alias: field for field, names in FIELD_ALIASES.items() for alias in names}
 _NO_MESSAGES: Final = Conversation(query=None, history=(), response=None, contexts=None)
-_STRING: Final = r"""(?:'(?:[^'\\\n]|\\.)*+'|"(?:[^"\\\n]|\\.)*+")"""
-_ITEM: Final = rf"""(?:{_STRING}|\{{(?:[^'"{{}}]|{_STRING})*+\}}|\.\.\.)"""
-_ITEMS: Final = re.compile(_ITEM)
-_ARRAY: Final = re.compile(rf"\[{_ITEM}(?:\s+{_ITEM})++\]")
-"""Texts or objects in a cell as NumPy writes an array: without commas, over several lines, and "..." for the middle of
-more than 1000 items."""
-_EXPECTED_KEYS: Final = (*FIELD_ALIASES["reference"], "expected_response", "answer", "output", "response")
+_EXPECTED_KEYS: Final = (*FIELD_ALIASES["reference"], "answer", "output", "response", "text")
+_TEXT_FIELDS: Final = frozenset({"query", "response", "reference", "contexts"})
+_URL: Final = re.compile(r"\s*+(?:https?|s3|gs|file)://\S++\s*+")
+_BRACKETS: Final = ("[", "(", "{")
+_MAX_PLANS: Final = 256
+_MISSING_CHARS: Final = 32
+"""Longest text, with blanks, that can be a placeholder for a missing one."""
 
 
 def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | None = None) -> Sample:
@@ -75,89 +46,238 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
         >>> sample_from_row({"user_input": "Why?", "retrieved_contexts": ["Because."]}, position=1).query
         'Why?'
     """
-    if not isinstance(row, Mapping):
-        raise DataError(f"row {position} must be an object with named fields, got {shorten(row)}")
-    flat = flatten(row)
-    found, used = _find_fields(flat, fields or {}, position)
-    if flat and not fields and _KNOWN.isdisjoint(flat):
-        raise DataError(
-            f"row {position} does not have a field with a known name; it has {sorted(map(str, flat))}. Name its fields, "
-            "for example fields={'query': 'Frage'} (--field query=Frage)"
-        )
-    talk = _read_messages(found, used, position)
-    try:
-        sample = Sample(
-            id=_id(found.get("id")) or "-",
-            query=_text(found.get("query"), "query", position, FIELD_ALIASES["query"]),
-            history=talk.history,
-            contexts=_identified(_contexts(found.get("contexts"), position), row.get("retrieved_context_ids"))
-            if found.get("contexts") is not None
-            else talk.contexts,
-            response=_text(found.get("response"), "response", position, FIELD_ALIASES["response"]),
-            reference=_texts(found.get("reference"), "reference", position),
-            sub_questions=_texts(found.get("sub_questions"), "sub_questions", position),
-            qrels=_grades(
-                found.get("qrels", _qrels_from_reference_ids(row.get("reference_context_ids"))), "qrels", position
-            ),
-            ratings=_ratings(found.get("ratings"), position),
-            metadata=_metadata(row, used, talk.citations),
-        )
-        return sample if _id(found.get("id")) else sample.model_copy(update={"id": derive_id(sample)})
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise DataError(f"row {position}: field {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    return RowReader(fields).read(row, position)
 
 
-def _find_fields(flat: Mapping[str, Any], fields: Mapping[str, str], position: int) -> tuple[dict[str, Any], set[str]]:
-    """Return the values of a row by our field name, and the names in the row that were used."""
-    present: dict[str, list[str]] = {}
-    for name, value in flat.items():
-        if (known := _FIELD_OF.get(name)) is not None and not is_missing(value):
-            present.setdefault(known, []).append(name)
-    others: set[str] = set()
-    # deepeval keeps the retrieved passages under `retrieval_context`, and the ideal ones as `context`.
-    if "retrieval_context" in flat:
-        others.add("context")
-    # Several contexts of one question: each row has its own id and that of the question.
-    if not {"id", "sample_id", "_id"}.isdisjoint(present.get("id", ())):
-        others.add("question_id")
-    used: set[str] = set()
-    found: dict[str, Any] = {}
-    for field, aliases in FIELD_ALIASES.items():
-        if field not in present and field not in fields:
-            continue
-        wanted = fields.get(field)
-        if (
-            field == "id"
-            and wanted is not None
-            and wanted not in flat
-            and not {*(parts := wanted.split("+"))} - {*flat}
-        ):
-            if blank := [part for part in parts if not _id(flat[part])]:
-                raise DataError(
-                    f"row {position} does not have a value of {blank[0]!r}, which is a part of its id {wanted!r}"
-                )
-            # The columns stay metadata, which views group by.
-            found["id"] = "+".join(_id(flat[part]) for part in parts)
-            continue
-        if wanted is not None and wanted not in flat:
+class RowReader:
+    """Reads the rows of one dataset, and reports which columns and values it read.
+
+    Args:
+        fields: Our field name to the data's, if the aliases do not fit.
+        report: Receives what was read.
+        with_app: Whether an application answers the queries, so that a column `answer` is the reference.
+    """
+
+    def __init__(
+        self, fields: Mapping[str, str] | None = None, *, report: ReadingReport | None = None, with_app: bool = False
+    ) -> None:
+        self._fields = fields or {}
+        self._report = ReadingReport() if report is None else report
+        self._with_app = with_app
+        self._plans: dict[tuple[str, ...], ColumnPlan] = {}
+        self._first: frozenset[str] | None = None
+        self._is_answer_gold = False
+
+    def read(self, row: object, position: int) -> Sample:
+        """Read a row.
+
+        Raises:
+            DataError: As `sample_from_row`.
+        """
+        if not isinstance(row, Mapping):
+            raise DataError(f"row {position} must be an object with named fields, got {shorten(row)}")
+        flat = flatten(row)
+        plan = self._plan(flat, position)
+        found, used, sources = self._find_fields(flat, plan, position)
+        if flat and not self._fields and not plan.names.keys() - {"id", "history"} and not plan.numbered:
+            remedies = [f"--field {shlex.quote(f'{name}={column}')}" for name, column in plan.guesses.items()]
+            example = "for example fields={'query': 'Frage'} (--field query=Frage)"
             raise DataError(
-                f"row {position} does not have the field {wanted!r}, which was named for {field!r}; it has {sorted(flat)}"
+                f"row {position} does not have a field with a known name; it has {sorted(map(str, flat))}. Name its "
+                f"fields: {' '.join(remedies) or example}"
             )
-        names = [wanted] if wanted is not None else [name for name in present.get(field, ()) if name not in others]
-        if not names:
-            continue
-        if len(names) > 1:
-            names.sort(key=aliases.index)
-        for name in names[1:]:
-            if to_plain(flat[name]) != to_plain(flat[names[0]]):
-                raise DataError(
-                    f"row {position} has both {names[0]!r} and {name!r}, which mean {field!r} and differ; "
-                    f"say which one counts: fields={{{field!r}: {name!r}}} (--field {field}={name})"
-                )
-        used.update(names)
-        found[field] = flat[names[0]]
-    return found, used
+        talk = _read_messages(found, used, position)
+        contexts = talk.contexts
+        if found.get("contexts") is not None:
+            contexts = self._identified(_contexts(found["contexts"], position), row.get("retrieved_context_ids"))
+        try:
+            sample = Sample(
+                id=_id(found.get("id")) or "-",
+                query=_text(found.get("query"), "query", position, FIELD_ALIASES["query"]),
+                history=talk.history,
+                contexts=contexts,
+                response=_text(found.get("response"), "response", position, FIELD_ALIASES["response"]),
+                reference=_texts(found.get("reference"), "reference", position, self._report),
+                sub_questions=_texts(found.get("sub_questions"), "sub_questions", position, self._report),
+                qrels=_grades(
+                    found.get("qrels", _qrels_from_reference_ids(row.get("reference_context_ids"))), "qrels", position
+                ),
+                ratings=_ratings(found.get("ratings"), position),
+                metadata=_metadata(row, used, talk.citations),
+            )
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise DataError(f"row {position}: field {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        self._count(sample, found, used, sources)
+        return sample if _id(found.get("id")) else sample.model_copy(update={"id": derive_id(sample)})
+
+    def _plan(self, flat: Mapping[str, Any], position: int) -> ColumnPlan:
+        columns = tuple(flat)
+        if (plan := self._plans.get(columns)) is None:
+            plan = plan_columns(
+                columns,
+                self._fields,
+                position,
+                with_app=self._with_app,
+                is_answer_gold=self._is_answer_gold,
+            )
+            self._is_answer_gold |= plan.is_answer_reference
+            if len(self._plans) < _MAX_PLANS:
+                self._plans[columns] = plan
+                self._describe(plan)
+        if self._first is None:
+            self._first = plan.columns
+        elif plan.columns != self._first:
+            self._report.n_other_columns += 1
+        return plan
+
+    def _describe(self, plan: ColumnPlan) -> None:
+        self._report.leave(plan.unused)
+        for name, column in plan.guesses.items():
+            self._report.guess(name, column)
+        if plan.is_answer_reference:
+            why = "the application answers" if self._with_app else "the rows have another response"
+            self._report.decide("reference", f"{why}; otherwise: --field response=answer")
+        elif plan.is_answer_undecided:
+            self._report.decide("response", "if it is the correct answer: --field reference=answer")
+            self._report.guess("reference", plan.names["response"][0])
+
+    def _find_fields(
+        self, flat: Mapping[str, Any], plan: ColumnPlan, position: int
+    ) -> tuple[dict[str, Any], set[str], dict[str, str]]:
+        """Return the values of a row by our field name, the names in the row that were used, and the names to report."""
+        used: set[str] = set()
+        found: dict[str, Any] = {}
+        sources: dict[str, str] = {}
+        for field, columns in plan.names.items():
+            if field == "id" and field in plan.given and len(columns) > 1:
+                if blank := [column for column in columns if not _id(flat[column])]:
+                    raise DataError(
+                        f"row {position} does not have a value of {blank[0]!r}, which is a part of its id "
+                        f"{'+'.join(columns)!r}"
+                    )
+                # The columns stay metadata, which views group by.
+                found[field] = "+".join(_id(flat[column]) for column in columns)
+                sources[field] = "+".join(columns)
+                continue
+            values = {
+                column: value
+                for column in columns
+                if not is_missing(value := self._value(flat[column], field, column, is_given=field in plan.given))
+            }
+            names = list(values)
+            if field == "id" and len(names) > 1 and name_key(names[0]) in ("id", "sampleid"):
+                # Several contexts of one question: each row has its own id and that of the question.
+                names = [name for name in names if name_key(name) != "questionid"]
+            if not names:
+                if field in plan.given:
+                    used.update(columns)
+                continue
+            for name in names[1:]:
+                if to_plain(values[name]) != to_plain(values[names[0]]):
+                    raise DataError(
+                        f"row {position} has both {names[0]!r} and {name!r}, which mean {field!r} and differ; "
+                        f"say which one counts: fields={{{field!r}: {name!r}}} (--field {field}={name})"
+                    )
+            used.update(names)
+            sources[field] = names[0]
+            found[field] = values[names[0]]
+        for field, columns in plan.numbered.items():
+            cells = [self._value(flat[column], field, column, is_given=False) for column in columns]
+            found[field] = [
+                item
+                for cell in cells
+                if not is_missing(cell) and cell != ""
+                for item in _row_items(cell, field, position)
+            ]
+            used.update(columns)
+            sources[field] = columns[0] if len(columns) == 1 else f"{columns[0]} … {columns[-1]}"
+        return found, used, sources
+
+    def _value(self, value: Any, field: str, column: str, *, is_given: bool) -> Any:
+        """Return a value, or None if it is a placeholder for a missing one."""
+        if field not in _TEXT_FIELDS:
+            return value
+        if isinstance(value, str) and len(value) < _MISSING_CHARS and value.strip() in MISSING_TEXTS:
+            if self._report.has_text_cells:
+                self._report.count_value("placeholder", field)
+                return None
+            self._report.count_value("placeholder_text", field)
+            return value
+        if field == "contexts" and not is_given and _are_addresses(value):
+            self._report.note(f"{column}: URLs only, not read as passages; otherwise: --field contexts={column}")
+            return None
+        return value
+
+    def _identified(self, passages: tuple[Passage, ...] | None, ids: Any) -> tuple[Passage, ...] | None:
+        """Give passages the ids that ragas keeps in another field."""
+        if not passages or is_missing(ids):
+            return passages
+        names = _names(ids)
+        if any(passage.id is not None for passage in passages):
+            return passages
+        if len(names) != len(passages):
+            self._report.note("retrieved_context_ids: not used, because their number is not that of the passages")
+            return passages
+        return tuple(passage.model_copy(update={"id": name}) for passage, name in zip(passages, names, strict=True))
+
+    def _count(self, sample: Sample, found: Mapping[str, Any], used: set[str], sources: Mapping[str, str]) -> None:
+        """Count empty texts, texts in brackets and items of lists."""
+        report = self._report
+        for field, column in sources.items():
+            if field in ("history", "messages") and column not in used:
+                report.note(f"{column}: not a list of messages, not read as {field}")
+            else:
+                report.use(field, column)
+        for field, text in (("query", sample.query), ("response", sample.response)):
+            if text is not None:
+                if not text.strip():
+                    report.count_value("empty", field)
+                elif text.lstrip().startswith(_BRACKETS):
+                    report.count_value("bracket", field)
+        if sample.contexts is not None:
+            report.count_items("contexts", len(sample.contexts))
+            texts: Sequence[str] = [passage.text for passage in sample.contexts]
+            _count_texts(report, "contexts", texts, found.get("contexts"))
+        if "reference" in found:
+            _count_texts(report, "reference", sample.reference, found["reference"])
+            if len(sample.reference) != 1:
+                report.count_items("reference", len(sample.reference))
+
+
+def _are_addresses(value: Any) -> bool:
+    """Return whether contexts consist of URLs."""
+    value = to_plain(value)
+    if isinstance(value, str):
+        if "://" not in value[:40]:
+            return False
+        try:
+            value = _cell_items(value)
+        except DataError:
+            return False  # read again, with an error for the row
+    return (
+        isinstance(value, list | tuple)
+        and bool(value)
+        and isinstance(value[0], str)
+        and "://" in value[0][:40]
+        and all(isinstance(item, str) and _URL.fullmatch(item) for item in value)
+    )
+
+
+def _count_texts(report: ReadingReport, field: str, texts: Sequence[str], value: Any) -> None:
+    for text in texts:
+        if not text or text.isspace():
+            report.count_value("empty", field)
+    if isinstance(value, str) and len(texts) == 1 and texts[0] == value and value.lstrip().startswith(_BRACKETS):
+        report.count_value("bracket", field)
+
+
+def _cell_items(cell: Any) -> Sequence[Any]:
+    """Return the items of a value: of a list, of a cell that is one, or the value itself."""
+    cell = to_plain(cell)
+    if isinstance(cell, str):
+        return parse_cell(cell) if begins_like_list(cell) else [cell]
+    return cell if isinstance(cell, list | tuple) else [cell]
 
 
 def _read_messages(found: dict[str, Any], used: set[str], position: int) -> Conversation:
@@ -210,8 +330,14 @@ def _take_messages(found: dict[str, Any], field: str, used: set[str]) -> list[An
 
 
 def _plain_list(value: Any) -> Any:
+    """Return a list in a cell as a list, and any other value as it is. A text of an answer may be in brackets."""
     value = to_plain(value)
-    return _list_in(value) if isinstance(value, str) and value.lstrip().startswith("[") else value
+    if isinstance(value, str) and value.lstrip().startswith("[") and begins_like_list(value):
+        try:
+            return parse_cell(value)
+        except DataError:
+            return value
+    return value
 
 
 def _take_answer(found: dict[str, Any]) -> tuple[list[Any], tuple[Mapping[str, Any], ...]]:
@@ -278,36 +404,37 @@ def _text(value: Any, field: str, position: int, keys: Sequence[str]) -> str | N
     raise DataError(f"row {position}: {field} must be text, got {shorten(value)}")
 
 
-def _texts(value: Any, field: str, position: int) -> tuple[str, ...]:
+def _texts(value: Any, field: str, position: int, report: ReadingReport) -> tuple[str, ...]:
     value = to_plain(value)
     if value is None:
         return ()
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        value = _list_in(value)
-    items = value if isinstance(value, list | tuple) else [value]
-    texts = (_text(item, field, position, _EXPECTED_KEYS) for item in items)
-    return tuple(t for t in texts if t is not None and t.strip())
+    items = _row_items(value, field, position)
+    texts = tuple(_text(item, field, position, _EXPECTED_KEYS) for item in items)
+    kept = tuple(text for text in texts if text is not None and text.strip())
+    for _ in range(max(len(texts) - len(kept), not texts)):
+        report.count_value("empty", field)
+    return kept
 
 
 def _contexts(value: Any, position: int) -> tuple[Passage, ...] | None:
     value = to_plain(value)
     if value is None:
         return None
-    if isinstance(value, str):
-        value = _list_in(value) if value.lstrip().startswith("[") else ([value] if value.strip() else [])
-    if isinstance(value, Mapping):
-        value = [value]
-    if not isinstance(value, list | tuple):
+    if isinstance(value, str) and not value.strip():
+        return ()
+    if not isinstance(value, str | Mapping | list | tuple):
         raise DataError(f"row {position}: contexts must be a list of passages, got {shorten(value)}")
-    return tuple(read_passage(item, rank, position) for rank, item in enumerate(value))
+    items = _row_items(value, "contexts", position)
+    if not isinstance(value, list | tuple) and len(items) == 1:
+        items = passages_by_id(items[0]) or items
+    return tuple(read_passage(item, rank, position) for rank, item in enumerate(items))
 
 
-def _identified(passages: tuple[Passage, ...] | None, ids: Any) -> tuple[Passage, ...] | None:
-    """Give passages the ids that ragas keeps in another field."""
-    names = _names(ids)
-    if not passages or len(names) != len(passages) or any(passage.id is not None for passage in passages):
-        return passages
-    return tuple(passage.model_copy(update={"id": name}) for passage, name in zip(passages, names, strict=True))
+def _row_items(value: Any, field: str, position: int) -> Sequence[Any]:
+    try:
+        return _cell_items(value)
+    except DataError as error:
+        raise DataError(f"row {position}: {field}: {error}") from None
 
 
 def _qrels_from_reference_ids(ids: Any) -> dict[str, float] | None:
@@ -317,32 +444,8 @@ def _qrels_from_reference_ids(ids: Any) -> dict[str, float] | None:
 
 def _names(ids: Any) -> list[str]:
     ids = to_plain(ids)
-    ids = _list_in(ids) if isinstance(ids, str) and ids.lstrip().startswith("[") else ids
+    ids = _plain_list(ids)
     return [str(name) for name in ids if not is_missing(name)] if isinstance(ids, list | tuple) else []
-
-
-def _list_in(text: str) -> Any:
-    """Return the list in a CSV cell, as JSON, Python, pandas or NumPy writes it. Other text in brackets stays text."""
-    try:
-        value = replace_surrogates_in(json.loads(text))
-    except (ValueError, RecursionError):
-        value = replace_surrogates_in(_python_list(text))
-    return value if isinstance(value, list) else [text]
-
-
-def _python_list(text: str) -> Any:
-    text = text.strip()
-    if is_array := _ARRAY.fullmatch(text) is not None:
-        # Python would join the adjacent texts 'a' 'b' to "ab".
-        text = f"[{', '.join(_ITEMS.findall(text))}]"
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)  # a text's backslashes are its own
-            value = ast.literal_eval(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        return None
-    # Only what Python wrote. Items that NumPy omitted are an error of the row.
-    return value if repr(value) == text or (is_array and ... in value) else None
 
 
 def _grades(value: Any, field: str, position: int) -> dict[str, float] | None:

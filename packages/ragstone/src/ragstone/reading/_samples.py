@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ragstone._util.csv_rows import csv_rows
-from ragstone._util.parquet_rows import parquet_rows
 from ragstone._util.plural import count
-from ragstone._util.row_limits import MAX_ROW_BYTES, BoundedStream, CsvLines, bounded_lines, check_json_row
-from ragstone.errors import ConfigurationError, DataError, MissingExtraError
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.reading._columns import FIELD_ALIASES
+from ragstone.reading._layouts import Layout, find_layout, rows_of
 from ragstone.reading._report import ReadingReport, group_reasons
 from ragstone.reading._row_ids import RowIds, id_remedy
-from ragstone.reading._rows import FIELD_ALIASES, sample_from_row
-from ragstone.schema import Sample, Trace, sample_from_trace
+from ragstone.reading._rows import RowReader
+from ragstone.reading._tables import RUN, Choice, object_rows, open_table
+from ragstone.schema import Passage, Sample, Trace, fingerprint, sample_from_trace
 
 if TYPE_CHECKING:
+    from ragstone.reading._source import InputFile
     from ragstone.reading._trec.samples import QrelsSource
 
-_CSV_COLUMNS: Final = 10_000
-_SMALL_JSON: Final = 2**20
-"""Bytes of a document that cannot have too many values."""
 _MAX_REJECTED: Final = 100_000
 """Invalid rows after which a file is not read on."""
-_FRAME_ROWS: Final = 1000
-"""Rows of a data frame that are converted at once."""
 
 SampleSource = str | os.PathLike[str] | Iterable[Sample | Mapping[str, Any]]
-"""Path of a JSONL, JSON, CSV or Parquet file or a TREC run, an iterable of samples or rows, or a pandas data frame."""
+"""Path or URL of a file, "-" for standard input, an iterable of samples or rows, or a table of pandas, Polars, Arrow or
+Hugging Face."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,32 +45,53 @@ def read_samples(
     data: SampleSource,
     *,
     fields: Mapping[str, str] | None = None,
-    references: Mapping[str, Sequence[str]] | None = None,
+    references: Mapping[str, Sequence[str] | Sample] | None = None,
     qrels: QrelsSource | None = None,
     on_bad_row: Literal["raise", "skip"] = "raise",
+    rows: str | None = None,
+    limit: int | None = None,
+    separator: str | None = None,
+    encoding: str | None = None,
+    report: ReadingReport | None = None,
 ) -> tuple[list[Sample], list[RejectedRow]]:
     """Read all samples of a dataset.
 
     Args:
-        data: A path (`.jsonl`, `.ndjson`, `.json`, `.csv`, `.parquet`, or `.run` or `.trec` for a TREC run), rows,
-            samples or a data frame.
+        data: A path or URL of a file, "-" for standard input, rows, samples, or a table of pandas, Polars, Arrow or
+            Hugging Face. Files are JSON lines, JSON, CSV and other tables of text, Excel, Parquet, Arrow or TREC runs,
+            plain, .gz or .zst. Their format and the layouts of known tools are detected by the content.
         fields: Maps field names of `Sample` to field names of the data, if the known aliases do not match.
-        references: Correct answers by sample id, added to samples without any.
+        references: Correct answers by sample id, added to samples without any. Instead of the answers, a sample that has
+            them, whose question must be the same.
         qrels: Relevance labels by sample id: a path of TREC or BEIR qrels, or a mapping. They are added to samples
             without any. With a TREC run, each query of the qrels becomes a sample, without passages if the run does not
             contain the query.
         on_bad_row: "raise" raises an error with the first invalid rows. "skip" returns them with the samples.
+        rows: Dotted path of the list in a JSON document with several lists ("results.results"), or the name of a sheet.
+        limit: Number of rows that are read. They are the first rows, and not a random sample.
+        separator: Separator of the passages in a cell, such as "|" or a line break.
+        encoding: Encoding of a text file, such as "cp1252". UTF-8 and UTF-16 are detected.
+        report: Receives what was read: format, columns, empty and missing values, and columns that were not used.
 
     Raises:
-        ConfigurationError: If `on_bad_row` has another value, the file does not exist or has an unknown suffix, or
-            `fields` contains a name that is not a field of `Sample`.
-        DataError: If a row is invalid (and `on_bad_row` is "raise"), an id occurs twice, or no sample has an id of
-            `references` or of `qrels`.
-        MissingExtraError: If the file is Parquet and pyarrow is not installed.
+        ConfigurationError: If `on_bad_row` has another value, the file does not exist, or `fields` contains a name that
+            is not a field of `Sample`.
+        DataError: If the format of the file is unknown, several of its lists could contain the rows, a row is invalid
+            (and `on_bad_row` is "raise"), an id occurs twice, or no sample has an id of `references` or of `qrels`.
+        MissingExtraError: If the format needs a package that is not installed.
     """
     rejected: list[RejectedRow] = []
     samples = list(
-        iter_samples(data, rejected, fields=fields, references=references, qrels=qrels, on_bad_row=on_bad_row)
+        iter_samples(
+            data,
+            rejected,
+            fields=fields,
+            references=references,
+            qrels=qrels,
+            on_bad_row=on_bad_row,
+            choice=Choice(rows=rows, limit=limit, separator=separator, encoding=encoding),
+            report=report,
+        )
     )
     return samples, rejected
 
@@ -83,10 +101,12 @@ def iter_samples(
     rejected: list[RejectedRow],
     *,
     fields: Mapping[str, str] | None = None,
-    references: Mapping[str, Sequence[str]] | None = None,
+    references: Mapping[str, Sequence[str] | Sample] | None = None,
     qrels: QrelsSource | None = None,
     on_bad_row: Literal["raise", "skip"] = "raise",
+    choice: Choice | None = None,
     report: ReadingReport | None = None,
+    with_app: bool = False,
 ) -> Iterator[Sample]:
     """Yield the samples of a dataset one by one. Arguments and errors are those of `read_samples`.
 
@@ -97,9 +117,12 @@ def iter_samples(
         references: Correct answers by sample id.
         qrels: Relevance labels by sample id.
         on_bad_row: "raise" raises an error after the last row if a row was invalid.
+        choice: What is read of the dataset, and how.
         report: Receives what was read, and is complete after the last row.
+        with_app: Whether an application answers the queries, so that a column `answer` is the reference.
     """
     report = ReadingReport() if report is None else report
+    reader = RowReader(fields, report=report, with_app=with_app)
     for field in fields or ():
         if field not in FIELD_ALIASES:
             raise ConfigurationError(
@@ -110,35 +133,33 @@ def iter_samples(
         raise ConfigurationError(f"on_bad_row must be 'raise' or 'skip', got {on_bad_row!r}")
     grades = None
     if qrels is not None:
-        from ragstone.reading._trec.samples import RUN_SUFFIXES, qrels_from, with_qrels, without_passages
+        from ragstone.reading._trec.samples import qrels_from, with_qrels, without_passages
 
         grades = qrels_from(qrels)
     ids, first = RowIds(), ""
     has_reference = is_judged = False
-    for position, row in enumerate(iter_rows(data, report), start=1):
-        report.n_rows = position
+    separator = _unescaped(choice.separator) if choice is not None and choice.separator else None
+    for position, row in _laid_out(iter_rows(data, choice, report), fields or {}, report):
         try:
             if isinstance(row, DataError):
                 raise row
             is_row = not isinstance(row, Sample)
-            sample = sample_from_row(row, position=position, fields=fields) if is_row else row
-            sample = ids.add(sample, position, is_row=is_row)
+            sample = reader.read(row, position) if is_row else row
+            sample = ids.add(_separated(sample, separator, report), position, is_row=is_row)
+            if references and (given := references.get(sample.id)) is not None:
+                has_reference, sample = True, _with_reference(sample, given, position)
         except DataError as error:
             rejected.append(RejectedRow(position=position, reason=str(error)))
             report.reject(str(error))
             if len(rejected) >= _MAX_REJECTED:
                 remedy = (
-                    id_remedy(ids, data, lambda: iter_rows(data), fields)
+                    id_remedy(ids, data, lambda: iter_rows(data, choice), fields)
                     if ids.repeated
                     else "Is this a file of samples? It was not read on"
                 )
                 raise build_rows_error(rejected, len(ids.seen), remedy) from None
             continue
         first = first or sample.id
-        if references and sample.id in references:
-            has_reference = True
-            if not sample.reference:
-                sample = sample.model_copy(update={"reference": tuple(references[sample.id])})
         if grades is not None and sample.id in grades:
             is_judged = True
             sample = with_qrels(sample, grades)
@@ -147,7 +168,7 @@ def iter_samples(
         remedy = "Fix these rows, or skip them with on_bad_row='skip' (--on-bad-row skip)"
         if ids.repeated:
             # Skipping would drop answers.
-            remedy = id_remedy(ids, data, lambda: iter_rows(data), fields)
+            remedy = id_remedy(ids, data, lambda: iter_rows(data, choice), fields)
         raise build_rows_error(rejected, len(ids.seen), remedy)
     if references and first and not has_reference:
         raise DataError(
@@ -160,8 +181,39 @@ def iter_samples(
                 f"no sample id matches a query id of the qrels (samples: {first!r}, ...; qrels: "
                 f"{next(iter(grades))!r}, ...). Use the same ids in both files"
             )
-        if isinstance(data, str | os.PathLike) and Path(data).suffix.lower() in RUN_SUFFIXES:
+        if report.format == RUN:
             yield from without_passages(grades, ids.seen)
+
+
+def _with_reference(sample: Sample, given: Sequence[str] | Sample, position: int) -> Sample:
+    """Return the sample with references, if it does not have any."""
+    if isinstance(given, Sample):
+        if None not in (given.query, sample.query) and fingerprint(given.query) != fingerprint(sample.query):
+            raise DataError(
+                f"row {position} has the id {sample.id!r}, and another question than the references of this id"
+            )
+        given = given.reference
+    return sample if sample.reference else sample.model_copy(update={"reference": tuple(given)})
+
+
+def _laid_out(rows: Iterable[Any], fields: Mapping[str, str], report: ReadingReport) -> Iterator[tuple[int, Any]]:
+    """Yield the rows with their 1-based positions, those of a known layout under our field names."""
+    layout: Layout | None = None
+    answers: set[str] = set()
+    for position, row in enumerate(rows, start=1):
+        report.n_rows = position
+        if position == 1 and isinstance(row, Mapping) and (layout := find_layout(row)) is not None:
+            report.note(layout.describe())
+        if layout is None or not isinstance(row, Mapping) or not layout.keys <= row.keys():
+            yield position, row
+            continue
+        for each in rows_of(row, layout, fields):
+            if layout.answers:  # several people compare the same answers
+                if (key := repr((each.get("id"), each.get("response")))) in answers:
+                    report.note("answers of earlier rows, read once")
+                    continue
+                answers.add(key)
+            yield position, each
 
 
 def build_rows_error(rejections: Sequence[RejectedRow], n_samples: int, remedy: str) -> DataError:
@@ -174,168 +226,78 @@ def build_rows_error(rejections: Sequence[RejectedRow], n_samples: int, remedy: 
     )
 
 
-def iter_rows(data: SampleSource, report: ReadingReport | None = None) -> Iterator[Any]:
-    """Yield rows, and requests as samples. A line that is not valid JSON is yielded as a `DataError`.
+def _unescaped(separator: str) -> str:
+    """Return a separator with the line breaks and tabs that a shell cannot write."""
+    return separator.replace("\\n", "\n").replace("\\t", "\t")
+
+
+def _separated(sample: Sample, separator: str | None, report: ReadingReport) -> Sample:
+    """Split a passage that a cell contains, or count the cells that may contain several."""
+    if sample.contexts is None or len(sample.contexts) != 1 or sample.contexts[0].id is not None:
+        return sample
+    text = sample.contexts[0].text
+    if separator is not None:
+        parts = [part.strip() for part in text.split(separator)]
+        passages = [Passage(text=part, rank=rank) for rank, part in enumerate(filter(None, parts))]
+        return sample.model_copy(update={"contexts": tuple(passages)})
+    if report.has_text_cells and "\n" in text.strip():
+        report.note("cells with line breaks are one passage. If each line is one, add --separator '\\n'")
+    return sample
+
+
+def iter_rows(data: SampleSource, choice: Choice | None = None, report: ReadingReport | None = None) -> Iterator[Any]:
+    """Yield the rows of a file or an object, and requests as samples. A row that cannot be read is a `DataError`.
 
     Args:
         data: The dataset, traces, or a store.
-        report: Receives what was read of traces.
+        choice: What is read of it, and how.
+        report: Receives the format, the encoding, and what was chosen.
     """
-    if isinstance(data, str | os.PathLike):
-        # Rows in memory need neither the store nor the trace formats.
-        from ragstone.reading._traces import trace_samples
+    choice, report = choice or Choice(), ReadingReport() if report is None else report
+    if choice.limit is not None and choice.limit < 1:
+        raise ConfigurationError(f"limit must be at least 1, got {choice.limit}")
+    with ExitStack() as stack:
+        rows = _open_rows(data, choice, report, stack)
+        yield from islice(rows, choice.limit)
+        # No row after the limit is converted, so the note does not say how many there are.
+        if choice.limit is not None and next(rows, None) is not None:
+            report.note(f"only the first {count(choice.limit, 'row')}, which are not a random sample")
 
-        requests = trace_samples(data, ReadingReport() if report is None else report)
-        yield from _file_rows(Path(data)) if requests is None else requests
-    elif hasattr(data, "to_dict") and hasattr(data, "columns"):
-        # A part at a time, because the rows of a frame need many times its memory.
-        frame: Any = data
-        for start in range(0, len(frame), _FRAME_ROWS):
-            yield from frame.iloc[start : start + _FRAME_ROWS].to_dict(orient="records")
+
+def _open_rows(data: SampleSource, choice: Choice, report: ReadingReport, stack: ExitStack) -> Iterator[Any]:
+    if not isinstance(data, str | os.PathLike):
+        table = object_rows(data, choice.rows)
+        rows: Iterator[Any] = (sample_from_trace(row) if isinstance(row, Trace) else row for row in table.rows)
     else:
-        yield from (sample_from_trace(row) if isinstance(row, Trace) else row for row in data)
+        from ragstone.reading._traces import trace_samples  # rows in memory need neither the store nor trace formats
+
+        source = _input_file(os.fspath(data), choice, stack)
+        requests = None if choice.rows else trace_samples(source.path if source else data, report)
+        if requests is not None:
+            return requests
+        if source is None:
+            raise ConfigurationError(
+                f"file not found: {os.fspath(data)!r}. Give the path of a JSON, JSON lines, CSV, Excel, Parquet or Arrow file"
+            )
+        table = open_table(source, choice.rows)
+        rows = table.rows
+        report.source, report.has_text_cells = source.name, table.has_text_cells
+        encoding = source.text_encoding()
+        report.encoding = "" if encoding == "utf-8" else encoding
+    report.format, report.where = table.format, table.chosen
+    if table.others:
+        report.note(f"lists that are not read: {', '.join(table.others)}")
+    return rows
 
 
-def _file_rows(path: Path) -> Iterator[Any]:
-    if not path.is_file():
-        raise ConfigurationError(f"file not found: {str(path)!r}. Give the path of a JSONL, JSON, CSV or Parquet file")
-    from ragstone.reading._trec.samples import RUN_SUFFIXES, run_rows
+def _input_file(name: str, choice: Choice, stack: ExitStack) -> InputFile | None:
+    """Return the file, or None if it is not one: a directory, a store, or missing."""
+    from ragstone.reading._source import InputFile, open_inputs
 
-    suffix = path.suffix.lower()
-    if suffix in (".jsonl", ".ndjson"):
-        yield from _jsonl_rows(path)
-    elif suffix == ".json":
-        yield from _json_rows(path)
-    elif suffix == ".csv":
-        yield from _csv_rows(path)
-    elif suffix == ".parquet":
-        yield from _parquet_rows(path)
-    elif suffix in RUN_SUFFIXES:
-        yield from run_rows(path)
-    else:
-        raise ConfigurationError(
-            f"unknown format of {str(path)!r}: the suffix must be .jsonl, .ndjson, .json, .csv or .parquet, or "
-            ".run or .trec for a TREC run"
-        )
-
-
-def _jsonl_rows(path: Path) -> Iterator[Any]:
-    with path.open("rb") as file:
-        for number, line in enumerate(bounded_lines(file), start=1):
-            if not line.strip():
-                continue
-            try:
-                check_json_row(line)
-                yield json.loads(line.decode("utf-8-sig"))
-            except DataError as error:
-                yield DataError(f"line {number}: {error}")
-            except (ValueError, RecursionError) as error:
-                yield DataError(f"line {number} is not valid JSON: {error}")
-
-
-def _csv_rows(path: Path) -> Iterator[Any]:
-    # One cell may contain all passages of a sample. The default limit of the csv module is 128 KiB.
-    csv.field_size_limit(MAX_ROW_BYTES)
-    try:
-        with path.open("rb") as file:
-            lines = CsvLines(file, str(path))
-            reader = csv_rows(lines, str(path))
-            for number, row in enumerate(reader, start=1):
-                lines.next_row()
-                unnamed: Any = row.pop(None, ())  # a list of the cells beyond the header
-                if any(unnamed):
-                    # Otherwise a part of a response would be scored as the whole response.
-                    yield DataError(f"the row that ends in line {reader.line_num} has more cells than the header")
-                elif len(row) > _CSV_COLUMNS:
-                    raise DataError(
-                        f"{str(path)!r} has {len(row):,} columns in row {number}, more than {_CSV_COLUMNS:,}"
-                    )
-                else:
-                    # An empty cell is an empty text: an empty response is scored, not ignored.
-                    yield row
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{str(path)!r} is not a valid CSV file in UTF-8: {error}") from error
-
-
-def _json_rows(path: Path) -> Iterator[Any]:
-    if path.stat().st_size > MAX_ROW_BYTES:
-        yield from _large_json_rows(path)
-        return
-    text = path.read_bytes()
-    try:
-        # Many rows may have many values together, and a small file cannot.
-        if len(text) > _SMALL_JSON:
-            check_json_row(text)
-        value = json.loads(text.decode("utf-8-sig"))
-    except DataError:
-        yield from _large_json_rows(path)
-        return
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{str(path)!r} is not valid JSON: {error}") from error
-    del text
-    if isinstance(value, Mapping):
-        # {"results": [...]}, as RAGChecker writes: the only list in the object holds the rows.
-        lists = [v for v in value.values() if isinstance(v, list)]
-        if len(lists) != 1:
-            raise _not_one_list(path, len(lists))
-        value = lists[0]
-    if not isinstance(value, list):
-        raise DataError(f"{str(path)!r} must contain a list of rows, got {type(value).__name__}")
-    yield from value
-
-
-def _large_json_rows(path: Path) -> Iterator[Any]:
-    """Yield the rows of a document that is too large to be parsed as a whole."""
-    try:
-        import ijson
-    except ImportError as error:
-        feature = f"A JSON document of more than {MAX_ROW_BYTES} bytes"
-        raise MissingExtraError(feature=feature, package="ijson", extra="ragstone[replay]") from error
-    try:
-        with path.open("rb") as file:
-            # The events of the first pass are not kept, so that only texts must be bounded.
-            prefix = _list_prefix(path, ijson.basic_parse(_after_mark(file, path, is_whole=True)))
-            bounded = _after_mark(file, path)
-            for row in ijson.items(bounded, prefix, use_float=True):
-                bounded.next_item()
-                yield row
-    except DataError:
-        raise
-    except (ijson.JSONError, ValueError, RecursionError) as error:
-        raise DataError(f"{str(path)!r} is not valid JSON: {error}") from error
-
-
-def _list_prefix(path: Path, events: Iterator[tuple[str, Any]]) -> str:
-    """Return where ijson finds the rows: in the document, or in the only list of its object."""
-    start, _ = next(events, ("", None))
-    if start == "start_array":
-        return "item"
-    if start != "start_map":
-        raise DataError(f"{str(path)!r} must contain a list of rows")
-    lists: list[str] = []
-    depth, name = 1, ""
-    for event, value in events:
-        if depth == 1 and event == "map_key":
-            name = value
-        elif depth == 1 and event == "start_array":
-            lists.append(name)
-        depth += event.startswith("start_") - event.startswith("end_")
-    if len(lists) != 1:
-        raise _not_one_list(path, len(lists))
-    return f"{lists[0]}.item"
-
-
-def _after_mark(file: BinaryIO, path: Path, *, is_whole: bool = False) -> Any:
-    file.seek(0)
-    if file.read(3) != b"\xef\xbb\xbf":
-        file.seek(0)
-    return file if is_whole else BoundedStream(file, str(path))
-
-
-def _not_one_list(path: Path, n: int) -> DataError:
-    return DataError(f"{str(path)!r} must contain a list of rows, or an object with exactly one list, got {n} lists")
-
-
-def _parquet_rows(path: Path) -> Iterator[Any]:
-    for _, row in parquet_rows(path, extra="ragstone[parquet]"):
-        yield row
+    if name == "-" or name.startswith(("http://", "https://")):
+        (source,) = stack.enter_context(open_inputs(name))
+        return replace(source, encoding=choice.encoding)
+    path = Path(name)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ConfigurationError(f"{name!r} is not a regular file and cannot be read twice. Pipe it, and name it -")
+    return InputFile(path, name, encoding=choice.encoding) if path.is_file() else None

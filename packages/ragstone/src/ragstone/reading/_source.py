@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import os
-import sys
 import tempfile
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 from urllib.parse import urljoin, urlsplit
 
 from ragstone._util.row_limits import MAX_ROW_BYTES
 from ragstone._util.stdin import copy_stdin
-from ragstone.errors import ConfigurationError, DataError, MissingExtraError
-from ragstone.requests import RetrieverTools
-from ragstone.store import describe_store, is_database_url, quote_store
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.reading._files import corruption_errors, open_plain
+
+if TYPE_CHECKING:
+    from ragstone.requests import RetrieverTools
 
 Sources = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """Paths of files and directories, and http(s) URLs: one or several."""
@@ -28,9 +26,6 @@ MAX_RECORD_BYTES: Final = MAX_ROW_BYTES
 """Longest line, or JSON value, that is read as one: a request with its passages is far smaller."""
 
 _HEAD_BYTES: Final = 256 * 2**10
-_GZIP: Final = b"\x1f\x8b"
-_ZSTD_CHUNK: Final = 1024
-_ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _PARQUET: Final = b"PAR1"
 
 
@@ -60,6 +55,7 @@ class InputFile:
         without: Names of parts of a folder that are not read.
         retriever_tools: Names of tools whose text results are passages, with the separator between passages (None: the
             whole text is one passage).
+        encoding: Encoding of its text. None detects UTF-8 and UTF-16.
     """
 
     path: Path
@@ -67,6 +63,7 @@ class InputFile:
     identity: str | None = None
     without: frozenset[str] = frozenset()
     retriever_tools: RetrieverTools = field(default_factory=dict, hash=False)
+    encoding: str | None = None
 
     def parts(self) -> Iterator[InputFile]:
         """Return this file, or the files of this directory and its subdirectories, by name, without hidden files.
@@ -105,7 +102,7 @@ class InputFile:
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Open the file as a stream of decompressed bytes.
+        """Open the file as a stream of decompressed bytes, in UTF-8 without a byte order mark.
 
         Raises:
             DataError: If the file is unreadable, or its compression is damaged (also while reading).
@@ -113,11 +110,14 @@ class InputFile:
         """
         try:
             with self.path.open("rb") as raw:
-                first = raw.read(4)
-                raw.seek(0)
-                yield _decompressed(raw, first)
-        except _get_corruption_errors() as error:
+                yield open_plain(raw, self.encoding)[0]
+        except corruption_errors() as error:
             raise DataError(f"{self.name!r} cannot be read: {error}") from error
+
+    def text_encoding(self) -> str:
+        """Return the encoding that the file's first bytes show, or the given one."""
+        with self.path.open("rb") as raw:
+            return open_plain(raw, self.encoding)[1]
 
     def head(self, n_bytes: int = _HEAD_BYTES) -> bytes:
         """Return the first decompressed bytes, of a directory's first file, to detect the format.
@@ -149,12 +149,6 @@ class InputFile:
                     yield Line(number, text, is_torn=is_torn)
 
 
-def _get_corruption_errors() -> tuple[type[Exception], ...]:
-    """Return the errors that reading a damaged file raises, with Zstandard's error only if its package is imported."""
-    zstandard = sys.modules.get("zstandard")
-    return (OSError, EOFError, zlib.error, *([zstandard.ZstdError] if zstandard else []))
-
-
 def _read_prefix(stream: BinaryIO, n_bytes: int) -> bytes:
     """Return the first bytes, or those before damaged compression, which a later read reports."""
     head = b""
@@ -162,63 +156,10 @@ def _read_prefix(stream: BinaryIO, n_bytes: int) -> bytes:
         # One decompression a call: a longer read would lose what came before the damage.
         while len(head) < n_bytes and (more := stream.read1(n_bytes - len(head))):  # type: ignore[attr-defined]
             head += more
-    except _get_corruption_errors():
+    except corruption_errors():
         if not head:
             raise
     return head
-
-
-def _decompressed(raw: BinaryIO, first: bytes) -> BinaryIO:
-    if first.startswith(_GZIP):
-        return gzip.open(raw, "rb")  # type: ignore[return-value]
-    if first.startswith(_ZSTD):
-        try:
-            import zstandard
-        except ImportError as error:
-            raise MissingExtraError(
-                feature="a Zstandard file", package="zstandard", extra="ragstone[replay]"
-            ) from error
-        return io.BufferedReader(_Zstandard(raw, zstandard.ZstdDecompressor().decompressobj))
-    return raw
-
-
-class _Zstandard(io.RawIOBase):
-    """Consecutive Zstandard frames. The stream reader of the package does not detect a truncated file."""
-
-    def __init__(self, raw: BinaryIO, begin: Callable[[], Any]) -> None:
-        self._raw = raw
-        self._begin = begin
-        self._frame: Any = None
-        """What decompresses the frame at hand; None between frames."""
-        self._compressed = b""
-        self._plain = memoryview(b"")
-
-    def readable(self) -> bool:
-        """Whether it can be read: always."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill a buffer, or a part of it; 0 at the end.
-
-        Raises:
-            EOFError: The file ends in the middle of a frame.
-        """
-        while not self._plain:
-            # So little at once, because a bomb may make 32 KiB of each byte.
-            self._compressed = self._compressed or self._raw.read(_ZSTD_CHUNK)
-            if not self._compressed:
-                if self._frame is not None:
-                    raise EOFError("the compressed file ends in the middle; it was cut")
-                return 0
-            self._frame = self._frame or self._begin()
-            self._plain = memoryview(self._frame.decompress(self._compressed))
-            self._compressed = self._frame.unused_data
-            if self._frame.eof:
-                self._frame = None
-        n = min(len(buffer), len(self._plain))
-        buffer[:n] = self._plain[:n]
-        self._plain = self._plain[n:]
-        return n
 
 
 _TIMEOUT_S: Final = 60.0
@@ -238,6 +179,9 @@ def open_inputs(named: Sources) -> Iterator[list[InputFile]]:
         ConfigurationError: If nothing is named, or a path does not exist.
         DataError: If a download fails.
     """
+    # Imported here, because reading a file of rows does not need a store.
+    from ragstone.store import describe_store, is_database_url, quote_store
+
     names = [os.fspath(each) for each in ([named] if isinstance(named, str | os.PathLike) else named)]
     if not names:
         raise ConfigurationError("nothing to replay was named; give a file, a folder or an address")

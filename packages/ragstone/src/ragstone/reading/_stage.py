@@ -213,12 +213,11 @@ class SpanBuffer:
             self._db.execute("BEGIN IMMEDIATE")
             yield self._db
             self._db.execute("COMMIT")
-        except BaseException as error:
+        except sqlite3.Error as error:
+            raise StoreError(f"spans cannot be kept in {self._place}: {error}") from error
+        finally:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-            if isinstance(error, sqlite3.Error):
-                raise StoreError(f"spans cannot be kept in {self._place}: {error}") from error
-            raise
 
     def close(self) -> None:
         """Close the file, and delete it if it is temporary. Safe to call twice."""

@@ -27,6 +27,9 @@ from ragstone.schema._ledger import Ledger as Ledger
 from ragstone.schema._ledger import LedgerRow as LedgerRow
 from ragstone.schema._ledger import ScoringPlan as ScoringPlan
 from ragstone.schema._names import MESSAGE_ROLES as MESSAGE_ROLES
+from ragstone.schema._names import ROW_GUESSES as ROW_GUESSES
+from ragstone.schema._names import ROW_NAMES as ROW_NAMES
+from ragstone.schema._names import ROW_SYNONYMS as ROW_SYNONYMS
 from ragstone.schema._names import SETTING_NAMES as SETTING_NAMES
 from ragstone.schema._names import TOKEN_NAMES as TOKEN_NAMES
 from ragstone.schema._names import MessageRole as MessageRole

@@ -15,6 +15,7 @@ MessageRole = Literal["user", "assistant", "system", "tool"]
 
 MESSAGE_ROLES: Final[Mapping[str, MessageRole]] = {
     "human": "user", "user": "user", "ai": "assistant", "assistant": "assistant", "model": "assistant", "chatbot": "assistant",
+    "agent": "assistant",
     "system": "system", "developer": "system", "tool": "tool", "function": "tool", "tool-call": "assistant",
     "tool-response": "tool", "function_call": "assistant", "custom_tool_call": "assistant",
     "function_call_output": "tool", "custom_tool_call_output": "tool",
@@ -103,6 +104,62 @@ def message_role(name: object) -> MessageRole | None:
     if not isinstance(name, str):
         return None
     return MESSAGE_ROLES.get(name) or MESSAGE_ROLES.get(name.removesuffix("Chunk").removesuffix("Message").lower())
+
+
+ROW_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "id": ("id", "sample_id", "query_id", "question_id", "_id"),
+    "history": ("history", "chat_history"),
+    "messages": ("messages",),
+    "reference": (
+        "reference", "references", "ground_truth", "ground_truths", "expected_output", "reference_outputs", "expected",
+        "expectations", "gt_answer", "reference_answer",
+    ),
+    "sub_questions": ("sub_questions", "subquestions"),
+    "qrels": ("qrels",),
+    "ratings": ("ratings",),
+}  # fmt: skip
+"""Names of the other fields of a sample in the row of a dataset."""
+
+ROW_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
+    "id": ("qid", "interaction_id", "example_id"),
+    "query": ("user_query", "user_question"),
+    "contexts": (
+        "retrieved_contents", "retrieved_documents", "retrieved_docs", "retrieved_passages", "retrieved_chunks",
+        "retrieved_texts", "retrieval_contexts", "retrieved_nodes", "source_passages",
+    ),
+    "response": (
+        "generated_answer", "generated_texts", "generated_text", "generated_response", "generated_output", "model_answer",
+        "model_response", "model_output", "predicted_answer", "system_answer", "system_response", "rag_answer",
+        "rag_response", "llm_answer", "llm_response", "llm_output", "actual_response", "actual_answer", "final_answer",
+    ),
+    "reference": (
+        "expected_answer", "expected_answers", "expected_response", "generation_gt", "gold_answer", "gold_answers",
+        "golden_answer", "golden_answers", "correct_answer", "correct_answers", "reference_answers", "reference_response",
+        "ideal_answer", "ideal_answers", "true_answer", "target_answer", "answer_gt", "gt_answers",
+    ),
+}  # fmt: skip
+"""Names with one meaning, which are read if the row does not have one of the names above."""
+
+ROW_GUESSES: Final[Mapping[str, tuple[str, ...]]] = {
+    "query": (
+        "q", "body", "topic", "title", "instruction", "search_query", "utterance", "message", "request", "user_message",
+        "task", "problem", "text", "frage", "pregunta",
+    ),
+    "contexts": (
+        "evidence", "evidences", "evidence_list", "snippets", "sources", "search_results", "chunks", "nodes", "hits", "docs",
+        "references", "positive", "facts", "gold_contexts", "gold_context", "reference_contexts", "ground_truth_context",
+        "ground_truth_contexts", "text", "passage", "document", "chunk", "content", "kontext",
+    ),
+    "response": (
+        "completion", "reply", "generation", "generations", "summary", "hypothesis", "candidate", "pred", "predictions",
+        "assistant", "bot", "chatbot", "model", "system", "antwort", "respuesta",
+    ),
+    "reference": (
+        "gold", "golden", "gt", "truth", "target", "targets", "label", "labels", "solution", "answers", "alt_ans",
+        "short_answer", "short_answers", "exact_answer", "ideal", "correct", "musterantwort",
+    ),
+}  # fmt: skip
+"""Names with several meanings. They are not read, and the report says which field they may be."""
 
 
 @cache

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ragstone._util.row_limits import bounded_lines, check_json_row
 from ragstone.errors import ConfigurationError, DataError
+from ragstone.reading._files import corruption_errors, describe_bytes, open_plain
 
 
 def numbered(path: Path, what: str) -> Iterator[tuple[int, str]]:
@@ -21,25 +21,18 @@ def numbered(path: Path, what: str) -> Iterator[tuple[int, str]]:
         raise ConfigurationError(f"file not found: {str(path)!r} (expected {what})")
     try:
         with path.open("rb") as file:
-            for number, line in enumerate(bounded_lines(file), start=1):
+            for number, line in enumerate(bounded_lines(open_plain(file)[0]), start=1):
                 if not line.strip():
                     continue
                 try:
                     check_json_row(line)
                 except DataError as error:
                     raise DataError(f"line {number} of {str(path)!r}: {error}") from None
-                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").replace("\r\n", "\n")
+                yield number, line.decode().replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        raise DataError(f"{str(path)!r} is not valid UTF-8: {error}") from error
-
-
-def finite(text: str) -> float | None:
-    """Parse a finite number. Return None if the text is not a number, or is NaN or infinite."""
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
+        raise DataError(f"line {number} of {str(path)!r} is {describe_bytes(error)}") from error
+    except corruption_errors() as error:
+        raise DataError(f"{str(path)!r} cannot be read: {error}") from error
 
 
 def refuse(path: Path, errors: Sequence[DataError]) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 from ragstone._util.files import write_output
 from ragstone.errors import DataError
 from ragstone.metrics.ranking import Run
-from ragstone.reading._trec.lines import finite, numbered, refuse, token
+from ragstone.reading._row_values import finite
+from ragstone.reading._trec.lines import numbered, refuse, token
 from ragstone.schema import Sample
 
 

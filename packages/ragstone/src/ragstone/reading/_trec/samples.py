@@ -18,6 +18,18 @@ QrelsSource = str | os.PathLike[str] | Qrels
 RUN_SUFFIXES = (".run", ".trec")
 
 
+def is_run(head: bytes) -> bool:
+    """Return whether the first line of a file is a line of a TREC run."""
+    columns = head.partition(b"\n")[0].split()
+    if len(columns) != 6 or columns[1].upper() != b"Q0":
+        return False
+    try:
+        int(columns[3]), float(columns[4])
+    except ValueError:
+        return False
+    return True
+
+
 def run_rows(path: Path) -> Iterator[Sample | DataError]:
     """Yield an error per invalid line of a TREC run, then a sample per query. Passages have ids, but no text."""
     run, errors = parse_run(path)

@@ -9,8 +9,8 @@ from typing import Final
 
 from ragstone.errors import DataError
 from ragstone.reading._formats import RejectedRecord
-from ragstone.reading._records import LARGE, large_items, read_each, records
-from ragstone.reading._source import InputFile
+from ragstone.reading._records import large_records, read_each, records
+from ragstone.reading._source import MAX_RECORD_BYTES, InputFile
 from ragstone.reading._stage import by_trace
 from ragstone.reading.otlp._conventions import CONVENTIONS
 from ragstone.reading.otlp._json_messages import span_of, spans_of_message
@@ -70,10 +70,10 @@ def spans_in(source: InputFile) -> Iterator[OtelSpan | RejectedRecord]:
         MissingExtraError: If the file needs a package that is not installed.
     """
     for part in source.parts():
-        head = part.head(LARGE + 1)
+        head = part.head(MAX_RECORD_BYTES + 1)
         if looks_like_protobuf(head[:64]):
             yield from _protobuf(part)
-        elif len(head) > LARGE and not _has_line_end(head):
+        elif len(head) > MAX_RECORD_BYTES and not _has_line_end(head):
             yield from _large(part, head)
         else:
             yield from _json(part)
@@ -103,5 +103,5 @@ def _large(source: InputFile, head: bytes) -> Iterator[OtelSpan | RejectedRecord
     is_snake = b'"resource_spans"' in head[:65536]
     path = "resource_spans.item.scope_spans.item" if is_snake else "resourceSpans.item.scopeSpans.item"
     prefix = "item." if re.match(rb"\s*\[", head.removeprefix(b"\xef\xbb\xbf")) else ""
-    items = large_items(source, f"{prefix}{path}.spans.item", kind="span")
+    items = large_records(source, f"{prefix}{path}.spans.item", kind="span")
     return read_each(items, lambda value: [span_of(value)])

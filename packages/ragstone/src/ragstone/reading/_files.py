@@ -1,0 +1,214 @@
+"""Bytes of files as plain UTF-8, and the names of files that do not contain rows or traces."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import re
+import sys
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO, Final, cast
+
+from ragstone.errors import ConfigurationError, DataError, MissingExtraError
+
+_GZIP: Final = b"\x1f\x8b"
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"
+_ZSTD_CHUNK: Final = 1024
+_CHUNK: Final = 64 * 2**10
+_BOMS: Final = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_PAIRS: Final = 4
+"""Characters of ASCII that a file without a mark must begin with to be UTF-16."""
+_HIGH: Final = re.compile(rb"[\x80-\xff]+")
+_HTML: Final = re.compile(rb"\s*+(?:<!--[^>]{0,200}-->\s*+)?<(?:!doctype html|html|head)\b", re.IGNORECASE)
+_MARKDOWN: Final = re.compile(rb"\s*+\|[^\n]*\n\s*+\|[ :|-]++\r?\n")
+_OTHERS: Final[tuple[tuple[bytes, str, str], ...]] = (
+    (b"version https://git-lfs", "a Git LFS pointer, not the file itself", "Fetch the file: git lfs pull"),
+    (b"%PDF", "a PDF document", "Write its questions and answers as CSV or JSON lines"),
+    (b"\xd0\xcf\x11\xe0", "an Excel file of the old format (.xls)", "Save it as .xlsx or as CSV"),
+    (b"BZh", "compressed with bzip2", "Decompress it: bunzip2 FILE"),
+    (b"\xfd7zXZ\x00", "compressed with xz", "Decompress it: unxz FILE"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "Extract it, and name a file in it"),
+)
+
+
+def open_plain(raw: BinaryIO, encoding: str | None = None) -> tuple[BinaryIO, str]:
+    """Return a stream of the decompressed bytes of a file, in UTF-8 without a byte order mark, and the file's encoding.
+
+    UTF-16 is detected by its mark, or by ASCII characters with a zero byte each at the start of the file.
+
+    Args:
+        raw: The file, at its start.
+        encoding: Encoding of the text. None detects UTF-8 and UTF-16.
+
+    Raises:
+        ConfigurationError: If Python does not know the encoding.
+        MissingExtraError: If a Zstandard file needs a missing package.
+    """
+    first = raw.read(2 * _PAIRS)
+    raw.seek(0)
+    stream = raw
+    if first.startswith(_GZIP):
+        stream = cast("BinaryIO", gzip.GzipFile(fileobj=raw, mode="rb"))
+        first = stream.peek(2 * _PAIRS)  # type: ignore[attr-defined]
+    elif first.startswith(_ZSTD):
+        stream = _stream(_zstandard(raw))
+        first = stream.peek(2 * _PAIRS)  # type: ignore[attr-defined]
+    try:
+        found = (encoding and codecs.lookup(encoding).name) or detect_encoding(first)
+    except LookupError:
+        raise ConfigurationError(
+            f"unknown encoding {encoding!r}. Use a name that Python knows, such as cp1252 or latin-1"
+        ) from None
+    if found == "utf-8-sig" or (found == "utf-8" and first.startswith(codecs.BOM_UTF8)):
+        stream.read(3)
+    elif found != "utf-8":
+        return _stream(_recoded(stream, found)), found
+    return stream, found
+
+
+def detect_encoding(first: bytes) -> str:
+    """Return the encoding that the first bytes of a file show: "utf-8", "utf-8-sig", or a variant of UTF-16."""
+    for mark, name in _BOMS.items():
+        if first.startswith(mark):
+            return name
+    start = first[: 2 * _PAIRS]
+    for name, zeros, letters in (("utf-16-le", start[1::2], start[::2]), ("utf-16-be", start[::2], start[1::2])):
+        if len(start) == 2 * _PAIRS and not any(zeros) and all(0 < letter < 128 for letter in letters):
+            return name
+    return "utf-8"
+
+
+def corruption_errors() -> tuple[type[Exception], ...]:
+    """Return the errors that reading a damaged file raises, with Zstandard's error only if its package is imported."""
+    zstandard = sys.modules.get("zstandard")
+    return (OSError, EOFError, zlib.error, *([zstandard.ZstdError] if zstandard else []))
+
+
+def refuse_other(head: bytes, name: str) -> None:
+    """Raise an error that names the kind of a file, if it cannot contain rows.
+
+    Args:
+        head: First decompressed bytes of the file.
+        name: Name of the file, for the error.
+
+    Raises:
+        DataError: If the file is of another kind: a pointer, a page, an archive, a pickle.
+    """
+    found = next(((kind, remedy) for start, kind, remedy in _OTHERS if head.startswith(start)), None)
+    if head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
+        found = (
+            "a Python pickle, which may run any code when it is read, so it never is",
+            "Write the objects as JSON, for example with langchain_core.load.dumps or LlamaIndex's model_dump_json",
+        )
+    elif _MARKDOWN.match(head[:10_000]):
+        found = ("a Markdown table", "Save it as CSV or JSON lines")
+    elif _HTML.match(head[:1000]):
+        found = ("an HTML page, not data", "Check the address: a login or an error page is often saved in its place")
+    elif head.startswith(b"PK\x03\x04"):
+        found = ("a ZIP archive", "Extract it, and name a file in it")
+    if found is not None:
+        raise DataError(f"{name!r} is {found[0]}. {found[1]}")
+
+
+def is_workbook(file: BinaryIO) -> bool:
+    """Return whether a file is an Excel workbook (.xlsx)."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return any(name.lower() == "xl/workbook.xml" for name in archive.namelist())
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return False
+
+
+def encoding_error(lines: Iterable[bytes], name: str) -> DataError:
+    """Return the error about a file that is not UTF-8: its first invalid line, and what to do.
+
+    Args:
+        lines: Lines of the file.
+        name: Name of the file.
+    """
+    for number, line in enumerate(lines, start=1):
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            return DataError(f"line {number} of {name!r} is {describe_bytes(error)}")
+    return DataError(f"{name!r} is not UTF-8. Convert it to UTF-8")
+
+
+def describe_bytes(error: UnicodeDecodeError) -> str:
+    """Return what is wrong with a text that is not UTF-8, and what to do."""
+    names = _possible_encodings(error.object)
+    letters = error.object[error.start :]
+    shown = [f"{name}: {letters.decode(name, 'replace')[:1]!r}" for name in names]
+    first = names[0] if names else "ENCODING"
+    return (
+        f"not UTF-8: byte 0x{letters[:1].hex()} (in {', in '.join(shown) or 'an unknown encoding'}). Name the encoding, "
+        f"for example --encoding {first} (encoding={first!r}), or convert the file: iconv -f {first} -t utf-8 FILE"
+    )
+
+
+def _possible_encodings(text: bytes) -> list[str]:
+    """Return encodings of a text, the likeliest first: letters with accents stand alone, and other scripts are longer."""
+    runs = _HIGH.findall(text)
+    is_western = sum(map(len, runs)) <= 2 * len(runs)
+    names = ("cp1252", "cp932", "gb18030") if is_western else ("cp932", "gb18030", "euc_kr", "cp1251")
+    return [name for name in names if "\N{REPLACEMENT CHARACTER}" not in text.decode(name, "replace")][:3]
+
+
+def _zstandard(raw: BinaryIO) -> Iterator[bytes]:
+    """Yield the contents of consecutive Zstandard frames. The package's reader does not detect a truncated file."""
+    try:
+        import zstandard
+    except ImportError as error:
+        raise MissingExtraError(feature="a Zstandard file", package="zstandard", extra="ragstone[replay]") from error
+    frame: Any = None
+    rest = b""
+    # So little at once, because a bomb may make 32 KiB of each byte.
+    while rest := rest or raw.read(_ZSTD_CHUNK):
+        frame = frame or zstandard.ZstdDecompressor().decompressobj()
+        yield frame.decompress(rest)
+        rest = frame.unused_data
+        if frame.eof:
+            frame = None
+    if frame is not None:
+        raise EOFError("the compressed file ends in the middle; it was cut")
+
+
+def _recoded(stream: BinaryIO, encoding: str) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    try:
+        while part := stream.read(_CHUNK):
+            yield decoder.decode(part).encode("utf-8", "surrogatepass")
+        yield decoder.decode(b"", final=True).encode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise EOFError(f"its text is not {encoding}: {error.reason}") from None
+
+
+def _stream(pieces: Iterator[bytes]) -> BinaryIO:
+    return cast("BinaryIO", io.BufferedReader(_Pieces(pieces)))
+
+
+class _Pieces(io.RawIOBase):
+    """A stream of consecutive pieces."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._piece = memoryview(b"")
+
+    def readable(self) -> bool:
+        """Whether it can be read: always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer, or a part of it. Returns 0 at the end."""
+        while not self._piece:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._piece = memoryview(piece)
+        n = min(len(buffer), len(self._piece))
+        buffer[:n] = self._piece[:n]
+        self._piece = self._piece[n:]
+        return n
