@@ -121,7 +121,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a worker in this process retry soon, and a monitor take over soon: its thread cannot have virtual time."""
     for name in (
         "monitor._finish._UNAVAILABLE_S",
-        "monitor._monitor._OWNERSHIP_RETRY_S",
+        "monitor._background._RETRY_S",
         "worker._delivery._BACKOFF_MIN_S",
         "worker._parts._PAUSE_MIN_S",
         "worker._parts._PAUSE_PAID_S",

@@ -105,7 +105,7 @@ def test_the_process_ends_if_the_application_is_killed(tmp_path: Path) -> None:
         APP
         + """
 import os
-while not monitor._worker: time.sleep(0.01)
+while not monitor._background.worker: time.sleep(0.01)
 if os.fork() == 0:
     time.sleep(60)
     os._exit(0)
@@ -136,7 +136,7 @@ def test_a_killed_process_is_replaced(tmp_path: Path) -> None:
     with Monitor(judge="lexical", metrics=["ccrs"], store=store, scoring="process") as monitor:
         for i in range(20):
             monitor.record(draft(i))
-        wait_until(lambda: monitor._worker is not None)
+        wait_until(lambda: monitor._background.worker is not None)
         pid = worker_pid(store)
         assert pid != os.getpid()
         os.kill(pid, signal.SIGKILL)
@@ -166,9 +166,9 @@ def test_a_second_application_does_not_start_a_process(tmp_path: Path) -> None:
     store = tmp_path / "r.db"
     with SqliteStore.open(store, mode="own"), Monitor(judge="lexical", store=store, scoring="process") as monitor:
         monitor.record(draft(0))
-        wait_until(lambda: monitor._state == "not_owner")
+        wait_until(lambda: monitor._background.state == "not_owner")
         time.sleep(0.1)
-        assert monitor._candidate is None
+        assert monitor._background.candidate is None
 
 
 def test_objects_that_cannot_be_sent_are_refused(tmp_path: Path) -> None:

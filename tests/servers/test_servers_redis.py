@@ -148,8 +148,8 @@ def test_passwords_are_not_shown(start_redis, tmp_path, caplog, monkeypatch):
     assert run_command("status", clean, RAGSTONE_BROKER_PASSWORD="s3cret-word").returncode == 0
     with Monitor(store=bad, judge="lexical") as monitor:
         monitor.record(TraceDraft(query="q", response="r"))
-        wait_until(lambda: monitor._relay.error)
-    texts = [caplog.text, monitor._relay.error, *(done.stdout + done.stderr for done in shown)]
+        wait_until(lambda: monitor._background.relay.error)
+    texts = [caplog.text, monitor._background.relay.error, *(done.stdout + done.stderr for done in shown)]
     assert not [text for text in texts if "s3cret-word" in text or "wr0ng-word" in text]
     assert "invalid username-password" in shown[1].stderr
 
@@ -162,7 +162,7 @@ def test_an_application_does_not_notice_that_redis_is_away(start_redis, tmp_path
     with Monitor(store=server.url(), judge="lexical") as monitor:
         for i in range(50):
             assert monitor.record(TraceDraft(trace_id=f"t{i}", query="q", response="r"))
-        wait_until(lambda: monitor._relay.error)
+        wait_until(lambda: monitor._background.relay.error)
         assert monitor.flush()
         assert not monitor.drain(timeout_s=0.5)
         assert monitor.counters.written == 50
@@ -170,7 +170,7 @@ def test_an_application_does_not_notice_that_redis_is_away(start_redis, tmp_path
         assert monitor.drain(60)
         server.kill()
         assert monitor.record(TraceDraft(trace_id="t50", query="q", response="r"))
-        wait_until(lambda: monitor._relay.error)
+        wait_until(lambda: monitor._background.relay.error)
         server.start()
         assert monitor.drain(60)
     said = [record.getMessage() for record in caplog.records if "cannot publish" in record.getMessage()]
@@ -187,7 +187,7 @@ def test_a_worker_of_another_store_does_not_take_requests_for_redis(start_redis,
     environment = {"RAGSTONE_SPOOL": str(tmp_path / "spool")}
     with Monitor(store=server.url(), judge="lexical", durability="sync") as monitor:
         assert all(monitor.record(TraceDraft(trace_id=f"t{i}", query="q", response="r")) for i in range(20))
-        wait_until(lambda: monitor._relay.error)
+        wait_until(lambda: monitor._background.relay.error)
     assert run_command(*worker, **environment).returncode == 0
     with open_store(database, mode="read") as store:
         assert store.ledger().total.captured == 0

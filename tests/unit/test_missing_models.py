@@ -184,8 +184,8 @@ def test_a_monitor_scores_metrics_that_need_no_judge(caplog: pytest.LogCaptureFi
 def test_the_end_of_a_block_does_not_wait_without_a_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     """A `with` block of a script ends at once if no judge is named, because no score can arrive."""
     waits: list[float] = []
-    monkeypatch.setattr("ragstone.monitor._monitor.is_script", lambda: True)
-    monkeypatch.setattr("ragstone.monitor._monitor.pauses", lambda *_, **__: waits.append(1.0) or iter(()))
+    monkeypatch.setattr("ragstone.monitor._background.is_script", lambda: True)
+    monkeypatch.setattr("ragstone.monitor._background.pauses", lambda *_, **__: waits.append(1.0) or iter(()))
     for judge, n_waits in ((None, 0), ("lexical", 1)):
         with Monitor(store=f"{judge}.db", metrics=["ccrs.qr"], judge=judge) as monitor:
             record(monitor)

@@ -13,6 +13,7 @@ import pytest
 
 from ragstone.errors import JudgeUnavailableError
 from ragstone.monitor import Monitor
+from ragstone.monitor._background import ScoringThread
 from ragstone.monitor._finish import Progress, is_script, pauses
 from ragstone.requests import TraceDraft
 from ragstone.schema import Ledger, LedgerRow, ScoringPlan
@@ -172,7 +173,7 @@ def test_an_async_block_does_not_block_the_loop(monitor):
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
 def test_an_exception_is_not_delayed(monitor, monkeypatch, caplog, error):
     """The block closes as `close` does, and says what stays pending."""
-    monkeypatch.setattr(Monitor, "_finish", lambda self: pytest.fail("it waits"))
+    monkeypatch.setattr(ScoringThread, "finish", lambda self, flush: pytest.fail("it waits"))
     judge = UnansweringJudge()
     with pytest.raises(error), monitor(judge) as made:
         record(made)
@@ -192,7 +193,7 @@ def test_ctrl_c_ends_the_wait(monitor, monkeypatch, caplog):
         assert judge.asked.wait(60)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ragstone.monitor._monitor.pauses", interrupted)
+    monkeypatch.setattr("ragstone.monitor._background.pauses", interrupted)
     with pytest.raises(KeyboardInterrupt), monitor(judge) as made:
         record(made)
     assert 1 == len(pending(caplog))

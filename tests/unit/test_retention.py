@@ -227,9 +227,9 @@ def test_table_of_the_configuration(tmp_path):
     file.write_text('[retention]\nbodies_older_than = "30d"\nrequests_older_than = "400d"\n')
     assert 0 == run_command("--config", file, "metrics").returncode
     with Monitor.from_config(file, store=tmp_path / "a.db") as monitor:
-        assert Retention(bodies_older_than="30d", requests_older_than="400d") == monitor._retention
+        assert Retention(bodies_older_than="30d", requests_older_than="400d") == monitor._worker_options["retention"]
     assert (30 * DAY_S, DAY_S) == tuple(
-        map(monitor._retention.seconds, ("bodies_older_than", "sampled_out_older_than"))
+        map(monitor._worker_options["retention"].seconds, ("bodies_older_than", "sampled_out_older_than"))
     )
     for table, message in (
         (

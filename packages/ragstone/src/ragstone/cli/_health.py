@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ragstone._util.systemd import notify, watchdog_interval_s
 from ragstone.schema import Delivery, Failure, Ledger, NotApplicable, Score, Trace
 from ragstone.sinks import PrometheusSink, StreamStatus
-from ragstone.worker import HealthRoutes, HealthServer, WorkerState
+from ragstone.worker import HealthRoutes, WorkerState
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -61,7 +61,7 @@ class HealthPage:
     @asynccontextmanager
     async def serve(self, state: Callable[[], WorkerState]) -> AsyncIterator[str]:
         """Serve the routes, and yield the base URL."""
-        server = HealthServer(self.routes(state), host=self._host, port=self._port)
+        server = self.routes(state).server(self._host, self._port)
         await server.start()
         try:
             yield server.url

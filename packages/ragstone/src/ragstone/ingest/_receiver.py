@@ -23,7 +23,7 @@ _RETRY_AFTER_S: Final = "5"
 _PROTOBUF: Final = "application/x-protobuf"
 
 
-class OtlpReceiver:
+class OtlpReceiver(HttpServer):
     """Receives spans of any OpenTelemetry exporter at `/v1/traces`.
 
     Logs and metrics are accepted and discarded, so that exporters that share one endpoint do not report errors.
@@ -53,31 +53,13 @@ class OtlpReceiver:
         self._intake = SpanIntake(buffer, redact, max_bytes=max_bytes)
         self._bodies = BodyReader(max_bytes)
         self._access = access or Access()
-        self._host = host
         app = web.Application(client_max_size=max_bytes, middlewares=[self._middleware()])
         app.router.add_post("/v1/traces", self._traces)
         app.router.add_post("/v1/logs", self._ignored)
         app.router.add_post("/v1/metrics", self._ignored)
         if add_routes is not None:
             add_routes(app)
-        self._server = HttpServer(app, host=host, port=port, title="ragstone ingest")
-
-    @property
-    def url(self) -> str:
-        """Base URL for exporters. Final after `start`."""
-        return self._server.url
-
-    async def start(self) -> None:
-        """Start to listen.
-
-        Raises:
-            ConfigurationError: If the address is not available.
-        """
-        await self._server.start()
-
-    async def aclose(self) -> None:
-        """Finish open requests and stop listening. Can be called twice."""
-        await self._server.aclose()
+        super().__init__(app, host=host, port=port, title="ragstone ingest")
 
     def _middleware(self) -> Any:
         @web.middleware

@@ -1,19 +1,15 @@
-"""`Monitor`: capture → spool → store → scoring → sinks in an application.
-
-One class, whose arguments take a hundred lines to describe, so the file is not split although it has more than 600 lines.
-"""
+"""`Monitor`: capture → spool → store → scoring → sinks in an application."""
 
 from __future__ import annotations
 
 import asyncio
 import atexit
-import logging
 import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self
@@ -23,7 +19,7 @@ from ragstone import worker as workers
 from ragstone._util.clock import steady_time
 from ragstone._util.exit import run_exit_hooks
 from ragstone._util.fork import after_fork_in_child
-from ragstone.brokers import BrokerRelay, describe_broker, is_broker_url, make_relay
+from ragstone.brokers import describe_broker, is_broker_url, make_relay
 from ragstone.capture import (
     Application,
     Capture,
@@ -31,9 +27,8 @@ from ragstone.capture import (
     Guard,
     redact_secrets,
 )
-from ragstone.errors import ConfigurationError, RagstoneError, StoreError, StoreOwnedError
-from ragstone.monitor._finish import Progress, State, is_script, is_server, pauses
-from ragstone.monitor._load import LoadWarning
+from ragstone.errors import ConfigurationError, StoreError
+from ragstone.monitor._background import RelayThread, ScoringThread
 from ragstone.requests import Request, RequestBlocks, TraceDraft
 from ragstone.schema import Ledger
 from ragstone.settings import (
@@ -48,20 +43,9 @@ from ragstone.settings import (
     takes_settings,
 )
 from ragstone.spool import SpoolWriter
-from ragstone.store import is_database_url, is_owned, resolve_store
-from ragstone.worker import (
-    advise,
-    claim_spool,
-    id_hasher,
-    read_ledger,
-    worker_command,
-)
+from ragstone.store import is_database_url, resolve_store
+from ragstone.worker import claim_spool, id_hasher, read_ledger
 
-logger = logging.getLogger("ragstone")
-
-_OWNERSHIP_RETRY_S = 1.0
-_FINISH_S = 60.0
-"""Maximum seconds that the end of a `with` block waits for scores."""
 _KEYS: Final = {
     "metrics": "scoring.metrics",
     "store": "capture.store",
@@ -197,15 +181,12 @@ class Monitor(RequestBlocks):
             for role, spec in zip(judges.ROLES, (judge, reader, embedder), strict=True)
         )
         relay = make_relay(os.fspath(store)) if is_broker_url(store) else None
-        self._relay = relay
-        """Publishes captures if the store is a message broker."""
         self._store = resolve_store(store) if relay is None else os.fspath(store)
         if relay is None and not is_database_url(store) and not Path(self._store).parent.is_dir():
             raise ConfigurationError(
                 f"the directory of store={str(store)!r} does not exist. Create it, or give another path."
             )
-        self._scores = relay is None and scoring != "none"
-        """Whether requests are scored here, if no other process owns the store. Otherwise, default metrics are not in the plan."""
+        scores = relay is None and scoring != "none"
         self._setup = workers.ScoringSetup(
             metrics,
             judge=judge,
@@ -217,18 +198,16 @@ class Monitor(RequestBlocks):
             closes_models=True,
             may_lack_models=True,
         )
-        self._outage_patience_s = max_outage_s
-        self._daily_budget = read_table(DailyBudget, daily_budget, source="Monitor(daily_budget=...)").stated
-        self._retention = read_table(Retention, retention, source="Monitor(retention=...)")
-        self._watch = read_table(Watch, watch, source="Monitor(watch=...)")
-        self._clock = clock
-        self._load_warning = LoadWarning(
-            is_server, lambda: worker_command(self._store, self._setup.plan, self._setup.delivery)
-        )
+        self._worker_options = {
+            "max_outage_s": max_outage_s,
+            "watch": read_table(Watch, watch, source="Monitor(watch=...)"),
+            "retention": read_table(Retention, retention, source="Monitor(retention=...)"),
+            "daily_budget": read_table(DailyBudget, daily_budget, source="Monitor(daily_budget=...)").stated,
+            "clock": clock,
+        }
         if scoring == "thread":
             workers.Worker  # noqa: B018 - imported here, because imports on a thread change the exit code of Ctrl-C
-        self._process_settings: workers.WorkerSettings | None = None
-        """Arguments of the worker process, or None if a thread scores."""
+        process: workers.WorkerWork | None = None
         if scoring == "process" and self._setup.missing is None:
             spec = workers.ScorerSpec(
                 metrics,
@@ -239,17 +218,12 @@ class Monitor(RequestBlocks):
                 deadline_s=deadline_s,
                 reasons=reasons,
             )
-            self._process_settings = workers.WorkerSettings(
-                store=self._store,
-                spec=spec,
-                sinks=tuple(sinks),
-                max_outage_s=max_outage_s,
-                watch=self._watch,
-                retention=self._retention,
-                daily_budget=dict(self._daily_budget),
-                plan=self._setup.plan,
-                clock=clock,
-            )
+            process = workers.WorkerWork(self._store, spec, self._setup.plan, tuple(sinks), self._worker_options)
+        self._background = (
+            ScoringThread(self._store, self._setup, self._worker_options, process=process, is_on=scores)
+            if relay is None
+            else RelayThread(relay)
+        )
         spool = claim_spool(self._store) if relay is None else relay.directory
         self._guard = Guard()
         self._capture = Capture(
@@ -264,10 +238,11 @@ class Monitor(RequestBlocks):
             clock=clock,
             guard=self._guard,
             hash_id=id_hasher(self._store, ids),
-            plan=self._setup.plan | ({} if metrics is not _METRICS or self._scores else {"scoring.metrics": None}),
+            plan=self._setup.plan | ({} if metrics is not _METRICS or scores else {"scoring.metrics": None}),
             application=Application.from_settings(app=app, release=release, environment=environment, tags=tags or ()),
         )
-        self._reset()
+        self._lock = threading.Lock()
+        self._closed = False
         _live.add(self)
         after_fork_in_child(self._after_fork)
 
@@ -305,22 +280,10 @@ class Monitor(RequestBlocks):
         completed = complete(keys, arguments, call="Monitor", file=path)
         return cls(**{**arguments, **completed})
 
-    def _reset(self) -> None:
-        """Reset to the state without a worker: at creation, and in a forked child, which lacks the parent's thread."""
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._worker: workers.Worker | workers.WorkerProcess | None = None
-        """This monitor's worker while it owns the store."""
-        self._state: State = "scoring"
-        """Result of the last attempt to own the store and to score."""
-        self._candidate: workers.Worker | workers.WorkerProcess | None = None
-        """This monitor's worker, even if it does not own the store yet."""
-        self._closed = False
-        self._closing = threading.Event()
-
     def _after_fork(self) -> None:
+        self._lock = threading.Lock()
         if not self._closed:
-            self._reset()
+            self._background.reset()
 
     # -- called by the application ---------------------------------------------------------------------------
 
@@ -331,7 +294,7 @@ class Monitor(RequestBlocks):
             False if the request was dropped. The ledger counts it with the reason.
         """
         accepted = self._capture.record(draft)
-        if self._thread is None and not self._closed:
+        if not self._background.has_started:
             self.start()
         return accepted
 
@@ -353,25 +316,13 @@ class Monitor(RequestBlocks):
             DataError: If a value has another type or is out of range.
         """
         accepted = self._capture.feedback(trace_id, value, comment=comment)
-        if self._thread is None and not self._closed:
+        if not self._background.has_started:
             self.start()
         return accepted
 
     def start(self) -> None:
         """Start scoring before the first request, to score requests that an earlier process left pending."""
-        if self._relay is None and not self._scores:
-            return
-        work, name = (
-            (self._own_and_work, "ragstone-worker") if self._relay is None else (self._publish, "ragstone-relay")
-        )
-        with self._lock:
-            if self._thread is None and not self._closed:
-                thread = threading.Thread(target=work, name=name, daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError:  # the interpreter is shutting down, and requests stay in the spool
-                    return
-                self._thread = thread
+        self._background.start()
 
     # -- state and waiting -----------------------------------------------------------------------------------
 
@@ -386,7 +337,7 @@ class Monitor(RequestBlocks):
         Raises:
             StoreError: If the store cannot be read or nothing was captured yet, or is a message broker.
         """
-        if self._relay is not None:
+        if isinstance(self._background, RelayThread):
             raise StoreError(
                 f"{describe_broker(self._store)} does not have a ledger. Read that of the workers' store with: ragstone status STORE"
             )
@@ -407,42 +358,7 @@ class Monitor(RequestBlocks):
         if not self.flush(timeout_s):
             return False
         self.start()
-        if self._relay is not None:
-            return self._wait_for_relay(self._relay, end)
-        is_idle = self._idle_check()
-        while time.monotonic() < end:
-            done = is_idle()
-            if (done and self._setup.missing is None) or ((done or self._worker is None) and self._n_pending() == 0):
-                return True
-            if self._lacks_worker and (done or not (self._setup.scorable or is_owned(self._store))):
-                return False  # no worker with the models has the store
-            if self._closing.wait(0.02):
-                return False
-        return False
-
-    def _wait_for_relay(self, relay: BrokerRelay, end: float) -> bool:
-        while time.monotonic() < end:
-            with suppress(RagstoneError):
-                if relay.error is None and relay.count_unsent() == 0:
-                    return True
-            if self._closing.wait(0.1):
-                return False
-        return False
-
-    def _idle_check(self) -> Callable[[], bool]:
-        """Return a function that checks if everything recorded until now is scored and delivered by this worker."""
-        asked: tuple[workers.Worker | workers.WorkerProcess, Callable[[], bool]] | None = None
-
-        def is_idle() -> bool:
-            nonlocal asked
-            worker = self._worker
-            if worker is None:
-                return False
-            if asked is None or asked[0] is not worker:
-                asked = (worker, worker.idle_check())
-            return asked[1]()
-
-        return is_idle
+        return self._background.wait(end)
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Write all captures, stop scoring and release the store. Can be called twice, and is called at exit.
@@ -455,42 +371,7 @@ class Monitor(RequestBlocks):
                 return
             self._closed = True
         self._capture.close(max(0.0, end - time.monotonic()))
-        self._closing.set()
-        candidate, thread = self._candidate, self._thread
-        if candidate is not None:
-            candidate.stop()
-        if thread is None or thread is threading.current_thread():
-            return
-        thread.join(max(0.0, end - time.monotonic()))
-        self._warn_of_pending()
-
-    def _warn_of_pending(self) -> None:
-        if self._relay is not None:
-            self._warn_of_unsent(self._relay)
-            return
-        if self._state == "not_owner" or self._setup.missing is not None:
-            return  # the store's owner scores pending requests, or the log names the command
-        if self._state == "unavailable" and is_database_url(self._store):
-            return  # the end of a program must not wait for a database
-        try:
-            sentences = advise(self._store, read_ledger(self._store), delivery=self._setup.delivery)
-        except Exception:  # noqa: BLE001  the program ends, and the store may be unreadable
-            return
-        for sentence in sentences:
-            # Python prints warnings on standard error if the application has not configured logging.
-            logger.warning("ragstone: %s", sentence)
-
-    def _warn_of_unsent(self, relay: BrokerRelay) -> None:
-        if relay.error is None:
-            return
-        with suppress(RagstoneError):
-            if n := relay.count_spooled():
-                logger.warning(
-                    "ragstone: up to %d entries are not published. They stay in %s until an application of this host with "
-                    "the same store runs",
-                    n,
-                    relay.directory,
-                )
+        self._background.stop(max(0.0, end - time.monotonic()))
 
     def __enter__(self) -> Self:
         return self
@@ -500,9 +381,9 @@ class Monitor(RequestBlocks):
     ) -> None:
         try:
             if kind is None and not _in_event_loop():
-                with closing(self._finish()) as waits:
+                with closing(self._background.finish(self.flush)) as waits:
                     for pause_s in waits:
-                        self._closing.wait(pause_s)
+                        time.sleep(pause_s)
         finally:
             self.close()
 
@@ -514,137 +395,11 @@ class Monitor(RequestBlocks):
     ) -> None:
         try:
             if kind is None:
-                with closing(self._finish()) as waits:
+                with closing(self._background.finish(self.flush)) as waits:
                     for pause_s in waits:
                         await asyncio.sleep(pause_s)
         finally:
             await asyncio.to_thread(self.close)
-
-    def _finish(self) -> Generator[float]:
-        """Yield pauses until everything is scored or waiting cannot help. Yields nothing in a server."""
-        if self._relay is not None or self._thread is None or not self._setup.scorable or not is_script():
-            return
-        self.flush()
-        is_idle = self._idle_check()
-
-        def look() -> State:
-            if self._closing.is_set() or is_idle():
-                return "done"
-            worker = self._worker
-            return "unavailable" if worker is not None and worker.is_blocked else self._state
-
-        progress = Progress(self._n_pending)
-        try:
-            for pause_s in pauses(look, timeout_s=_FINISH_S):
-                progress.show()
-                yield pause_s
-        finally:
-            progress.clear()
-
-    @property
-    def _lacks_worker(self) -> bool:
-        """Whether a model is not named, so that another process has to own the store file."""
-        return self._setup.missing is not None and not is_database_url(self._store)
-
-    def _n_pending(self) -> int | None:
-        """Return the number of pending requests, or None if the store does not exist yet or cannot be read."""
-        try:
-            return read_ledger(self._store).total.pending
-        except StoreError:
-            return None
-
-    # -- run on the worker's thread --------------------------------------------------------------------------
-
-    def _publish(self) -> None:
-        """Publish the spool to the message broker until closed."""
-        relay = self._relay
-        while relay is not None:
-            try:
-                relay.run(self._closing)
-            except Exception:
-                logger.exception("ragstone relay failed with a bug, requests stay in the spool (restarting)")
-            if self._closing.wait(_OWNERSHIP_RETRY_S):
-                return
-
-    def _own_and_work(self) -> None:
-        """Own the store as soon as it is free, and work until closed."""
-        waiting = False
-        if self._setup.missing is not None:
-            logger.warning(
-                "ragstone: %s. Until then requests stay pending%s. Score them with: %s",
-                self._setup.missing,
-                ", and only metrics that need no model are scored" if self._setup.scorable else "",
-                worker_command(self._store, self._setup.plan, self._setup.delivery, "--until-idle"),
-            )
-        while not self._closing.is_set():
-            try:
-                self._run_worker()
-            except StoreOwnedError as error:
-                if not waiting:
-                    logger.info("%s (this process captures, and scores when the owner has stopped)", error)
-                waiting = True
-                self._state = "not_owner"
-            except RagstoneError as error:
-                if isinstance(candidate := self._candidate, workers.WorkerProcess) and candidate.cannot_start:
-                    logger.warning(
-                        "ragstone scores in a thread, because the worker process cannot be started: %s", error
-                    )
-                    self._process_settings = None
-                    continue
-                if not waiting:
-                    # The message says what to do. A traceback would not help.
-                    logger.error("ragstone cannot score, requests stay in the spool: %s", error)  # noqa: TRY400
-                waiting = True
-                self._state = "unavailable"
-            except Exception as error:
-                # At exit Python ends the thread pool before it calls exit hooks.
-                self._state = "unavailable"
-                if "interpreter shutdown" not in str(error):
-                    logger.exception("ragstone worker failed with a bug, requests stay in the spool (restarting)")
-            else:
-                waiting = False
-            finally:
-                self._worker = None
-            if self._lacks_worker and not self._setup.scorable:
-                return  # a file has one owner, and this process must not keep a worker with a judge from it
-            self._closing.wait(_OWNERSHIP_RETRY_S)
-
-    def _run_worker(self) -> None:
-        """Run a worker, in this thread or in a process, until it ends."""
-        if self._process_settings is None:
-            worker: workers.Worker | workers.WorkerProcess = workers.Worker(
-                self._store,
-                self._setup,
-                max_outage_s=self._outage_patience_s,
-                watch=self._watch,
-                retention=self._retention,
-                daily_budget=self._daily_budget,
-                clock=self._clock,
-            )
-        elif is_owned(self._store):
-            # Each process of a server looks every second. The start of a worker that cannot own the store is expensive.
-            raise StoreOwnedError(f"the store {self._store!r} is owned by another process")
-        else:
-            worker = workers.WorkerProcess(self._process_settings)
-        self._candidate = worker
-        if self._closing.is_set():  # `close` was called before the worker existed
-            worker.stop()
-        asyncio.run(self._work(worker))
-
-    async def _work(self, worker: workers.Worker | workers.WorkerProcess) -> None:
-        load = asyncio.create_task(self._load_warning.watch())
-        try:
-            await worker.run(on_owned=lambda: self._own(worker))
-        finally:
-            load.cancel()
-            if self._closing.is_set():
-                await self._setup.aclose()
-            else:
-                await self._setup.aclose_models()
-
-    def _own(self, worker: workers.Worker | workers.WorkerProcess) -> None:
-        self._worker = worker
-        self._state = "scoring"
 
 
 def _is_model(spec: object) -> bool:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from ragstone.worker._erase import Erasure as Erasure
     from ragstone.worker._erase import erase_requests as erase_requests
     from ragstone.worker._health import HealthRoutes as HealthRoutes
-    from ragstone.worker._health import HealthServer as HealthServer
     from ragstone.worker._health import WorkerState as WorkerState
     from ragstone.worker._hints import advise as advise
     from ragstone.worker._hints import worker_command as worker_command
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from ragstone.worker._watching import requests_folder as requests_folder
     from ragstone.worker._worker import Worker as Worker
     from ragstone.worker._worker_process import WorkerProcess as WorkerProcess
-    from ragstone.worker._worker_process import WorkerSettings as WorkerSettings
+    from ragstone.worker._worker_process import WorkerWork as WorkerWork
 
 __all__ = ["ScorerSpec", "ScoringSetup"]
 
@@ -41,7 +40,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_backfill": "BackfillRequest request_backfill run_backfill",
             "_daily_budget": "describe_reached",
             "_erase": "Erasure erase_requests",
-            "_health": "HealthRoutes HealthServer WorkerState",
+            "_health": "HealthRoutes WorkerState",
             "_hints": "advise worker_command",
             "_id_key": "id_hasher",
             "_intake": "StepErrors broker_spool_directory claim_spool get_skip_reason spool_directory",
@@ -51,6 +50,6 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_status": "read_ledger",
             "_watching": "requests_folder",
             "_worker": "Worker",
-            "_worker_process": "WorkerProcess WorkerSettings",
+            "_worker_process": "WorkerProcess WorkerWork",
         },
     )

@@ -68,6 +68,14 @@ class HealthRoutes:
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
 
+    def server(self, host: str, port: int) -> HttpServer:
+        """Return a server of only these routes, for a worker without another server. Port 0 selects a free port."""
+        from aiohttp import web
+
+        app = web.Application(client_max_size=1024)
+        self.add_to(app)
+        return HttpServer(app, host=host, port=port, title="ragstone worker")
+
     async def _healthz(self, _request: web.Request) -> web.Response:
         state = self._state()
         return _response({"alive": state.is_alive} | asdict(state), is_good=state.is_alive)
@@ -85,40 +93,6 @@ class HealthRoutes:
 
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encode(self._registry), headers={"Content-Type": content_type})
-
-
-class HealthServer:
-    """Serves only these routes, for a worker without another server.
-
-    Args:
-        routes: The routes.
-        host: Address to listen on.
-        port: Port. 0 selects a free port.
-    """
-
-    def __init__(self, routes: HealthRoutes, *, host: str, port: int) -> None:
-        from aiohttp import web
-
-        app = web.Application(client_max_size=1024)
-        routes.add_to(app)
-        self._server = HttpServer(app, host=host, port=port, title="ragstone worker")
-
-    @property
-    def url(self) -> str:
-        """Base URL. Final after `start`."""
-        return self._server.url
-
-    async def start(self) -> None:
-        """Start to listen.
-
-        Raises:
-            ConfigurationError: If the address is not available.
-        """
-        await self._server.start()
-
-    async def aclose(self) -> None:
-        """Stop listening. Can be called twice."""
-        await self._server.aclose()
 
 
 def _response(body: dict[str, Any], *, is_good: bool) -> web.Response:

@@ -7,12 +7,11 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ragstone.errors import ConfigurationError
-from ragstone.settings import Retention, Watch
 from ragstone.sinks import Sink
 from ragstone.worker._child import Child, Owner, to_pickled
 from ragstone.worker._spec import ScorerSpec
@@ -25,9 +24,16 @@ _ASK_S: Final = 0.05
 _NICE: Final = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSettings:
-    """Arguments of a worker, for another process.
+@dataclass(frozen=True, slots=True)
+class WorkerWork:
+    """A worker for another process.
+
+    Args:
+        store: The store.
+        spec: Metrics, models and limits.
+        plan: The plan of the application's setup, in which a model without a name has none.
+        sinks: Sinks, as for `ScoringSetup`.
+        options: Further arguments of `Worker`.
 
     Raises:
         ConfigurationError: If a value cannot be pickled.
@@ -35,25 +41,19 @@ class WorkerSettings:
 
     store: str
     spec: ScorerSpec
-    sinks: Sequence[str | Sink] = ()
-    max_outage_s: float
-    watch: Watch
-    retention: Retention
-    daily_budget: Mapping[str, float] = field(default_factory=dict)
     plan: dict[str, Any]
-    """The plan of the application's setup, in which a model without a name has none."""
-    clock: Callable[[], float]
+    sinks: Sequence[str | Sink]
+    options: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        for name, values in (("sinks", self.sinks), ("watch", (self.watch,)), ("clock", (self.clock,))):
-            for value in values:
-                try:
-                    to_pickled(value)
-                except Exception as error:
-                    raise ConfigurationError(
-                        f"{name}: {value!r} cannot be sent to a worker process ({type(error).__name__}: {error}). Give "
-                        "sinks as names, such as 'jsonl:PATH', or set scoring='thread'"
-                    ) from error
+        for name, value in [*(("sinks", sink) for sink in self.sinks), *self.options.items()]:
+            try:
+                to_pickled(value)
+            except Exception as error:
+                raise ConfigurationError(
+                    f"{name}: {value!r} cannot be sent to a worker process ({type(error).__name__}: {error}). Give "
+                    "sinks as names, such as 'jsonl:PATH', or set scoring='thread'"
+                ) from error
 
     async def run(self, owner: Owner) -> None:
         """Run the worker, in its process."""
@@ -63,15 +63,7 @@ class WorkerSettings:
             os.nice(_NICE)
         async with self.spec.open(sinks=self.sinks) as setup:
             setup.plan = self.plan
-            worker = Worker(
-                self.store,
-                setup,
-                max_outage_s=self.max_outage_s,
-                watch=self.watch,
-                retention=self.retention,
-                daily_budget=self.daily_budget,
-                clock=self.clock,
-            )
+            worker = Worker(self.store, setup, **self.options)
             serving = asyncio.create_task(_Questions(owner, worker).serve())
             await worker.run(on_owned=lambda: owner.send("owned"))
             serving.cancel()
@@ -109,14 +101,14 @@ class WorkerProcess(Child):
     It hands its work back and ends when its owner ends, so also after `kill -9` of this process. It has a lower priority.
 
     Args:
-        settings: Arguments of the worker.
+        work: The worker.
     """
 
     end_s = 30.0
 
-    def __init__(self, settings: WorkerSettings) -> None:
+    def __init__(self, work: WorkerWork) -> None:
         super().__init__()
-        self._work = to_pickled(settings)
+        self._work = to_pickled(work)
         self._asked_at = 0.0
         self._numbers = count(1)
         self._answer = _Answer()
