@@ -122,8 +122,8 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (
         "monitor._finish._UNAVAILABLE_S",
         "monitor._background._RETRY_S",
-        "worker._delivery._BACKOFF_MIN_S",
-        "worker._parts._PAUSE_MIN_S",
-        "worker._parts._PAUSE_PAID_S",
+        "worker._times.DELIVERY_MIN_S",
+        "worker._times.OUTAGE_MIN_S",
+        "worker._times.OUTAGE_PAID_MIN_S",
     ):
         monkeypatch.setattr(f"ragstone.{name}", 0.05)

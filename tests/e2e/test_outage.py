@@ -186,7 +186,7 @@ def test_a_running_worker_keeps_traces_pending_for_as_long_as_the_judge_is_down(
     tmp_path, caplog, monkeypatch, after_calls, max_outage_s
 ):
     """An hour without a judge, from the start or later: no metric fails, the log says that it is long, all are scored."""
-    monkeypatch.setattr("ragstone.worker._worker._POLL_MAX_S", 30.0)
+    monkeypatch.setattr("ragstone.worker._times.POLL_MAX_S", 30.0)
     with SqliteStore.open(tmp_path / "r.db", mode="own") as store:
         store.traces.ingest("app", N, [Captured(trace=make_trace(f"t{i}")) for i in range(N)])
     with KilledServer(after_calls=after_calls, down_s=3600) as server:

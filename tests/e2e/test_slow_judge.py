@@ -227,7 +227,7 @@ def test_a_deadline_of_the_user_is_kept():
 
 def test_a_slow_request_of_a_worker_is_scored_once(tmp_path: Path, monkeypatch):
     """A lease that is shorter than the reply of the judge is renewed, so that the request is not scored twice."""
-    monkeypatch.setattr("ragstone.worker._worker.FILE_LEASE_S", 0.9)
+    monkeypatch.setattr("ragstone.worker._times.FILE_LEASE_S", 0.9)
     with SqliteStore.open(tmp_path / "r.db", mode="own") as store:
         store.traces.ingest("app", 1, [Captured(trace=make_trace("t"))])
     with FakeJudgeServer(latency_s=2.5) as server:

@@ -107,8 +107,8 @@ def test_scores_that_nobody_was_asked_for_do_not_end_the_wait(nothing_asked: Usa
 
 def test_who_is_slow_is_not_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that runs out of time while it is answered fails the second time, and is not paid for all hour long."""
-    monkeypatch.setattr("ragstone.worker._parts._PAUSE_PAID_S", 0.0)
-    monkeypatch.setattr("ragstone.worker._parts._PAUSE_MIN_S", 0.0)
+    monkeypatch.setattr("ragstone.worker._times.OUTAGE_PAID_MIN_S", 0.0)
+    monkeypatch.setattr("ragstone.worker._times.OUTAGE_MIN_S", 0.0)
     slow = [o.model_copy(update={"usage": Usage(calls=9, output_tokens=9)}) for o in unanswered("timeout")]
     tries = []
 

@@ -768,11 +768,19 @@ class TestArguments:
             "[limits]\nconcurrency = 5\ndeadline_s = 50\nmax_outage_s = 7\n[retention]\nbodies_older_than = '2d'"
         )
         with Monitor.from_config(file, store=tmp_path / "a.db", metrics="rouge_l", concurrency=2) as monitor:
-            read = monitor._setup.limits.concurrency, monitor._setup.limits.deadline_s, monitor._worker_options["max_outage_s"]
+            read = (
+                monitor._setup.limits.concurrency,
+                monitor._setup.limits.deadline_s,
+                monitor._worker_options["max_outage_s"],
+            )
             assert (2, 30.0, 7.0) == read
             assert "2d" == monitor._worker_options["retention"].bodies_older_than
         with Monitor(store=tmp_path / "b.db", metrics="rouge_l") as monitor:
-            read = monitor._setup.limits.concurrency, monitor._setup.limits.deadline_s, monitor._worker_options["max_outage_s"]
+            read = (
+                monitor._setup.limits.concurrency,
+                monitor._setup.limits.deadline_s,
+                monitor._worker_options["max_outage_s"],
+            )
             assert (3, 30.0, 3600.0) == read
 
     def test_variables_complete_a_judge_that_is_named_by_its_url(self, monkeypatch: pytest.MonkeyPatch):

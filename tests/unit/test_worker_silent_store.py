@@ -83,8 +83,8 @@ def test_a_stopped_worker_ends_although_the_store_is_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, owner: type, method: str
 ):
     """Wherever it waits. The next worker scores what could not be stored."""
-    monkeypatch.setattr("ragstone.worker._worker._STOP_S", 0.2)
-    monkeypatch.setattr("ragstone.worker._worker._SILENT_S", 0.0)
+    monkeypatch.setattr("ragstone.worker._times.STOP_S", 0.2)
+    monkeypatch.setattr("ragstone.worker._times.SILENT_S", 0.0)
     store = tmp_path / "ragstone.db"
     with Capture(lambda: SpoolWriter(spool_directory(store))) as capture:
         capture.record(TraceDraft(query="Why?", response="Because."))

@@ -20,6 +20,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.metrics import Metric
 from ragstone.schema import Failure, NotApplicable, Score, Trace, Usage, sample_from_trace
 from ragstone.store import PlannedMetric, Store, UnscoredTrace
+from ragstone.worker import _times
 from ragstone.worker._commit import Committer
 from ragstone.worker._daily_budget import DailyBudget
 from ragstone.worker._intake import StepErrors, get_skip_reason
@@ -32,11 +33,6 @@ AnyOutcome = Score | NotApplicable | Failure
 
 _PAGE: Final = 100
 """Requests of one read."""
-_SAVE_S: Final = 5.0
-"""Time between two records of the progress in seconds."""
-_LOOK_S: Final = 5.0
-"""Time between two looks for requests of commands in seconds."""
-_STORE_RETRY_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +183,7 @@ class BackfillQueue:
                 return True
             self._end(self._task)
         if self._task is None and time.monotonic() >= self._next:
-            self._next = time.monotonic() + _LOOK_S
+            self._next = time.monotonic() + _times.BACKFILL_LOOK_S
             self._task = self._start(committer)
             if self._task is not None:
                 self._task.add_done_callback(lambda _: woken.set())
@@ -369,7 +365,7 @@ class _Backfill:
                 None,
             )
             if n is None:
-                await asyncio.sleep(_STORE_RETRY_S)
+                await asyncio.sleep(_times.STORE_RETRY_S)
 
     def _metrics(self, names: Sequence[str]) -> list[Metric]:
         return [metric for metric in self._setup.metrics if metric.card.name in names]
@@ -401,7 +397,7 @@ class _Backfill:
             "usage": usage.model_dump(exclude_none=True),
         }
         if now_too or time.monotonic() >= self._save_next:
-            self._save_next = time.monotonic() + _SAVE_S
+            self._save_next = time.monotonic() + _times.BACKFILL_SAVE_S
             if state != "running":
                 count = partial(store.outcomes.count_backfill, self._planned, since=request.since, until=request.until)
                 counts = await committer.call(count)

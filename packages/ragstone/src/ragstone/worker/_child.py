@@ -24,6 +24,7 @@ from ragstone import errors
 from ragstone._util.own_process import collect_garbage_rarely
 from ragstone._util.signals import STOP_SIGNALS
 from ragstone.errors import ConfigurationError, RagstoneError
+from ragstone.worker import _times
 
 logger = logging.getLogger("ragstone")
 
@@ -37,12 +38,6 @@ The work comes after it, and is not an argument of the program, because all user
 """
 _LENGTH: Final = 8
 """Bytes of the length of a frame."""
-_OWNER_S: Final = 1.0
-"""Interval in which a process looks whether its owner still exists, in seconds."""
-_LAST_S: Final = 25.0
-"""Time after the end of its owner in which a process ends in any case, in seconds."""
-_LAST_FRAMES_S: Final = 1.0
-"""Time to read the last frames of a process that has ended, in seconds: a program that it started may keep the pipe open."""
 
 
 class ChildError(RagstoneError):
@@ -209,7 +204,7 @@ class Child(asyncio.SubprocessProtocol):
         """Do what is necessary when the process has ended."""
 
     def process_exited(self) -> None:
-        asyncio.get_running_loop().call_later(_LAST_FRAMES_S, self.connection_lost, None)
+        asyncio.get_running_loop().call_later(_times.LAST_FRAMES_S, self.connection_lost, None)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio passes it
         if self._transport is not None and not self.ended.is_set():
@@ -276,10 +271,10 @@ class Owner(asyncio.Protocol):
     def _watch(self, parent: int, loop: asyncio.AbstractEventLoop) -> None:
         """Stop when the owner has ended, although a program that it has forked may keep the pipe open."""
         while os.getppid() == parent:
-            time.sleep(_OWNER_S)
+            time.sleep(_times.OWNER_S)
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(self.connection_lost, None)
-        time.sleep(_LAST_S)
+        time.sleep(_times.LAST_S)
         os._exit(1)
 
     # Called by the event loop ---------------------------------------------------------------------------------------

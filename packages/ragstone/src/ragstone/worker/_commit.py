@@ -12,11 +12,11 @@ from ragstone._util.daemon_thread import DaemonThread
 from ragstone._util.fork import NoFork
 from ragstone.errors import StoreError
 from ragstone.store import Completion, Store
+from ragstone.worker import _times
 from ragstone.worker._intake import StepErrors
 
 T = TypeVar("T")
 
-_RETRY_S: Final = 1.0
 _MAX_GROUP: Final = 256
 """Maximum number of completions in one transaction."""
 
@@ -158,7 +158,7 @@ class Committer(StoreCalls):
                 if self._closing.is_set():
                     return
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._closing.wait(), _RETRY_S)
+                    await asyncio.wait_for(self._closing.wait(), _times.STORE_RETRY_S)
                 continue
             self._limit = _MAX_GROUP
             done, self._waiting[: len(results)] = self._waiting[: len(results)], []

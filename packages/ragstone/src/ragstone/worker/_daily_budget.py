@@ -6,16 +6,13 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from ragstone.schema import Failure, NotApplicable, Score, Usage
 from ragstone.store import Store
+from ragstone.worker import _times
 from ragstone.worker._intake import StepErrors
 
 logger = logging.getLogger("ragstone")
-
-_FLUSH_S: Final = 1.0
-"""Time between two records of what was spent in seconds. A kill loses at most this."""
 
 
 def describe_reached(limits: Mapping[str, float], spent: Usage) -> str | None:
@@ -85,7 +82,7 @@ class DailyBudget:
         """Store what was spent, at most once a second, and read what all workers have spent today."""
         if not now_too and time.monotonic() < self._next:
             return
-        self._next = time.monotonic() + _FLUSH_S
+        self._next = time.monotonic() + _times.SPEND_S
 
         def flush() -> Usage:
             # Another thread records meanwhile, so only what was stored is subtracted.

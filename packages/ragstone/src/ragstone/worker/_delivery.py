@@ -23,6 +23,7 @@ from ragstone.schema import AlarmDelivery, AnswerCause, Delivery, sample_from_tr
 from ragstone.scoring import diagnose
 from ragstone.sinks import AlarmSink, Sink
 from ragstone.store import DeliveryKind, Store, StoredAnswer
+from ragstone.worker import _times
 from ragstone.worker._commit import Committer
 
 Item = TypeVar("Item", Delivery, AlarmDelivery)
@@ -32,14 +33,7 @@ logger = logging.getLogger("ragstone")
 _BATCH: Final = 200
 _ENDING: Final = "interpreter shutdown"
 """Part of Python's error message if a thread is started during interpreter shutdown."""
-_BACKOFF_MIN_S: Final = 1.0
-_BACKOFF_MAX_S: Final = 600.0
 _BACKOFF_BITS: Final = 10
-_RETRY_AFTER_MAX_S: Final = 3600.0
-"""Longest accepted Retry-After, in seconds."""
-_MISSING_MIN_S: Final = 2.0
-_MISSING_PATIENCE_S: Final = 24 * 3600.0
-"""How long an outcome is retried if its trace is missing: exporters may be slow, and sampled-out traces never arrive."""
 
 
 class Dispatcher(Generic[Item]):
@@ -141,11 +135,11 @@ class Dispatcher(Generic[Item]):
             yield lambda: store.deliveries.mark_skipped(name, ids, reason=message, kind=self.kind)
             return
         if isinstance(error, SinkTargetMissingError):
-            too_old = self._clock() - _MISSING_PATIENCE_S
+            too_old = self._clock() - _times.MISSING_PATIENCE_S
             late = [item.id for item in items if item.since is not None and item.since <= too_old]
             if late:
                 yield self._mark_failed(
-                    late, f"the trace did not arrive within {_MISSING_PATIENCE_S / 3600:.0f} h: {message}", store
+                    late, f"the trace did not arrive within {_times.MISSING_PATIENCE_S / 3600:.0f} h: {message}", store
                 )
             items = [item for item in items if item.id not in late]
         if isinstance(error, SinkRejectedError):
@@ -177,12 +171,12 @@ class Dispatcher(Generic[Item]):
         return lambda: store.deliveries.mark_failed(self.name, ids, error=message, kind=self.kind)
 
     def _wait_s(self, attempts: int, error: SinkError) -> float:
-        min_s = _MISSING_MIN_S if isinstance(error, SinkTargetMissingError) else _BACKOFF_MIN_S
-        wait_s = min(min_s * 2.0 ** min(attempts, _BACKOFF_BITS), _BACKOFF_MAX_S)
+        min_s = _times.MISSING_MIN_S if isinstance(error, SinkTargetMissingError) else _times.DELIVERY_MIN_S
+        wait_s = min(min_s * 2.0 ** min(attempts, _BACKOFF_BITS), _times.DELIVERY_MAX_S)
         # Jitter of up to a quarter, so that workers that failed at the same time do not retry at the same time.
         wait_s *= 1 - self._jitter() / 4
         retry_after_s = error.retry_after_s if isinstance(error, SinkUnavailableError) else None
-        return wait_s if retry_after_s is None else max(wait_s, min(retry_after_s, _RETRY_AFTER_MAX_S))
+        return wait_s if retry_after_s is None else max(wait_s, min(retry_after_s, _times.RETRY_AFTER_MAX_S))
 
 
 def sink_dispatcher(

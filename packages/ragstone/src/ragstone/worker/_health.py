@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ragstone._util.http_server import HttpServer
+from ragstone.worker import _times
 
 if TYPE_CHECKING:
     from aiohttp import web
     from prometheus_client import CollectorRegistry
-
-_ALIVE_S: Final = 30.0
-"""Seconds without a poll after which a worker does not count as alive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +37,7 @@ class WorkerState:
     @property
     def is_alive(self) -> bool:
         """Whether the event loop and the worker run."""
-        return self.since_poll_s <= _ALIVE_S
+        return self.since_poll_s <= _times.ALIVE_S
 
     @property
     def is_ready(self) -> bool:

@@ -6,20 +6,14 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
 
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.scoring import JudgedCounts
+from ragstone.worker import _times
 
 logger = logging.getLogger("ragstone")
 
 AnyOutcome = Score | NotApplicable | Failure
-
-_HOLD_S: Final = 60.0
-"""Longest time for which a failure waits for the outcomes of other traces, in seconds."""
-_PAUSE_MIN_S: Final = 30.0
-_PAUSE_MAX_S: Final = 600.0
-"""Longest wait between two attempts while a group is paused, in seconds."""
 
 
 class FailureHold:
@@ -45,7 +39,7 @@ class FailureHold:
         self._works = False
         """Whether the group has a score."""
         self._turn = asyncio.Lock()
-        self._pause_s = _PAUSE_MIN_S
+        self._pause_s = _times.HOLD_PAUSE_MIN_S
         self.is_paused = False
         self.held = 0
         """Number of traces whose failures are held back and not yet known to be systematic."""
@@ -107,7 +101,7 @@ class FailureHold:
         self.held += 1
         try:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), _HOLD_S)
+                await asyncio.wait_for(changed.wait(), _times.HOLD_S)
         finally:
             self.held -= 1
         return changed.is_set() and self._n_releases == n_releases
@@ -122,7 +116,7 @@ class FailureHold:
             try:
                 if self.is_paused:
                     await asyncio.sleep(self._pause_s)
-                    self._pause_s = min(2 * self._pause_s, _PAUSE_MAX_S)
+                    self._pause_s = min(2 * self._pause_s, _times.HOLD_PAUSE_MAX_S)
                     return await self._attempt(attempt, extend_lease)
             finally:
                 self._turn.release()
@@ -134,5 +128,5 @@ class FailureHold:
         while True:
             extend_lease()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._turn.acquire(), _PAUSE_MAX_S)
+                await asyncio.wait_for(self._turn.acquire(), _times.HOLD_PAUSE_MAX_S)
                 return

@@ -15,6 +15,7 @@ from ragstone.judges import BatchedRequests, PostponedError, is_any_endpoint_dow
 from ragstone.metrics import Metric, ReaderMetric
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import Scorer
+from ragstone.worker import _times
 from ragstone.worker._hold import FailureHold
 from ragstone.worker._setup import ScoringSetup
 
@@ -23,19 +24,9 @@ logger = logging.getLogger("ragstone")
 AnyOutcome = Score | NotApplicable | Failure
 
 UNANSWERED: Final = frozenset({"unavailable", "timeout"})
-_PAUSE_MIN_S: Final = 1.0
-_PAUSE_USUAL_S: Final = 300.0
-_PAUSE_MAX_S: Final = 600.0
-"""Longest wait between two attempts of one request, in seconds."""
-_PAUSE_PAID_S: Final = 10.0
-"""First wait after a partly answered attempt, in seconds: the answered part is paid for again."""
 
 _WAITING: Final = 16
 """Requests per slot that may wait for an unavailable model while another model continues."""
-FILE_LEASE_S: Final = 3600.0
-"""Lease duration in a store file, in seconds. The next owner releases the leases of a killed owner at its start."""
-SHARED_LEASE_S: Final = 90.0
-"""Lease duration in a shared store, in seconds: short, so that other workers resume after a kill, and renewed regularly."""
 
 
 class MetricGroups:
@@ -265,7 +256,7 @@ class JudgeOutage:
             extend_lease: Called before each wait, to extend the request's lease.
         """
         failed_at: float | None = None
-        pause_s = _PAUSE_MIN_S
+        pause_s = _times.OUTAGE_MIN_S
         was_slow = False
         while True:
             # Only an attempt that begins after another answer is final. One that began earlier may have failed because of
@@ -286,7 +277,7 @@ class JudgeOutage:
                 return outcomes
             was_slow = was_slow or slow
             if any(map(_was_partly_answered, outcomes)):
-                pause_s = max(pause_s, _PAUSE_PAID_S)
+                pause_s = max(pause_s, _times.OUTAGE_PAID_MIN_S)
             extend_lease()
             if self._answered_at > failed_at:
                 continue
@@ -298,7 +289,9 @@ class JudgeOutage:
                     await asyncio.wait_for(self._answered.wait(), min(pause_s, remaining_s))
             finally:
                 self.waiting -= 1
-            max_pause_s = _PAUSE_MAX_S if any(map(_was_partly_answered, outcomes)) else _PAUSE_USUAL_S
+            max_pause_s = (
+                _times.OUTAGE_PAID_MAX_S if any(map(_was_partly_answered, outcomes)) else _times.OUTAGE_USUAL_S
+            )
             pause_s = min(2 * pause_s, max_pause_s)
 
     def _note_answer(self) -> None:

@@ -12,12 +12,12 @@ from ragstone.judges import Role
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import ScoringPlan
 from ragstone.store import describe_store, plan_differences
+from ragstone.worker import _times
 from ragstone.worker._hints import METRICS, lacks_models, show_setting, show_value
 from ragstone.worker._setup import ScoringSetup, describe_unnamed, find_needs
 from ragstone.worker._status import read_ledger
 
 DEFAULT_METRICS: Final = ("ccrs",)
-_PATIENCE_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class StorePlan:
                 f"--plan {plan_id}: the store {describe_store(store)!r} does not have this plan (its plans: {known}). See "
                 f"`ragstone status`, or omit --plan"
             )
-        patience_s = _PATIENCE_S if any(lacks_models(plan.settings) for plan in plans) else 0.0
+        patience_s = _times.TURNS_PATIENCE_S if any(lacks_models(plan.settings) for plan in plans) else 0.0
         return cls(store=store, plan=found[-1] if found else None, replan=replan, patience_s=patience_s)
 
     @property

@@ -7,16 +7,14 @@ import contextvars
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import Budget, CallContext, find_outage, is_any_endpoint_down, metered
 from ragstone.schema import Outcome, Sample, Usage
 from ragstone.scoring import Scorer
+from ragstone.worker import _times
 from ragstone.worker._child import Owner
-
-_STATE_S: Final = 1.0
-"""Interval in which the state of endpoints is sent during an outage, in seconds."""
 
 
 class Reply(NamedTuple):
@@ -187,5 +185,5 @@ class _Server:
     async def _report_outages(self) -> None:
         """During an outage no sample may end, so that no reply shows its state."""
         while True:
-            await asyncio.sleep(_STATE_S)
+            await asyncio.sleep(_times.STATE_S)
             self._send_state()

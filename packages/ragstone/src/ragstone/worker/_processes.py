@@ -5,23 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
 
 from ragstone.errors import ConfigurationError, JudgeError, JudgeUnavailableError
 from ragstone.judges import Budget, CallContext, Judge, forget_outage, record_usage, report_outage
 from ragstone.metrics import Metric
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Usage
 from ragstone.scoring import Scorer
+from ragstone.worker import _times
 from ragstone.worker._child import Child, ChildError, to_pickled
 from ragstone.worker._process import Reply, ScoringWork
 
 logger = logging.getLogger("ragstone")
-
-_MAX_DEATHS: Final = 3
-"""Number of processes that may end while they score a sample, before the sample fails."""
-_MAX_STARTS: Final = 4
-_START_S: Final = 60.0
-"""Longest time until a new process can score, in seconds."""
 
 
 class ProcessScorer(Scorer):
@@ -69,7 +63,7 @@ class ProcessScorer(Scorer):
         try:
             outcomes = await self._processes.score(sample, self._names, on_usage=self._spend)
         except ChildError as error:
-            reason = f"{_MAX_DEATHS} scoring processes ended while they scored this sample: {error}"
+            reason = f"{_times.MAX_DEATHS} scoring processes ended while they scored this sample: {error}"
             return self.failures(sample, "bug", reason)
         # A process that could not reach the judge yet does not know its final identity.
         return tuple(
@@ -153,14 +147,14 @@ class ScoringProcesses:
 
     async def _score_alone(self, score_in: Callable[[_Process], Awaitable[Reply]]) -> Reply:
         """Score a sample whose process has ended, in other ones that score nothing else."""
-        for n_deaths in range(1, _MAX_DEATHS):
+        for n_deaths in range(1, _times.MAX_DEATHS):
             async with self._alone:
                 self._reserved = slot = self._least_busy()
                 try:
                     await (await slot.running()).is_free.wait()
                     return await score_in(await slot.running())
                 except ChildError:
-                    if n_deaths == _MAX_DEATHS - 1:
+                    if n_deaths == _times.MAX_DEATHS - 1:
                         raise
                 finally:
                     self._reserved = None
@@ -201,15 +195,15 @@ class _Slot:
         self._n_waiting += 1
         try:
             async with self._starting:
-                for attempt in range(_MAX_STARTS):
+                for attempt in range(_times.MAX_STARTS):
                     if self.process is None or self.process.ended.is_set():
                         self.process = _Process(self._budget, self.on_usage)
                     try:
-                        async with asyncio.timeout(_START_S):
+                        async with asyncio.timeout(_times.START_S):
                             return await self._started(self.process)
                     except (ChildError, TimeoutError) as error:
                         await self.process.aclose()
-                        if attempt == _MAX_STARTS - 1:
+                        if attempt == _times.MAX_STARTS - 1:
                             raise JudgeUnavailableError(
                                 f"a scoring process cannot be started ({str(error) or 'timeout'}). Standard error may have "
                                 "the cause. Check the memory of this machine, or set fewer processes"
@@ -236,7 +230,7 @@ class _Slot:
 class _Process(Child):
     """A scoring process."""
 
-    end_s = 5.0
+    end_s = _times.SCORING_END_S
 
     def __init__(self, budget: Budget | None, on_usage: Callable[[Usage], None]) -> None:
         super().__init__()

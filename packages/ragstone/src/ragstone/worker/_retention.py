@@ -8,16 +8,13 @@ from typing import Final
 
 from ragstone.settings import Retention
 from ragstone.store import Store
+from ragstone.worker import _times
 from ragstone.worker._intake import StepErrors
 
 _PER_TURN: Final = 100
 """Requests that are removed, or whose text is removed, in one transaction."""
 _IDS_PER_TURN: Final = 2_000
 """Requests that were sampled out and are removed in one transaction. Several hundred may arrive in a second."""
-_PAUSE_S: Final = 600.0
-"""Time between two searches for old texts in seconds."""
-_AWAITS_S: Final = 600.0
-"""Time in seconds in which a worker that has started may receive requests again that another one has stored."""
 
 
 class RetentionStep:
@@ -48,7 +45,7 @@ class RetentionStep:
         """Forget ids, unless requests may arrive again that an earlier worker has stored, and would then be counted twice."""
         if time.monotonic() < self._next_ids:
             return False
-        if not is_idle and time.monotonic() < self._started + _AWAITS_S:
+        if not is_idle and time.monotonic() < self._started + _times.RETENTION_AWAITS_S:
             return False
         before = self._clock() - self._ages.seconds("sampled_out_older_than")
         n = self._errors.run_step(
@@ -57,7 +54,7 @@ class RetentionStep:
             0,
         )
         if n < _IDS_PER_TURN:
-            self._next_ids = time.monotonic() + _PAUSE_S
+            self._next_ids = time.monotonic() + _times.RETENTION_S
         return n == _IDS_PER_TURN
 
     def _remove_old(self, store: Store) -> bool:
@@ -81,5 +78,5 @@ class RetentionStep:
             n = max(n, removed)
         if n == _PER_TURN:
             return True
-        self._next = time.monotonic() + _PAUSE_S
+        self._next = time.monotonic() + _times.RETENTION_S
         return False

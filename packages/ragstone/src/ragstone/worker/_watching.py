@@ -28,6 +28,7 @@ from ragstone.watch import (
     read_streams,
     render_alarm,
 )
+from ragstone.worker import _times
 from ragstone.worker._canaries import Record, score_canaries
 from ragstone.worker._commit import Committer
 from ragstone.worker._delivery import Dispatcher, alarm_dispatcher
@@ -37,11 +38,6 @@ from ragstone.worker._setup import ScoringSetup
 logger = logging.getLogger("ragstone")
 
 _DAY_S: Final = 86_400.0
-_RECENT_S: Final = 7 * _DAY_S
-_KEPT_S: Final = 100 * _DAY_S
-"""How long the scores of canaries are kept, as units are."""
-_FOLD_S: Final = 10.0
-"""Time between two folds in seconds."""
 _FOLDED_OUTCOMES: Final = 10_000
 """Number of outcomes that a fold moves at most, so that scoring does not wait long."""
 
@@ -110,7 +106,7 @@ class StreamWatcher:
         """
         if not now_too and time.monotonic() < self._next:
             return False
-        self._next = time.monotonic() + _FOLD_S
+        self._next = time.monotonic() + _times.FOLD_S
         try:
             return self._errors.run_step("watch the outcomes", lambda: self._fold(store), False)  # noqa: FBT003
         except Exception:
@@ -144,7 +140,7 @@ class StreamWatcher:
             alarms = all_alarms(tables)
             found = []
             for stream in read_streams(tables):
-                if now - stream.last_at > _RECENT_S:
+                if now - stream.last_at > _times.STREAM_RECENT_S:
                     continue
                 mine = [a for a in alarms if (a.key, a.kind) == (stream.key, stream.kind)]
                 units = tables.units(stream.key, since=now - _DAY_S, until=now)
@@ -184,7 +180,11 @@ class StreamWatcher:
                 after=self._after,
             )
             done = self._done
-            moved = [] if done is None else end_round(tables, done, scales=self._scales, keep_since=now - _KEPT_S)
+            moved = (
+                []
+                if done is None
+                else end_round(tables, done, scales=self._scales, keep_since=now - _times.CANARIES_KEPT_S)
+            )
             canaries = begin_round(tables, now=now, options=self._options)
         self._done, self._after = None, result.more_after
         if self._after is not None:

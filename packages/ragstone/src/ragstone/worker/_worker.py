@@ -24,6 +24,7 @@ from ragstone.schema import Failure, Ledger, NotApplicable, Score, ScoringPlan, 
 from ragstone.settings import Retention, Watch
 from ragstone.sinks import StatusSink, StreamSink, StreamStatus
 from ragstone.store import Claims, Completion, PlannedMetric, Store, is_database_url, open_store, plan_differences
+from ragstone.worker import _times
 from ragstone.worker._backfill import BackfillQueue
 from ragstone.worker._commit import Committer, StoreCalls, StoreSilentError
 from ragstone.worker._daily_budget import DailyBudget
@@ -39,29 +40,15 @@ from ragstone.worker._intake import (
     get_skip_reason,
     spool_directory,
 )
-from ragstone.worker._parts import FILE_LEASE_S, SHARED_LEASE_S, UNANSWERED, MetricGroups
+from ragstone.worker._parts import UNANSWERED, MetricGroups
 from ragstone.worker._retention import RetentionStep
 from ragstone.worker._setup import ScoringSetup
 from ragstone.worker._watching import StreamWatcher, requests_folder
 
 logger = logging.getLogger("ragstone")
 
-_POLL_MIN_S = 0.02
-_POLL_MAX_S = 0.5
-_PREPARE_MIN_S = 1.0
-_PREPARE_MAX_S = 30.0
-"""Longest wait between two attempts to reach the judge before the first trace is scored, in seconds."""
-_WATCH_S = 5.0
-_STREAMS_S = 60.0
-_PLANS_S = 10.0
-_PAUSE_S = 1.0
-"""Longest turn of a worker without models, and the shortest time between two turns, in seconds."""
-_STOP_S = 20.0
-"""Time in which a stopped worker stores its results, in seconds. Service managers kill after 30 s."""
 _MAX_CLAIM_FACTOR = 4
 """How many times its free slots a worker claims, at most, if all claimed traces have ended before the next claim."""
-_SILENT_S = 5.0
-"""Duration of a call to the store after which the worker does not count as ready, in seconds."""
 
 
 class Worker:
@@ -111,7 +98,7 @@ class Worker:
         self._intakes = tuple(intakes)
         self._setup = setup
         self._scorer = setup.scorer if setup.missing is None else setup.scorer_of(setup.scorable)
-        self._lease_s = FILE_LEASE_S
+        self._lease_s = _times.FILE_LEASE_S
         self._outage_patience_s = max_outage_s
         self._ends_at_cap = ends_at_cap
         self._stop_early = stop_early
@@ -227,7 +214,7 @@ class Worker:
             judge_error = "judge or reader is unavailable or fails systematically. The log has the reason"
         waiting_s = max((calls.waiting_s for calls in self._calls), default=0.0)
         errors = self._errors.current
-        if waiting_s > _SILENT_S:
+        if waiting_s > _times.SILENT_S:
             errors = (f"the store has not answered for {waiting_s:.0f} s", *errors)
         return WorkerState(
             owns_store=self._owns_store,
@@ -275,9 +262,9 @@ class Worker:
             await self._run(until_idle=True, on_owned=on_owned, patience_s=patience_s)
             while not (self._stop.is_set() or self._is_awaited):
                 paused_s = time.monotonic() - paused_at
-                if paused_s > _STREAMS_S or (paused_s > _PAUSE_S and self._spool_sizes() != before):
+                if paused_s > _times.STREAMS_S or (paused_s > _times.TURN_S and self._spool_sizes() != before):
                     break
-                await asyncio.sleep(_PAUSE_S / 10)
+                await asyncio.sleep(_times.TURN_S / 10)
             if self._stop.is_set() or not self._setup.scorable:
                 return
 
@@ -309,7 +296,7 @@ class Worker:
                 elif not self._replan:
                     self._plan = await committer.call(use_plan)
                 if store.is_shared:
-                    self._lease_s = SHARED_LEASE_S
+                    self._lease_s = _times.SHARED_LEASE_S
                 else:
                     await committer.call(store.leases.release_all)
                 # No trace is claimed before the judge has answered, because its identity is part of every key.
@@ -320,12 +307,12 @@ class Worker:
                 current = await committer.call(partial(self._metrics_of_current_plan, store))
                 set_plan = partial(committer.call, lambda: store.plan.set(self._plan_metrics(store), sinks))
                 try:
-                    await self._try(set_plan, StoreError, 0 if lacks_models else max(patience_s, 2 * _PAUSE_S))
+                    await self._try(set_plan, StoreError, 0 if lacks_models else max(patience_s, 2 * _times.TURN_S))
                 except StoreError:
                     if not lacks_models:
                         raise
                     # A worker with models uses the database, and scores all metrics.
-                    end = time.monotonic() + _PAUSE_S
+                    end = time.monotonic() + _times.TURN_S
                     await self._drain(committer, intake_calls, woken, until=lambda: time.monotonic() >= end)
                     return
                 if self._replan:
@@ -349,7 +336,7 @@ class Worker:
             logger.warning(
                 "the store did not answer within %.0f s after the worker was stopped. The next worker scores again what "
                 "could not be stored.",
-                _STOP_S,
+                _times.STOP_S,
             )
         finally:
             committer.shutdown()
@@ -380,7 +367,7 @@ class Worker:
             except error:
                 if self._stop.is_set() or time.monotonic() >= end:
                     raise
-                await asyncio.sleep(_POLL_MIN_S)
+                await asyncio.sleep(_times.POLL_MIN_S)
             else:
                 return
 
@@ -416,7 +403,7 @@ class Worker:
         def on_wake() -> None:
             woken.set()
             if self._stop.is_set() and not ending:
-                ending.append(loop.call_later(_STOP_S, give_up))
+                ending.append(loop.call_later(_times.STOP_S, give_up))
 
         def wake() -> None:
             # The loop may be closing or closed during a call from another thread. Then nothing waits for the event.
@@ -433,7 +420,7 @@ class Worker:
     ) -> bool:
         """Move spooled traces into the store until the models answer. Return False if the worker was stopped before."""
         loop = asyncio.get_running_loop()
-        since, pause_s = loop.time(), _PREPARE_MIN_S
+        since, pause_s = loop.time(), _times.PREPARE_MIN_S
         try:
             while True:
                 preparing = asyncio.create_task(self._scorer.prepare())
@@ -463,7 +450,7 @@ class Worker:
                     await self._drain(committer, intake_calls, woken, until=retry.done)
                 finally:
                     retry.cancel()
-                pause_s = min(2 * pause_s, _PREPARE_MAX_S)
+                pause_s = min(2 * pause_s, _times.PREPARE_MAX_S)
         finally:
             self._models_error = None
 
@@ -478,7 +465,7 @@ class Worker:
             turn = await committer.call(lambda: self._drain_turn(committer.store))
             self._publish(turn)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(woken.wait(), 0 if moved or turn.moved else _POLL_MAX_S)
+                await asyncio.wait_for(woken.wait(), 0 if moved or turn.moved else _times.POLL_MAX_S)
 
     async def _loop(
         self, committer: Committer, intake_calls: StoreCalls, woken: asyncio.Event, *, until_idle: bool
@@ -496,10 +483,10 @@ class Worker:
         )
         scoring: set[asyncio.Task[None]] = set()
         deliveries: dict[Dispatcher[Any], asyncio.Task[None]] = {}
-        wait_s = _POLL_MIN_S
+        wait_s = _times.POLL_MIN_S
         factor, is_full = 1, False
         lacks_models = self._setup.missing is not None
-        ends_at = time.monotonic() + _PAUSE_S if lacks_models and until_idle else math.inf
+        ends_at = time.monotonic() + _times.TURN_S if lacks_models and until_idle else math.inf
         try:
             while not self._stop.is_set():
                 woken.clear()
@@ -563,7 +550,9 @@ class Worker:
                 if ending and not (had_work or scoring or deliveries):
                     break
                 # Polling is needed only for new captures, because finished tasks wake the loop.
-                wait_s = _POLL_MIN_S if moved or turn.claimed or turn.pruning else min(2 * wait_s, _POLL_MAX_S)
+                wait_s = (
+                    _times.POLL_MIN_S if moved or turn.claimed or turn.pruning else min(2 * wait_s, _times.POLL_MAX_S)
+                )
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(woken.wait(), wait_s)
         finally:
@@ -624,7 +613,7 @@ class Worker:
         """Log once for each other plan that requests of it are pending, which this worker leaves alone."""
         if time.monotonic() < self._plans_next:
             return
-        self._plans_next = time.monotonic() + _PLANS_S if self._setup.missing is None else math.inf
+        self._plans_next = time.monotonic() + _times.PLANS_S if self._setup.missing is None else math.inf
         ledger = self._errors.run_step("read the ledger", store.ledger, None)
         others = {
             plan.id
@@ -708,7 +697,7 @@ class Worker:
         is_published = self.on_streams is not None or any(isinstance(sink, StreamSink) for sink in self._setup.sinks)
         # Also without a fold: an alarm outlives a restart, and in a shared store another worker may have folded.
         if is_published and (turn.folded or time.monotonic() >= self._streams_next):
-            self._streams_next = time.monotonic() + _STREAMS_S
+            self._streams_next = time.monotonic() + _times.STREAMS_S
             none: list[StreamStatus] = []
             turn.streams = self._errors.run_step("read the streams", lambda: self._watcher.statuses(store), none)
 
@@ -716,7 +705,7 @@ class Worker:
         """Read the ledger every few seconds, if it is published."""
         is_published = self.on_ledger is not None or any(isinstance(sink, StatusSink) for sink in self._setup.sinks)
         if is_published and time.monotonic() >= self._watch_next:
-            self._watch_next = time.monotonic() + _WATCH_S
+            self._watch_next = time.monotonic() + _times.LEDGER_S
             turn.ledger = self._errors.run_step("read the ledger", store.ledger, None)
             brokers = {source.name: source.status for source in self._intakes if isinstance(source, BrokerSource)}
             if turn.ledger is not None and brokers:

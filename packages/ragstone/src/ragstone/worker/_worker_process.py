@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ragstone.errors import ConfigurationError
 from ragstone.sinks import Sink
+from ragstone.worker import _times
 from ragstone.worker._child import Child, Owner, to_pickled
 from ragstone.worker._spec import ScorerSpec
 
 if TYPE_CHECKING:
     from ragstone.worker._worker import Worker
 
-_ASK_S: Final = 0.05
-"""Shortest time between two questions for the state of the worker, in seconds."""
 _NICE: Final = 5
 
 
@@ -104,7 +103,7 @@ class WorkerProcess(Child):
         work: The worker.
     """
 
-    end_s = 30.0
+    end_s = _times.WORKER_END_S
 
     def __init__(self, work: WorkerWork) -> None:
         super().__init__()
@@ -138,7 +137,7 @@ class WorkerProcess(Child):
 
     def wake(self) -> None:
         """Poll for work now, and ask for the state of the worker."""
-        if time.monotonic() - self._asked_at >= _ASK_S:
+        if time.monotonic() - self._asked_at >= _times.ASK_S:
             self._ask()
 
     def idle_check(self) -> Callable[[], bool]:
