@@ -107,7 +107,7 @@ def test_the_process_ends_if_the_application_is_killed(tmp_path: Path) -> None:
 import os
 while not monitor._background.worker: time.sleep(0.01)
 if os.fork() == 0:
-    time.sleep(60)
+    time.sleep(600)
     os._exit(0)
 print("ready", flush=True)
 time.sleep(600)
