@@ -1035,6 +1035,17 @@ class TestRetention:
 class TestOutbox:
     """At least once, in order, and every row ends as sent or dead."""
 
+    def test_a_delivery_that_succeeds_after_it_failed_is_sent(self, store: Store):
+        """Also if an older one still waits."""
+        store.plan.set([GROUNDED, RECALL], ["s"])
+        ingest(store, "t1")
+        store.outcomes.complete("t1", both("t1"))
+        first, second = store.deliveries.due("s", limit=9)
+        store.deliveries.mark_failed("s", [second.outcome.id], error="refused")
+        store.deliveries.mark_sent("s", [second.outcome.id])
+        assert [second.outcome.id] == [row.item_id for row in store.deliveries.read(state="sent")]
+        assert [first.outcome.id] == [row.item_id for row in store.deliveries.read(state="pending")]
+
     def test_an_item_has_what_a_destination_needs(self, store: Store):
         """The outcome, and every id under which the destination may know the trace."""
         ids = {

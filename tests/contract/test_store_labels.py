@@ -57,6 +57,18 @@ def test_a_reader_saves_while_the_owner_runs(path: Path):
         assert 0 == (path.parent / "s.db.labels").stat().st_size
         assert [ANN] == reader.labels.read()
         assert [("t1", 0.25, 0), ("t2", 0.5, None)] == reader.labels.drawn()
+        reader.labels.save_draw([DrawnRequest("t1", 0.75, 0)])
+        assert [("t1", 0.75, 0), ("t2", 0.5, None)] == reader.labels.drawn() == owner.labels.drawn()
+
+
+@pytest.mark.parametrize("remove", ["remove_texts", "remove_requests"])
+def test_retention_keeps_what_was_just_labeled(path: Path, remove: str):
+    """Also if the label still waits for the owner."""
+    with SqliteStore.open(path, mode="own") as owner, open_for_labels(path) as reader:
+        ids = {trace.trace_id for trace in owner.traces.read()}
+        reader.labels.save([StoredLabel(trace_id, "ann", 1.0, 10.0) for trace_id in ids])
+        assert 0 == getattr(owner.upkeep, remove)(before=1e12)
+        assert ids == {trace.trace_id for trace in owner.traces.read()}
 
 
 def test_a_reader_writes_to_the_store_file_never(path: Path):

@@ -125,8 +125,23 @@ def test_an_alarm_is_queued_once_for_each_destination(tmp_path):
         store.deliveries.mark_sent("slack:x", ["1:alarm"], kind="alarm")
         assert "1:alarm" not in [d.id for d in store.deliveries.due_alarms("slack:x", limit=9)]
         store.deliveries.mark_failed("slack:x", ["1:follow_up"], error="gone", kind="alarm")
+        with store.watch.change(notify=["slack:x"]) as tables:
+            tables.save_alarm(tables.alarms()[0], event="alarm")
         counts = store.ledger().outbox["slack:x"]
         assert (1, 1) == (counts.sent, counts.failed)
+
+
+def test_streams_learn_from_a_backfill_that_has_ended(store):
+    """Once, and not while it runs."""
+    progress = {"id": "b", "since": T0, "metrics": [], "state": "running", "started_at": T0}
+    store.outcomes.save_backfill(progress)
+    with store.watch.change() as tables:
+        assert [] == tables.ended_backfills()
+    store.outcomes.save_backfill(progress | {"state": "done"})
+    with store.watch.change() as tables:
+        assert ["b"] == [ended.id for ended in tables.ended_backfills()]
+        tables.mark_learned("b")
+        assert [] == tables.ended_backfills()
 
 
 def test_old_units_are_deleted(store):
