@@ -39,7 +39,6 @@ GUIDES = {
     "--from": "../how-to/message-broker.md",
     "--judge": "../how-to/judge-endpoints.md",
     "--metrics": "metrics.md",
-    "--pass-at": "../how-to/validate-metrics.md#measure-passk-of-an-application",
     "--qrels": "../how-to/ranking.md",
     "--reasons": "../how-to/reasons.md",
     "--set": "settings.md",

@@ -22,7 +22,7 @@ def test_draw_label_and_report(tmp_path: Path):
     sheet.write_text("\n".join([lines[0], *(f"{line}partly" for line in lines[1:3]), *lines[3:]]) + "\n")
     assert "2 labels added." in run_command("labels", "add", path, sheet, "--author", "bob").stdout
     rows = tmp_path / "labels.jsonl"
-    rows.write_text("".join(json.dumps({"trace_id": f"t{k}", "label": k % 4 != 0}) + "\n" for k in range(60)))
+    rows.write_text("".join(json.dumps({"trace_id": f"t{k}", "label": int(k % 4 != 0)}) + "\n" for k in range(60)))
     assert "a label must be" in run_command("labels", "add", path, rows, "--set", "research.label_range=3,4").stderr
     done = run_command("labels", "add", path, rows, "--author", "ann")
     assert "60 labels added." in done.stdout
@@ -30,7 +30,7 @@ def test_draw_label_and_report(tmp_path: Path):
     done = run_command("labels", "add", path, rows, "--author", "ann")
     assert "0 labels added, 1 replaced. 2 rows are about the same request and author as a later row" in done.stdout
     done = run_command("labels", "add", path, rows, "--author", "eve", "--json")
-    assert {"n": 1, "n_new": 1, "n_replaced": 0, "n_repeated": 2} == json.loads(done.stdout)
+    assert {"n": 1, "n_new": 1, "n_replaced": 0, "n_repeated": 2, "notes": []} == json.loads(done.stdout)
     report = run_command("report", path).stdout
     status = run_command("status", path).stdout
     for text in (report, status):

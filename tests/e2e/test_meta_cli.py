@@ -99,7 +99,7 @@ def test_label_options(run: Callable[..., Done], outcomes: Callable[..., str]) -
     lines = [f"{topic},{1 + i % 5}" for i, topic in enumerate(TOPICS[:9])]
     Path("grades.csv").write_text("\n".join(["id,verdict", *lines]) + "\n", encoding="utf-8")
     done = run(
-        "lab", "validate-metrics", a, "--metrics", "ccrs.qr", "--labels", "grades.csv", "--set", "research.label_column=verdict", "--set", "research.label_range=1,5",
+        "lab", "validate-metrics", a, "--metrics", "ccrs.qr", "--labels", "grades.csv", "--label", "verdict", "--set", "research.label_range=1,5",
         "--json",
     )  # fmt: skip
     assert 0 == done.returncode, done.stderr

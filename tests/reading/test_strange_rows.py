@@ -9,7 +9,7 @@ import pytest
 
 from command_line import run_command
 from ragstone.errors import DataError
-from ragstone.reading import ReadingReport, read_samples
+from ragstone.reading import ReadingReport, read_label_file, read_samples
 
 SCORED = [("one", None, 0.9), ("two", None, 0.5)]
 NAMED = [("one", "doc1", None), ("two", "doc2", None)]
@@ -139,3 +139,10 @@ def test_one_of_several_lists_is_named_in_all_commands(tmp_path: Path):
     ):
         assert 2 == run_command(*command).returncode
         assert 0 == run_command(*command, *options).returncode
+
+
+def test_labels_in_one_of_several_lists(tmp_path: Path):
+    """`rows` names the list of labels."""
+    path = tmp_path / "labels.json"
+    path.write_text(json.dumps({"a": [{"id": "x", "label": 0}], "b": [{"id": "y", "label": 1}]}), encoding="utf-8")
+    assert [("y", 1.0)] == [(label.sample_id, label.value) for label in read_label_file(path, rows="b").records]

@@ -59,7 +59,11 @@ def test_card_of_two_models_of_one_server():
     with FakeJudgeServer(models=("small", "large")) as server:
         at = ("--judge", server.url, "--judge", server.url, "--judge-model", "small", "--judge-model", "large")
         done = card(
-            *at, "--set", "research.conditions=wording", "--repeats", "1", "--json", "--set", "analysis.n_resamples=100"
+            *at,
+            "--set=research.conditions=wording",
+            "--set=research.repeats=1",
+            "--json",
+            "--set=analysis.n_resamples=100",
         )
     assert 0 == done.returncode, done.stderr
     plain = json.loads(done.stdout)
@@ -87,8 +91,7 @@ def test_text_names_the_baseline():
         "lexical",
         "--set",
         "research.conditions=order",
-        "--repeats",
-        "1",
+        "--set=research.repeats=1",
         "--set",
         "analysis.n_resamples=100",
         COLUMNS="80",
@@ -116,7 +119,7 @@ def test_text_names_the_baseline():
             ["--judge=lexical", "--set=research.conditions=reasoned"],
             "the condition 'reasoned' needs a judge with a model",
         ),
-        (["--set=research.label_column=grade"], "row 1 does not have a column 'grade'"),
+        (["--label=grade"], "row 1 does not have a column 'grade'"),
         (["--set=research.label_range=1"], "research.label_range must be two numbers LOW,HIGH"),
         (["--metrics=rouge_l"], "a judge card describes only the judge"),
     ],
@@ -160,7 +163,7 @@ def test_second_run_reads_the_cache():
 
 def test_configuration_file_names_a_judge(folder):
     """A text is one judge, not one for each letter."""
-    (folder / "ragstone.toml").write_text('judge = "lexical"\n[lab.judge-card]\nrepeats = 3\n')
+    (folder / "ragstone.toml").write_text('judge = "lexical"\n[research]\nrepeats = 3\n')
     done = run_command(
         "--config",
         "ragstone.toml",

@@ -306,10 +306,10 @@ def test_labels_of_a_selected_sample_are_noticed(written):
         ([{"id": "q0", "label": ""}], {}, r"does not contain labels \(1 row, and empty or NaN labels are skipped\)"),
         ([{"id": "zz", "label": 1}], {}, "zz"),
         ([{"id": "q0", "label": 1, "system": "other"}], {}, "'other'"),
-        ([{"id": "q0", "verdict": 1}], {"label_column": "verdikt"}, "'verdikt'"),
+        ([{"id": "q0", "verdict": 1}], {"label_columns": ["verdikt"]}, "'verdikt'"),
         ([{"id": "q0", "label": 7}], {"label_range": (1, 5)}, "got 7"),
         ([{"id": "q0", "label": 7}], {"label_range": (5, 5)}, "low < high"),
-        (["q0"], {}, "row 1 must be an object"),
+        (["q0"], {}, "row 1: a row must be an object"),
     ],
 )
 def test_labels_that_cannot_be_used(written, rows, options, message):

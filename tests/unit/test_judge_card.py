@@ -429,7 +429,7 @@ def test_default_conditions_fit_the_metrics():
     ("changes", "kind", "message"),
     [
         ({"labels": [{"id": f"x{i}", "label": 1} for i in range(20)]}, DataError, "no label has the id of a sample .labels: 'x0'"),
-        ({"label_column": "grade"}, DataError, "does not have a column 'grade'. Columns: id, ccrs.cc"),
+        ({"label_columns": ["grade"]}, DataError, "does not have a column 'grade'. Columns: id, ccrs.cc"),
         ({"labels": [{"id": "s0"}]}, DataError, "does not have a label"),
         ({"n": 7}, DataError, "ccrs.cc has 7 labeled samples, .* at least 10, better 50 to 200: with 7 labels, the 95% interval of a kappa"),
         ({"conditions": ["wordings"]}, ConfigurationError, "unknown condition 'wordings'. Conditions: wording, order, repeats"),

@@ -146,8 +146,11 @@ CASES: dict[str, tuple[str, str, str]] = {
     "research.conditions": ('["wording", "order"]', "wording,order", "3"),
     "research.max_crossed": ("20", "20", "1"),
     "research.flip_threshold": ("0.2", "0.2", "-1"),
-    "research.label_column": _TEXT,
     "research.label_range": ("[1, 5]", "1,5", "[1]"),
+    "research.label_values": ('["poor", "good"]', "poor,good", "3"),
+    "research.repeats": ("3", "3", "0"),
+    "research.target": _TEXT,
+    "research.pass_at": ("[1, 3]", "1,3", "3"),
     "research.threshold": ("0.7", "0.7", '"high"'),
     "research.svm_c": ("[0.1, 1]", "0.1,1", "3"),
     "research.k": ("3", "3", '"all"'),
@@ -165,6 +168,7 @@ CASES: dict[str, tuple[str, str, str]] = {
 }
 """By key: a valid value as TOML, the same value as a text of the environment or of an option, and an invalid value as TOML."""
 DEFAULTS: dict[str, Any] = {
+    "research.repeats": 2,
     "judge.timeout_s": 60.0,
     "judge.max_retries": 4,
     "judge.max_wait_s": 600.0,

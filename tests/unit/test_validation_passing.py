@@ -118,22 +118,15 @@ def test_a_failed_judge_is_not_a_failed_answer(tmp_path):
 
 def test_the_command(merged):
     """One row for each k."""
-    line = [
-        "lab",
-        "validate-metrics",
-        str(merged()),
-        "--set",
-        "analysis.n_permutations=20",
-        "--set",
-        "analysis.n_resamples=20",
-        "--pass-at",
-    ]
-    shown = CliRunner().invoke(app, [*line, "1,3"])
+    line = ["lab", "validate-metrics", str(merged()), "--set=analysis.n_permutations=20"]
+    line.append("--set=analysis.n_resamples=20")
+    shown = CliRunner().invoke(app, [*line, "--set=research.pass_at=1,3"])
     assert 0 == shown.exit_code, shown.output
     assert "pass@k: probability that at least one of k answers" in shown.stdout
-    plain = json.loads(CliRunner().invoke(app, [*line, "2", "--json"]).stdout)
+    plain = json.loads(CliRunner().invoke(app, [*line, "--set=research.pass_at=2", "--json"]).stdout)
     assert [2] == [rate["k"] for rate in plain["pass_rates"]]
-    assert "--pass-at must be K or K,K" in str(CliRunner().invoke(app, [*line, "many"]).exception)
+    refused = CliRunner().invoke(app, [*line, "--set=research.pass_at=many"])
+    assert "research.pass_at must be integers, such as 1,5" in str(refused.exception)
 
 
 def test_sessions_widen_the_interval(tmp_path):

@@ -111,7 +111,13 @@ def test_systems_without_common_samples(systems):
 
 def test_the_command(systems):
     """One table, and the same numbers in JSON."""
-    line = ["lab", "validate-metrics", *map(str, systems(crux__coverage=OTHER)), "--target", "crux.response_coverage"]
+    line = [
+        "lab",
+        "validate-metrics",
+        *map(str, systems(crux__coverage=OTHER)),
+        "--set",
+        "research.target=crux.response_coverage",
+    ]
     line += ["--set", "analysis.n_resamples=100", "--set", "analysis.n_permutations=50"]
     shown = CliRunner().invoke(app, line)
     assert 0 == shown.exit_code, shown.output

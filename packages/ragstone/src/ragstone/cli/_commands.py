@@ -106,7 +106,12 @@ COMMANDS: Final = {
         "ragstone.db --limit 100 -o to-label.csv",
         "analysis.seed",
     ),
-    "labels add": Command("_labels.add", "Add labels from a file.", "ragstone.db labeled.csv", "research.label_range"),
+    "labels add": Command(
+        "_labels.add",
+        "Add labels from a file.",
+        "ragstone.db labeled.csv",
+        "research.label_range research.label_values",
+    ),
     "doctor": Command(
         "_doctor.doctor_command",
         "Measure what the endpoints of judge, reader and embedder can do.",
@@ -119,14 +124,14 @@ COMMANDS: Final = {
         "--labels labels.csv --judge openai:gpt-4o",
         f"{_LAB} limits.deadline_s limits.max_outage_s limits.call_latency_s "
         "analysis.confidence_level analysis.n_resamples analysis.seed research.conditions research.max_crossed "
-        "research.flip_threshold research.label_column research.label_range research.threshold",
+        "research.repeats research.flip_threshold research.label_values research.label_range research.threshold",
     ),
     "lab validate-metrics": Command(
         "_validate_metrics.validate_metrics_command",
         "Evaluate the metrics themselves.",
         "outcomes.jsonl --labels labels.csv",
-        f"{_TESTS} analysis.n_resamples research.label_column research.label_range research.threshold "
-        "research.flip_threshold",
+        f"{_TESTS} analysis.n_resamples research.label_values research.label_range research.threshold "
+        "research.flip_threshold research.target research.pass_at",
     ),
     "lab dataset build": Command(
         "_dataset.build",

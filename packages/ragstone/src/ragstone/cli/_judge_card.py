@@ -23,12 +23,12 @@ def judge_card_command(
     *,
     labels: Path,
     data: Path | None = None,
+    label: list[str] | None = None,
     judge: list[str] | None = None,
     judge_model: list[str] | None = None,
     judge_api_key_env: list[str] | None = None,
     metrics: str | None = None,
     criterion: list[Path] | None = None,
-    repeats: int = 2,
     dry_run: bool = False,
     json_output: bool = False,
     context: typer.Context,
@@ -38,10 +38,9 @@ def judge_card_command(
     Compares them with human labels: agreement, bias, wording, order, repeats and cost.
 
     Options:
-        labels: Human labels: rows with id and label (JSONL, JSON, CSV, Parquet).
+        labels: Human labels: rows with id and label, or a file of ARES, RAGChecker, ragas or MTRAG.
         data: Samples, as for `evaluate`. Default: the rows of --labels are the samples.
         metrics: Metrics or groups, comma-separated. Default: those that the labels name, otherwise ccrs.
-        repeats (>=1): Number of times that each wording is scored.
 
     Models:
         judge: A judge, in the forms of `evaluate --judge`. Repeatable. Default: $RAGSTONE_JUDGE.
@@ -64,9 +63,11 @@ def judge_card_command(
     chosen: dict[str, Any] = {
         "metrics": None if metrics is None and criterion is None else parse_metrics(metrics or "", criterion),
         "conditions": () if research.conditions == ("none",) else research.conditions,
-        "repeats": repeats,
+        "repeats": research.repeats,
         "max_crossed": research.max_crossed,
-        "label_column": research.label_column,
+        "label_columns": label or (),
+        "label_range": research.label_range,
+        "label_values": research.label_values,
         "seed": settings.analysis.seed or 0,
     }
     source = None if data is None else str(data)

@@ -12,7 +12,7 @@ import typer
 from ragstone._util.files import check_not_read, open_output
 from ragstone._util.plural import count
 from ragstone.cli._output import print_json, print_text
-from ragstone.cli._settings import settings_of
+from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import add_labels, draw_to_label, drawn_rows
 from ragstone.store import quote_store
@@ -51,18 +51,31 @@ def draw(
 
 
 def add(
-    store: str, file: Path, *, author: str | None = None, json_output: bool = False, context: typer.Context
+    store: str,
+    file: Path,
+    *,
+    label: list[str] | None = None,
+    rows: str | None = None,
+    author: str | None = None,
+    json_output: bool = False,
+    context: typer.Context,
 ) -> None:
     """Add labels from a file.
 
     A label replaces the one that the same author gave before.
 
     Options:
-        file: Rows with trace_id (or question), label and author: CSV, JSONL, JSON or Parquet.
+        file: Rows with trace_id (or question), label and author, or a file of a known layout.
         author: Author of rows without one. Default: the name of this user.
     """
-    bounds = settings_of(context).research.label_range or (0.0, 1.0)
-    added = add_labels(store, str(file), author=author or _user(), label_range=bounds)
+    added = add_labels(
+        store,
+        str(file),
+        author=author or _user(),
+        label_columns=label or (),
+        rows=rows,
+        **arguments_of(context, settings_of(context), "research"),
+    )
     if json_output:
         print_json(asdict(added))
         return
@@ -71,7 +84,7 @@ def add(
         text += f", {added.n_replaced:,} replaced"
     if added.n_repeated:
         text += f". {count(added.n_repeated, 'row is', 'rows are')} about the same request and author as a later row, which counts"
-    print_text(f"{text}.")
+    print_text("\n".join([f"{text}.", *added.notes]))
     print_text(f"agreement with the metrics: ragstone report {quote_store(store)}")
 
 

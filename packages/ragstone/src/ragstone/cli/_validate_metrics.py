@@ -18,9 +18,8 @@ def validate_metrics_command(
     systems: list[str],
     *,
     labels: Path | None = None,
+    label: list[str] | None = None,
     repeat: list[str] | None = None,
-    target: str | None = None,
-    pass_at: str | None = None,
     fit_weights: Path | None = None,
     metrics: str | None = None,
     json_output: bool = False,
@@ -31,12 +30,9 @@ def validate_metrics_command(
     Distributions, ties, correlations, power, judge flips and agreement with people.
 
     Options:
-        labels: Human labels: rows with id and label (JSONL, JSON, CSV, Parquet). Default: those in a store.
+        labels: Human labels: rows with id and label, or a file of ARES, RAGChecker, ragas or MTRAG. Default: those in
+            a store.
         repeat: The same samples scored again. With several systems: NAME=FILE. Repeatable.
-        target: Metric, or labels: with three or more systems, how well each metric ranks them as this does (Kendall's
-            tau).
-        pass_at (K,...): pass@k for these k, from repeated answers: the probability that one of k answers reaches
-            research.threshold.
         fit_weights (FILE.json): Learn weights of the CCRS ratings from --labels, and write them for the metric
             ccrs.composite@FILE.json.
     """
@@ -57,9 +53,8 @@ def validate_metrics_command(
         report = validate_metrics(
             *({name: path} if name else path for name, path in sources),
             labels=None if labels is None else str(labels),
+            label_columns=label or (),
             repeats=by_system if any(name for name, _ in repeats) else [path for _, path in repeats],
-            target=target,
-            pass_at=() if pass_at is None else _numbers(pass_at),
             fit_weights=fit_weights,
             metrics=None if metrics is None else split_metrics(metrics),
             **arguments_of(context, settings, "analysis", "research"),
@@ -97,10 +92,3 @@ def topicality_command(
         **arguments_of(context, settings_of(context), "analysis", "research"),
     )
     print_result(report, json_output=json_output)
-
-
-def _numbers(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise ConfigurationError(f"--pass-at must be K or K,K, got {text!r}; for example --pass-at 1,5") from None

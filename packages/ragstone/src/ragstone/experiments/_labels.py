@@ -8,27 +8,18 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._outcomes import TimeRange, read_outcomes
 from ragstone.experiments._questions import shorten_question
-from ragstone.reading import SampleSource, iter_rows
+from ragstone.reading import LabelRecord, SampleSource, by_answer, read_label_file
 from ragstone.schema import fingerprint
 from ragstone.store import DrawnRequest, Store, StoredLabel, describe_store, open_for_labels, open_store, settle_labels
 
 LABEL_VALUES: Final[Mapping[str, float]] = {"correct": 1.0, "partly": 0.5, "wrong": 0.0}
 """The labels by name."""
-_WORDS: Final = {
-    **LABEL_VALUES,
-    "yes": 1.0, "true": 1.0, "pass": 1.0, "good": 1.0, "partial": 0.5, "partly correct": 0.5,
-    "no": 0.0, "false": 0.0, "fail": 0.0, "incorrect": 0.0, "bad": 0.0,
-}  # fmt: skip
-_IDS: Final = ("trace_id", "id", "sample_id")
-_QUESTIONS: Final = ("question", "query", "user_input", "input")
-_LABELS: Final = ("label", "rating", "value", "human", "grade")
-_AUTHORS: Final = ("author", "rater", "annotator", "labeler")
 _BAD_ROWS: Final = 5
 """Most invalid rows that a message lists."""
 
@@ -44,6 +35,8 @@ class AddedLabels:
     """Saved labels that replace an earlier one of the same author."""
     n_repeated: int
     """Rows that were not saved, because a later row is about the same request and author."""
+    notes: tuple[str, ...] = ()
+    """Statements about empty labels and parts of answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,41 +178,60 @@ def drawn_rows(store: str | os.PathLike[str]) -> list[dict[str, str]]:
 
 
 def add_labels(
-    store: str | os.PathLike[str], source: SampleSource, *, author: str, label_range: tuple[float, float] = (0.0, 1.0)
+    store: str | os.PathLike[str],
+    source: SampleSource,
+    *,
+    author: str,
+    label_columns: Sequence[str] = (),
+    label_range: tuple[float, float] | None = None,
+    label_values: Sequence[str] = (),
+    rows: str | None = None,
 ) -> AddedLabels:
     """Save the labels of a file, and return their number.
 
-    A row has the id of a request (`trace_id`) or its exact question, a `label`, and optionally an `author`. Labels are words
-    (correct, partly, wrong) or numbers. Rows with an empty label are skipped.
+    A row has the id of a request (`trace_id`) or its question, a `label`, and optionally an `author`. Labels are
+    words (correct, partly, wrong) or numbers. Rows with an empty label are skipped. The label of an answer is the mean
+    of those of its claims, passages or sub-questions.
+
+    Args:
+        store: Path of a store, or URL of a database.
+        source: Rows, or a file in a known layout of labels.
+        author: Author of labels without one.
+        label_columns: Column of the labels, if it is not `label`.
+        label_range: Lowest and highest possible label. Default: that of a known layout, otherwise 0 and 1.
+        label_values: Labels that are texts, lowest first.
+        rows: Dotted path of the list in a document with several, or the name of a sheet.
 
     Raises:
-        ConfigurationError: If the range is invalid.
+        ConfigurationError: If the range is invalid, or several columns are named.
         DataError: If a row is invalid. Then no label is saved.
         StoreError: If the store cannot be read, or labels cannot be saved.
     """
-    if not label_range[0] < label_range[1]:
-        raise ConfigurationError(f"a label range is LOW,HIGH with LOW below HIGH, got {label_range}")
+    if len(label_columns) > 1 or any("=" in text for text in label_columns):
+        raise ConfigurationError(
+            f"a store has one label of an answer, and no metric of it. Name one column: --label COLUMN, got "
+            f"{', '.join(label_columns)}"
+        )
+    file = read_label_file(
+        source, columns=label_columns, bounds=label_range, categories=label_values, default_bounds=(0.0, 1.0), rows=rows
+    )
     now = time.time()
     labels: list[StoredLabel] = []
-    bad: list[str] = []
+    bad = [(each.position, each.reason) for each in file.rejected]
     with open_for_labels(store) as opened:
         requests = _Requests(opened)
-        for position, row in enumerate(iter_rows(source), start=1):
+        for each in by_answer(file.records):
             try:
-                if isinstance(row, DataError):
-                    raise row
-                trace_id, given = requests.find(row), _first(row, _LABELS)
-                if given is not None:
-                    name = _first(row, _AUTHORS)
-                    labels.append(
-                        StoredLabel(trace_id, author if name is None else str(name), _value(given, label_range), now)
-                    )
+                low, high = each.bounds or (0.0, 1.0)
+                share = (each.value - low) / (high - low)
+                labels.append(StoredLabel(requests.find(each), each.annotator or author, share, now))
             except DataError as error:
-                bad.append(f"row {position}: {error}")
+                bad.append((each.position, f"row {each.position}: {error}"))
         if bad:
             more = f", and {len(bad) - _BAD_ROWS:,} more" if len(bad) > _BAD_ROWS else ""
             raise DataError(
-                f"no label was saved, because {count(len(bad), 'row is', 'rows are')} invalid: {'; '.join(bad[:_BAD_ROWS])}{more}"
+                f"no label was saved, because {count(len(bad), 'row is', 'rows are')} invalid: "
+                f"{'; '.join(reason for _, reason in sorted(bad)[:_BAD_ROWS])}{more}"
             )
         if not labels:
             raise DataError("the data does not contain labels. Fill in the column label of at least one row")
@@ -229,62 +241,50 @@ def add_labels(
     settle_labels(store)
     n_replaced = sum(before.get(key) is not None for key in last)
     return AddedLabels(
-        n=len(last), n_new=len(last) - n_replaced, n_replaced=n_replaced, n_repeated=len(labels) - len(last)
+        n=len(last),
+        n_new=len(last) - n_replaced,
+        n_replaced=n_replaced,
+        n_repeated=len(labels) - len(last),
+        notes=tuple(file.notes),
     )
 
 
 class _Requests:
-    """Finds the requests that rows are about."""
+    """Finds the requests that labels are about."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._by_question: dict[str | None, list[str]] | None = None
 
-    def find(self, row: object) -> str:
-        """Return the trace id of a row.
+    def find(self, label: LabelRecord) -> str:
+        """Return the trace id of a label.
 
         Raises:
-            DataError: If the row names no request of the store, or a question that several requests have.
+            DataError: If the label is about two answers, or names no request of the store, or a question that several
+                requests have.
         """
-        if not isinstance(row, Mapping):
-            raise DataError(f"a row must be an object with trace_id and label, got {type(row).__name__}")
-        id_, question = _first(row, _IDS), _first(row, _QUESTIONS)
+        if label.level == "pair":
+            raise DataError("a preference between two answers is not a label of one answer")
+        id_, question = label.trace_id or label.sample_id, label.query
         if id_ is not None:
-            request = self._store.traces.answers([str(id_)]).get(str(id_))
+            request = self._store.traces.answers([id_]).get(id_)
             if request is None:
-                raise DataError(f"the store does not contain a request with the id {str(id_)!r}")
+                raise DataError(f"the store does not contain a request with the id {id_!r}")
             asked = None if request.trace is None else request.trace.query
-            if None not in (question, asked) and fingerprint(str(question)) != fingerprint(asked):
+            if None not in (question, asked) and fingerprint(question) != fingerprint(asked):
                 raise DataError(
-                    f"the request {str(id_)!r} has the question {shorten_question(asked)}, not "
-                    f"{shorten_question(str(question))}. Correct the id, or remove the question"
+                    f"the request {id_!r} has the question {shorten_question(asked)}, not {shorten_question(question)}. Correct "
+                    "the id, or remove the question"
                 )
-            return str(id_)
+            return id_
         if question is None:
             raise DataError("a row needs trace_id or question, and label")
         if self._by_question is None:
             self._by_question = {}
             for trace in self._store.traces.read():
                 self._by_question.setdefault(fingerprint(trace.query), []).append(trace.trace_id)
-        found = self._by_question.get(fingerprint(str(question)), [])
+        found = self._by_question.get(fingerprint(question), [])
         if len(found) != 1:
             n = f"{len(found)} requests have" if found else "no request has"
-            raise DataError(f"{n} the question {str(question)[:80]!r}. Name the request by its trace_id")
+            raise DataError(f"{n} the question {question[:80]!r}. Name the request by its trace_id")
         return found[0]
-
-
-def _first(row: Mapping[Any, Any], names: Sequence[str]) -> Any:
-    return next((row[name] for name in names if row.get(name) not in (None, "")), None)
-
-
-def _value(given: Any, label_range: tuple[float, float]) -> float:
-    low, high = label_range
-    if isinstance(given, str) and given.strip().casefold() in _WORDS:
-        return _WORDS[given.strip().casefold()]
-    try:
-        number = float(given)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not low <= number <= high:
-        raise DataError(f"a label must be correct, partly, wrong or a number from {low:g} to {high:g}, got {given!r}")
-    return (number - low) / (high - low)

@@ -8,6 +8,11 @@ if TYPE_CHECKING:
     from ragstone.reading._columns import FIELD_ALIASES
     from ragstone.reading._formats import DetectedFormat as DetectedFormat
     from ragstone.reading._formats import RejectedRecord, TraceFormat, all_formats, detect
+    from ragstone.reading._labels import GENERIC_LABELS as GENERIC_LABELS
+    from ragstone.reading._labels import LabelFile as LabelFile
+    from ragstone.reading._labels import LabelRecord as LabelRecord
+    from ragstone.reading._labels import by_answer as by_answer
+    from ragstone.reading._labels import read_label_file as read_label_file
     from ragstone.reading._records import Record as Record
     from ragstone.reading._report import ReadingReport
     from ragstone.reading._row_traces import trace_of_row as trace_of_row
@@ -56,6 +61,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
         __name__,
         {
             "_formats": "DetectedFormat RejectedRecord TraceFormat all_formats detect",
+            "_labels": "GENERIC_LABELS LabelFile LabelRecord by_answer read_label_file",
             "_records": "Record",
             "_report": "ReadingReport",
             "_columns": "FIELD_ALIASES",

@@ -95,9 +95,19 @@ class Research(Settings):
     flip_threshold: float = key(
         0.1, "Two scores of a sample are a flip if they differ by more than this share of the range.", ge=0
     )
-    label_column: Text | None = key(None, "Name of the label column. Default: detected.")
+    repeats: int = key(2, "Number of times that a judge card scores each wording.", ge=1)
     label_range: Annotated[tuple[float, float], BeforeValidator(_numbers(float))] | None = key(
         None, "Lowest and highest possible label.", rule="two numbers LOW,HIGH, such as 1,5"
+    )
+    label_values: Texts = key((), "Labels that are texts, lowest first, such as poor,fair,good.")
+    target: Text | None = key(
+        None,
+        "Metric, or labels: with three or more systems, how well each metric ranks them as this does (Kendall's tau).",
+    )
+    pass_at: Integers = key(
+        (),
+        "pass@k for these k, from repeated answers: the probability that one of k answers reaches the threshold.",
+        rule="integers, such as 1,5",
     )
     convergence: bool = key(
         default=False, description="Whether standard errors are shown for increasing numbers of resamples."

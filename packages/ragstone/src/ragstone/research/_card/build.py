@@ -139,7 +139,7 @@ class _Table:
         level = self._options.confidence_level
         flips = [float(abs(d) > _POINTS * self._flip_threshold + _SAME) for d in differences]
         has_people = run.condition in ("fused", "reasoned")
-        labels = [label for label in self.plan.labels if label.sample_id in set(both)] if has_people else []
+        labels = [label for label in self.plan.labels if {*label.sample_ids} <= {*both}] if has_people else []
         return ConditionEffect(
             condition=run.name,
             difference=estimate_difference(differences, bound=_POINTS, confidence_level=level),
@@ -162,7 +162,10 @@ class _Table:
         """Compare the scores of a run with labels, on the scale of all labels of the metric `like`."""
         own = [label for label in labels if label.metric in (None, metric)]
         system = self._systems.get(run)
-        if system is None or not own or system.values(metric).keys().isdisjoint(label.sample_id for label in own):
+        if system is None:
+            return None
+        values = system.values(metric)
+        if not any(all(id_ in values for id_ in label.sample_ids) for label in own):
             return None
         options = self._options
         if like is not None and (usual := self._agreement(Run(), like, self.plan.labels)) is not None:

@@ -11,11 +11,11 @@ from typing import Any, Final
 from ragstone._util.plural import count
 from ragstone._util.run_async import run_async
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.metrics import EmbedderMetric, Metric, ReaderMetric, all_metrics, check_sample, resolve_metrics
-from ragstone.reading import SampleSource, iter_rows, read_samples
+from ragstone.metrics import EmbedderMetric, Metric, ReaderMetric, all_metrics, check_sample, full_name, resolve_metrics
+from ragstone.reading import LabelFile, SampleSource, read_samples
 from ragstone.research._card.conditions import CONDITIONS, DEFAULT_CONDITIONS, Condition, Run, reordered
 from ragstone.research._card.wordings import N_WORDINGS
-from ragstone.research._validation.labels import Label, read_labels
+from ragstone.research._validation.labels import Label, compared_notes, labels_of, read_labels
 from ragstone.schema import Sample, Usage
 from ragstone.scoring import estimate_run
 from ragstone.stats import fisher_interval
@@ -52,8 +52,8 @@ class CardPlan:
 
     @property
     def n_labeled(self) -> dict[str, int]:
-        """Number of labeled samples, by metric."""
-        return {metric.card.name: len(_labeled(self.labels, metric)) for metric in self.metrics}
+        """Number of labeled samples or pairs, by metric."""
+        return {metric.card.name: _count_labeled(self.labels, metric) for metric in self.metrics}
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -128,7 +128,9 @@ def plan_judge_card(
     conditions: Sequence[str] = DEFAULT_CONDITIONS,
     repeats: int = 2,
     max_crossed: int = 50,
-    label_column: str | None = None,
+    label_columns: Sequence[str] = (),
+    label_range: tuple[float, float] | None = None,
+    label_values: Sequence[str] = (),
     fields: Mapping[str, str] | None = None,
     seed: int = 0,
     n_judges: int = 1,
@@ -145,13 +147,17 @@ def plan_judge_card(
         raise ConfigurationError(
             f"repeats must be at least 1 and max_crossed at least 2, got repeats={repeats!r} and max_crossed={max_crossed!r}"
         )
-    rows = list(iter_rows(labels))
-    samples, _ = read_samples(rows if data is None else data, fields=fields)
-    chosen = _choose_metrics(metrics, rows)
+    stated = None if metrics is None else _check_metrics(resolve_metrics(metrics))
+    possible = [metric.card.name for metric in stated or all_metrics() if metric.card.asks_judge]
+    file = read_labels(
+        labels, metrics=possible, columns=label_columns, label_range=label_range, categories=label_values
+    )
+    chosen = stated or _choose_metrics(file, possible)
     names = [metric.card.name for metric in chosen]
-    found = _of_one_system(read_labels(rows, metrics=names, column=label_column))
+    found = _of_one_system(labels_of(file, names, is_stated=metrics is not None, has_positions=data is None))
+    samples, _ = read_samples(file.samples if data is None else data, fields=fields)
     known = {sample.id for sample in samples}
-    mine = [label for label in found if label.sample_id in known]
+    mine = [label for label in found if known.issuperset(label.sample_ids)]
     if not mine:
         raise DataError(
             f"no label has the id of a sample (labels: {found[0].sample_id!r}, ...; samples: "
@@ -160,11 +166,12 @@ def plan_judge_card(
     _check_applicable(chosen, samples, mine)
     _check_enough(chosen, mine)
     selected, notes = _choose_conditions(conditions, names, repeats)
-    if n_unknown := len({label.sample_id for label in found} - known):
+    notes += compared_notes(file, names)
+    if n_unknown := len({id_ for label in found for id_ in label.sample_ids} - known):
         notes.append(f"ignored: labels of {n_unknown} ids that no sample has")
     if unlabeled := [name for name, metric in zip(names, chosen, strict=True) if not _labeled(mine, metric)]:
         notes.append(f"without labels, so without agreement with people: {', '.join(unlabeled)}")
-    labeled = {label.sample_id for label in mine}
+    labeled = {id_ for label in mine for id_ in label.sample_ids}
     pool = [sample for sample in samples if sample.id in labeled]
     if len(pool) > max_crossed:
         kept = set(random.Random(seed).sample(range(len(pool)), max_crossed))  # noqa: S311
@@ -184,13 +191,14 @@ def plan_judge_card(
     return replace(plan, usage=_estimate(plan))
 
 
-def _choose_metrics(given: str | Metric | Sequence[str | Metric] | None, rows: Sequence[Any]) -> tuple[Metric, ...]:
-    """Return the given metrics, otherwise those that the labels name, otherwise `ccrs`."""
-    if given is None:
-        columns = {str(key) for row in rows if isinstance(row, Mapping) for key in (*row, row.get("metric"))}
-        named = [metric.card.name for metric in all_metrics() if metric.card.name in columns and metric.card.asks_judge]
-        given = named or "ccrs"
-    chosen = resolve_metrics(given)
+def _choose_metrics(file: LabelFile, possible: Sequence[str]) -> tuple[Metric, ...]:
+    """Return the metrics that the labels name, otherwise `ccrs`."""
+    named = {each.metric if each.metric in possible else full_name(each.metric) for each in file.records if each.metric}
+    return _check_metrics(resolve_metrics([name for name in possible if name in named] or "ccrs"))
+
+
+def _check_metrics(chosen: Sequence[Metric]) -> tuple[Metric, ...]:
+    """Check that a judge card can describe the metrics."""
     for metric in chosen:
         card = metric.card
         if not card.asks_judge or isinstance(metric, ReaderMetric | EmbedderMetric):
@@ -205,7 +213,7 @@ def _choose_metrics(given: str | Metric | Sequence[str | Metric] | None, rows: S
             raise ConfigurationError(
                 f"{card.name!r} does not have two finite bounds, so a difference cannot be stated in points of its range. Omit it"
             )
-    return chosen
+    return tuple(chosen)
 
 
 def _of_one_system(labels: Sequence[Label]) -> list[Label]:
@@ -224,7 +232,11 @@ def _of_one_system(labels: Sequence[Label]) -> list[Label]:
 
 
 def _labeled(labels: Iterable[Label], metric: Metric) -> set[str]:
-    return {label.sample_id for label in labels if label.metric in (None, metric.card.name)}
+    return {id_ for label in labels if label.metric in (None, metric.card.name) for id_ in label.sample_ids}
+
+
+def _count_labeled(labels: Iterable[Label], metric: Metric) -> int:
+    return len({label.key for label in labels if label.metric in (None, metric.card.name)})
 
 
 def _check_applicable(metrics: Sequence[Metric], samples: Sequence[Sample], labels: Sequence[Label]) -> None:
@@ -242,7 +254,7 @@ def _check_applicable(metrics: Sequence[Metric], samples: Sequence[Sample], labe
 
 def _check_enough(metrics: Sequence[Metric], labels: Sequence[Label]) -> None:
     """Check that each labeled metric has the minimum number of labels."""
-    counts = {metric.card.name: len(_labeled(labels, metric)) for metric in metrics}
+    counts = {metric.card.name: _count_labeled(labels, metric) for metric in metrics}
     if not any(counts.values()):
         raise DataError(
             f"the labels belong to other metrics than the chosen ones ({', '.join(counts)}). Choose labeled metrics (--metrics)"

@@ -31,8 +31,9 @@ def judge_card(
     conditions: Sequence[str] = DEFAULT_CONDITIONS,
     repeats: int = 2,
     max_crossed: int = 50,
-    label_column: str | None = None,
+    label_columns: Sequence[str] = (),
     label_range: tuple[float, float] | None = None,
+    label_values: Sequence[str] = (),
     threshold: float | None = None,
     flip_threshold: float = 0.1,
     fields: Mapping[str, str] | None = None,
@@ -62,8 +63,9 @@ def judge_card(
         conditions: Names out of "wording", "order", "repeats", "fused" and "reasoned".
         repeats: Number of times that the usual wording and each paraphrase are scored.
         max_crossed: Maximum number of labeled samples that are scored under the conditions, drawn with `seed`.
-        label_column: Name of the label column, if it is not detected.
+        label_columns: Columns of labels, as for `validate_metrics`.
         label_range: Lowest and highest possible label, as for `validate_metrics`.
+        label_values: Labels that are texts, as for `validate_metrics`.
         threshold: Score from which a sample is positive, for yes/no labels.
         flip_threshold: Two scores of a sample differ if their difference is above this share of the metric's range.
         fields: The data's column names by Ragstone's field names, for unknown column names.
@@ -106,7 +108,9 @@ def judge_card(
         conditions=conditions,
         repeats=repeats,
         max_crossed=max_crossed,
-        label_column=label_column,
+        label_columns=label_columns,
+        label_range=label_range,
+        label_values=label_values,
         fields=fields,
         seed=seed,
         n_judges=len(judges),

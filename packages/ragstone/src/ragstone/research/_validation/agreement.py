@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import WRONG_BELOW, SystemOutcomes, takes_labels
-from ragstone.research._validation.labels import Label
+from ragstone.research._validation.labels import Label, with_pairs
 from ragstone.research._validation.sources import Options, is_unevenly_sampled, probabilities_of, scores_of
 from ragstone.stats import (
     Agreement,
@@ -128,7 +128,7 @@ def agreements(
             if own:
                 results.append(_one(system, metric, own, of_metric, options))
     if all(one.n == one.n_unscored == 0 for one in results):
-        ids = ", ".join(sorted({label.sample_id for label in labels})[:3])
+        ids = ", ".join(sorted({label.key for label in labels})[:3])
         raise DataError(
             f"no label has the id of a sample with an outcome (labels: {ids}, ...). Use the same ids in both files."
         )
@@ -138,10 +138,11 @@ def agreements(
 def _one(
     system: SystemOutcomes, metric: str, own: Sequence[Label], all_: Sequence[Label], options: LabelOptions
 ) -> LabelAgreement:
-    scale = _Scale.of(system, metric, [label.value for label in all_], options)
+    system = with_pairs(system, metric, own)
+    scale = _Scale.of(system, metric, [label.value for label in all_], _with_bounds(options, all_))
     ratings: dict[str, dict[str, float]] = {}
     for label in own:
-        ratings.setdefault(label.sample_id, {})[label.rater] = scale.as_score(label.value)
+        ratings.setdefault(label.key, {})[label.rater] = scale.as_score(label.value)
     scores = scores_of(system, metric)
     ids = [id_ for id_ in ratings if id_ in scores]
     people = [math.fsum(ratings[id_].values()) / len(ratings[id_]) for id_ in ids]
@@ -195,6 +196,17 @@ def _one(
         human_mean=human_mean,
         notes=tuple(notes),
     )
+
+
+def _with_bounds(options: LabelOptions, labels: Sequence[Label]) -> LabelOptions:
+    """Return the options with the range that the labels of a metric state, if the caller states none."""
+    stated = {label.bounds for label in labels}
+    if len(stated) > 1:
+        raise DataError(
+            "labels with different ranges are compared with one metric. Choose one label (--label COLUMN=METRIC)"
+        )
+    (bounds,) = stated
+    return options if options.label_range is not None or bounds is None else replace(options, label_range=bounds)
 
 
 def _rates_answers(system: SystemOutcomes, metric: str) -> bool:

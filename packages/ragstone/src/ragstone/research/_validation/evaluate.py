@@ -19,7 +19,7 @@ from ragstone.judges import BASELINE_NOTE
 from ragstone.reading import SampleSource
 from ragstone.research._validation.agreement import LabelOptions, agreements
 from ragstone.research._validation.describe import correlations, distributions, powers
-from ragstone.research._validation.labels import Label, read_labels, read_stored_labels
+from ragstone.research._validation.labels import Label, compared_notes, labels_of, read_labels, read_stored_labels
 from ragstone.research._validation.passing import pass_rates
 from ragstone.research._validation.ranking import rankings
 from ragstone.research._validation.repeats import flips, read_repeats
@@ -31,8 +31,9 @@ from ragstone.research._validation.weights import fit_composite
 def validate_metrics(
     *systems: OutcomeSource | Mapping[str, OutcomeSource],
     labels: SampleSource | None = None,
-    label_column: str | None = None,
+    label_columns: Sequence[str] = (),
     label_range: tuple[float, float] | None = None,
+    label_values: Sequence[str] = (),
     threshold: float | None = None,
     repeats: Sequence[OutcomeSource] | Mapping[str, Sequence[OutcomeSource]] = (),
     flip_threshold: float = 0.1,
@@ -57,9 +58,10 @@ def validate_metrics(
         labels: Human labels. None: those that the stores among `systems` contain. Otherwise rows with an `id` and labels, in columns named like metrics, as `metric` and `label`, or one
             `label` for all metrics. With several raters or systems, also `rater` and `system`. The labeled samples should be
             a random sample, as the prediction-powered mean assumes.
-        label_column: Name of the label column, if it is not detected.
-        label_range: Lowest and highest possible label, such as (1, 5). Default: the metric's range if all labels lie in
-            it, otherwise the lowest and highest label.
+        label_columns: Columns of labels, each NAME or NAME=METRIC. Default: detected.
+        label_range: Lowest and highest possible label, such as (1, 5). Default: that of the labels' layout, otherwise the
+            metric's range if all labels lie in it, otherwise the lowest and highest label. A note states a guess.
+        label_values: Labels that are texts, lowest first.
         threshold: Score from which a sample is positive, for yes/no labels. Default: the middle of the metric's range.
         repeats: Outcomes of the same samples scored again. By system if there are several.
         flip_threshold: Two scores of a sample are a flip if they differ by more than this share of the metric's range.
@@ -112,9 +114,13 @@ def validate_metrics(
     clusters = choose_clusters(cluster, merged, ids)
     scores = {metric: {id_: v for system in read for id_, v in system.values(metric).items()} for metric in chosen}
     draws: dict[str, Mapping[str, float]] = {}
-    human_labels = None
+    label_notes: list[str] = []
     if labels is not None:
-        human_labels = read_labels(labels, metrics=chosen, column=label_column)
+        file = read_labels(
+            labels, metrics=chosen, columns=label_columns, label_range=label_range, categories=label_values
+        )
+        human_labels: list[Label] | None = labels_of(file, chosen, is_stated=metrics is not None)
+        label_notes = compared_notes(file, chosen)
     else:
         human_labels, draws = _stored_labels(systems, read)
     options = LabelOptions(
@@ -143,7 +149,7 @@ def validate_metrics(
         if pass_at
         else (),
         rankings=() if target is None else tuple(rankings(read, chosen, target, human_labels, options)),
-        notes=(*_notes(read, chosen), *cluster_notes(cluster, clusters, merged, ids, scores)),
+        notes=(*label_notes, *_notes(read, chosen), *cluster_notes(cluster, clusters, merged, ids, scores)),
         confidence_level=confidence_level,
         seed=seed,
     )

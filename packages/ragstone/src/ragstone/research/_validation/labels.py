@@ -1,33 +1,31 @@
-"""Human labels, read from rows or from a store."""
+"""Human labels of a file or a store, and the metrics that they are compared with."""
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from ragstone._util.plural import count
 from ragstone.errors import DataError
-from ragstone.metrics import full_name
-from ragstone.reading import FIELD_ALIASES, RejectedRow, SampleSource, build_rows_error, iter_rows
+from ragstone.experiments import SystemOutcomes
+from ragstone.metrics import all_metrics, full_name
+from ragstone.reading import GENERIC_LABELS, LabelFile, SampleSource, build_rows_error, by_answer, read_label_file
+from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.store import open_store
 
-_LARGEST: Final = 1e100
-"""Maximum absolute label: squares and sums of larger values overflow."""
-_IDS: Final = (*FIELD_ALIASES["id"], "trace_id")
-_GENERIC: Final = ("label", "rating", "human", "grade", "score", "value")
-_RATERS: Final = ("rater", "annotator", "labeller", "labeler")
-_WORDS: Final = {
-    "yes": 1.0, "true": 1.0, "pass": 1.0, "correct": 1.0, "good": 1.0, "relevant": 1.0,
-    "no": 0.0, "false": 0.0, "fail": 0.0, "incorrect": 0.0, "wrong": 0.0, "bad": 0.0, "irrelevant": 0.0,
-}  # fmt: skip
+_STEM: Final = 6
+"""Characters by which a word in the name of a label is compared with those of metrics."""
+_NOT_TOPICS: Final = frozenset({"label", "score", "answer", "context", "overal", "human", "ragas", "metric", "rate"})
+_MAX_NEAR: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """The label of one sample from one person."""
+    """The label of one sample, or of two compared samples, from one person."""
 
     sample_id: str
     value: float
@@ -35,41 +33,148 @@ class Label:
     """The labeled metric, or None for a label of the whole sample, which is compared with all metrics."""
     system: str | None
     rater: str
+    bounds: tuple[float, float] | None = None
+    """Lowest and highest possible label. None: not stated."""
+    other_id: str | None = None
+    """The other sample of a pair. The label is compared with the score of `sample_id` minus that of this one."""
+
+    @property
+    def sample_ids(self) -> tuple[str, ...]:
+        """The labeled samples."""
+        return (self.sample_id,) if self.other_id is None else (self.sample_id, self.other_id)
+
+    @property
+    def key(self) -> str:
+        """The id of what is labeled: the sample, or the pair."""
+        return " against ".join(self.sample_ids)
 
 
-def read_labels(source: SampleSource, *, metrics: Sequence[str], column: str | None = None) -> list[Label]:
-    """Read labels: one row for each sample (and rater), or for each sample, metric and rater.
-
-    A row has an `id`, and either columns named like metrics, or `metric` and `label`, or only `label`. `system` and `rater`
-    are optional. Labels are numbers, or words such as yes and no. Empty labels are skipped.
+def read_labels(
+    source: SampleSource,
+    *,
+    metrics: Sequence[str],
+    columns: Sequence[str] = (),
+    label_range: tuple[float, float] | None = None,
+    categories: Sequence[str] = (),
+) -> LabelFile:
+    """Read the labels of a file or of rows.
 
     Args:
-        source: JSONL, JSON, CSV or Parquet, rows or a data frame.
+        source: A file in a known layout, rows or a data frame (see `read_label_file`).
         metrics: Names of metrics that may be columns.
-        column: Name of the label column, if it is not detected.
+        columns: Columns of labels: NAME or NAME=METRIC.
+        label_range: Lowest and highest possible label.
+        categories: Labels that are texts, lowest first.
 
     Raises:
-        DataError: If a row lacks an id or a label column, a label is neither a number nor a known word, or no row has a
-            label.
+        DataError: If a row lacks a label, a label is invalid, or no row has a label.
     """
-    labels: list[Label] = []
-    bad: list[RejectedRow] = []
-    n_rows = 0
-    for position, row in enumerate(iter_rows(source), start=1):
-        n_rows += 1
-        try:
-            labels += _labels(row, position, metrics, column)
-        except DataError as error:
-            bad.append(RejectedRow(position=position, reason=str(error)))
-    if bad:
-        raise build_rows_error(
-            bad, n_rows - len(bad), "Fix these labels. They cannot be skipped, because they are not missing at random"
-        )
-    if not labels:
+    file = read_label_file(source, columns=columns, metrics=metrics, bounds=label_range, categories=categories)
+    if file.rejected:
+        n_bad = len({each.position for each in file.rejected})
+        remedy = "Fix these labels. They cannot be skipped, because they are not missing at random"
+        raise build_rows_error(file.rejected, file.n_rows - n_bad, remedy)
+    if not file.records:
         raise DataError(
-            f"the data does not contain labels ({count(n_rows, 'row')}, and empty or NaN labels are skipped). Label at least one row"
+            f"the data does not contain labels ({count(file.n_rows, 'row')}, and empty or NaN labels are skipped). Label "
+            "at least one row"
+        )
+    return file
+
+
+def labels_of(file: LabelFile, metrics: Sequence[str], *, is_stated: bool, has_positions: bool = False) -> list[Label]:
+    """Return the labels of a file with the metrics that they are compared with.
+
+    Args:
+        file: The labels.
+        metrics: The metrics that are compared.
+        is_stated: Whether the caller has chosen the metrics, so that a label without a metric is compared with all.
+        has_positions: Whether a row without an id has its position as id, because the rows are the samples.
+
+    Raises:
+        DataError: If a row does not have an id, a label has two values from one person, or the metric of a label is not
+            known.
+    """
+    unclear = [each.name for each in file.records if each.metric is None and each.name not in GENERIC_LABELS]
+    if unclear and not is_stated and len(metrics) > 1:
+        raise DataError(
+            f"it is not known which metric the label {unclear[0]!r} is about. Name it: {_suggest(unclear[0], metrics)}"
+        )
+    labels: list[Label] = []
+    for each in by_answer(file.records):
+        if each.sample_id is None and not has_positions:
+            raise DataError(
+                f"row {each.position} does not have an id of a sample (id, sample_id, query_id, trace_id, ...)"
+            )
+        labels.append(
+            Label(
+                sample_id=str(each.position) if each.sample_id is None else each.sample_id,
+                value=each.value,
+                metric=each.metric if each.metric is None or each.metric in metrics else full_name(each.metric),
+                system=each.system,
+                rater=each.annotator or "",
+                bounds=each.bounds,
+                other_id=each.other_id,
+            )
+        )
+    times = Counter((each.key, each.metric, each.system, each.rater) for each in labels)
+    (key, metric, _, rater), n = times.most_common(1)[0]
+    if n > 1:
+        person = f"by {rater!r}" if rater else "without a name of a person"
+        raise DataError(
+            f"{key!r} has {n} labels{'' if metric is None else f' of {metric}'} {person}. Name the person in a column "
+            "(annotator), the part of the answer (claim, passage_id, sub_question), or the metric of each label (--label "
+            "COLUMN=METRIC)"
         )
     return labels
+
+
+def compared_notes(file: LabelFile, metrics: Sequence[str]) -> list[str]:
+    """Return the notes of a file, and which label is compared with which metric."""
+    pairs = dict.fromkeys((each.name, each.metric) for each in file.records)
+    return [
+        *([] if file.layout is None else [f"labels: {count(file.n_rows, 'row')} in the layout of {file.layout}"]),
+        *(
+            f"the label {name} is compared with {metric or ', '.join(metrics)}"
+            for name, metric in pairs
+            if name != metric
+        ),
+        *file.notes,
+    ]
+
+
+def _suggest(name: str, metrics: Sequence[str]) -> str:
+    """Return options that name the metric of a label, those with a similar name first."""
+    words = _topics(name)
+    cards = {metric.card.name: metric.card for metric in all_metrics()}
+    near = [each for each in cards if words & _topics(f"{each} {cards[each].title}")]
+    near.sort(key=lambda each: each not in metrics)
+    return " or ".join(f"--label {name}={each}" for each in [*near, *metrics][:_MAX_NEAR])
+
+
+def _topics(text: str) -> set[str]:
+    return {word[:_STEM] for word in re.findall("[a-z]+", text.casefold()) if len(word) > 3} - _NOT_TOPICS
+
+
+def with_pairs(system: SystemOutcomes, metric: str, labels: Iterable[Label]) -> SystemOutcomes:
+    """Return the outcomes of one metric with the labeled pairs as samples, scored by the difference of their scores.
+
+    Without pairs, the outcomes are returned as they are.
+    """
+    pairs = {each.key: each.sample_ids for each in labels if each.other_id is not None}
+    if not pairs:
+        return system
+    outcomes: dict[str, Score | NotApplicable | Failure] = {}
+    for key, (first, second) in pairs.items():
+        one, other = (system.outcomes[metric].get(id_) for id_ in (first, second))
+        if isinstance(one, Score) and isinstance(other, Score):
+            outcomes[key] = one.model_copy(update={"sample_id": key, "value": one.value - other.value})
+        elif one is not None and other is not None:
+            outcomes[key] = other if isinstance(one, Score) else one
+    low, high = system.range_of(metric)
+    card = system.cards.get(metric)
+    cards = {} if card is None else {metric: replace(card, low=low - high, high=high - low)}
+    return replace(system, outcomes={metric: outcomes}, cards=cards, inclusion_probabilities={}, labels={})
 
 
 def read_stored_labels(system: str, store: str | os.PathLike[str]) -> tuple[list[Label], dict[str, float]]:
@@ -93,67 +198,3 @@ def read_stored_labels(system: str, store: str | os.PathLike[str]) -> tuple[list
         ]
         drawn = opened.labels.drawn() if labels else ()
     return labels, {each.trace_id: each.probability for each in drawn if each.position is not None}
-
-
-def _labels(row: object, position: int, metrics: Sequence[str], column: str | None) -> Iterable[Label]:
-    if isinstance(row, DataError):
-        raise row
-    if not isinstance(row, Mapping):
-        raise DataError(f"row {position} must be an object with an id and a label, got {type(row).__name__}")
-    id_ = next((row[name] for name in _IDS if row.get(name) not in (None, "")), None)
-    if id_ is None:
-        raise DataError(f"row {position} does not have an id ({', '.join(_IDS)}) of a sample")
-    rater = next((str(row[name]) for name in _RATERS if row.get(name) not in (None, "")), "")
-    system = row.get("system")
-    cells = _cells(row, position, metrics, column)
-    return [
-        Label(
-            sample_id=str(id_),
-            value=value,
-            metric=metric if metric is None or metric in metrics else full_name(metric),
-            system=None if system in (None, "") else str(system),
-            rater=rater,
-        )
-        for metric, cell in cells
-        if (value := _number(cell, position)) is not None
-    ]
-
-
-def _cells(
-    row: Mapping[str, Any], position: int, metrics: Sequence[str], column: str | None
-) -> list[tuple[str | None, Any]]:
-    if column is not None:
-        if column not in row:
-            raise DataError(f"row {position} does not have a column {column!r}. Columns: {', '.join(map(str, row))}.")
-        return [(row.get("metric") or None, row[column])]
-    named = [(metric, row[metric]) for metric in metrics if metric in row]
-    if named and "metric" not in row:
-        return [*named]
-    generic = next((name for name in _GENERIC if name in row), None)
-    if generic is None:
-        raise DataError(
-            f"row {position} does not have a label: neither a column named like a metric ({', '.join(metrics)}) nor one of "
-            f"{', '.join(_GENERIC)}. Set research.label_column=NAME."
-        )
-    return [(row.get("metric") or None, row[generic])]
-
-
-def _number(cell: Any, position: int) -> float | None:
-    if cell is None or (isinstance(cell, str) and not cell.strip()):
-        return None
-    if isinstance(cell, str) and cell.strip().casefold() in _WORDS:
-        return _WORDS[cell.strip().casefold()]
-    try:
-        number = float(cell)
-    except (TypeError, ValueError):
-        number = math.nan
-        if not isinstance(cell, float):
-            raise DataError(
-                f"row {position}: a label must be a number or one of {', '.join(_WORDS)}, got {cell!r}"
-            ) from None
-    if math.isnan(number):
-        # NaN is an empty cell of a data frame.
-        return None
-    if abs(number) > _LARGEST:
-        raise DataError(f"row {position}: a label must be finite and within {_LARGEST:g}, got {cell!r}")
-    return number

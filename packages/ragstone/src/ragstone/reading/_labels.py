@@ -1,0 +1,554 @@
+"""Labels of people, read from files in the layouts of public sources, and from any rows with a label."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from ragstone._util.plural import count
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.reading._columns import FIELD_ALIASES
+from ragstone.reading._json import load_document
+from ragstone.reading._layouts import find_layout, rows_of
+from ragstone.reading._row_values import finite
+from ragstone.reading._samples import RejectedRow, SampleSource, iter_rows
+from ragstone.reading._source import InputFile
+from ragstone.reading._tables import Choice
+
+_Bounds = tuple[float, float] | None
+LabelLevel = Literal["answer", "claim", "passage", "sub-question", "pair"]
+"""What a label is about. A label of a pair compares two answers."""
+
+GENERIC_LABELS: Final = ("label", "rating", "human", "grade", "score", "value")
+"""Columns of labels that need not be named."""
+_WORDS: Final = {
+    **dict.fromkeys(("correct", "yes", "true", "pass", "good", "relevant"), 1.0),
+    **dict.fromkeys(("partly", "partial", "partly correct"), 0.5),
+    **dict.fromkeys(("wrong", "no", "false", "fail", "incorrect", "bad", "irrelevant"), 0.0),
+}
+"""Labels that are words, as shares of their scale."""
+_LARGEST: Final = 1e100
+"""Maximum absolute label: squares and sums of larger values overflow."""
+_IDS: Final = (*FIELD_ALIASES["id"], "trace_id")
+_ANNOTATORS: Final = ("rater", "annotator", "author", "labeler", "labeller")
+_UNITS: Final[Mapping[LabelLevel, tuple[str, ...]]] = {
+    "claim": ("claim", "claims", "statement", "statements"),
+    "passage": ("passage", "passages", "passage_id", "doc_id", "document_id", "chunk_id", "contexts"),
+    "sub-question": ("sub_question", "sub_questions", "subquestion"),
+}
+"""Columns that name the part of an answer that a row or an item of a list labels."""
+_EMPTY: Final = frozenset({"", "nan", "none", "null", "n/a"})
+_MAX_CANDIDATE_VALUES: Final = 11
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelRecord:
+    """One label of one person."""
+
+    position: int
+    """1-based position of the row."""
+    sample_id: str | None
+    """None if the row does not have an id."""
+    trace_id: str | None = None
+    value: float
+    name: str
+    """Column, or name of the label in the file."""
+    metric: str | None = None
+    """The metric that the file or the caller names."""
+    bounds: _Bounds = None
+    """Lowest and highest possible label. None: not stated."""
+    annotator: str | None = None
+    system: str | None = None
+    query: str | None = None
+    level: LabelLevel = "answer"
+    unit: str | None = None
+    """The claim, passage or sub-question."""
+    other_id: str | None = None
+    """The other answer of a pair. The label is high if `sample_id` is better, and low if this answer is better."""
+
+
+@dataclass(slots=True, kw_only=True)
+class LabelFile:
+    """The labels of a file, and what is unknown about them."""
+
+    layout: str | None = None
+    """Name of a known layout."""
+    n_rows: int = 0
+    records: list[LabelRecord] = field(default_factory=list)
+    samples: list[Any] = field(default_factory=list)
+    """Rows of the labeled samples, each once, with their ids."""
+    rejected: list[RejectedRow] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """Statements about empty labels, scales and parts of answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """A row of a known layout: labels by name, and the sample."""
+
+    labels: Mapping[str, Any]
+    sample: Mapping[str, Any]
+    annotator: str | None = None
+    other: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """A known layout: the keys that all its rows have, and how its rows are read."""
+
+    name: str
+    keys: frozenset[str]
+    rows: Callable[[Any], Iterator[_Row]]
+    within: Literal["rows", "lists", "document"] = "rows"
+    """Whether the keys are those of a row, of a row of the first list in an object, or of the object."""
+    bounds: _Bounds = None
+    prefix: str = ""
+    """Namespace of metrics that have the names of the labels."""
+
+
+def read_label_file(
+    source: SampleSource,
+    *,
+    columns: Sequence[str] = (),
+    metrics: Sequence[str] = (),
+    bounds: _Bounds = None,
+    categories: Sequence[str] = (),
+    default_bounds: _Bounds = None,
+    rows: str | None = None,
+) -> LabelFile:
+    """Read the labels of a file or of rows.
+
+    Args:
+        source: Rows with labels, or a file in the layout of ARES, of RAGChecker's pairs, of ragas' annotations or of MTRAG's
+            human evaluation.
+        columns: Columns of labels: NAME, NAME=METRIC, or LIST.NAME for a label in each object of a list. Default: columns
+            named like metrics, otherwise `label` and the like, or the only label of a known layout.
+        metrics: Names of metrics that may be columns.
+        bounds: Lowest and highest possible label. None: those that the layout states.
+        categories: Labels that are texts, lowest first. Their values are 0, 1, 2, ...
+        default_bounds: Lowest and highest possible label if neither the caller nor the layout states them.
+        rows: Dotted path of the list in a document with several, or the name of a sheet. Then it does not have a layout.
+
+    Raises:
+        ConfigurationError: If the file does not exist, or a range is invalid.
+        DataError: If a known layout has several labels and none is chosen, or does not have a chosen one.
+    """
+    if bounds is not None and not (all(map(math.isfinite, bounds)) and bounds[0] < bounds[1]):
+        raise ConfigurationError(f"a label range must be finite with low < high, got {bounds}")
+    wanted = {name: metric or None for name, _, metric in (text.partition("=") for text in columns)}
+    document = None if rows else _document(source)
+    listed = list(iter_rows(source, Choice(rows=rows))) if document is None else document
+    layout = next((each for each in LAYOUTS if _has_keys(listed, each)), None)
+    scale = _Scale(bounds, categories, default_bounds)
+    if layout is None:
+        listed = list(iter_rows(source)) if isinstance(listed, Mapping) else listed
+        return _generic(listed, wanted, metrics, scale)
+    return _known(layout, listed, wanted, metrics, scale)
+
+
+def by_answer(records: Iterable[LabelRecord]) -> list[LabelRecord]:
+    """Return one label for each answer, name and person: the mean over its claims, passages or sub-questions."""
+    groups: dict[tuple[Any, ...], list[LabelRecord]] = {}
+    for n, each in enumerate(records):
+        key = (each.sample_id, each.name, each.metric, each.annotator, each.system, n if each.unit is None else "")
+        groups.setdefault(key, []).append(each)
+    return [
+        replace(group[0], value=math.fsum(each.value for each in group) / len(group), unit=None)
+        for group in groups.values()
+    ]
+
+
+class _Scale:
+    """Reads labels as numbers."""
+
+    def __init__(self, bounds: _Bounds, categories: Sequence[str], default: _Bounds) -> None:
+        self._bounds = (0.0, len(categories) - 1.0) if categories else bounds
+        self._default = default
+        self._categories = {text.strip().casefold(): float(n) for n, text in enumerate(categories)}
+
+    def bounds(self, of_layout: _Bounds = None) -> _Bounds:
+        """Return the range of labels: that of the caller, of the layout, or the default."""
+        return self._bounds or of_layout or self._default
+
+    def read(self, cell: Any, bounds: _Bounds) -> float | None:
+        """Return the number of a label, or None if it is empty."""
+        cell = cell.item() if getattr(cell, "shape", None) == () else cell
+        text = str(cell).strip().casefold()
+        if cell is None or text in _EMPTY:
+            return None
+        low, high = bounds or (0.0, 1.0)
+        if self._categories:
+            if text not in self._categories:
+                raise DataError(f"a label must be one of {', '.join(self._categories)}, got {cell!r}")
+            return self._categories[text]
+        if text in _WORDS:
+            return low + _WORDS[text] * (high - low)
+        rule = f"a label must be correct, partly, wrong or a number{_span(bounds)}, got {cell!r}"
+        try:
+            number = float(cell)
+        except (TypeError, ValueError):
+            known = ", ".join(_WORDS)
+            raise DataError(
+                f"{rule}. Known words: {known}. Name other texts, lowest first: --set research.label_values=TEXT,TEXT"
+            ) from None
+        if abs(number) > _LARGEST:
+            raise DataError(f"a label must be finite and within {_LARGEST:g}, got {cell!r}")
+        if bounds is not None and not low <= number <= high:
+            raise DataError(f"{rule}. State another scale: --set research.label_range=LOW,HIGH")
+        return number
+
+
+def _span(bounds: _Bounds) -> str:
+    return "" if bounds is None else f" from {bounds[0]:g} to {bounds[1]:g}"
+
+
+def _document(source: SampleSource) -> Any:
+    """Return the content of a JSON document, because a layout may have several lists. None for other sources."""
+    if (
+        not isinstance(source, str | os.PathLike)
+        or Path(source).suffix.lower() != ".json"
+        or not Path(source).is_file()
+    ):
+        return None
+    value = load_document(InputFile(Path(source), os.fspath(source)))
+    return value if isinstance(value, Mapping | list) else None
+
+
+def _has_keys(rows: Any, layout: _Layout) -> bool:
+    if layout.within == "document":
+        return isinstance(rows, Mapping) and layout.keys <= rows.keys()
+    if layout.within == "lists":
+        rows = next(iter(rows.values()), None) if isinstance(rows, Mapping) else None
+    return layout.keys <= _first_item(rows).keys()
+
+
+def _first_item(rows: Any) -> Mapping[str, Any]:
+    first = next(iter(rows), None) if isinstance(rows, list) else None
+    return first if isinstance(first, Mapping) else {}
+
+
+def _passage_rows(rows: Any) -> Iterator[_Row]:
+    """ARES: one passage and its labels in a row."""
+    for position, row in enumerate(rows, start=1):
+        row = _object_of(row, position)  # noqa: PLW2901
+        sample = {"query": row["Query"], "contexts": [row["Document"]], "response": row["Answer"]}
+        labels = {name: row[name] for name in row if name and name.endswith("_Label")}
+        yield _Row(labels=labels, sample={"id": str(position), **sample})
+
+
+def _pair_rows(rows: Any) -> Iterator[_Row]:
+    """RAGChecker: two answers and the preference of a person. The order of the rows of a pair tells people apart."""
+    people: Counter[Any] = Counter()
+    for row in rows:
+        people[row["instance_id"]] += 1
+        layout = find_layout(row)
+        first, second = rows_of(row, layout, {}) if layout is not None else ()
+        labels = {name: value for name, value in row.items() if name.endswith("_label")}
+        yield _Row(labels=labels, sample=second, other=first, annotator=str(people[row["instance_id"]]))
+
+
+def _annotation_rows(document: Any) -> Iterator[_Row]:
+    """ragas: scores of a metric that a person accepted, or corrected with a target."""
+    ids: dict[str, str] = {}
+    for metric, rows in document.items():
+        is_binary = all(row.get("metric_output") in (0, 1) for row in rows)
+        for row in rows:
+            sample = row["metric_input"]
+            id_ = ids.setdefault(json.dumps(sample, sort_keys=True, default=str), str(len(ids) + 1))
+            value = row.get("metric_output")
+            if not row["is_accepted"]:
+                # A rejected score is wrong. Without a target, the right one is known only if there is one other.
+                value = row["target"] if row.get("target") is not None else 1 - value if is_binary else None
+            yield _Row(labels={metric: value}, sample={"id": id_, **sample})
+
+
+def _evaluation_rows(document: Any) -> Iterator[_Row]:
+    """MTRAG: labels by metric and person of each answer of a model to a task."""
+    texts = {each.get("document_id"): each for each in document["documents"]}
+    tasks = {each["task_id"]: each for each in document["tasks"]}
+    numbers = {
+        each["name"]: {value["value"]: value.get("numeric_value") for value in each.get("values", ())}
+        for each in document["metrics"]
+    }
+    for row in document["evaluations"]:
+        task = tasks[row["task_id"]]
+        talk = [
+            {"role": "user" if each.get("speaker") == "user" else "assistant", "content": each.get("text")}
+            for each in task["input"]
+        ]
+        sample = {
+            "id": f"{row['task_id']}+{row['model_id']}",
+            "messages": talk,
+            "contexts": [_passage(each, texts) for each in task.get("contexts", ())],
+            "response": row.get("model_response"),
+            "reference": [each["text"] for each in task.get("targets", ())],
+        }
+        annotations = row.get("annotations", {})
+        for person in dict.fromkeys(name for by_person in annotations.values() for name in by_person):
+            labels = {}
+            for metric, by_person in annotations.items():
+                if person in by_person:
+                    value = by_person[person].get("value")
+                    labels[metric] = numbers.get(metric, {}).get(value, value)
+            yield _Row(labels=labels, sample=sample, annotator=person)
+
+
+def _passage(each: Mapping[str, Any], texts: Mapping[Any, Mapping[str, Any]]) -> dict[str, Any]:
+    id_ = each.get("document_id")
+    text = each.get("text", texts.get(id_, {}).get("text"))
+    if text is None:
+        raise DataError(f"the document {id_!r} of a task is not in the list of documents")
+    return {"id": id_, "text": text}
+
+
+LAYOUTS: Final = (
+    _Layout("ARES", frozenset({"Query", "Document", "Answer"}), _passage_rows, bounds=(0, 1)),
+    _Layout("RAGChecker pairs", frozenset({"instance_id", "query_id", "model1", "model2"}), _pair_rows, bounds=(-2, 2)),
+    _Layout(
+        "ragas annotations",
+        frozenset({"metric_input", "metric_output", "is_accepted"}),
+        _annotation_rows,
+        "lists",
+        prefix="ragas.",
+    ),
+    _Layout(
+        "the MTRAG human evaluation",
+        frozenset({"metrics", "documents", "tasks", "evaluations"}),
+        _evaluation_rows,
+        "document",
+    ),
+)
+
+
+def _stated_bounds(layout: _Layout, document: Any) -> Callable[[str], _Bounds]:
+    """Return the range of each label that the layout or the document states."""
+    ranges: dict[str, _Bounds] = {}
+    for each in document["metrics"] if layout.rows is _evaluation_rows else ():
+        stated = [value["numeric_value"] for value in each.get("values", ()) if value.get("numeric_value") is not None]
+        stated += (each.get("range") or ())[:2]
+        if len(stated) > 1:
+            ranges[each["name"]] = (float(min(stated)), float(max(stated)))
+    return lambda name: ranges.get(name, layout.bounds)
+
+
+def _known(
+    layout: _Layout, document: Any, wanted: Mapping[str, str | None], metrics: Sequence[str], scale: _Scale
+) -> LabelFile:
+    try:
+        rows = list(layout.rows(document))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"the file has the layout of {layout.name}, but {error!r} is missing or of another type"
+        ) from error
+    bounds_of = _stated_bounds(layout, document)
+    names = list(dict.fromkeys(name for row in rows for name in row.labels))
+    own = {name: f"{layout.prefix}{name}" for name in names if f"{layout.prefix}{name}" in metrics}
+    chosen = {name: metric or own.get(name) for name, metric in wanted.items()} or own
+    if unknown := [name for name in chosen if name not in names]:
+        raise DataError(
+            f"no row in the layout of {layout.name} has the label {unknown[0]!r}. Labels: {', '.join(names)}"
+        )
+    if not chosen and len(names) != 1:
+        options = ", ".join(f"--label {name}=METRIC" for name in names)
+        raise DataError(f"the layout of {layout.name} has {len(names)} labels. Choose one or several: {options}")
+    chosen = chosen or dict.fromkeys(names)
+    file = LabelFile(layout=layout.name, n_rows=len(rows))
+    collected = _Collector(file, scale)
+    for position, row in enumerate(rows, start=1):
+        for each in (row.other, row.sample):
+            if each is not None:
+                collected.add_sample(each)
+        for name, metric in chosen.items():
+            if name in row.labels:
+                bounds = scale.bounds(bounds_of(name))
+                collected.add(
+                    row.labels[name],
+                    LabelRecord(
+                        position=position,
+                        sample_id=row.sample["id"],
+                        value=0.0,
+                        name=name,
+                        metric=metric,
+                        bounds=bounds,
+                        annotator=row.annotator,
+                        query=row.sample.get("query", row.sample.get("user_input")),
+                        level="answer" if row.other is None else "pair",
+                        other_id=None if row.other is None else row.other["id"],
+                    ),
+                )
+    if layout.rows is _annotation_rows:
+        file.notes.append(
+            "an accepted score is a person's label. The label of a rejected one is its target, or without a target the other one "
+            "of 0 and 1 if the metric does not have other scores, otherwise unknown"
+        )
+    return collected.finish()
+
+
+def _generic(rows: Iterable[Any], wanted: Mapping[str, str | None], metrics: Sequence[str], scale: _Scale) -> LabelFile:
+    file = LabelFile()
+    collected = _Collector(file, scale)
+    rows = list(rows)
+    for position, row in enumerate(rows, start=1):
+        file.n_rows = position
+        try:
+            row = _object_of(row, position)  # noqa: PLW2901
+            id_ = _first(row, _IDS)
+            collected.add_sample({**row, "id": str(position) if id_ is None else str(id_)})
+            level, unit = _unit_of(row)
+            annotator, system, query, trace_id = (
+                None if (value := _first(row, names)) is None else str(value)
+                for names in (_ANNOTATORS, ("system",), FIELD_ALIASES["query"], ("trace_id",))
+            )
+            for name, metric, cell in _cells(row, position, wanted, metrics, rows):
+                record = LabelRecord(
+                    position=position,
+                    sample_id=None if id_ is None else str(id_),
+                    trace_id=trace_id,
+                    value=0.0,
+                    name=name,
+                    metric=metric,
+                    bounds=scale.bounds(),
+                    annotator=annotator,
+                    system=system,
+                    query=query,
+                    level=level,
+                    unit=unit,
+                )
+                if isinstance(cell, list):
+                    outer = name.partition(".")[0]
+                    part: LabelLevel = next((key for key, names in _UNITS.items() if outer in names), "claim")
+                    for n, item in enumerate(cell):
+                        collected.add(item, replace(record, level=part, unit=str(n)))
+                else:
+                    collected.add(cell, record)
+        except DataError as error:
+            file.rejected.append(RejectedRow(position=position, reason=str(error)))
+    return collected.finish()
+
+
+def _object_of(row: Any, position: int) -> Mapping[str, Any]:
+    if isinstance(row, DataError):
+        raise row
+    if not isinstance(row, Mapping):
+        raise DataError(f"row {position}: a row must be an object with an id and a label, got {type(row).__name__}")
+    return row
+
+
+class _Collector:
+    """Collects labels and samples of a file, and counts what is empty or not stated."""
+
+    def __init__(self, file: LabelFile, scale: _Scale) -> None:
+        self._file, self._scale = file, scale
+        self._n: Counter[str] = Counter()
+        self._empty: Counter[str] = Counter()
+        self._words: Counter[str] = Counter()
+        self._ids: set[str] = set()
+
+    def add_sample(self, row: Mapping[str, Any]) -> None:
+        """Keep the row of a sample, once."""
+        if row["id"] not in self._ids:
+            self._ids.add(row["id"])
+            self._file.samples.append(row)
+
+    def add(self, cell: Any, record: LabelRecord) -> None:
+        """Read a label. An invalid one is rejected with its row."""
+        self._n[record.name] += 1
+        try:
+            value = self._scale.read(cell, record.bounds)
+        except DataError as error:
+            reason = f"row {record.position}: {error}"
+            self._file.rejected.append(RejectedRow(position=record.position, reason=reason))
+            return
+        if value is None:
+            self._empty[record.name] += 1
+        else:
+            self._words[record.name] += str(cell).strip().casefold() in _WORDS
+            self._file.records.append(replace(record, value=value))
+
+    def finish(self) -> LabelFile:
+        """Add the notes."""
+        notes = [
+            f"{name}: {n} of {count(self._n[name], 'label')} {'is' if n == 1 else 'are'} empty, so unknown"
+            for name, n in self._empty.items()
+        ]
+        for name in self._n:
+            records = [each for each in self._file.records if each.name == name]
+            values = [each.value for each in records]
+            if values and records[0].bounds is None and self._words[name] < len(values):
+                if self._words[name] and not all(0 <= value <= 1 for value in values):
+                    raise DataError(
+                        f"{name} has words (such as yes) and numbers outside of 0 to 1. State the scale, of which words are the "
+                        "ends or the middle: --set research.label_range=LOW,HIGH"
+                    )
+                notes.append(
+                    f"{name}: the scale is not stated. The labels are from {min(values):g} to {max(values):g}, and the range "
+                    "is guessed from them and the metric's. State it: --set research.label_range=LOW,HIGH"
+                )
+            if len(units := [each for each in records if each.unit is not None]) > len(by_answer(units)):
+                notes.append(f"{name}: {len(units)} labels of {units[0].level}s. Their mean is the label of an answer")
+        self._file.notes = [*notes, *self._file.notes]
+        return self._file
+
+
+def _first(row: Mapping[Any, Any], names: Sequence[str]) -> Any:
+    return next((row[name] for name in names if row.get(name) not in (None, "")), None)
+
+
+def _unit_of(row: Mapping[Any, Any]) -> tuple[LabelLevel, str | None]:
+    for level, names in _UNITS.items():
+        if isinstance(unit := _first(row, names), str | int):
+            return level, str(unit)
+    return "answer", None
+
+
+def _cells(
+    row: Mapping[str, Any], position: int, wanted: Mapping[str, str | None], metrics: Sequence[str], rows: Sequence[Any]
+) -> list[tuple[str, str | None, Any]]:
+    """Return the label columns of a row: name, metric if it is known, and value."""
+    stated = row.get("metric") or None
+    if wanted:
+        return [
+            (name, metric or stated or (name if name in metrics else None), _at(row, name, position))
+            for name, metric in wanted.items()
+        ]
+    named = [(metric, metric, row[metric]) for metric in metrics if metric in row]
+    if named and "metric" not in row:
+        return [*named]
+    generic = next((name for name in GENERIC_LABELS if name in row), None)
+    if generic is None:
+        near = [f"--label {name}" for name in row if _looks_like_labels(name, rows)]
+        raise DataError(
+            f"row {position} does not have a label: neither a column named like a metric{_examples(metrics)} nor one "
+            f"of {', '.join(GENERIC_LABELS)}. Name the column: {', '.join(near) or '--label COLUMN'}, or "
+            f"--label COLUMN=METRIC. Columns: {', '.join(map(str, row))}"
+        )
+    return [(generic, stated, row[generic])]
+
+
+def _examples(metrics: Sequence[str]) -> str:
+    return f" ({', '.join(metrics[:5])}{', ...' if len(metrics) > 5 else ''})" if metrics else ""
+
+
+def _at(row: Mapping[str, Any], name: str, position: int) -> Any:
+    """Return the value of a column, or those of the objects in a list: `claims.label`."""
+    outer, _, inner = name.partition(".")
+    if name not in row and isinstance(items := row.get(outer), list) and inner:
+        return [item.get(inner) if isinstance(item, Mapping) else None for item in items]
+    if name not in row:
+        raise DataError(f"row {position} does not have a column {name!r}. Columns: {', '.join(map(str, row))}.")
+    return row[name]
+
+
+def _looks_like_labels(name: object, rows: Sequence[Any]) -> bool:
+    """Return whether a column contains only few numbers or words that labels consist of."""
+    if name in _IDS or name in FIELD_ALIASES["contexts"]:
+        return False
+    values = {str(row[name]).strip().casefold() for row in rows[:200] if isinstance(row, Mapping) and name in row}
+    values -= _EMPTY
+    return 0 < len(values) <= _MAX_CANDIDATE_VALUES and all(v in _WORDS or finite(v) is not None for v in values)
