@@ -1,9 +1,9 @@
-"""Context variables that have a value for the length of a block."""
+"""Context variables that have a value for the length of a block, and the one that suppresses capture."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
@@ -18,3 +18,24 @@ def assigned(variable: ContextVar[T], value: T) -> Iterator[T]:
         yield value
     finally:
         variable.reset(token)
+
+
+# Tasks and `asyncio.to_thread` calls started inside inherit it, concurrent tasks do not see it.
+_suppressed: ContextVar[bool] = ContextVar("ragstone_capture_suppressed", default=False)
+
+
+def suppress_capture() -> AbstractContextManager[bool]:
+    """Do not capture anything inside the block, in this task and in tasks that it starts meanwhile.
+
+    Examples:
+        ```python
+        with suppress_capture():
+            chain.invoke("a question of the tests, not of a user")
+        ```
+    """
+    return assigned(_suppressed, value=True)
+
+
+def capture_suppressed() -> bool:
+    """Return whether the caller runs inside `suppress_capture()`."""
+    return _suppressed.get()

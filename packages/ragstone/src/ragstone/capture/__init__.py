@@ -3,7 +3,7 @@
 from ragstone._util.exit import register_exit_hook
 from ragstone._util.fork import after_fork_in_child
 from ragstone._util.guard import Guard, guarded
-from ragstone._util.suppress import capture_suppressed, suppress_capture
+from ragstone._util.variables import capture_suppressed, suppress_capture
 from ragstone.capture._application import Application as Application
 from ragstone.capture._capture import Capture
 from ragstone.capture._capture import CaptureCounters as CaptureCounters

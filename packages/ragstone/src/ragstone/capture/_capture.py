@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, Self
 from ragstone._util.exit import run_exit_hooks
 from ragstone._util.fork import after_fork_in_child
 from ragstone._util.guard import Guard
-from ragstone._util.suppress import capture_suppressed
+from ragstone._util.variables import capture_suppressed
 from ragstone.capture._application import Application
 from ragstone.capture._convert import Converter
 from ragstone.capture._encoded import Redactor

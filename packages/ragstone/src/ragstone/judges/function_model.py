@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from ragstone._util.fork import after_fork_in_child
 from ragstone._util.moving_timeout import moving_timeout
-from ragstone._util.suppress import suppress_capture
+from ragstone._util.variables import suppress_capture
 from ragstone.errors import ConfigurationError, JudgeError, JudgeRejectedError, JudgeReplyError, JudgeUnavailableError
 from ragstone.judges._http.dialect import drop_order
 from ragstone.judges._http.errors import causes_of, extract_error_message, retry_after_s

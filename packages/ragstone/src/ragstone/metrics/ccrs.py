@@ -11,6 +11,7 @@ follows, only in the prompts of the metrics that need it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import ClassVar, Final
 
 from ragstone.judges import Judge, NumberReply, Prompt
@@ -63,7 +64,7 @@ class CcrsMetric(MetricBase):
         prompt = Prompt(construct=self.construct, task=self.task, fields=shown)
         # The composite of these metrics uses the same ratings.
         key = ("ccrs", judge.identity.hash, self.task, tuple(shown.items()))
-        return await compute_once(key, lambda: judge.ask_number(prompt))
+        return await compute_once(key, partial(judge.ask_number, prompt))
 
     def _find_not_applicable_reason(self, fields: dict[str, str | tuple[str, ...]]) -> str | None:  # noqa: ARG002
         """Return the reason why the metric is not applicable although no field is missing, or None."""

@@ -40,11 +40,8 @@ class Background(ABC):
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
-
-    @property
-    def has_started(self) -> bool:
+        self.has_started = False
         """Whether the thread exists."""
-        return self._thread is not None
 
     def start(self) -> None:
         """Start the thread, unless it exists or `stop` was called."""
@@ -56,6 +53,7 @@ class Background(ABC):
                 except RuntimeError:  # the interpreter is shutting down, and requests stay in the spool
                     return
                 self._thread = thread
+                self.has_started = True
 
     def stop(self, timeout_s: float) -> None:
         """End the thread, and log what is left to do."""

@@ -18,8 +18,8 @@ from ragstone.requests._observe import RequestBlocks as RequestBlocks
 from ragstone.requests._otel import TRACE_ID_KEY as TRACE_ID_KEY
 from ragstone.requests._otel import link_span
 from ragstone.requests._otel import read_resource as read_resource
-from ragstone.requests._plain import finite_number as finite_number
 from ragstone.requests._recorder import Recorder
+from ragstone.requests._shape import finite_number as finite_number
 from ragstone.requests._shape import get as get
 from ragstone.requests._size import PromptLimit
 from ragstone.requests._size import text_size as text_size

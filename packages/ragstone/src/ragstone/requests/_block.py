@@ -11,7 +11,7 @@ from typing import Any, Final, Self, TypeVar
 
 from ragstone._util.exit import register_exit_hook
 from ragstone._util.guard import Guard
-from ragstone._util.suppress import capture_suppressed
+from ragstone._util.variables import capture_suppressed
 from ragstone.errors import ConfigurationError
 from ragstone.requests import _current
 from ragstone.requests._arguments import RequestArguments, text_or_none

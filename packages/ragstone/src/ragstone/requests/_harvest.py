@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ragstone.requests._content import TEXT_PARTS, content_text
 from ragstone.requests._draft import PassageDraft
-from ragstone.requests._plain import finite_number
+from ragstone.requests._shape import finite_number
 from ragstone.requests._step import Message, Value
 from ragstone.schema import field_names, message_role
 

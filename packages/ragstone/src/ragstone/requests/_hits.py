@@ -10,8 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from ragstone.errors import ConfigurationError
 from ragstone.requests._draft import PassageDraft
-from ragstone.requests._plain import finite_number
-from ragstone.requests._shape import get, is_list
+from ragstone.requests._shape import finite_number, get, is_list
 from ragstone.schema import field_names
 
 _TEXT: Final = field_names("text", "hit")

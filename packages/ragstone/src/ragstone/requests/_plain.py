@@ -1,8 +1,7 @@
-"""Numbers and metadata of frameworks' objects, copied as plain values."""
+"""Counts of tokens and metadata of frameworks' objects, copied as plain values."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any, Final
@@ -11,18 +10,6 @@ from ragstone.requests._shape import get, whole_number
 from ragstone.schema import TOKEN_NAMES
 
 _FLAT: Final = frozenset({str, int, float, bool, type(None)})
-
-
-def finite_number(value: object) -> float | None:
-    """Return a finite number of any type, NumPy's too, as a float; None for anything else."""
-    if type(value) is not float:  # nearly always, and asking for `Real` is slow
-        if isinstance(value, bool) or not isinstance(value, Real):
-            return None
-        try:
-            value = float(value)
-        except (OverflowError, ValueError, TypeError):
-            return None
-    return value if math.isfinite(value) else None
 
 
 def read_tokens(places: Iterable[object]) -> tuple[int | None, int | None]:

@@ -81,7 +81,7 @@ class Tree:
 
     def below(self, step: Step) -> list[Step]:
         """Return a step and all steps in it, in the order of `steps`."""
-        return sorted(self._order[self._enter[step.id] : self._leave[step.id]], key=lambda inner: self.place[inner.id])
+        return sorted(self._order[self._enter[step.id] : self._leave[step.id]], key=self._place_of)
 
     def is_within(self, step: Step, around: Step) -> bool:
         """Whether a step is `around` or in it."""
@@ -91,22 +91,28 @@ class Tree:
         """Return those that are in no other one of them, in the order of `steps`."""
         kept: list[Step] = []
         end = 0
-        for step in sorted(steps, key=lambda step: self._enter[step.id]):
+        for step in sorted(steps, key=self._enter_of):
             if self._enter[step.id] >= end:
                 kept.append(step)
                 end = self._leave[step.id]
-        return sorted(kept, key=lambda step: self.place[step.id])
+        return sorted(kept, key=self._place_of)
 
     def innermost(self, steps: Iterable[Step]) -> list[Step]:
         """Return those that have no other one of them inside, in the order of `steps`."""
-        ordered = sorted(steps, key=lambda step: self._enter[step.id])
+        ordered = sorted(steps, key=self._enter_of)
         entered = [self._enter[step.id] for step in ordered]
         kept = [
             step
             for step, after in zip(ordered, [*entered[1:], len(self._order)], strict=False)
             if after >= self._leave[step.id]
         ]
-        return sorted(kept, key=lambda step: self.place[step.id])
+        return sorted(kept, key=self._place_of)
+
+    def _place_of(self, step: Step) -> int:
+        return self.place[step.id]
+
+    def _enter_of(self, step: Step) -> int:
+        return self._enter[step.id]
 
 
 def _began(step: Step) -> float:

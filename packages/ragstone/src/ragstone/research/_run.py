@@ -16,7 +16,7 @@ from typing import Any, Final, Self, TypeVar
 
 from pydantic import TypeAdapter
 
-from ragstone._util.suppress import suppress_capture
+from ragstone._util.variables import suppress_capture
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import (
     AbstentionEstimate,

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaita
 from contextlib import asynccontextmanager
 from typing import Any, Final, get_args
 
-from ragstone._util.suppress import suppress_capture
+from ragstone._util.variables import suppress_capture
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import (
     Embedder,

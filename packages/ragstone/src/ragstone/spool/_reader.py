@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Generic, NamedTuple, TypeVar
 
@@ -123,7 +124,7 @@ class SpoolReader:
             file, final, header = opened
             found: _Found[SpoolEntry] = _read(
                 file,
-                parse=lambda payload: _entry(payload, name=file.name),
+                parse=partial(_entry, name=file.name),
                 final=final,
                 limit=max_entries,
                 max_bytes=None,

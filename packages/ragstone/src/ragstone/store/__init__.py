@@ -12,6 +12,8 @@ from ragstone.store._open import is_owned as is_owned
 from ragstone.store._open import open_for_labels as open_for_labels
 from ragstone.store._open import open_store as open_store
 from ragstone.store._open import settle_labels as settle_labels
+from ragstone.store._plan import applies_since as applies_since
+from ragstone.store._plan import plan_differences as plan_differences
 from ragstone.store._records import BackfillCounts as BackfillCounts
 from ragstone.store._records import Claims as Claims
 from ragstone.store._records import Completion as Completion
@@ -26,8 +28,6 @@ from ragstone.store._records import StoredLabel as StoredLabel
 from ragstone.store._records import StorePosition as StorePosition
 from ragstone.store._records import TraceReport as TraceReport
 from ragstone.store._records import UnscoredTrace as UnscoredTrace
-from ragstone.store._scoring_plans import applies_since as applies_since
-from ragstone.store._scoring_plans import plan_differences as plan_differences
 from ragstone.store._store import Store as Store
 from ragstone.store._watch import WatchTables as WatchTables
 from ragstone.store._watch_records import FEEDBACK_STREAM as FEEDBACK_STREAM

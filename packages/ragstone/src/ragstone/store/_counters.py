@@ -6,9 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from ragstone.schema import Evidence
 from ragstone.store._body import damaged, sum_checksums, to_outcome
 from ragstone.store._database import Part
-from ragstone.store._delivery_ranges import count_sent
+from ragstone.store._deliveries import count_sent
 from ragstone.store._records import CountDifference
 from ragstone.store._sql import Sql, starting_with
 
@@ -20,6 +21,8 @@ _STATE: Final = "state:"
 """Beginning of the names of the counters of traces by state."""
 DROPPED: Final = "dropped:"
 """Beginning of the names of the counters of dropped requests, by the reason."""
+IGNORED: Final = "ignored:"
+"""Beginning of the names of the counters of ignored traces. The same key in `meta` has one example."""
 SAMPLED_OUT_FORGOTTEN: Final = "forgotten:sampled_out"
 """Counter of requests that were sampled out, of which no row is left. They stay counted in their state."""
 
@@ -193,3 +196,14 @@ def _named(outcomes: list[Any], states: Mapping[str, int]) -> Counter[str]:
         counts[name] = int(n)
         counts[f"{name}{_VALUES}"] = int(checksum)
     return counts
+
+
+def evidence_counters(evidence: Evidence | None) -> list[str]:
+    """Return the names of the counters that a trace increases."""
+    if evidence is None:
+        return []
+    rules = [f"rule:{part}:{getattr(evidence, part)}" for part in ("query", "contexts", "response")]
+    tools = [
+        f"tool:{'called' if called else 'unused'}:{name}"[:200] for name, called in evidence.declared_tools.items()
+    ]
+    return rules + [f"doubt:{doubt}"[:200] for doubt in evidence.doubts] + tools

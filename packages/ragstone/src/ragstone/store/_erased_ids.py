@@ -12,6 +12,7 @@ from ragstone.store._sql import Sql, marks, pages, read_meta, starting_with
 _IDENTITY: Final = "store_id"
 _ERASED: Final = "erased:"
 """Beginning of keys of the table `meta`. The hash of an id follows. The value is the time of the erasure, in Unix seconds."""
+_ANY_ERASED: Final = starting_with(_ERASED)
 
 
 def store_id(db: Sql) -> str:
@@ -33,7 +34,7 @@ def find_erased(db: Sql, trace_ids: Collection[str]) -> set[str]:
     """Return those of some ids whose requests were erased."""
     # Most stores have none, and this is asked for each batch of new requests.
     any_key = "SELECT 1 FROM meta WHERE key >= ? AND key < ? LIMIT 1"
-    if not trace_ids or db.execute(any_key, starting_with(_ERASED)).fetchone() is None:
+    if not trace_ids or db.execute(any_key, _ANY_ERASED).fetchone() is None:
         return set()
     salt = store_id(db)
     by_key = {_key(salt, trace_id): trace_id for trace_id in trace_ids}

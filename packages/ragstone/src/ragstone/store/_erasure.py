@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from ragstone.store._counters import DROPPED, add_to_counters, add_to_outcome_counts, state_counter
 from ragstone.store._database import Part
-from ragstone.store._delivery_ranges import read_ranges, save_range, shorten_ranges
+from ragstone.store._deliveries import read_ranges, save_range, shorten_ranges
 from ragstone.store._erased_ids import remember_erased
 from ragstone.store._plan import read_plan
 from ragstone.store._records import ErasedRequests

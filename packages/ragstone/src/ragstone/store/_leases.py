@@ -12,9 +12,8 @@ from ragstone.store._body import DamagedRowError, to_trace
 from ragstone.store._completion import PreparedCompletion, prepare, read_keys, store_completions
 from ragstone.store._database import Database, Part
 from ragstone.store._labels import take_labels
-from ragstone.store._plan import read_plan
+from ragstone.store._plan import plans_of_worker, read_plan
 from ragstone.store._records import Claims, Completion
-from ragstone.store._scoring_plans import plans_of_worker
 from ragstone.store._sql import Sql
 
 _logger = logging.getLogger("ragstone")

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import Final
 
-from ragstone.schema import DeclaredTool, Evidence, IgnoredTraces, Ledger, LedgerRow
-from ragstone.store._counters import DROPPED, count_outcome_kinds, count_unplanned, judge_of, read_states
+from ragstone.schema import DeclaredTool, IgnoredTraces, Ledger, LedgerRow
+from ragstone.store._counters import DROPPED, IGNORED, count_outcome_kinds, count_unplanned, judge_of, read_states
 from ragstone.store._deliveries import count_deliveries
 from ragstone.store._erasure import ERASED, ERASED_DELIVERIES
 from ragstone.store._feedback import count_feedback
-from ragstone.store._plan import read_record, read_spend
-from ragstone.store._scoring_plans import count_pending
+from ragstone.store._plan import count_pending, read_record, read_spend
 from ragstone.store._sql import Sql, read_all_meta, starting_with
-
-IGNORED: Final = "ignored:"
-"""Beginning of the names of the counters of ignored traces. The same key in `meta` has one example."""
 
 
 def read_ledger(db: Sql, *, now: float) -> Ledger:
@@ -58,17 +53,6 @@ def read_counter(db: Sql, name: str) -> int:
     """Return the value of a counter, or 0 if it was never increased."""
     row = db.execute("SELECT n FROM counters WHERE name = ?", (name,)).fetchone()
     return int(row[0]) if row else 0
-
-
-def evidence_counters(evidence: Evidence | None) -> list[str]:
-    """Return the names of the counters that a trace increases."""
-    if evidence is None:
-        return []
-    rules = [f"rule:{part}:{getattr(evidence, part)}" for part in ("query", "contexts", "response")]
-    tools = [
-        f"tool:{'called' if called else 'unused'}:{name}"[:200] for name, called in evidence.declared_tools.items()
-    ]
-    return rules + [f"doubt:{doubt}"[:200] for doubt in evidence.doubts] + tools
 
 
 def _rules(db: Sql) -> dict[str, dict[str, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ from ragstone._util.filelock import FileLock
 from ragstone.errors import StoreCorruptError, StoreError
 from ragstone.store._body import damaged_store
 from ragstone.store._database import Database, row_errors
-from ragstone.store._label_inbox import LabelInbox
+from ragstone.store._labels import LabelInbox
 
 BUSY_TIMEOUT_S: Final = 30.0
 """Time that SQLite waits for a lock of another process before an operation fails."""
@@ -118,8 +118,12 @@ class SqliteDatabase(Database):
                 raise
 
     @override
-    def _errors(self) -> AbstractContextManager[None]:
-        return _sqlite_errors(self._path)
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as exc:
+            raise _store_error(exc, path=str(self._path)) from exc
 
 
 def connect(path: Path, *, access: str) -> sqlite3.Connection:
@@ -148,16 +152,11 @@ def _inode(path: Path) -> tuple[int, int] | None:
 @contextmanager
 def store_errors(path: Path) -> Iterator[None]:
     """Convert SQLite's errors, and those that damaged rows cause, to errors of Ragstone."""
-    with row_errors(repr(str(path)), str(path)), _sqlite_errors(path):
-        yield
-
-
-@contextmanager
-def _sqlite_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as exc:
-        raise _store_error(exc, path=str(path)) from exc
+    with row_errors(repr(str(path)), str(path)):
+        try:
+            yield
+        except sqlite3.Error as exc:
+            raise _store_error(exc, path=str(path)) from exc
 
 
 def _store_error(exc: sqlite3.Error, *, path: str) -> StoreError:

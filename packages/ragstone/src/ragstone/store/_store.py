@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from ragstone.errors import ConfigurationError
 from ragstone.schema import Ledger
@@ -33,17 +33,14 @@ class Store:
         self._database = database
         self.traces = Traces(database, max_attempts=max_attempts)
         self.leases = Leases(database, max_attempts=max_attempts)
+        self.is_shared: Final = database.is_shared
+        """Whether several workers, also on several hosts, may score traces of this store concurrently."""
         self.outcomes = Outcomes(database)
         self.deliveries = Deliveries(database)
         self.labels = Labels(database)
         self.plan = Plan(database)
         self.watch = Watch(database)
         self.upkeep = Upkeep(database)
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether several workers, also on several hosts, may score traces of this store concurrently."""
-        return self._database.is_shared
 
     def identity(self) -> str:
         """Return the random id of this store. The first call creates it. A copy of a store has the same id."""

@@ -47,7 +47,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "position": "int NOT NULL",
         "finished_before": "int NOT NULL",  # traces that were finished without this metric when it joined
     },
-    # Settings with which requests are scored (see `_scoring_plans`). `plan` has the metrics that the last worker scores with.
+    # Settings with which requests are scored (see `_plan`). `plan` has the metrics that the last worker scores with.
     "scoring_plans": {
         "id": "text PRIMARY KEY",  # hash of the settings
         "settings": "text NOT NULL",
@@ -105,7 +105,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "next_try": "real NOT NULL",
         "last_error": "text",
     },
-    # Which outcomes a sink receives, and which of them it has (see `_delivery_ranges`).
+    # Which outcomes a sink receives, and which of them it has (see `_deliveries`).
     "sink_ranges": {
         "sink": "text NOT NULL",
         "start": "int NOT NULL",  # `seq` of the last outcome before the range

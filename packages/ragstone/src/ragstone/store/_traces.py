@@ -19,16 +19,13 @@ from ragstone.schema import (
 )
 from ragstone.store._body import checksum_of, to_body, to_outcome, to_outline, to_trace
 from ragstone.store._completion import AnyOutcome
-from ragstone.store._counters import DROPPED, add_to_counters, state_counter
+from ragstone.store._counters import DROPPED, IGNORED, add_to_counters, evidence_counters, state_counter
 from ragstone.store._database import Database, Lock, Part
 from ragstone.store._deliveries import deliveries
 from ragstone.store._erased_ids import find_erased
 from ragstone.store._feedback import add_feedback, feedback_of, match_feedback
-from ragstone.store._ledger import IGNORED, evidence_counters
-from ragstone.store._plan import read_plan
+from ragstone.store._plan import plans_of_entries, read_plan
 from ragstone.store._records import RequestLabel, StoredAnswer, StorePosition, TraceReport, TraceState
-from ragstone.store._scoring_plans import plans_of_entries
-from ragstone.store._slices import slices_of
 from ragstone.store._sql import LAST_SEQ, Sql, marks, pages, save_meta
 from ragstone.store._tables import CHECKED_COLUMNS
 from ragstone.store._trace_report import explain_state
@@ -389,3 +386,27 @@ def _row(entry: Captured | SampledOut, *, now: float) -> tuple[object, ...]:
 def checked_columns(trace: Trace, *, now: float) -> tuple[object, ...]:
     """Return the values of `CHECKED_COLUMNS` of a captured trace that arrives now (Unix seconds)."""
     return (trace.trace_id, trace.started_at, now, trace.inclusion_probability, *_label_values(trace))
+
+
+_MAX_SLICES: Final = 30
+_MAX_LENGTH: Final = 100
+"""Longest name and value in characters. Longer values are cut."""
+
+
+def slices_of(trace: Trace) -> dict[str, str]:
+    """Return the values of a request by slice, at most 30.
+
+    A tag `topic:billing` or `topic=billing` is the value "billing" of `tag:topic`. A tag without value is "yes". `language`
+    is the value of the tag `language`, `retriever` the name of the first retrieval.
+    """
+    found: dict[str, str] = {}
+    for tag in trace.tags:
+        cut = min((i for i in (tag.find(":"), tag.find("=")) if i > 0), default=len(tag))
+        name, value = tag[:cut].strip(), tag[cut + 1 :].strip() or "yes"
+        if name and len(name) <= _MAX_LENGTH and len(found) < _MAX_SLICES - 2:
+            found.setdefault(f"tag:{name}", value[:_MAX_LENGTH])
+    retriever = next((r.name for r in trace.retrievals if r.name), None)
+    language = found.get("tag:language")
+    return found | {
+        name: value[:_MAX_LENGTH] for name, value in (("retriever", retriever), ("language", language)) if value
+    }

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from ragstone._util.daemon_thread import DaemonThread
@@ -117,7 +118,7 @@ class Committer(StoreCalls):
 
     async def run_step(self, name: str, step: Callable[[], T], otherwise: T) -> T:
         """Run a step as `StepErrors.run_step` does."""
-        return await self.call(lambda: self.errors.run_step(name, step, otherwise))
+        return await self.call(partial(self.errors.run_step, name, step, otherwise))
 
     def start_step(self, name: str, step: Callable[[], object]) -> None:
         """Run a step whose result does not matter, without waiting for it."""

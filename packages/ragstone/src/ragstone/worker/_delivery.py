@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, Generic, TypeVar
 
 from ragstone.errors import (
@@ -78,7 +79,7 @@ class Dispatcher(Generic[Item]):
         if self._stopped:
             return []
         read, store = self._read, self._committer.store
-        return self._committer.errors.run_step("read deliveries", lambda: read(store, self._clock()), [])
+        return self._committer.errors.run_step("read deliveries", partial(read, store, self._clock()), [])
 
     async def deliver(self, items: Sequence[Item]) -> None:
         """Write a batch to the sink, and store the result of each delivery."""
@@ -187,11 +188,12 @@ def sink_dispatcher(
     jitter: Callable[[], float] = random.random,
 ) -> Dispatcher[Delivery]:
     """Return the dispatcher of outcomes to one sink."""
+    name = sink.name
 
     def read(store: Store, now: float) -> list[Delivery]:
-        return _add_causes(store.deliveries.due(sink.name, limit=_BATCH, now=now), store)
+        return _add_causes(store.deliveries.due(name, limit=_BATCH, now=now), store)
 
-    return Dispatcher(sink.name, "outcome", read, sink.write, committer, clock=clock, jitter=jitter)
+    return Dispatcher(name, "outcome", read, sink.write, committer, clock=clock, jitter=jitter)
 
 
 def alarm_dispatcher(

@@ -483,6 +483,10 @@ class Worker:
         )
         scoring: set[asyncio.Task[None]] = set()
         deliveries: dict[Dispatcher[Any], asyncio.Task[None]] = {}
+
+        def look_again(_: asyncio.Task[Any]) -> None:
+            woken.set()
+
         wait_s = _times.POLL_MIN_S
         factor, is_full = 1, False
         lacks_models = self._setup.missing is not None
@@ -513,11 +517,11 @@ class Worker:
                 for work in map(asyncio.create_task, works):
                     scoring.add(work)
                     work.add_done_callback(scoring.discard)
-                    work.add_done_callback(lambda _: woken.set())
+                    work.add_done_callback(look_again)
                 for dispatcher, items in turn.due:
                     deliveries[dispatcher] = task = asyncio.create_task(dispatcher.deliver(items))
                     task.add_done_callback(lambda _, ended=dispatcher: deliveries.pop(ended))  # type: ignore[misc]
-                    task.add_done_callback(lambda _: woken.set())
+                    task.add_done_callback(look_again)
                 self._publish(turn)
                 is_full = len(turn.claimed) >= free
                 is_busy = ending or turn.over_budget or is_full

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
-from ragstone._util.suppress import capture_suppressed
+from ragstone._util.variables import capture_suppressed
 from ragstone.errors import ApplicationError, ConfigurationError, DataError
 from ragstone.experiments._app.call import AppCall, app_call
 from ragstone.experiments._app.capture import AppRecorder
