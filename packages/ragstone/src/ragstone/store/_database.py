@@ -15,7 +15,7 @@ from ragstone.store._body import UNREADABLE, DamagedRowError, damaged_store, las
 from ragstone.store._sql import PAGE, Sql
 
 if TYPE_CHECKING:
-    from ragstone.store._labels import LabelInbox
+    from ragstone.store._label_inbox import LabelInbox
     from ragstone.store._records import PlannedMetric
 
 R = TypeVar("R")

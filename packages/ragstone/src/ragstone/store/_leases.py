@@ -44,7 +44,8 @@ class Leases(Part):
             ConfigurationError: If `lease_s` is not positive.
         """
         _check_lease(lease_s)
-        take_labels(self._database)
+        if self._database.inbox:
+            take_labels(self._database)
         claimed = Claims()
         partial: list[str] = []
         leases: list[tuple[str, float, int]] = []

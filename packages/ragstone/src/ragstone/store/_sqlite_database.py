@@ -15,7 +15,7 @@ from ragstone._util.filelock import FileLock
 from ragstone.errors import StoreCorruptError, StoreError
 from ragstone.store._body import damaged_store
 from ragstone.store._database import Database, row_errors
-from ragstone.store._labels import LabelInbox
+from ragstone.store._label_inbox import LabelInbox
 
 BUSY_TIMEOUT_S: Final = 30.0
 """Time that SQLite waits for a lock of another process before an operation fails."""
