@@ -20,10 +20,10 @@ def test_second_lock_is_refused_until_the_first_is_released(tmp_path):
     first, second = FileLock(tmp_path / "lock"), FileLock(tmp_path / "lock")
     assert [True, True, False] == [first.acquire(), first.acquire(), second.acquire()]
     assert [True, False] == [first.held, second.held]
-    first.leases.release()
-    first.leases.release()
+    first.release()
+    first.release()
     assert [False, True] == [first.held, second.acquire()]
-    second.leases.release()
+    second.release()
 
 
 def test_owner_is_named(tmp_path):

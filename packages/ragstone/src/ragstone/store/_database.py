@@ -177,10 +177,12 @@ class Part:
             last: Where to begin: the key before the first row.
         """
         while True:
+            page: list[Any] = []  # frees what the page before has left
+            found: list[R] = []
             with self._database.read() as db:
-                page = db.execute(query, (last, PAGE, *parameters)).fetchall()
+                page += db.execute(query, (last, PAGE, *parameters)).fetchall()
                 last = last_key(table, page, last)
-                found = list(read(db, page))
+                found += read(db, page)
             if not page:
                 return
             yield from found
