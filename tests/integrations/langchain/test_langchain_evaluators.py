@@ -293,7 +293,7 @@ def test_threads_share_an_evaluator_and_mix_nothing():
 
 def test_slow_judge_fails_by_the_deadline():
     """An evaluator ends by its deadline, as a failure."""
-    evaluator = RagstoneEvaluator("ccrs.qr", judge=FakeJudge(80, latency_s=60), deadline_s=0.05)
+    evaluator = RagstoneEvaluator("ccrs.qr", judge=FakeJudge(80, latency_s=60), deadline_s=0.1)
     assert "timeout" == evaluator(inputs=INPUTS, outputs=OUTPUTS)["metadata"]["kind"]
 
 

@@ -71,7 +71,7 @@ class Lab:
         err: bool = False,
         **facts: object,
     ) -> None:
-        """Print a result, the first error of each kind and how to go on. Exit with the rules of `evaluate`.
+        """Print a result, the first error of each kind and how to continue. Exit with the rules of `evaluate`.
 
         Args:
             result: The result.

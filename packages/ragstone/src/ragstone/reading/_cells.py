@@ -71,7 +71,7 @@ def parse_cell(text: str) -> list[Any]:
 
     Raises:
         CellError: If the text is not a list, or it is one whose items cannot be known: NumPy omitted some, texts stand
-            side by side without a blank, an escape has two meanings, or a set has no order.
+            side by side without a blank, an escape has two meanings, or a set is unordered.
 
     Examples:
         >>> parse_cell("['a','b',]"), parse_cell("[Document(page_content='a')]")
@@ -173,7 +173,7 @@ class _Reader:
             return float(number[0]) if set(number[0]) & set(".eE") or len(number[0]) > 300 else int(number[0])
         word = _WORD.match(self._text, self._at)
         if word is None:
-            raise self._error(f"no value at character {self._at + 1}" if char else "it has no end")
+            raise self._error(f"no value at character {self._at + 1}" if char else "it does not end")
         self._at = word.end()
         if self._text.startswith("(", self._at):
             self._at += 1
@@ -218,7 +218,7 @@ class _Reader:
                 separators.add(",")
             elif not self._text.startswith(closer, self._at):
                 if self._at == len(self._text):
-                    raise self._error("it has no end")
+                    raise self._error("it does not end")
                 if not has_blank:
                     raise self._error(f"no comma or blank after character {self._at}")
                 separators.add(" ")
@@ -239,7 +239,7 @@ class _Reader:
             name = self._value(depth + 1)
             self._blank()
             if not self._text.startswith(":", self._at):
-                raise self._error("a set has no order" if found == {} else f"no colon at character {self._at + 1}")
+                raise self._error("a set is unordered" if found == {} else f"no colon at character {self._at + 1}")
             if not isinstance(name, str | int | float | None):
                 raise self._error("the name of a field is a list")
             self._at += 1
@@ -277,7 +277,7 @@ class _Reader:
             elif not closer and not has_blank and self._at < len(self._text):
                 raise self._error(f"no blank at character {self._at + 1}")
         if closer and not self._text.startswith(closer, self._at):
-            raise self._error("it has no end")
+            raise self._error("it does not end")
         self._at += len(closer)
         if not values:
             return fields

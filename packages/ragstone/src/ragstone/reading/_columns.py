@@ -43,10 +43,10 @@ _OTHER_WORDS: Final = frozenset({
 _NUMBERED: Final = re.compile(r"(.*?\D)(\d{1,4})$", re.DOTALL)
 _PARTS: Final = re.compile(r"[A-Z]?[a-z]++|[A-Z]++|\d++")
 _SEPARATORS: Final = re.compile(r"[\s_.\-]+")
-_USED_BESIDE: Final = frozenset({"metadata", "inputs", "outputs", "retrieved_context_ids", "reference_context_ids"})
+_USED_TOO: Final = frozenset({"metadata", "inputs", "outputs", "retrieved_context_ids", "reference_context_ids"})
 """Columns that are read with others and are not unused."""
 _WEAK_RESPONSES: Final = frozenset({"answer", "result"})
-"""Names of a response beside which `answer` is not the correct answer."""
+"""Names of a response next to which `answer` is not the correct answer."""
 
 
 def name_key(name: object) -> str:
@@ -149,7 +149,7 @@ def plan_columns(
     }
     names = {name: tuple(columns_) for name, columns_ in {**found, **named}.items() if columns_}
     used = {column for group in (*names.values(), *numbered.values()) for column in group}
-    unused = tuple(column for column in columns if column not in used and column not in _USED_BESIDE)
+    unused = tuple(column for column in columns if column not in used and column not in _USED_TOO)
     return ColumnPlan(
         columns=frozenset(columns),
         names={name: names[name] for name in _ORDER if name in names},

@@ -243,7 +243,7 @@ def _passage_rows(rows: Any) -> Iterator[_Row]:
 
 
 def _pair_rows(rows: Any) -> Iterator[_Row]:
-    """RAGChecker: two answers and the preference of a person. The order of the rows of a pair tells people apart."""
+    """RAGChecker: two answers and the preference of a person. The order of the rows of a pair separates people."""
     people: Counter[Any] = Counter()
     for row in rows:
         people[row["instance_id"]] += 1

@@ -17,7 +17,7 @@ A value of `Layout.fields` says where a field is:
 | `{"$cells": "a"}` | the passages that deepeval joins to one text |
 | `{"$id": ("a", "b")}` | values joined to an id |
 
-An object of `$each` with `$needs` must have this key, otherwise there is no value. `$between` is put between objects.
+An object of `$each` with `$needs` must have this key, otherwise it does not have a value. `$between` is put between objects.
 """
 
 from __future__ import annotations

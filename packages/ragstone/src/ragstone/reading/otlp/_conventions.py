@@ -42,7 +42,7 @@ class Convention:
     """Whether a span follows this convention. A trace with such a span is read by it."""
     names: StepNames = _NO_NAMES
     fill: Callable[[Step, OtelSpan], None] | None = None
-    """Sets what names alone do not tell, before the fields with names are read."""
+    """Sets what names alone do not say, before the fields with names are read."""
     follows: Convention | None = None
     """The convention that spans of this one follow too. It is applied first."""
     covers: bool = True
