@@ -76,7 +76,7 @@ def test_a_dry_run_asks_nobody(folder):
 @pytest.mark.slow
 def test_killed_again_and_again_a_build_asks_nothing_twice(folder):
     """Each kill costs at most the one question that was in flight; the result is that of a build without a kill."""
-    command = ["lab", "dataset", "build", "docs", "--concurrency", "1"]
+    command = ["lab", "dataset", "build", "docs", "--set", "limits.concurrency=1"]
     with FakeJudgeServer() as server:
         build_dataset("docs", "whole", judge=server.url)
         n = len(questions(server))
@@ -145,8 +145,8 @@ def test_a_cap_stops_a_review_too(folder):
             server.url,
             "--set",
             "budget.calls=2",
-            "--concurrency",
-            "1",
+            "--set",
+            "limits.concurrency=1",
         )
         assert 4 == capped.returncode
         assert 2 == server.stats.calls - before

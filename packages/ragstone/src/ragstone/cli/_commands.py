@@ -16,7 +16,7 @@ class Command(NamedTuple):
     example: str
     """A command line that works, without `ragstone` and the path."""
     settings: str = ""
-    """The tables of settings and the single keys that it uses. `*` stands for all keys, as --set only."""
+    """The tables of settings and the single keys that it uses. `*` and what follows `--set` have no option of their own."""
 
 
 _MODELS: Final = "judge reader embedder cache budget limits.concurrency limits.deadline_s limits.max_outage_s"
@@ -26,8 +26,8 @@ _WORKER: Final = "watch retention daily_budget"
 _MEANS: Final = "analysis.cluster analysis.confidence_level"
 _GATED: Final = f"{_MEANS} analysis.undecided"
 _TESTS: Final = f"{_MEANS} analysis.n_permutations analysis.seed"
-_LAB: Final = "judge cache budget limits.concurrency limits.stop_early limits.max_failed_share"
-_UDCG: Final = f"{_LAB} reader"
+_LAB: Final = "judge cache budget --set limits.concurrency limits.stop_early limits.max_failed_share"
+_UDCG: Final = f"reader {_LAB}"
 
 PANELS: Final = {
     "Measure": ("evaluate", "compare", "report", "metrics"),

@@ -54,8 +54,7 @@ _SHOWN: Final = 6
 
 def options_for(command: Any) -> list[Any]:
     """Return the options of a command for the settings that it uses, except those that it declares itself."""
-    words = {*command.settings.split()} - {"*"}
-    keys = {*_used_keys(" ".join(words))}
+    keys = {*_used_keys(command.settings.partition("--set")[0].replace("*", ""))}
     declared = {parameter.name for parameter in command.params}
     return [
         option
@@ -67,7 +66,7 @@ def options_for(command: Any) -> list[Any]:
 def _used_keys(settings: str) -> list[str]:
     """Return the dotted keys for tables and keys."""
     keys: list[str] = []
-    for word in settings.split():
+    for word in settings.replace("--set", "").split():
         tables = [*TABLES] if word == "*" else [word]
         keys += (
             [word] if "." in word else [f"{table}.{name}" for table in tables for name in TABLES[table].model_fields]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ragstone.reading._labels import read_label_file as read_label_file
     from ragstone.reading._records import Record as Record
     from ragstone.reading._report import ReadingReport
+    from ragstone.reading._row_lists import Choice as Choice
     from ragstone.reading._row_traces import trace_of_row as trace_of_row
     from ragstone.reading._rows import sample_from_row
     from ragstone.reading._samples import RejectedRow as RejectedRow
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from ragstone.reading._stage import BufferedSpan as BufferedSpan
     from ragstone.reading._stage import BufferedTrace as BufferedTrace
     from ragstone.reading._stage import SpanBuffer as SpanBuffer
-    from ragstone.reading._tables import Choice as Choice
     from ragstone.reading._traces import find_formats as find_formats
     from ragstone.reading._traces import read_traces
     from ragstone.reading._trec.beir import read_beir, write_beir
@@ -69,7 +69,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_samples": "RejectedRow SampleSource build_rows_error iter_rows iter_samples read_samples",
             "_source": "InputFile Sources open_inputs",
             "_stage": "BufferedSpan BufferedTrace SpanBuffer",
-            "_tables": "Choice",
+            "_row_lists": "Choice",
             "_traces": "find_formats read_traces",
             "_trec.beir": "read_beir write_beir",
             "_trec.qrels": "read_qrels write_trec_qrels",

@@ -16,10 +16,10 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.reading._columns import FIELD_ALIASES
 from ragstone.reading._json import load_document
 from ragstone.reading._layouts import find_layout, rows_of
+from ragstone.reading._row_lists import Choice
 from ragstone.reading._row_values import finite
 from ragstone.reading._samples import RejectedRow, SampleSource, iter_rows
 from ragstone.reading._source import InputFile
-from ragstone.reading._tables import Choice
 
 _Bounds = tuple[float, float] | None
 LabelLevel = Literal["answer", "claim", "passage", "sub-question", "pair"]

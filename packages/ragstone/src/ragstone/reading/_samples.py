@@ -16,8 +16,8 @@ from ragstone.reading._columns import FIELD_ALIASES
 from ragstone.reading._layouts import Layout, find_layout, rows_of
 from ragstone.reading._report import ReadingReport, group_reasons
 from ragstone.reading._row_ids import RowIds, id_remedy
+from ragstone.reading._row_lists import RUN, Choice, object_rows
 from ragstone.reading._rows import RowReader
-from ragstone.reading._tables import RUN, Choice, object_rows, open_table
 from ragstone.schema import Passage, Sample, Trace, fingerprint, sample_from_trace
 
 if TYPE_CHECKING:
@@ -279,6 +279,8 @@ def _open_rows(data: SampleSource, choice: Choice, report: ReadingReport, stack:
             raise ConfigurationError(
                 f"file not found: {os.fspath(data)!r}. Give the path of a JSON, JSON lines, CSV, Excel, Parquet or Arrow file"
             )
+        from ragstone.reading._tables import open_table
+
         table = open_table(source, choice.rows)
         rows = table.rows
         report.source, report.has_text_cells = source.name, table.has_text_cells

@@ -1,4 +1,4 @@
-"""Containers of rows: JSON lines and documents, tables of text, Parquet, Arrow, Excel and data frames."""
+"""Rows of files: JSON lines and documents, tables of text, Parquet, Arrow, Excel."""
 
 from __future__ import annotations
 
@@ -6,35 +6,28 @@ import csv
 import json
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from itertools import chain, islice, zip_longest
+from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from ragstone._util.csv_rows import csv_rows, detect_separator
-from ragstone._util.plural import count
 from ragstone._util.row_limits import MAX_ROW_BYTES, BoundedStream, CsvLines, bounded_lines
 from ragstone.errors import DataError, MissingExtraError
-from ragstone.reading._columns import FIELD_ALIASES
 from ragstone.reading._files import encoding_error, is_workbook, refuse_other
 from ragstone.reading._json import LARGE, has_line_values, import_ijson, large_items, line_values, load_document
 from ragstone.reading._layouts import looks_like_row
+from ragstone.reading._row_lists import MAX_DEPTH, RUN, Facts, Table, choose_list, describe_lists, table_of, whole_table
 
 if TYPE_CHECKING:
     from ragstone.reading._source import InputFile
 
-_MAX_COLUMNS: Final = 10_000
-_FRAME_ROWS: Final = 1000
-"""Rows of a data frame that are converted at once."""
-_MAX_DEPTH: Final = 4
-"""Depth of nested objects down to which a list of rows is found."""
+MAX_COLUMNS: Final = 10_000
 _JSON: Final = re.compile(rb'\s*+(?:\{\s*+["}]|\[\s*+["\[{\]0-9tfn-])')
 _SEPARATOR_LINE: Final = re.compile(r"sep=(.)\s*", re.IGNORECASE)
 _LINE_END: Final = re.compile(r"[\r\n]")
 _TEXT_SUFFIXES: Final = (".csv", ".tsv", ".tab", ".txt")
 _LINE_SUFFIXES: Final = (".jsonl", ".ndjson")
-RUN: Final = "TREC run"
 _ARROW: Final = b"ARROW1"
 _ARROW_STREAM: Final = b"\xff\xff\xff\xff"
 _SHEET_BYTES: Final = 2**30
@@ -45,36 +38,6 @@ _SHEET_ROWS: Final = 2**20
 _SHEET_COLUMNS: Final = 1000
 _HEADER_ROWS: Final = 100
 """Rows in which the header of a sheet is searched."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """What is read of a file, and how."""
-
-    rows: str | None = None
-    """Dotted path of the list in a JSON document, or the name of a sheet."""
-    limit: int | None = None
-    """Number of rows that are read. None reads all."""
-    separator: str | None = None
-    """Separator of passages within a cell."""
-    encoding: str | None = None
-    """Encoding of the text. None detects UTF-8 and UTF-16."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Table:
-    """The rows of a container."""
-
-    format: str
-    """Such as "JSON lines" or "table with ;"."""
-    rows: Iterator[Any]
-    """The rows. A row that cannot be read is a `DataError`."""
-    chosen: str = ""
-    """Path of the list, or name of the sheet, that was chosen among several."""
-    others: tuple[str, ...] = field(default=())
-    """The lists or sheets that are not read, with their lengths."""
-    has_text_cells: bool = False
-    """Whether all values are cells of a table of text."""
 
 
 def open_table(source: InputFile, wanted: str | None = None) -> Table:
@@ -95,35 +58,26 @@ def open_table(source: InputFile, wanted: str | None = None) -> Table:
     names = [suffix.lower() for suffix in source.path.suffixes]
     suffix = next((s for s in reversed(names) if s not in (".gz", ".zst")), "")
     if head.startswith(b"PAR1") or (not head and suffix == ".parquet"):
-        return _whole("Parquet", (row for _, row in parquet_rows(source.path, extra="ragstone[parquet]")), wanted)
+        return whole_table("Parquet", (row for _, row in parquet_rows(source.path, extra="ragstone[parquet]")), wanted)
     if head.startswith((_ARROW, _ARROW_STREAM)):
-        return _whole("Arrow", (row for _, row in arrow_rows(source.path)), wanted)
+        return whole_table("Arrow", (row for _, row in arrow_rows(source.path)), wanted)
     if head.startswith(b"PK\x03\x04"):
         with source.open() as file:
             if is_workbook(file):
                 return _workbook(source, wanted)
     refuse_other(head, source.name)
     if suffix in RUN_SUFFIXES or is_run(head):
-        return _whole(RUN, run_rows(source.path), wanted)
+        return whole_table(RUN, run_rows(source.path), wanted)
     if suffix in _LINE_SUFFIXES or (_JSON.match(head) and not (suffix in _TEXT_SUFFIXES and not _is_object(head))):
         is_lines = has_line_values(source)
         if is_lines or (is_lines is None and suffix in _LINE_SUFFIXES):
             lines = line_values(source)
             rows = (DataError(f"line {n.number}: {row}") if isinstance(row, DataError) else row for n, row in lines)
-            return _whole("JSON lines", rows, wanted)
+            return whole_table("JSON lines", rows, wanted)
         return _document(source, wanted)
     if suffix == ".json":
         return _document(source, wanted)
     return _text_table(source, head, suffix, wanted)
-
-
-def _whole(name: str, rows: Iterator[Any], wanted: str | None, *, has_text_cells: bool = False) -> Table:
-    if wanted:
-        raise DataError(f"--rows {wanted} chooses a list of a JSON document or a sheet, and this is {name}. Omit it")
-    return Table(format=name, rows=rows, has_text_cells=has_text_cells)
-
-
-# --- JSON
 
 
 def _is_object(head: bytes) -> bool:
@@ -140,120 +94,6 @@ def _document(source: InputFile, wanted: str | None) -> Table:
     return _large_document(source, wanted) if value is LARGE else table_of(value, source.name, wanted)
 
 
-def table_of(value: object, name: str, wanted: str | None = None) -> Table:
-    """Return the rows of a JSON document: a list, a list in an object, columns, or rows by id.
-
-    Raises:
-        DataError: If it does not contain rows, or several lists could contain them.
-    """
-    if isinstance(value, list) and not wanted:
-        return Table(format="JSON list", rows=iter(value))
-    if not isinstance(value, Mapping):
-        raise DataError(f"{name!r} must contain a list of rows, got {type(value).__name__}")
-    if not wanted and (rows := _columns(value)) is not None:
-        return rows
-    lists: dict[str, list[Any]] = {}
-    _collect_lists(value, (), lists)
-    if not wanted and _is_one_row(value, lists):
-        return Table(format="JSON row", rows=iter((value,)))
-    facts = {path: _Facts(len(items), _keys(items)) for path, items in lists.items()}
-    path = _choose(facts, wanted, name)
-    if path == "predictions" and facts[path].keys.isdisjoint(FIELD_ALIASES["query"]):
-        raise DataError(
-            f"{name!r} has predictions of LlamaIndex without their questions, which are in another file, in its list examples, "
-            "in the same order. Add the query of each example to its prediction, and evaluate the result"
-        )
-    return Table(
-        format="JSON object", rows=iter(lists[path]), chosen=path, others=tuple(_described(facts, without=path))
-    )
-
-
-def _is_one_row(value: Mapping[Any, Any], lists: Iterable[str]) -> bool:
-    """Return whether an object has a question, and no list that is not a field."""
-    has_query = any(isinstance(value.get(name), str) for name in FIELD_ALIASES["query"])
-    known = {name for names in FIELD_ALIASES.values() for name in names}
-    return (has_query or "role" in _keys(value.get("messages") or ())) and known.issuperset(lists)
-
-
-def _columns(value: Mapping[Any, Any]) -> Table | None:
-    """Return the rows of an object that is not made of rows: columns, columns and data, or rows by id."""
-    names, data = value.get("columns"), value.get("data")
-    if isinstance(names, list) and isinstance(data, list) and all(isinstance(row, list) for row in data):
-        return Table(
-            format="JSON table",
-            rows=(
-                dict(zip(names, row, strict=True)) if len(row) == len(names) else _uneven(row, names) for row in data
-            ),
-        )
-    columns = list(value.values())
-    if len(columns) > 1 and looks_like_row(value.keys()):
-        if all(isinstance(column, list) for column in columns) and len({len(column) for column in columns}) == 1:
-            return Table(
-                format="JSON columns", rows=(dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True))
-            )
-        if all(isinstance(c, Mapping) and c.keys() == columns[0].keys() for c in columns):
-            return Table(format="JSON columns", rows=({n: value[n][key] for n in value} for key in columns[0]))
-    if columns and all(isinstance(row, Mapping) for row in columns) and all(looks_like_row(row) for row in columns):
-        return Table(format="JSON rows by id", rows=({"id": str(key)} | dict(row) for key, row in value.items()))
-    return None
-
-
-def _uneven(row: Sequence[Any], names: Sequence[Any]) -> DataError:
-    return DataError(f"a row has {len(row)} values, and the table has {len(names)} columns")
-
-
-@dataclass(slots=True)
-class _Facts:
-    """What a list in a document contains."""
-
-    n: int = 0
-    keys: set[str] = field(default_factory=set)
-    """Keys of its first item, if that is an object."""
-    start: int = 0
-    """Bytes of the document that were read when it began."""
-
-
-def _keys(items: Sequence[Any]) -> set[str]:
-    return {str(key) for key in items[0]} if items and isinstance(items[0], Mapping) else set()
-
-
-def _collect_lists(value: Mapping[Any, Any], path: tuple[str, ...], lists: dict[str, list[Any]]) -> None:
-    for key, inner in value.items():
-        here = (*path, str(key))
-        if isinstance(inner, list):
-            lists[".".join(here)] = inner
-        elif isinstance(inner, Mapping) and len(here) < _MAX_DEPTH:
-            _collect_lists(inner, here, lists)
-
-
-def _choose(lists: Mapping[str, _Facts], wanted: str | None, name: str) -> str:
-    """Return the path of the list that contains the rows."""
-    if wanted:
-        if wanted in lists:
-            return wanted
-        shown = ", ".join(_described(lists)) or "none"
-        raise DataError(f"{name!r} does not have a list at {wanted!r} (--rows). Its lists are {shown}")
-    if len(lists) == 1:
-        return next(iter(lists))
-    plausible = [path for path, facts in lists.items() if looks_like_row(facts.keys)]
-    if len(plausible) == 1:
-        return plausible[0]
-    objects = plausible or [path for path, facts in lists.items() if facts.keys]
-    if not objects:
-        raise DataError(
-            f"{name!r} must contain a list of rows, or an object with one. It has {count(len(lists), 'list')}"
-        )
-    remedies = ", or ".join(f"--rows {path}" for path in objects[:5])
-    raise DataError(
-        f"{name!r} has {len(lists)} lists: {', '.join(_described(lists))}. Name the one that contains the rows: {remedies}"
-    )
-
-
-def _described(lists: Mapping[str, _Facts], without: str | None = None) -> list[str]:
-    shown = [f"{path} ({facts.n:,})" for path, facts in lists.items() if path != without]
-    return shown if len(shown) <= 20 else [*shown[:20], f"and {len(shown) - 20} more"]
-
-
 def _large_document(source: InputFile, wanted: str | None) -> Table:
     """Return the rows of a document that is too large to be parsed as a whole."""
     ijson = import_ijson()
@@ -266,20 +106,20 @@ def _large_document(source: InputFile, wanted: str | None) -> Table:
         raise DataError(f"{source.name!r} is not valid JSON: {error}") from error
     if lists is None:
         return Table(format="JSON list", rows=large_items(source, "item"))
-    path = _choose(lists, wanted, source.name)
-    rows, others = large_items(source, f"{path}.item", lists[path].start), tuple(_described(lists, without=path))
+    path = choose_list(lists, wanted, source.name)
+    rows, others = large_items(source, f"{path}.item", lists[path].start), tuple(describe_lists(lists, without=path))
     return Table(format="JSON object", rows=rows, chosen=path, others=others)
 
 
-def _find_lists(name: str, events: Iterator[tuple[str, Any]], stream: BoundedStream) -> dict[str, _Facts] | None:
+def _find_lists(name: str, events: Iterator[tuple[str, Any]], stream: BoundedStream) -> dict[str, Facts] | None:
     """Return the lists of a document by their paths, or None if it is a list itself."""
     start, _ = next(events, ("", None))
     if start == "start_array":
         return None
     if start != "start_map":
         raise DataError(f"{name!r} must contain a list of rows")
-    lists: dict[str, _Facts] = {}
-    path, facts, depth = [""], _Facts(), 0
+    lists: dict[str, Facts] = {}
+    path, facts, depth = [""], Facts(), 0
     for event, value in events:
         if depth:
             if depth == 1 and event != "end_array":
@@ -294,13 +134,10 @@ def _find_lists(name: str, events: Iterator[tuple[str, Any]], stream: BoundedStr
         elif event == "end_map":
             path.pop()
         elif event == "start_array":
-            facts, depth = _Facts(start=stream.n_read), 1
-            if len(path) <= _MAX_DEPTH:
+            facts, depth = Facts(start=stream.n_read), 1
+            if len(path) <= MAX_DEPTH:
                 lists[".".join(path)] = facts
     return lists
-
-
-# --- tables of text
 
 
 def _text_table(source: InputFile, head: bytes, suffix: str, wanted: str | None) -> Table:
@@ -317,7 +154,7 @@ def _text_table(source: InputFile, head: bytes, suffix: str, wanted: str | None)
         )
     shown = {"\t": "tabs", ",": "commas"}.get(separator, repr(separator))
     rows = _text_rows(source, separator, skips_line=bool(stated))
-    return _whole(f"table, separated by {shown}", rows, wanted, has_text_cells=True)
+    return whole_table(f"table, separated by {shown}", rows, wanted, has_text_cells=True)
 
 
 def _text_rows(source: InputFile, separator: str, *, skips_line: bool) -> Iterator[Any]:
@@ -345,7 +182,7 @@ def _text_rows(source: InputFile, separator: str, *, skips_line: bool) -> Iterat
                     # Otherwise a part of a response would be scored as the whole response.
                     what = f"{'fewer' if is_short else 'more'} cells than the header"
                     yield DataError(f"the row that ends in line {reader.line_num + skips_line} has {what}")
-                elif len(row) > _MAX_COLUMNS:
+                elif len(row) > MAX_COLUMNS:
                     raise _too_wide(name, len(row), number)
                 else:
                     # An empty cell is an empty text: an empty response is scored, not ignored.
@@ -358,10 +195,7 @@ def _text_rows(source: InputFile, separator: str, *, skips_line: bool) -> Iterat
 
 
 def _too_wide(name: str, n: int, row: int) -> DataError:
-    return DataError(f"{name!r} has {n:,} columns in row {row}, more than {_MAX_COLUMNS:,}")
-
-
-# --- Excel
+    return DataError(f"{name!r} has {n:,} columns in row {row}, more than {MAX_COLUMNS:,}")
 
 
 def _workbook(source: InputFile, wanted: str | None) -> Table:
@@ -381,8 +215,8 @@ def _workbook(source: InputFile, wanted: str | None) -> Table:
         stack.callback(book.close)
         facts = {title: sheet for title, sheet in facts.items() if sheet.keys}
         if not facts:
-            return _whole("Excel", iter(()), wanted)
-        title = _choose(facts, wanted, source.name)
+            return whole_table("Excel", iter(()), wanted)
+        title = choose_list(facts, wanted, source.name)
         stack.pop_all()
     others = tuple(name for name in facts if name != title)
     rows = _sheet_rows(book, title, source.name)
@@ -398,9 +232,9 @@ def _check_parts(source: InputFile) -> None:
                 raise DataError(f"{source.name!r} has a part of more than {limit // 2**20} MiB. Save it as CSV")
 
 
-def _sheet_facts(sheet: Any) -> _Facts:
+def _sheet_facts(sheet: Any) -> Facts:
     header = next(_filled(sheet, _SHEET_COLUMNS + 1, _HEADER_ROWS), ())
-    return _Facts(max((sheet.max_row or 1) - 1, 0), {str(cell) for cell in header if cell not in (None, "")})
+    return Facts(max((sheet.max_row or 1) - 1, 0), {str(cell) for cell in header if cell not in (None, "")})
 
 
 def _filled(sheet: Any, width: int, n_rows: int) -> Iterator[tuple[Any, ...]]:
@@ -438,38 +272,3 @@ def _cell(value: Any) -> Any:
     if value is None:
         return ""
     return value if isinstance(value, str | int | float) else str(value)
-
-
-# --- objects
-
-
-def _frame_rows(data: Any) -> Iterator[Any] | None:
-    """Return the rows of a data frame or a table of pandas, Polars, Arrow or Hugging Face, or None for other objects."""
-    if hasattr(data, "collect") and hasattr(data, "collect_schema"):  # Polars' lazy frame
-        data = data.collect()
-    if hasattr(data, "iter_rows") and hasattr(data, "columns"):
-        return chain(data.iter_rows(named=True))
-    if hasattr(data, "to_batches") and hasattr(data, "schema"):
-        batches = data.to_batches(max_chunksize=_FRAME_ROWS) if hasattr(data, "column_names") else data.to_batches()
-        return chain.from_iterable(batch.to_pylist() for batch in batches)
-    if hasattr(data, "to_dict") and hasattr(data, "iloc"):
-        # A part at a time, because the rows of a frame need many times its memory.
-        parts = (data.iloc[start : start + _FRAME_ROWS] for start in range(0, len(data), _FRAME_ROWS))
-        return chain.from_iterable(part.to_dict(orient="records") for part in parts)
-    return None
-
-
-def object_rows(data: Iterable[Any], wanted: str | None) -> Table:
-    """Return the rows of an object in memory: a frame, columns, a document, or an iterable of rows.
-
-    Raises:
-        DataError: If it is a dataset with several splits, or a document without one list of rows.
-    """
-    if (rows := _frame_rows(data)) is not None:
-        return _whole(type(data).__name__, rows, wanted)
-    if isinstance(data, Mapping):
-        if data and all(hasattr(split, "column_names") for split in data.values()):
-            splits = ", ".join(f"{name} ({len(split):,})" for name, split in data.items())
-            raise DataError(f"the data has several splits: {splits}. Give one of them: data[{next(iter(data))!r}]")
-        return table_of(data, "the data", wanted)
-    return _whole("rows", iter(data), wanted)

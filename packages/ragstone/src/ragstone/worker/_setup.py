@@ -39,10 +39,10 @@ from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import Scorer, WorstAnswers, explain_lowest
 from ragstone.settings import Limits, read_table
 from ragstone.sinks import Sink, sink_from
-from ragstone.worker._processes import ProcessScorer, ScoringProcesses
 
 if TYPE_CHECKING:
     from ragstone.store import PlannedMetric
+    from ragstone.worker._processes import ScoringProcesses
 
 
 class ScoringSetup:
@@ -127,6 +127,8 @@ class ScoringSetup:
         concurrency, deadline_s = self.limits.concurrency, self.limits.deadline_s
         if self.processes is None:
             return Scorer(metrics, self.judge, concurrency=concurrency, deadline_s=deadline_s)
+        from ragstone.worker._processes import ProcessScorer
+
         return ProcessScorer(
             metrics, self.judge, processes=self.processes, concurrency=concurrency, deadline_s=deadline_s
         )

@@ -12,8 +12,6 @@ from ragstone.judges import ROLES, Budget, EmbedderSpec, EndpointOptions, JudgeS
 from ragstone.metrics import Metric, resolve_metrics
 from ragstone.settings import Limits, read_table
 from ragstone.sinks import Sink
-from ragstone.worker._child import to_pickled
-from ragstone.worker._processes import ScoringProcesses
 from ragstone.worker._setup import ScoringSetup, describe_unnamed
 
 
@@ -64,6 +62,8 @@ class ScorerSpec:
                 object.__setattr__(self, role, os.environ.get(f"RAGSTONE_{role.upper()}") or None)
             self._endpoint(role)
         for name, value in self._values():
+            from ragstone.worker._child import to_pickled
+
             try:
                 to_pickled(value)
             except Exception as error:
@@ -99,7 +99,11 @@ class ScorerSpec:
         stated = {"concurrency": self.concurrency, "deadline_s": self.deadline_s, "processes": processes}
         limits = read_table(Limits, stated, source="ScorerSpec")
         budget = self.find_budget() if budget is None else budget
-        pool = None if processes == 1 else ScoringProcesses(self.split(processes), budget=budget)
+        pool = None
+        if processes != 1:
+            from ragstone.worker._processes import ScoringProcesses
+
+            pool = ScoringProcesses(self.split(processes), budget=budget)
         return ScoringSetup(
             self.metrics,
             judge=self._endpoint("judge", budget),
