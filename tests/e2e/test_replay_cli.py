@@ -158,7 +158,7 @@ def test_a_dry_run_says_what_it_would_take_and_asks_nobody(tmp_path):
     assert "ccrs.qr: 10 applicable" in out
     assert "ccrs.ac: 0 applicable, 10 not applicable, most often (10): the sample has no reference" in out
     assert "about 10 calls" in out
-    assert "USD, 4 s at 2 s per call and 5 concurrent requests" in out
+    assert "USD), 4 s at 2 s per call and 5 concurrent requests" in out
     assert (0, False) == (asked.questions.total(), store.exists())
 
 

@@ -147,7 +147,7 @@ def test_a_dry_run_of_evaluate_says_what_it_would_take_and_asks_nobody(tmp_path:
     assert 0 == text.returncode, text.stderr
     assert "2 samples would be scored" in text.stdout
     assert "ccrs.ac: 1 applicable, 1 not applicable, most often (1): the sample has no reference" in text.stdout
-    assert "USD, 3 s at 16 s per call and 16 concurrent requests" in text.stdout
+    assert "USD), 3 s at 16 s per call and 16 concurrent requests" in text.stdout
     assert (2, 3, None) == (found["n_samples"], found["calls"], found["usd"])
     same = ("metrics", "calls", "input_tokens", "output_tokens", "seconds", "n_rehearsed")
     assert [replayed[key] for key in same] == [found[key] for key in same]

@@ -23,6 +23,7 @@ from ragstone.research import (
     topicality,
     validate_metrics,
 )
+from ragstone.settings import Limits
 from ragstone.worker import ScoringSetup, Worker
 
 PYTHON: dict[str, tuple[Callable[..., Any], ...]] = {
@@ -51,6 +52,7 @@ ONLY_HERE = {
         "replan",
         "fail-if-worse",
         "field",
+        "rows",
         "cache",
         "repeat",
         "changed",
@@ -102,7 +104,11 @@ def test_every_command_is_known():
 def test_options_are_called_as_in_python(name: str):
     """No option is without its Python twin."""
     parameters = {p for function in PYTHON[name] for p in inspect.signature(function).parameters}
-    allowed = {s for p in {*parameters, *ConnectionOptions.__annotations__, "judge", "reader"} for s in spellings(p)}
+    allowed = {
+        s
+        for p in {*parameters, *ConnectionOptions.__annotations__, *Limits.model_fields, "judge", "reader"}
+        for s in spellings(p)
+    }
     options = {o.removeprefix("--") for p in COMMANDS[name].params for o in p.opts if o.startswith("--")}
 
     assert set() == options - allowed - ONLY_HERE

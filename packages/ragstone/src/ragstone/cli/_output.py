@@ -29,7 +29,6 @@ from ragstone.schema import (
     Usage,
     describe_doubt,
 )
-from ragstone.scoring import JudgedCounts
 from ragstone.store import TraceReport
 from ragstone.worker import describe_reached
 
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from ragstone.reading import ReadingReport
+    from ragstone.scoring import JudgedCounts
     from ragstone.views import CauseRow
 
 _ENDS = {

@@ -113,8 +113,8 @@ def report_command(
     if json_output:
         print_json(view.to_dict() | gate)
     else:
-        texts = f" --data {files[systems.name]}{reading}" if systems.name in files else ""
-        steps = _next_steps(sources, baseline, all_data, view, systems, texts)
+        given = f" --data {files[systems.name]}{reading}" if systems.name in files else ""
+        steps = _next_steps(sources, baseline, all_data, view, systems, given)
         print_lines(ReportText(view, **terminal_options()).lines(next_steps=steps))
         _print_check(check)
     exit_if_failed(check)

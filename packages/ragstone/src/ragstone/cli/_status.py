@@ -106,7 +106,8 @@ def _print_broker(url: str, *, as_json: bool) -> None:
         return
     print_text(broker_line(name, broker))
     print_text(f"in the spool of this host, not published: {n_unsent}")
-    print_text(f"scores: ragstone status STORE, with the store of: ragstone worker STORE --judge JUDGE --from {name}")
+    print_text("scores: ragstone status STORE")
+    print_text(f"STORE is that of its worker: ragstone worker STORE --judge JUDGE --from {name}")
 
 
 def _work_lines(store: str, settings: Configuration) -> list[str]:

@@ -245,10 +245,14 @@ def _passage_rows(rows: Any) -> Iterator[_Row]:
 def _pair_rows(rows: Any) -> Iterator[_Row]:
     """RAGChecker: two answers and the preference of a person. The order of the rows of a pair separates people."""
     people: Counter[Any] = Counter()
-    for row in rows:
-        people[row["instance_id"]] += 1
+    for position, row in enumerate(rows, start=1):
         layout = find_layout(row)
-        first, second = rows_of(row, layout, {}) if layout is not None else ()
+        if layout is None:
+            raise DataError(
+                f"pair {position} does not have the keys of the pairs before it: {', '.join(map(str, row))[:200]}"
+            )
+        people[row["instance_id"]] += 1
+        first, second = rows_of(row, layout, {})
         labels = {name: value for name, value in row.items() if name.endswith("_label")}
         yield _Row(labels=labels, sample=second, other=first, annotator=str(people[row["instance_id"]]))
 

@@ -211,7 +211,8 @@ def rows_of(row: Mapping[str, Any], layout: Layout, fields: Mapping[str, str]) -
     """Return a row of a layout under our field names, or the rows of its answers. Arguments are those of `renamed`."""
     rest = {key: value for key, value in row.items() if key not in layout.answers}
     answers = [row[key] for key in layout.answers if isinstance(row[key], Mapping)]
-    return [renamed(each, layout, fields) for each in ([{**rest, **answer} for answer in answers] or [row])]
+    whole: list[Mapping[str, Any]] = [{**rest, **answer} for answer in answers]
+    return [renamed(each, layout, fields) for each in whole or [row]]
 
 
 def renamed(row: Mapping[str, Any], layout: Layout, fields: Mapping[str, str]) -> dict[str, Any]:
