@@ -20,7 +20,7 @@ from typing import Any
 
 import ragstone
 from ragstone.judges import JsonReply, JudgeIdentity, NumberReply, TextReply
-from ragstone.worker import ScoringSetup, Worker, _worker
+from ragstone.worker import ScoringSetup, Worker, _times
 
 HOME = f"{Path(ragstone.__file__).parent}/"
 IS_FUNCTION = 1  # CO_OPTIMIZED, which the bodies of modules and classes do not have
@@ -115,7 +115,7 @@ async def count(folder: Path, recorder: Recorder) -> None:
 def main() -> None:
     """Print the numbers."""
     recorder = Recorder()
-    vars(_worker).update(_POLL_MIN_S=3600.0, _POLL_MAX_S=3600.0)
+    vars(_times).update(POLL_MIN_S=3600.0, POLL_MAX_S=3600.0)
     sqlite3.connect = recorder.connect
     threading.setprofile(recorder.record_call)
     sys.setprofile(recorder.record_call)
