@@ -241,6 +241,6 @@ def test_the_table_of_ids_equals_a_dict() -> None:
 
 def test_a_data_frame_is_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """All rows of a frame arrive, in order."""
-    monkeypatch.setattr("ragstone.reading._tables._FRAME_ROWS", 7)
+    monkeypatch.setattr("ragstone.reading._row_lists._FRAME_ROWS", 7)
     samples, _ = read_samples(pd.DataFrame(rows(20)))
     assert [s.id for s in samples] == [f"row {i}" for i in range(20)]
