@@ -14,7 +14,7 @@ import pytest
 from postgres_server import serve_postgres
 from ragstone.schema import Captured, Score, Trace
 from ragstone.store import Completion, PlannedMetric, SqliteStore, Store, open_store
-from ragstone.store._body import sum_checksums, to_body
+from ragstone.store._checksums import sum_checksums, to_body
 
 pytestmark = pytest.mark.bench
 

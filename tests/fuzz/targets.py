@@ -39,7 +39,7 @@ from ragstone.schema import Captured, Dropped, Failure, Passage, Retrieval, Scor
 from ragstone.settings import read_file
 from ragstone.spool import SpoolReader
 from ragstone.spool._format import END, LAST, MORE, frame, header
-from ragstone.store._body import _compress, to_body, to_outcome, to_trace
+from ragstone.store._checksums import _compress, to_body, to_outcome, to_trace
 
 DATA = Path(__file__).parents[1] / "replay" / "data"
 FORMATS = {**all_formats(), "otlp": OtlpFormat()}

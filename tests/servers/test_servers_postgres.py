@@ -325,7 +325,7 @@ class TestTime:
         slow.leases.claim("slow", 1, lease_s=60)
 
         truth = time.time
-        monkeypatch.setattr("ragstone.store._postgres_database.time.time", lambda: truth() + 3600)
+        monkeypatch.setattr("ragstone.store._postgres_connection.time.time", lambda: truth() + 3600)
         ahead = own(clock=time.time)
 
         assert [] == ahead.leases.claim("ahead", 1, lease_s=60)

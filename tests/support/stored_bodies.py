@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable
 
 from ragstone.store import Store
-from ragstone.store._body import seal, text_of
+from ragstone.store._checksums import seal, text_of
 
 __all__ = ["body_texts", "count_duplicates", "rewrite_bodies"]
 

@@ -13,7 +13,7 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import Captured, NotApplicable, Passage, SampledOut, Score, Trace, Usage
 from ragstone.settings import Limits, Watch
 from ragstone.store import PlannedMetric, SqliteStore
-from ragstone.store._watch_records import EndedBackfill
+from ragstone.store._watch_types import EndedBackfill
 from ragstone.testing import FakeJudge
 from ragstone.watch import Scale, fold, open_alarms, read_streams
 from ragstone.worker import (

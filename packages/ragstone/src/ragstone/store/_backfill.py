@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from ragstone.errors import DataError
 from ragstone.schema import Failure, NotApplicable, Score
-from ragstone.store._body import to_trace
-from ragstone.store._completion import insert_outcomes, prepare
+from ragstone.store._checksums import to_trace
 from ragstone.store._database import Part
-from ragstone.store._records import BackfillCounts, Completion, PlannedMetric, UnscoredPage, UnscoredTrace
+from ragstone.store._save_outcomes import insert_outcomes, prepare
 from ragstone.store._sql import read_all_meta, save_meta
+from ragstone.store._types import BackfillCounts, Completion, PlannedMetric, UnscoredPage, UnscoredTrace
 from ragstone.store._watch import BACKFILL
 
 _FINISHED: Final = "t.state IN ('scored', 'not_applicable', 'failed')"

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from ragstone.errors import ConfigurationError, StoreCorruptError, StoreError
-from ragstone.store._names import is_database_url, real_path
-from ragstone.store._records import StoreVerification
-from ragstone.store._sqlite_database import store_errors
+from ragstone.store._location import is_database_url, real_path
+from ragstone.store._sqlite_connection import store_errors
+from ragstone.store._types import StoreVerification
 from ragstone.store.sqlite import SqliteStore, take_lock
 
 _PAGES: Final = 2_000

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ragstone.store._sql import Sql, read_meta, save_meta
-from ragstone.store._watch_records import CanaryScore, StreamKey
+from ragstone.store._watch_types import CanaryScore, StreamKey
 
 _STATUS: Final = "watch_canaries"
 """Key in `meta`."""

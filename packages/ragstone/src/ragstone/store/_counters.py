@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ragstone.schema import Evidence
-from ragstone.store._body import damaged, sum_checksums, to_outcome
+from ragstone.store._checksums import damaged, sum_checksums, to_outcome
 from ragstone.store._database import Part
 from ragstone.store._deliveries import count_sent
-from ragstone.store._records import CountDifference
 from ragstone.store._sql import Sql, starting_with
+from ragstone.store._types import CountDifference
 
 OutcomeKind = tuple[str, str, str, str]
 """Metric, version, judge hash and kind of outcomes that are counted together."""

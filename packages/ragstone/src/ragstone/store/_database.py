@@ -11,12 +11,12 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ragstone.errors import RagstoneError, StoreError
-from ragstone.store._body import UNREADABLE, DamagedRowError, damaged_store, last_key, unreadable
+from ragstone.store._checksums import UNREADABLE, DamagedRowError, damaged_store, last_key, unreadable
 from ragstone.store._sql import PAGE, Sql
 
 if TYPE_CHECKING:
     from ragstone.store._label_inbox import LabelInbox
-    from ragstone.store._records import PlannedMetric
+    from ragstone.store._types import PlannedMetric
 
 R = TypeVar("R")
 

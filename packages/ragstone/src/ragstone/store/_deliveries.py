@@ -19,10 +19,10 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from ragstone.schema import AlarmDelivery, Delivery, DeliveryCounts
-from ragstone.store._body import to_outcome
+from ragstone.store._checksums import to_outcome
 from ragstone.store._database import Part
-from ragstone.store._records import DeliveryKind, DeliveryState, OutboxRow
 from ragstone.store._sql import LAST_SEQ, Sql, marks, pages
+from ragstone.store._types import DeliveryKind, DeliveryState, OutboxRow
 
 HAS_ROW: Final = (
     "EXISTS (SELECT 1 FROM outbox AS x WHERE x.kind = 'outcome' AND x.item_id = o.outcome_id AND x.sink = r.sink)"

@@ -13,8 +13,8 @@ from ragstone.store._database import Part
 from ragstone.store._deliveries import read_ranges, save_range, shorten_ranges
 from ragstone.store._erased_ids import remember_erased
 from ragstone.store._plan import read_plan
-from ragstone.store._records import ErasedRequests
 from ragstone.store._sql import Sql, marks, pages
+from ragstone.store._types import ErasedRequests
 
 ERASED: Final = "erased:"
 """Beginning of the names of the counters of erased requests, by the state that they had."""

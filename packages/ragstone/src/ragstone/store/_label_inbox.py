@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from ragstone._util.filelock import try_flock
 from ragstone._util.limited_log import LimitedLog
 from ragstone.errors import StoreError
-from ragstone.store._records import DrawnRequest, StoredLabel
+from ragstone.store._types import DrawnRequest, StoredLabel
 
 _logger = logging.getLogger("ragstone")
 

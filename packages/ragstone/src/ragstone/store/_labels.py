@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ragstone.store._body import check_row, checksum_of
+from ragstone.store._checksums import check_row, checksum_of
 from ragstone.store._database import Database, Part
-from ragstone.store._records import DrawnRequest, StoredLabel
 from ragstone.store._sql import Sql
+from ragstone.store._types import DrawnRequest, StoredLabel
 
 
 class Labels(Part):

@@ -8,13 +8,13 @@ from typing import Any
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import Failure
-from ragstone.store._body import DamagedRowError, to_trace
-from ragstone.store._completion import PreparedCompletion, prepare, read_keys, store_completions
+from ragstone.store._checksums import DamagedRowError, to_trace
 from ragstone.store._database import Database, Part
 from ragstone.store._labels import take_labels
 from ragstone.store._plan import plans_of_worker, read_plan
-from ragstone.store._records import Claims, Completion
+from ragstone.store._save_outcomes import PreparedCompletion, prepare, read_keys, store_completions
 from ragstone.store._sql import Sql
+from ragstone.store._types import Claims, Completion
 
 _logger = logging.getLogger("ragstone")
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from ragstone.store._counters import OutcomeTotals, judge_of
 from ragstone.store._plan import read_plan
-from ragstone.store._records import MetricCounts, PlannedMetric
 from ragstone.store._sql import Sql
+from ragstone.store._types import MetricCounts, PlannedMetric
 
 _ROWS: Final = 10_000
 """Rows that are taken apart at once."""

@@ -8,12 +8,12 @@ from typing import Any
 from ragstone.errors import DataError
 from ragstone.schema import Failure, NotApplicable, Score, Trace
 from ragstone.store._backfill import Backfills
-from ragstone.store._body import DamagedRowError, to_outcome
-from ragstone.store._completion import prepare, store_completions
-from ragstone.store._export import EXPORTED_ROWS, exported_outcome
+from ragstone.store._checksums import DamagedRowError, to_outcome
+from ragstone.store._export_rows import EXPORTED_ROWS, exported_outcome
 from ragstone.store._metric_counts import count_outcomes
-from ragstone.store._records import Completion, ExportedOutcome, MetricCounts, StorePosition
+from ragstone.store._save_outcomes import prepare, store_completions
 from ragstone.store._sql import LAST_SEQ, Sql
+from ragstone.store._types import Completion, ExportedOutcome, MetricCounts, StorePosition
 
 
 class Outcomes(Backfills):

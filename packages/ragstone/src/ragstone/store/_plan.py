@@ -14,8 +14,8 @@ from ragstone.errors import ConfigurationError
 from ragstone.schema import Captured, SampledOut, ScoringPlan, Usage
 from ragstone.store._database import Part
 from ragstone.store._deliveries import set_sinks
-from ragstone.store._records import PlannedMetric
 from ragstone.store._sql import Sql, read_meta, save_meta
+from ragstone.store._types import PlannedMetric
 
 STEP_S: Final = 1e-6
 """Difference between the times of two plans, if a clock was put back."""

@@ -7,13 +7,13 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from ragstone.store._body import Body, seal, text_of
+from ragstone.store._checksums import Body, seal, text_of
 from ragstone.store._counters import SAMPLED_OUT_FORGOTTEN, add_to_counters
 from ragstone.store._database import Part
 from ragstone.store._erasure import erase_group
 from ragstone.store._feedback import forget_feedback, remove_comments
 from ragstone.store._labels import take_labels
-from ragstone.store._records import RemovedText, RetentionCounts
+from ragstone.store._types import RemovedText, RetentionCounts
 
 _OLD: Final = "t.started_at < ?1 AND t.text_removed_at IS NULL AND t.state IN ('scored', 'not_applicable', 'failed')"
 """Finished requests with a text. The index `traces_with_text` has this condition."""

@@ -15,8 +15,8 @@ from ragstone.store._leases import Leases
 from ragstone.store._ledger import read_ledger
 from ragstone.store._outcomes import Outcomes
 from ragstone.store._plan import Plan
-from ragstone.store._records import StorePosition
 from ragstone.store._traces import Traces
+from ragstone.store._types import StorePosition
 from ragstone.store._upkeep import Upkeep
 from ragstone.store._watch import Watch
 

@@ -17,18 +17,18 @@ from ragstone.schema import (
     Trace,
     TraceOutline,
 )
-from ragstone.store._body import checksum_of, to_body, to_outcome, to_outline, to_trace
-from ragstone.store._completion import AnyOutcome
+from ragstone.store._checksums import checksum_of, to_body, to_outcome, to_outline, to_trace
 from ragstone.store._counters import DROPPED, IGNORED, add_to_counters, evidence_counters, state_counter
 from ragstone.store._database import Database, Lock, Part
 from ragstone.store._deliveries import deliveries
 from ragstone.store._erased_ids import find_erased
+from ragstone.store._explain import explain_state
 from ragstone.store._feedback import add_feedback, feedback_of, match_feedback
 from ragstone.store._plan import plans_of_entries, read_plan
-from ragstone.store._records import RequestLabel, StoredAnswer, StorePosition, TraceReport, TraceState
+from ragstone.store._save_outcomes import AnyOutcome
 from ragstone.store._sql import LAST_SEQ, Sql, marks, pages, save_meta
 from ragstone.store._tables import CHECKED_COLUMNS
-from ragstone.store._trace_report import explain_state
+from ragstone.store._types import RequestLabel, StoredAnswer, StorePosition, TraceReport, TraceState
 
 R = TypeVar("R")
 

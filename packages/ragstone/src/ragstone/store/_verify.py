@@ -9,11 +9,11 @@ from math import inf, isfinite
 from typing import Any, Final, NamedTuple, get_args
 
 from ragstone.errors import StoreCorruptError
-from ragstone.store._body import DamagedRowError, check_row, damaged, last_key, to_outcome, to_trace
+from ragstone.store._checksums import DamagedRowError, check_row, damaged, last_key, to_outcome, to_trace
 from ragstone.store._counters import Recount
-from ragstone.store._records import DamagedRow, DeliveryState, StoreVerification
 from ragstone.store._sql import PAGE
 from ragstone.store._tables import CHECKED_COLUMNS
+from ragstone.store._types import DamagedRow, DeliveryState, StoreVerification
 
 _LISTED: Final = 1_000
 """Damaged rows that a verification lists. All are counted."""

@@ -11,7 +11,7 @@ from ragstone.store._canaries import Canaries
 from ragstone.store._database import Lock, Part
 from ragstone.store._sql import LAST_SEQ, Rows, Sql, marks, pages, read_all_meta, read_meta, save_meta
 from ragstone.store._watch_queue import WatchQueue
-from ragstone.store._watch_records import AlarmRow, EndedBackfill, StreamKey, StreamRow, Unit, UnitAmounts
+from ragstone.store._watch_types import AlarmRow, EndedBackfill, StreamKey, StreamRow, Unit, UnitAmounts
 
 _BUDGET: Final = "watch_budget"
 """Key in `meta`."""

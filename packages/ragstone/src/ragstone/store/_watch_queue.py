@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ragstone.store._sql import LAST_SEQ, Sql
-from ragstone.store._watch_records import StreamKey, WatchedOutcome
+from ragstone.store._watch_types import StreamKey, WatchedOutcome
 
 _LABELS: Final = {"release": "t.release", "environment": "t.environment", "operation": "t.name"}
 """Fields by which alarms can be sliced, with their column."""

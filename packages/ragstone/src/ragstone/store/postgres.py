@@ -9,7 +9,7 @@ from typing import Literal, Self
 from ragstone.errors import StoreError, StoreNotReadyError
 from ragstone.schema import SCHEMA_VERSION
 from ragstone.store._database import Lock
-from ragstone.store._postgres_database import SCHEMA, PostgresDatabase, check_tables_version
+from ragstone.store._postgres_connection import SCHEMA, PostgresDatabase, check_tables_version
 from ragstone.store._sql import Sql
 from ragstone.store._store import Store, check_options
 from ragstone.store._tables import create_statements

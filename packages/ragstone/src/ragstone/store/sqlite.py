@@ -23,8 +23,8 @@ from ragstone.errors import (
 )
 from ragstone.schema import SCHEMA_VERSION, check_version
 from ragstone.store._labels import take_labels
-from ragstone.store._names import has_spool, real_path
-from ragstone.store._sqlite_database import SqliteDatabase, connect, store_errors
+from ragstone.store._location import has_spool, real_path
+from ragstone.store._sqlite_connection import SqliteDatabase, connect, store_errors
 from ragstone.store._store import Store, check_options
 from ragstone.store._tables import APPLICATION_ID, TABLES, create_statements
 

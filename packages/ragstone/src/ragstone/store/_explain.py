@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from ragstone.schema import Failure, NotApplicable, Score
-from ragstone.store._records import PlannedMetric, TraceReport
+from ragstone.store._types import PlannedMetric, TraceReport
 
 
 def explain_state(

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from ragstone._util.filelock import FileLock
 from ragstone.errors import StoreCorruptError, StoreError
-from ragstone.store._body import damaged_store
+from ragstone.store._checksums import damaged_store
 from ragstone.store._database import Database, row_errors
 from ragstone.store._label_inbox import LabelInbox
 

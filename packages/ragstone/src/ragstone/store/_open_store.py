@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from ragstone.errors import MissingExtraError, StoreOwnedError
-from ragstone.store._names import check_path, is_database_url, resolve_store
+from ragstone.store._location import check_path, is_database_url, resolve_store
 from ragstone.store._store import Store
 from ragstone.store.sqlite import SqliteStore, is_file_owned
 

@@ -24,12 +24,12 @@ from ragstone._util.postgres import (
 )
 from ragstone.errors import StoreCorruptError, StoreError, StoreUnavailableError
 from ragstone.schema import check_version
-from ragstone.store._body import damaged_store
+from ragstone.store._checksums import damaged_store
 from ragstone.store._database import Database, Lock
 from ragstone.store._plan import read_plan
-from ragstone.store._records import PlannedMetric
 from ragstone.store._sql import Rows, Sql, read_meta
 from ragstone.store._tables import APPLICATION_ID
+from ragstone.store._types import PlannedMetric
 
 SCHEMA: Final = "ragstone"
 """Schema for all tables, because the database may belong to an application."""

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from ragstone.errors import DataError
 from ragstone.schema import Failure, NotApplicable, Score
-from ragstone.store._body import Body, to_body
+from ragstone.store._checksums import Body, to_body
 from ragstone.store._counters import add_to_counters, add_to_outcome_counts, state_counter
 from ragstone.store._database import Database, Lock
 from ragstone.store._plan import read_plan
-from ragstone.store._records import Completion, TraceState
 from ragstone.store._sql import Sql, marks, pages
+from ragstone.store._types import Completion, TraceState
 from ragstone.store._watch_queue import queue_outcomes
 
 AnyOutcome = Score | NotApplicable | Failure

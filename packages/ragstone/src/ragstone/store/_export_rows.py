@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ragstone.schema import Delivery, Trace
-from ragstone.store._body import check_row, to_outcome, to_trace
+from ragstone.store._checksums import check_row, to_outcome, to_trace
 from ragstone.store._deliveries import REQUEST_COLUMNS
-from ragstone.store._records import ExportedOutcome
 from ragstone.store._sql import Sql
 from ragstone.store._tables import CHECKED_COLUMNS
+from ragstone.store._types import ExportedOutcome
 
 EXPORTED_ROWS: Final = f"""
     SELECT o.seq, o.outcome_id, o.value, b.body, t.seq, t.checksum,
