@@ -189,6 +189,8 @@ def test_what_a_receiver_has_acknowledged_is_stored_once(tmp_path: Path, name: s
                 codes[f"{number.name} {code}"] += 1
                 assert code in ((0, 130) if name == "signals" else (-number,)), receiver.log.read_text()
                 receiver.start()
+            # All faults may have hit a receiver that was starting: at least one request must have been acknowledged.
+            wait_until(lambda: bool(exporter.acknowledged), limit_s=LIMIT_S)
             exporter.end()
             acknowledged = exporter.acknowledged
             # If something is lost, this does not come true, and the checks below say what.
