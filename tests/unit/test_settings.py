@@ -659,6 +659,38 @@ def test_a_main_key_is_the_value_of_its_table(tmp_path: Path):
     )
 
 
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        ({"judge": "http://a/v1", "judge.url": "http://b/v1"}, "judge.url"),
+        ({"limits.stop-early": "true", "limits.stop_early": "false"}, "limits.stop_early"),
+    ],
+)
+def test_a_key_that_one_source_sets_twice_is_refused(options: dict[str, str], key: str):
+    """The name of a table and its main key, and a key with a dash and with an underscore, are the same key."""
+    with pytest.raises(ConfigurationError, match=re.escape(f"--set: {key} is set twice. Remove one of them.")):
+        resolve(options, environment={})
+
+
+@pytest.mark.parametrize(("text", "value"), [("TRUE", True), (" False ", False)])
+def test_true_and_false_of_a_variable_are_read_in_any_case(text: str, value: bool):
+    """YAML files of deployments write `True`."""
+    assert resolve(environment={"RAGSTONE_LIMITS_STOP_EARLY": text}).limits.stop_early is value
+
+
+def test_the_default_of_a_row_is_not_its_value():
+    """A user compares both in `ragstone doctor --settings`."""
+    configuration = resolve({"limits.concurrency": "3"}, environment={})
+    row = next(row for row in configuration.rows() if row.key == "limits.concurrency")
+    assert ("3", "16") == (row.value, row.default)
+
+
+def test_the_query_of_a_url_is_not_in_a_row():
+    """A query may contain a key."""
+    rows = resolve({"judge.url": f"http://host/v1?key={SECRET}"}, environment={}).rows()
+    assert next(row for row in rows if row.key == "judge.url").value == "http://host/v1"
+
+
 def test_settings_travel_to_another_process():
     """Workers are started with them."""
     configuration = resolve({"judge.url": "http://a/v1", "judge.api_key": SECRET}, environment={})
