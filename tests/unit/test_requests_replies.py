@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ragstone.requests._replies import Reply, StreamReader, read_reply
+from ragstone.requests._messages import Reply, StreamReader, read_reply
 
 
 def objects(value):

@@ -7,29 +7,36 @@ from ragstone._util.lazy import lazy_names
 if TYPE_CHECKING:
     from ragstone.requests._assemble import assemble
     from ragstone.requests._block import RequestBlock as RequestBlock
-    from ragstone.requests._boundary import find_requests as find_requests
-    from ragstone.requests._content import CALL_PARTS as CALL_PARTS
-    from ragstone.requests._content import RESULT_PARTS as RESULT_PARTS
-    from ragstone.requests._content import TEXT_PARTS as TEXT_PARTS
-    from ragstone.requests._content import content_text as content_text
-    from ragstone.requests._content import message_body as message_body
-    from ragstone.requests._content import part_text as part_text
-    from ragstone.requests._current import current_request
+    from ragstone.requests._current import TRACE_ID_KEY as TRACE_ID_KEY
+    from ragstone.requests._current import Recorder, current_request, link_span
+    from ragstone.requests._current import read_resource as read_resource
     from ragstone.requests._draft import PassageDraft, TraceDraft
     from ragstone.requests._draft import RetrievalDraft as RetrievalDraft
     from ragstone.requests._harvest import harvest
     from ragstone.requests._hits import read_hits as read_hits
+    from ragstone.requests._messages import CALL_PARTS as CALL_PARTS
+    from ragstone.requests._messages import RESULT_PARTS as RESULT_PARTS
+    from ragstone.requests._messages import TEXT_PARTS as TEXT_PARTS
+    from ragstone.requests._messages import content_text as content_text
+    from ragstone.requests._messages import message_body as message_body
+    from ragstone.requests._messages import part_text as part_text
     from ragstone.requests._observe import RequestBlocks as RequestBlocks
-    from ragstone.requests._otel import TRACE_ID_KEY as TRACE_ID_KEY
-    from ragstone.requests._otel import link_span
-    from ragstone.requests._otel import read_resource as read_resource
-    from ragstone.requests._recorder import Recorder
     from ragstone.requests._shape import finite_number as finite_number
     from ragstone.requests._shape import get as get
-    from ragstone.requests._size import PromptLimit
-    from ragstone.requests._size import text_size as text_size
-    from ragstone.requests._step import Message, Request, Role, Statements, Step, StepKind, Value
-    from ragstone.requests._tools import RetrieverTools, read_retriever_tools
+    from ragstone.requests._step import (
+        Message,
+        PromptLimit,
+        Request,
+        RetrieverTools,
+        Role,
+        Statements,
+        Step,
+        StepKind,
+        Value,
+        read_retriever_tools,
+    )
+    from ragstone.requests._step import text_size as text_size
+    from ragstone.requests._tree import find_requests as find_requests
 
 __all__ = [
     "Message",
@@ -57,18 +64,14 @@ if not TYPE_CHECKING:  # a type checker sees the imports above
         {
             "_assemble": "assemble",
             "_block": "RequestBlock",
-            "_boundary": "find_requests",
-            "_content": "CALL_PARTS RESULT_PARTS TEXT_PARTS content_text message_body part_text",
-            "_current": "current_request",
+            "_current": "TRACE_ID_KEY Recorder current_request link_span read_resource",
             "_draft": "PassageDraft TraceDraft RetrievalDraft",
             "_harvest": "harvest",
             "_hits": "read_hits",
+            "_messages": "CALL_PARTS RESULT_PARTS TEXT_PARTS content_text message_body part_text",
             "_observe": "RequestBlocks",
-            "_otel": "TRACE_ID_KEY link_span read_resource",
-            "_recorder": "Recorder",
             "_shape": "finite_number get",
-            "_size": "PromptLimit text_size",
-            "_step": "Message Request Role Statements Step StepKind Value",
-            "_tools": "RetrieverTools read_retriever_tools",
+            "_step": "Message PromptLimit Request RetrieverTools Role Statements Step StepKind Value read_retriever_tools text_size",
+            "_tree": "find_requests",
         },
     )

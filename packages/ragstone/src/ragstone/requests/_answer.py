@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ragstone.requests._facts import Call, Facts
-from ragstone.requests._look_up import is_shown_object, last_answer, look_up
+from ragstone.requests._harvest import is_shown_object, last_answer, look_up
 from ragstone.requests._match import TooLargeError, longest_piece
 from ragstone.schema import ResponseRule, field_names
 

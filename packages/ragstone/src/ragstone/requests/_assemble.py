@@ -8,10 +8,9 @@ from typing import Final
 
 from ragstone.requests._answer import find_answer
 from ragstone.requests._contexts import find_contexts
+from ragstone.requests._conversation import find_history, find_query, find_standalone_query
 from ragstone.requests._draft import TraceDraft
 from ragstone.requests._facts import Facts
-from ragstone.requests._history import find_history
-from ragstone.requests._query import find_query, find_standalone_query
 from ragstone.requests._step import Request, Statements, Step
 from ragstone.schema import Evidence
 

@@ -14,15 +14,11 @@ from ragstone._util.guard import Guard
 from ragstone._util.variables import capture_suppressed
 from ragstone.errors import ConfigurationError
 from ragstone.requests import _current
-from ragstone.requests._arguments import RequestArguments, text_or_none
+from ragstone.requests._current import Recorder, link_current_span
 from ragstone.requests._harvest import harvest
-from ragstone.requests._hits import Hits, read_hits
-from ragstone.requests._live import LiveRequest
-from ragstone.requests._otel import link_current_span
-from ragstone.requests._prompt import read_prompt
-from ragstone.requests._read_object import read_object
-from ragstone.requests._recorder import Recorder
-from ragstone.requests._replies import Reply, StreamReader, read_reply
+from ragstone.requests._hits import Hits, read_hits, read_object
+from ragstone.requests._live import LiveRequest, RequestArguments, text_or_none
+from ragstone.requests._messages import Reply, StreamReader, read_prompt, read_reply
 from ragstone.requests._shape import get
 from ragstone.requests._step import Request, Step
 from ragstone.requests._tap import AsyncTap, Tap, is_async_stream, is_stream

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from ragstone.requests._plain import flat_metadata
-from ragstone.requests._shape import finite_number
+from ragstone.requests._shape import finite_number, flat_metadata
 from ragstone.schema import Evidence, TraceStatus, Turn, field_names
 
 _ID_NAMES: Final = field_names("id", "output")

@@ -8,7 +8,6 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
-from ragstone.requests._boundary import find_root
 from ragstone.requests._draft import PassageDraft, RetrievalDraft
 from ragstone.requests._harvest import harvest
 from ragstone.requests._match import (
@@ -23,7 +22,7 @@ from ragstone.requests._match import (
 )
 from ragstone.requests._python_text import read_python_text
 from ragstone.requests._step import Message, Request, Step, Value
-from ragstone.requests._tree import Tree
+from ragstone.requests._tree import Tree, find_root
 
 _INDEX_PAIRS: Final = 400
 """Pairs of passage and prompt from which on prompts are indexed."""

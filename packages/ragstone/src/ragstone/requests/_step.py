@@ -2,14 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+from ragstone.errors import ConfigurationError
 from ragstone.requests._draft import PassageDraft, TraceDraft
-from ragstone.requests._plain import read_tokens
-from ragstone.requests._tools import RetrieverTools
+from ragstone.requests._shape import read_tokens
 from ragstone.schema import Turn, message_role
+
+RetrieverTools: TypeAlias = Mapping[str, str | bool | None]
+"""By tool name: the separator between the passages in its text result, None or True if the whole text is one passage, or
+False for a tool that does not retrieve, whose results are never passages."""
+
+
+def read_retriever_tools(tools: Iterable[str] | RetrieverTools) -> dict[str, str | bool | None]:
+    r"""Read the `retriever_tools` option: tool names, or a mapping from tool names to separators.
+
+    Args:
+        tools: Names of tools whose whole text result is one passage, or a mapping from each name to the separator between
+            the passages in its result (None or True: the whole text is one passage), or to False for a tool that does not
+            retrieve. A single string is one name.
+
+    Returns:
+        The separator, None or False for each tool name.
+
+    Raises:
+        ConfigurationError: If a name is not a non-empty string, or a value is not a non-empty string, True, False or None.
+
+    Examples:
+        >>> read_retriever_tools({"search_policy"})
+        {'search_policy': None}
+        >>> read_retriever_tools({"search_policy": "\n\n"})
+        {'search_policy': '\n\n'}
+        >>> read_retriever_tools({"search_policy": True, "calculator": False})
+        {'search_policy': None, 'calculator': False}
+    """
+    if isinstance(tools, str):
+        tools = (tools,)
+    named = dict(tools) if isinstance(tools, Mapping) else dict.fromkeys(tools)
+    separators = {name: None if separator is True else separator for name, separator in named.items()}
+    for name, separator in separators.items():
+        if not isinstance(name, str) or not name:
+            raise ConfigurationError(f"retriever_tools: expected tool names, got {name!r}")
+        if separator is not None and separator is not False and (not isinstance(separator, str) or not separator):
+            raise ConfigurationError(
+                f"retriever_tools: the separator of {name!r} must be a non-empty string, None or True (the whole text is one "
+                f"passage) or False (the tool does not retrieve), got {separator!r}"
+            )
+    return separators
+
 
 StepKind = Literal[
     "retrieval", "transform", "model", "tool", "chain", "agent", "embedding", "part", "infrastructure", "other"
@@ -153,3 +195,69 @@ class Request:
     root: Step | None = None
     statements: Statements = field(default_factory=Statements)
     retriever_tools: RetrieverTools = field(default_factory=dict)
+
+
+MAX_LIVE_CHARS: Final = 4_000_000
+
+
+def text_size(item: TraceDraft | Request) -> int:
+    """Return the number of characters that a finished request holds, each shared text once."""
+    if isinstance(item, Request):
+        sizes = {id(text): len(text) for step in item.steps for text in _texts(step)}
+        return sum(sizes.values()) + text_size(item.draft)
+    passages = [passage for retrieval in item.retrievals for passage in retrieval.passages]
+    texts = [item.query or "", item.response or "", *(passage.text for passage in (*passages, *(item.contexts or ())))]
+    return sum({id(text): len(text) for text in texts}.values())
+
+
+def _texts(step: Step) -> Iterator[str]:
+    for passage in step.passages or ():
+        yield passage.text
+    for message in step.prompt or ():
+        yield message.text
+    if step.reply is not None:
+        yield step.reply
+    for values in (step.inputs, step.outputs):
+        for value in values:
+            if value.text is not None:
+                yield value.text
+            for message in value.messages or ():
+                yield message.text
+            for passage in value.passages or ():
+                yield passage.text
+
+
+class PromptLimit:
+    """Keeps the texts of a running request within a limit, by giving up prompts.
+
+    The prompts of calls that asked for a tool are given up first, the oldest first, then other prompts. A prompt that was
+    given up is empty, so that no passage is found in it: contexts that depend on it are in doubt, never wrong.
+
+    Args:
+        max_chars: Characters that the steps of the request may hold.
+    """
+
+    def __init__(self, max_chars: int = MAX_LIVE_CHARS) -> None:
+        self._max_chars = max_chars
+        self._steps: list[Step] = []
+        self._chars = 0
+
+    def add(self, step: Step) -> None:
+        """Count a step that has ended."""
+        self._steps.append(step)
+        # Counted as if nothing was shared. Only a sum above the limit is worth counting exactly.
+        self._chars += sum(map(len, _texts(step)))
+        if self._chars <= self._max_chars:
+            return
+        self._chars = _shared_size(self._steps)
+        prompted = sorted((one for one in self._steps if one.prompt), key=lambda one: not one.calls_tool)
+        while self._chars > self._max_chars and prompted:
+            half = len(prompted) // 2 + 1  # each time is a count of everything
+            for one in prompted[:half]:
+                one.prompt = ()
+            del prompted[:half]
+            self._chars = _shared_size(self._steps)
+
+
+def _shared_size(steps: Iterable[Step]) -> int:
+    return sum({id(text): len(text) for step in steps for text in _texts(step)}.values())
