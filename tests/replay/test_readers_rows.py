@@ -118,7 +118,7 @@ def test_a_bad_row_is_told_and_the_rest_goes_on(read):
     traces, rejected = read(FORMATS["rows"], lines(ROW, *bad, ROW))
 
     assert 2 == len(traces)
-    assert [f"line {n}" for n in (2, 3, 4, 5)] == [r.place for r in rejected]
+    assert [f"row {n}" for n in (2, 3, 4, 5)] == [r.place for r in rejected]
     for reason, said in zip(
         ["an object", "not have a field with a known name", "differ", "passage 1"], rejected, strict=True
     ):
@@ -130,7 +130,9 @@ def test_a_row_of_a_table_with_too_many_cells_is_told(read):
     traces, rejected = read(FORMATS["rows"], b"question,answer\nWhy?,So, then\nHow?,Thus\n")
 
     assert ["How?"] == [t.query for t in traces]
-    assert [("row 1", "more cells than the first line has names")] == [(r.place, r.reason) for r in rejected]
+    assert [("row 1", "the row that ends in line 2 has more cells than the header")] == [
+        (r.place, r.reason) for r in rejected
+    ]
 
 
 def test_two_columns_with_one_name_are_an_error(read):

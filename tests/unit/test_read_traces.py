@@ -18,7 +18,7 @@ import ragstone
 from command_line import app, run_command
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.reading import InputFile
-from ragstone.reading._records import records
+from ragstone.reading._json import line_values
 from ragstone.replay import areplay_traces, plan_replay, replay_traces
 from ragstone.store import open_store
 
@@ -36,13 +36,13 @@ def test_it_reads_no_more_than_is_asked_for(tmp_path, monkeypatch):
     """The first traces come before the rest is read, and the files of several sources are one stream."""
     n_read = 0
 
-    def counted(source: InputFile, **options: object):
+    def counted(source: InputFile):
         nonlocal n_read
-        for record in records(source, **options):
+        for value in line_values(source):
             n_read += 1
-            yield record
+            yield value
 
-    monkeypatch.setattr("ragstone.reading._row_traces.records", counted)
+    monkeypatch.setattr("ragstone.reading._tables.line_values", counted)
     files = [str(write(tmp_path / "a.jsonl", 500)), str(write(tmp_path / "b.jsonl", 500, first=500))]
     traces = ragstone.read_traces(files)
 
@@ -82,10 +82,10 @@ def test_what_is_rejected_is_reported(tmp_path, caplog):
     rejected = []
 
     assert ["t0", "t1", "x"] == [t.trace_id for t in ragstone.read_traces(str(path), on_rejected=rejected.append)]
-    assert ["line 3", "line 4 item 1"] == [record.place for record in rejected]
+    assert ["row 3", "row 4"] == [record.place for record in rejected]
     with caplog.at_level(logging.WARNING, "ragstone"):
         assert 3 == len(list(ragstone.read_traces(str(path))))
-    assert "2 skipped, first line 3" in caplog.text
+    assert "2 skipped, first row 3: line 3" in caplog.text
 
 
 def test_a_damaged_file_is_reported_after_all_others(tmp_path):

@@ -28,10 +28,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
-from ragstone.reading._columns import FIELD_ALIASES
+from ragstone.reading._columns import FIELD_ALIASES, name_key
 from ragstone.reading._row_values import is_missing, to_plain
 
-_ROW_NAMES: Final = frozenset(name for known in ("query", "messages", "response") for name in FIELD_ALIASES[known])
+_ROW_KEYS: Final = frozenset(
+    name_key(name) for known in ("query", "messages", "response") for name in FIELD_ALIASES[known]
+)
 _MAX_PARTS: Final = 100
 _JOINED: Final = re.compile(r";(?=\S)")
 
@@ -197,8 +199,7 @@ LAYOUTS: Final[tuple[Layout, ...]] = (
 
 def looks_like_row(keys: Collection[Any]) -> bool:
     """Return whether an object with these keys is a row: it has the name of a question or an answer, or a known layout."""
-    names = {str(key).strip().lower() for key in keys}
-    return not _ROW_NAMES.isdisjoint(names) or find_layout(keys) is not None
+    return not _ROW_KEYS.isdisjoint(map(name_key, keys)) or find_layout(keys) is not None
 
 
 def find_layout(keys: Iterable[Any]) -> Layout | None:
@@ -271,8 +272,8 @@ def _value(place: Any, row: Any) -> Any:
     if isinstance(place, str):
         return place[1:] if place.startswith("=") else _walk(row, _steps(place))
     if isinstance(place, tuple):
-        values = (_value(each, row) for each in place)
-        return next((value for value in values if value not in (None, "", [], {})), None)
+        values = [value for each in place if (value := _value(each, row)) is not None]
+        return next((value for value in values if value not in ("", [], {})), values[0] if values else None)
     return _operation(place, row) if isinstance(place, Mapping) else place
 
 

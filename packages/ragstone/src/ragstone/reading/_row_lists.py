@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ragstone._util.plural import count
 from ragstone.errors import DataError
-from ragstone.reading._columns import FIELD_ALIASES
+from ragstone.reading._columns import FIELD_ALIASES, name_key
 from ragstone.reading._layouts import looks_like_row
 
 _FRAME_ROWS: Final = 1000
@@ -17,6 +17,8 @@ _FRAME_ROWS: Final = 1000
 MAX_DEPTH: Final = 4
 """Depth of nested objects down to which a list of rows is found."""
 RUN: Final = "TREC run"
+_QUERIES: Final = frozenset(map(name_key, FIELD_ALIASES["query"]))
+_KNOWN: Final = frozenset(name_key(name) for names in FIELD_ALIASES.values() for name in names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,7 @@ def table_of(value: object, name: str, wanted: str | None = None) -> Table:
         return Table(format="JSON row", rows=iter((value,)))
     facts = {path: Facts(len(items), _keys(items)) for path, items in lists.items()}
     path = choose_list(facts, wanted, name)
-    if path == "predictions" and facts[path].keys.isdisjoint(FIELD_ALIASES["query"]):
+    if path == "predictions" and _QUERIES.isdisjoint(map(name_key, facts[path].keys)):
         raise DataError(
             f"{name!r} has predictions of LlamaIndex without their questions, which are in another file, in its list examples, "
             "in the same order. Add the query of each example to its prediction, and evaluate the result"
@@ -85,9 +87,9 @@ def table_of(value: object, name: str, wanted: str | None = None) -> Table:
 
 def _is_one_row(value: Mapping[Any, Any], lists: Iterable[str]) -> bool:
     """Return whether an object has a question, and no list that is not a field."""
-    has_query = any(isinstance(value.get(name), str) for name in FIELD_ALIASES["query"])
-    known = {name for names in FIELD_ALIASES.values() for name in names}
-    return (has_query or "role" in _keys(value.get("messages") or ())) and known.issuperset(lists)
+    has_query = any(isinstance(inner, str | Mapping) for name, inner in value.items() if name_key(name) in _QUERIES)
+    has_query = has_query or "role" in _keys(value.get("messages") or ())
+    return has_query and all(name_key(path.rpartition(".")[2]) in _KNOWN for path in lists)
 
 
 def _columns(value: Mapping[Any, Any]) -> Table | None:

@@ -8,34 +8,30 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from ragstone._util.csv_rows import csv_rows, detect_separator
-from ragstone._util.row_limits import CsvLines
+from ragstone._util.csv_rows import detect_separator
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.reading._columns import FIELD_ALIASES
-from ragstone.reading._fields import parse_names, unix_time
+from ragstone.reading._columns import FIELD_ALIASES, name_key
+from ragstone.reading._fields import first_names, parse_names, unix_time
 from ragstone.reading._formats import RejectedRecord
 from ragstone.reading._json import clean
-from ragstone.reading._records import PARQUET, Record, records
-from ragstone.reading._rows import sample_from_row
-from ragstone.reading._source import MAX_RECORD_BYTES, InputFile
+from ragstone.reading._records import PARQUET, Record
+from ragstone.reading._report import ReadingReport
+from ragstone.reading._rows import RowReader
+from ragstone.reading._samples import laid_out
+from ragstone.reading._source import InputFile
+from ragstone.reading._tables import open_table
 from ragstone.reading._trec.beir import read_beir
 from ragstone.reading._trec.qrels import read_qrels
 from ragstone.reading._trec.run import read_trec_run
-from ragstone.reading._trec.samples import RUN_SUFFIXES, is_run, run_rows
-from ragstone.schema import Passage, Sample, Trace, trace_from_sample
+from ragstone.reading._trec.samples import RUN_SUFFIXES, is_run
+from ragstone.schema import Passage, Sample, Trace, derive_id, trace_from_sample
 
-_LISTS: Final = ("input_data", "results", "samples", "examples", "rows", "test_cases", "goldens", "data")
-"""Names under which tools keep their rows; the first two are RAGChecker's."""
 _TIMES: Final = ("started_at", "start_time", "timestamp", "created_at", "time", "date")
-_KNOWN: Final = frozenset(n for field in ("query", "response", "contexts") for n in FIELD_ALIASES[field])
-_CAMEL: Final = {
-    camel: name
-    for names in FIELD_ALIASES.values()
-    for name in names
-    if (camel := "".join(part.capitalize() if n else part for n, part in enumerate(name.split("_")))) != name
-}
+_KNOWN: Final = frozenset(
+    name_key(name) for field in ("query", "response", "contexts") for name in FIELD_ALIASES[field]
+)
 _CONVERSATION: Final = re.compile(rb'\s*+(?:\[\s*+)?\{\s*(?:"\w*id"\s*:\s*(?:"[^"]*"|\d+)\s*,\s*)?"messages"\s*:\s*\[')
 """Beginning of a row with a list of messages. Many formats have this name at other places."""
 _SPLITS: Final = ("test", "dev", "train")
@@ -53,9 +49,9 @@ class RowsFormat:
     def detect(self, head: bytes) -> str | None:
         """Detect rows by a common field name for a query, a response or passages."""
         if head.startswith(PARQUET):
-            found = {name for name in _KNOWN if name.encode() in head}
+            found = {name for name in first_names(head) if name_key(name) in _KNOWN}
         elif head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
-            found = {name for name in parse_names(head) if _CAMEL.get(name, name) in _KNOWN}
+            found = {name for name in parse_names(head) if name_key(name) in _KNOWN}
             found |= {"messages"} if _CONVERSATION.match(head.removeprefix(b"\xef\xbb\xbf")) else set()
         else:
             return _text_file(head)
@@ -79,65 +75,49 @@ class RowsFormat:
             return
         for part in source.parts():
             started_at = part.modified_at()
-            for record in _in_file(part):
-                item = record if isinstance(record, RejectedRecord) else trace_of_row(record, self.name, started_at)
-                if isinstance(item, RejectedRecord) and part is not source:
-                    item = RejectedRecord(place=f"{item.place} of {part.name}", reason=item.reason)
-                yield item
+            of_part = "" if part is source else f" of {part.name}"
+            table, report = open_table(part), ReadingReport()
+            report.has_text_cells, reader = table.has_text_cells, RowReader(report=report)
+            for position, row in laid_out(table.rows, {}, report):
+                yield trace_of_row(Record(f"row {position}{of_part}", row), self.name, started_at, reader)
 
 
-def _in_file(source: InputFile) -> Iterator[Record | RejectedRecord]:
-    head = source.head()
-    if head.startswith(PARQUET) or head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
-        return records(source, within=_LISTS)
-    return _run(source) if is_run(head) else _csv(source)
-
-
-def trace_of_row(record: Record, source: str, started_at: float) -> Trace | RejectedRecord:
+def trace_of_row(
+    record: Record, source: str, started_at: float, reader: RowReader | None = None
+) -> Trace | RejectedRecord:
     """Return the trace of one row, or the reason why it cannot be read.
 
     Args:
-        record: The row and its position.
+        record: The row and its position. A row that cannot be read is a `DataError`.
         source: The name of the format.
         started_at: Default start time in Unix seconds.
+        reader: Reader of the rows of the same file.
     """
     row = record.value
     if isinstance(row, Sample):
         return trace_from_sample(row, source=source, started_at=started_at)
-    if not isinstance(row, Mapping):
-        return RejectedRecord(
-            place=record.place, reason=f"a row must be an object with named fields, got {type(row).__name__}"
-        )
     try:
-        row = {name: value for name, value in _renamed(row).items() if value is not None}
-        sample = sample_from_row(row, position=1)
+        if isinstance(row, DataError):
+            raise row
+        row = clean(row)
+        row = {name: value for name, value in row.items() if value is not None} if isinstance(row, dict) else row
+        sample = (reader or RowReader()).read(row, 1)
     except DataError as error:
         return RejectedRecord(
             place=record.place, reason=_short(str(error).removeprefix("row 1 ").removeprefix("row 1: "))
         )
-    if not any(_names_row(row.get(name)) for name in FIELD_ALIASES["id"]):
-        sample = sample.model_copy(update={"id": _made_id(record)})
+    if sample.id == derive_id(sample):
+        sample = sample.model_copy(update={"id": _made_id(record.place, row)})
     times = (unix_time(row[name]) for name in _TIMES if name in row)
     return trace_from_sample(sample, source=source, started_at=next((t for t in times if t is not None), started_at))
-
-
-def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with keys in snake case, if these are known names (`actualOutput` becomes `actual_output`)."""
-    if _CAMEL.keys().isdisjoint(row):
-        return dict(row)
-    return {name if (known := _CAMEL.get(name, name)) in row else known: value for name, value in row.items()}
 
 
 def _short(reason: str) -> str:
     return reason if len(reason) <= _MAX_REASON else f"{reason[:_MAX_REASON]}…"
 
 
-def _names_row(value: Any) -> bool:
-    return value is not None and value != ""
-
-
-def _made_id(record: Record) -> str:
-    body = json.dumps([record.place, record.value], sort_keys=True, ensure_ascii=False)
+def _made_id(place: str, row: object) -> str:
+    body = json.dumps([place, row], sort_keys=True, ensure_ascii=False)
     return f"row-{hashlib.sha256(body.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
 
 
@@ -153,35 +133,8 @@ def _text_file(head: bytes) -> str | None:
         names = {name.strip() for name in next(csv.reader([first.rstrip("\r")], delimiter=detect_separator(first)), [])}
     except csv.Error:
         return None
-    found = {name for name in names if _CAMEL.get(name, name) in _KNOWN}
+    found = {name for name in names if name_key(name) in _KNOWN}
     return f"a table with {_listed(found)}" if found else None
-
-
-def _csv(source: InputFile) -> Iterator[Record | RejectedRecord]:
-    # One cell may hold all passages of a row; the csv module's own limit is 128 KiB.
-    csv.field_size_limit(MAX_RECORD_BYTES)
-    with source.open() as stream:
-        lines = CsvLines(stream, source.name)
-        number = 0
-        try:
-            for number, row in enumerate(csv_rows(lines, source.name), start=1):
-                lines.next_row()
-                unnamed: Any = row.pop(None, ())  # a list, of all that are too many
-                if any(unnamed):
-                    # A truncated response would be scored as if it were complete.
-                    yield RejectedRecord(place=f"row {number}", reason="more cells than the first line has names")
-                else:
-                    yield Record(f"row {number}", clean(row))
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise DataError(f"{source.name!r} cannot be read as CSV in UTF-8 from row {number + 1}: {error}") from error
-
-
-def _run(source: InputFile) -> Iterator[Record | RejectedRecord]:
-    for row in run_rows(source.path):
-        if isinstance(row, Sample):
-            yield Record(f"query {row.id}", row)
-        else:
-            yield RejectedRecord(place=source.name, reason=_short(str(row)))
 
 
 def _passages(docs: Mapping[str, float]) -> tuple[Passage, ...]:

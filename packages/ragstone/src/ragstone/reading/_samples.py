@@ -139,7 +139,7 @@ def iter_samples(
     ids, first = RowIds(), ""
     has_reference = is_judged = False
     separator = _unescaped(choice.separator) if choice is not None and choice.separator else None
-    for position, row in _laid_out(iter_rows(data, choice, report), fields or {}, report):
+    for position, row in laid_out(iter_rows(data, choice, report), fields or {}, report):
         try:
             if isinstance(row, DataError):
                 raise row
@@ -196,7 +196,7 @@ def _with_reference(sample: Sample, given: Sequence[str] | Sample, position: int
     return sample if sample.reference else sample.model_copy(update={"reference": tuple(given)})
 
 
-def _laid_out(rows: Iterable[Any], fields: Mapping[str, str], report: ReadingReport) -> Iterator[tuple[int, Any]]:
+def laid_out(rows: Iterable[Any], fields: Mapping[str, str], report: ReadingReport) -> Iterator[tuple[int, Any]]:
     """Yield the rows with their 1-based positions, those of a known layout under our field names."""
     layout: Layout | None = None
     answers: set[str] = set()
