@@ -13,7 +13,7 @@ from statistics import median
 
 import pytest
 
-from ragstone.experiments import build_report, write_report
+from ragstone.experiments import build_report
 from ragstone.schema import Captured, Passage, Sample, Score, Trace, sample_from_trace
 from ragstone.store import Completion, PlannedMetric, SqliteStore, open_store
 
@@ -146,7 +146,7 @@ def test_a_report_takes_a_few_times_as_long_as_parsing(
 
 def test_a_page_reads_the_texts_once(store: Path, tmp_path: Path) -> None:
     """A page of 20,000 questions takes at most 2.2 times as long as the view (measured: 1.7)."""
-    ratios = cpu_ratios(lambda: write_report(store, tmp_path / "r.html"), lambda: build_report(store))
+    ratios = cpu_ratios(lambda: build_report(store, tmp_path / "r.html"), lambda: build_report(store))
     print(f"\npage / view, of a store: {median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
     assert median(ratios) <= 2.2
 
@@ -155,17 +155,17 @@ def test_a_page_of_a_file_reads_it_once(outcomes: tuple[Path, list[Sample]], tmp
     """A page of a file reads only the lines of the shown answers again (measured: 1.8; it would be 2.8 if it read all twice)."""
     path, samples = outcomes
     ratios = cpu_ratios(
-        lambda: write_report(path, tmp_path / "r.html", samples=samples), lambda: build_report(path, samples=samples)
+        lambda: build_report(path, tmp_path / "r.html", samples=samples), lambda: build_report(path, samples=samples)
     )
     print(f"\npage / view, of a file: {median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
     assert median(ratios) <= 2.3
 
 
-@pytest.mark.parametrize("step", ["build_report(path)", "write_report(path, target)"])
+@pytest.mark.parametrize("step", ["build_report(path)", "build_report(path, target)"])
 def test_memory(store: Path, tmp_path: Path, step: str) -> None:
     """A process that reports 100,000 outcomes stays below 200 MB (measured: 130 and 165)."""
     code = (
-        "import pathlib, re, sys; from ragstone.experiments import build_report, write_report; "
+        "import pathlib, re, sys; from ragstone.experiments import build_report, build_report; "
         f"path, target = sys.argv[1:]; {step}; "
         # Unlike ru_maxrss, not at least the memory of the process that started this one.
         "print(int(re.search('VmHWM: *([0-9]+)', pathlib.Path('/proc/self/status').read_text().replace(chr(9), ' '))[1]) / 1024)"

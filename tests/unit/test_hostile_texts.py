@@ -18,7 +18,7 @@ import pytest
 
 import ragstone
 from ragstone._util.normal_form import normalize
-from ragstone.experiments import write_report
+from ragstone.experiments import build_report
 from ragstone.metrics import rouge_l
 from ragstone.monitor import Monitor
 from ragstone.requests._match import canonical
@@ -45,7 +45,7 @@ assert not [each for each in result.outcomes if getattr(each, "kind", None) == "
 
 REPORT = """
 import ragstone
-from ragstone.experiments import build_report, write_report
+from ragstone.experiments import build_report, build_report
 from ragstone.views import ReportText
 for text in texts(15_000):
     row = {"question": text, "contexts": [{"id": text[:200], "text": text}], "answer": text, "ground_truth": text, "tag": text}
@@ -54,7 +54,7 @@ for text in texts(15_000):
         ReportText(build_report(result), ascii_only=ascii_only).lines()
     str(result.worst())
     for name in ("report.html", "report.md"):
-        write_report(result, name)
+        build_report(result, name)
 """
 
 CAPTURE = """
@@ -202,7 +202,7 @@ except JudgeReplyError:
 def test_a_long_passage_that_starts_with_blanks_is_reported(tmp_path: Path) -> None:
     """The HTML report shows a long passage whose first 5,000 characters are blanks."""
     row = {"question": "Why?", "contexts": [" " * 5000 + "It is."], "answer": "No.", "ground_truth": "It is."}
-    write_report(ragstone.evaluate([row], judge="lexical", metrics=["exact_match"]), tmp_path / "report.html")
+    build_report(ragstone.evaluate([row], judge="lexical", metrics=["exact_match"]), tmp_path / "report.html")
     assert "It is." in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ragstone import compare
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import Experiment, TimeRange, build_report
+from ragstone.experiments import Experiment, TimeRange
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Captured, Failure, Passage, Sample, Score, Trace, Usage
@@ -290,7 +290,7 @@ def test_two_periods_have_no_common_questions(tmp_path: Path) -> None:
     """Means, intervals and shares are compared, and the report says that questions are not."""
     path = stored(tmp_path / "r.db", [(n % 4, 0.9 if n % 4 > 1 else 0.1) for n in range(60)])
     early, late = TimeRange(path, until=2 * 86400.0), TimeRange(path, since=2 * 86400.0)
-    view = build_report(late, name="late", others={"early": early}, baseline="early")
+    view = compare({"early": early, "late": late}, baseline="early").report()
     changes = view.changes
     assert changes is not None
     assert (False, (), (), ()) == (changes.paired, changes.gained_ids, changes.lost_ids, changes.flow)
@@ -324,7 +324,7 @@ def test_a_file_without_texts_has_other_signals(tmp_path: Path) -> None:
 def test_the_page_of_two_periods_has_a_whole_headline_and_shows_a_metric_with_scores() -> None:
     """The name of a period ends with points, and answers of traffic may lack the scores that need a reference."""
     before, after = experiment([(None, 0.9)] * 20), experiment([(None, 0.1)] * 20)
-    view = build_report(after, name="now@-7d..", others={"then@..-7d": before})
+    view = compare({"then@..-7d": before, "now@-7d..": after}).report()
     first = "now@-7d.. is significantly worse than then@..-7d on Contextual coherence."
     assert view.verdict[0].text.startswith(f"{first} Contextual coherence changed by -80 points")
     assert f"<h1>{first}</h1>" in verdict_section(view)

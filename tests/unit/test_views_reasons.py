@@ -10,7 +10,7 @@ import pytest
 from command_line import run_command
 from fake_servers import FakeJudgeServer
 from ragstone.errors import ConfigurationError, JudgeError
-from ragstone.experiments import Experiment, build_report, evaluate, write_report
+from ragstone.experiments import Experiment, build_report, evaluate
 from ragstone.judges import LexicalJudge, Prompt
 from ragstone.testing import FakeJudge
 
@@ -50,7 +50,7 @@ def test_the_shown_answers_have_reasons_and_no_score_changes(tmp_path: Path) -> 
     values = {(answer.id, s.metric): s.value for answer in plain.worst for s in answer.scores}
     assert values == {(answer.id, s.metric): s.value for answer in view.worst for s in answer.scores}
     assert () == tuple(n for n in view.notices if "reason" in n.text.lower())
-    write_report(
+    build_report(
         tmp_path / "o.jsonl", tmp_path / "r.html", samples=result.samples, reasons=2, judge=FakeJudge(text="No fare.")
     )
     assert 2 == (tmp_path / "r.html").read_text(encoding="utf-8").count("No fare.")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.experiments import build_report, write_report
+from ragstone.experiments import build_report
 from ragstone.schema import Captured, Passage, Score, Trace
 from ragstone.stats import hajek_mean, mean_interval
 from ragstone.store import PlannedMetric, SqliteStore
@@ -120,8 +120,8 @@ def test_all_renderers_show_the_same_points(tmp_path: Path, width: int, ascii_on
     points = view.trend.rows[0].points
     lines = [line.plain for line in ReportText(view, width=width, ascii_only=ascii_only).lines()]
     assert max(map(len, lines)) <= width
-    write_report(path, tmp_path / "r.html")
-    write_report(path, tmp_path / "r.md")
+    build_report(path, tmp_path / "r.html")
+    build_report(path, tmp_path / "r.md")
     page, summary = ((tmp_path / name).read_text(encoding="utf-8") for name in ("r.html", "r.md"))
     terminal = " ".join(" ".join(lines).split())
     for point in (points[0], points[-1]):

@@ -14,7 +14,7 @@ from ragstone.cli._output import ledger_lines, print_json, print_lines, print_te
 from ragstone.cli._progress import show_progress
 from ragstone.demo import SAMPLE_FILES, load_questions, sample_file
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError, StoreError
-from ragstone.experiments import build_report, write_report
+from ragstone.experiments import build_report
 from ragstone.monitor import Monitor
 from ragstone.views import ReportText
 
@@ -70,7 +70,7 @@ def demo_command(
             f"the store {str(store)!r} does not contain outcomes. See the log with: ragstone --verbose demo"
         ) from None
     page = output_dir / "report.html"
-    write_report(store, page, command=f"ragstone report {store} -o {page}")
+    build_report(store, page, command=f"ragstone report {store} -o {page}")
     if json_output:
         print_json(
             {

@@ -124,7 +124,7 @@ def replay_command(
     check = None
     if thresholds and not stopped:
         cards = [metric.card for metric in resolve_metrics(names)]
-        check = check_source(store, thresholds, cards=cards, **arguments_of(context, settings, "analysis"))
+        check = check_source(store, thresholds, analysis, cards=cards)
         if junit is not None:
             check.write_junit(junit)
     if json_output:

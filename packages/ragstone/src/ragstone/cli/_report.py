@@ -22,7 +22,15 @@ from ragstone.cli._options import (
 from ragstone.cli._output import print_json, print_lines, print_reading, print_text, terminal_options
 from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import OutcomeSource, ScoreCheck, build_report, check_source, store_of, write_report
+from ragstone.experiments import (
+    OutcomeSource,
+    ScoreCheck,
+    build_report,
+    check_output,
+    check_source,
+    compare_last,
+    store_of,
+)
 from ragstone.reading import ReadingReport, read_samples
 from ragstone.schema import Sample
 from ragstone.store import describe_store, is_database_url
@@ -78,24 +86,28 @@ def report_command(
         "targets": parse_targets(target or []),
         "n_worst": worst,
         "by": by or (),
-        "others": systems.others,
-        "baseline": systems.baseline,
+        "compared": None,
         "reasons": settings.scoring.reasons,
         "judge": Models(settings).build_judge() if settings.scoring.reasons else None,
-        "baseline_samples": read_texts(files.get(systems.baseline), rows, field) if systems.others else (),
-        **arguments_of(context, settings, "analysis", omit=("undecided",)),
+        "analysis": settings.analysis,
     }
     thresholds = parse_thresholds(fail_under, settings.analysis, junit=junit)
+    if output is not None:
+        check_output(output)
+    if systems.others and systems.name is not None and systems.baseline is not None:
+        known = {systems.name: samples, systems.baseline: read_texts(files.get(systems.baseline), rows, field)}
+        compared = {**systems.others, systems.name: systems.reported}
+        options["compared"] = compare_last(compared, systems.baseline, settings.analysis, known)
     check = None
     if thresholds:
-        check = check_source(systems.reported, thresholds, samples=samples, **analysis)
+        check = check_source(systems.reported, thresholds, settings.analysis, samples=samples)
     if check is not None and junit is not None:
         check.write_junit(junit)
     gate = {"gate": check.to_dict()} if check is not None else {}
     if output is not None:
         stated = {name: value for name, value in settings.analysis.stated.items() if name in analysis}
         command = _command(sources, baseline, all_data, target or [], worst, stated)
-        view = write_report(
+        view = build_report(
             systems.reported, output, max_mb=settings.limits.max_page_mb, texts=texts, command=command, **options
         )
         if check is not None and output.suffix.lower() == ".md":

@@ -139,7 +139,7 @@ def _labels(store: str, analysis: Analysis) -> list[str]:
             return []
     from ragstone.experiments import build_report
 
-    labels = build_report(store, n_worst=0, cluster=analysis.cluster, confidence_level=analysis.confidence_level).labels
+    labels = build_report(store, n_worst=0, analysis=analysis).labels
     return [] if labels is None else [statement.text for statement in labels.statements]
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ragstone.experiments._clusters import cluster_notes as cluster_notes
     from ragstone.experiments._clusters import count_units as count_units
     from ragstone.experiments._compare.compare import Comparison, compare
+    from ragstone.experiments._compare.compare import compare_last as compare_last
     from ragstone.experiments._compare.names import names_of as names_of
     from ragstone.experiments._compare.regression import assert_no_regression
     from ragstone.experiments._evaluate import aevaluate, evaluate
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
     from ragstone.experiments._outcomes import read_outcomes as read_outcomes
     from ragstone.experiments._outcomes import store_of as store_of
     from ragstone.experiments._report import build_report as build_report
-    from ragstone.experiments._report import check_source as check_source
+    from ragstone.experiments._report import check_output as check_output
     from ragstone.experiments._report import explain_answer as explain_answer
     from ragstone.experiments._report import find_worst as find_worst
-    from ragstone.experiments._report import write_report as write_report
     from ragstone.experiments._score_gate import ScoreCheck as ScoreCheck
+    from ragstone.experiments._score_gate import check_source as check_source
     from ragstone.experiments._score_gate import check_thresholds as check_thresholds
     from ragstone.experiments._summary import MetricSummary as MetricSummary
     from ragstone.experiments._summary import format_table as format_table
@@ -64,7 +65,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_assert": "assert_score",
             "_cards": "card_of titles_of",
             "_clusters": "AUTO_CLUSTER Clusters choose_clusters cluster_notes count_units",
-            "_compare.compare": "Comparison compare",
+            "_compare.compare": "Comparison compare compare_last",
             "_compare.names": "names_of",
             "_compare.regression": "assert_no_regression",
             "_evaluate": "aevaluate evaluate",
@@ -74,8 +75,8 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_labels": "add_labels draw_to_label drawn_rows",
             "_levels": "check_level",
             "_outcomes": "OutcomeSource SystemOutcomes TimeRange check_same_questions read_outcomes store_of",
-            "_report": "build_report check_source explain_answer find_worst write_report",
-            "_score_gate": "ScoreCheck check_thresholds",
+            "_report": "build_report check_output explain_answer find_worst",
+            "_score_gate": "ScoreCheck check_source check_thresholds",
             "_summary": "MetricSummary format_table stored_clusters summarize summarize_store",
             "_views.follow": "FollowedReport",
             "_views.labeled": "WRONG_BELOW takes_labels",

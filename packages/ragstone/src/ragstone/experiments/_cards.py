@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import MetricCard, resolve_metrics
+from ragstone.schema import Failure, NotApplicable, Score
 
 
 def card_of(metric: str) -> MetricCard | None:
@@ -20,3 +22,18 @@ def card_of(metric: str) -> MetricCard | None:
 def titles_of(metrics: Iterable[str]) -> dict[str, str]:
     """Return the display names of the metrics that this installation knows, by metric."""
     return {name: card.title for name in metrics if (card := card_of(name)) is not None}
+
+
+def unknown_card(outcome: Score | NotApplicable | Failure) -> MetricCard:
+    """Make a card of a metric that this installation does not know."""
+    return MetricCard(
+        name=outcome.metric,
+        title=outcome.metric,
+        description="",
+        low=-math.inf,
+        high=math.inf,
+        needs=(),
+        version=outcome.metric_version,
+        source="",
+        group="",
+    )

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from ragstone.experiments._views.source import ReportSource
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score
+from ragstone.settings import Analysis
 
 
 class Evaluated(ABC):
@@ -18,8 +19,11 @@ class Evaluated(ABC):
     samples: Sequence[Sample]
     outcomes: Sequence[Score | NotApplicable | Failure]
     cards: tuple[MetricCard, ...]
-    cluster: str | None
-    confidence_level: float
+
+    @property
+    @abstractmethod
+    def analysis(self) -> Analysis:
+        """Clusters of samples, and confidence level of intervals."""
 
     @abstractmethod
     def report_source(self, name: str | None = None) -> ReportSource:

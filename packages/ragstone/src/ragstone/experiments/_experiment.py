@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from typing_extensions import override
 
@@ -15,9 +15,9 @@ from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, MissingExtraError
 from ragstone.experiments._app.repeats import repeat_deviations
 from ragstone.experiments._app.summary import summarize_app
-from ragstone.experiments._clusters import AUTO_CLUSTER, cluster_keys, cluster_notes, read_fields
+from ragstone.experiments._clusters import AUTO_CLUSTER, NO_CLUSTER, cluster_keys, cluster_notes, read_fields
 from ragstone.experiments._evaluated import Evaluated
-from ragstone.experiments._levels import CONFIDENCE_LEVEL
+from ragstone.experiments._levels import CONFIDENCE_LEVEL, check_level
 from ragstone.experiments._spill import OutcomesOnDisk, QueriesById, SamplesById, SamplesOnDisk
 from ragstone.experiments._summary import MetricSummary, format_table, summarize
 from ragstone.experiments._views.source import Dependence, Rows
@@ -25,6 +25,7 @@ from ragstone.judges import BatchReport, JudgeIdentity, is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.reading import ReadingReport, RejectedRow
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, Usage
+from ragstone.settings import Analysis
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from ragstone.experiments._score_gate import ScoreCheck, Undecided
     from ragstone.views import Answers, Chart, ReportView
 
+_NAME: Final = "experiment"
+"""Name of an experiment in its report."""
 _NAMED: Final = 6
 """Number of metrics that `repr` names."""
 
@@ -179,10 +182,10 @@ class Experiment(Evaluated):
         Raises:
             ConfigurationError: If the cause does not exist, the metric was not scored, or `where` is invalid.
         """
-        from ragstone.experiments._views.build import find_worst
+        from ragstone.experiments._report import find_worst
         from ragstone.views import Answers
 
-        return Answers(find_worst(self.report_source(), n=n, cause=cause, metric=metric, where=where))
+        return Answers(find_worst(self, n=n, cause=cause, metric=metric, where=where))
 
     def report(
         self,
@@ -213,21 +216,21 @@ class Experiment(Evaluated):
             DataError: If the baseline does not have common samples.
             StoreError: If the store of the baseline cannot be read.
         """
-        from ragstone.experiments._views.build import build_report
-        from ragstone.experiments._views.write import check_output, write_report
+        from ragstone.experiments._report import build_report, check_output
 
-        source, compared = self.report_source(), None
         if path is not None:
             check_output(path)
+        compared = None
         if baseline is not None:
-            from ragstone.experiments._report import compare_with_baseline
+            from ragstone.experiments._compare.compare import compare_last
+            from ragstone.experiments._compare.names import names_of
 
-            compared = compare_with_baseline(self, source.name, baseline)
-        wanted = dict(targets or {})
-        if path is None:
-            return build_report(source, targets=wanted, n_worst=n_worst, by=by, compared=compared)
-        return write_report(
-            source, path, targets=wanted, n_worst=n_worst, by=by, max_mb=max_mb, texts=texts, compared=compared
+            # A file is named by its path.
+            other = "baseline" if isinstance(baseline, Experiment) else names_of([baseline])[0]
+            other = "baseline" if other == _NAME else other
+            compared = compare_last({other: baseline, _NAME: self}, other, self.analysis)
+        return build_report(
+            self, path, targets=targets, n_worst=n_worst, by=by, compared=compared, max_mb=max_mb, texts=texts
         )
 
     def check(
@@ -256,10 +259,13 @@ class Experiment(Evaluated):
             >>> ragstone.evaluate(rows, ["ccrs.cc"], judge="lexical").check({"ccrs.cc": 0.8}).ok
             True
         """
-        from ragstone.experiments._score_gate import check_scores
+        from ragstone.experiments._score_gate import Undecided, check_source
 
         level = self.confidence_level if confidence_level is None else confidence_level
-        return check_scores(self.report_source(), thresholds, undecided=undecided, confidence_level=level)
+        check_level(level, decides_gate=True)
+        if undecided not in get_args(Undecided):
+            raise ConfigurationError(f'undecided must be "fail" or "pass", got {undecided!r}')
+        return check_source(self, thresholds, Analysis(confidence_level=level, undecided=undecided))
 
     def plot(self, metric: str) -> Chart:
         """Return mean, interval and distribution of a metric as a chart for notebooks, with its data in `.data`.
@@ -279,19 +285,24 @@ class Experiment(Evaluated):
 
         return notebook_report(self.report())
 
+    @property
+    @override
+    def analysis(self) -> Analysis:
+        """Clusters of samples, and confidence level of intervals."""
+        return Analysis(cluster=self.cluster or NO_CLUSTER, confidence_level=self.confidence_level)
+
     @override
     def report_source(self, name: str | None = None) -> Rows:
         """Return what views of this experiment are built from."""
         fields = read_fields(self.samples, cluster_keys(self.cluster))
         rejected = f"{len(self.rejected)} invalid rows are not included in any number."
         return Rows(
-            name or "experiment",
+            name or _NAME,
             lambda: self.outcomes,
             SamplesById(self.samples) if isinstance(self.samples, SamplesOnDisk) else self.samples,
             cards={card.name: card for card in self.cards},
             dependence=lambda: Dependence(fields.inclusion_probabilities, fields.labels),
-            cluster=self.cluster,
-            confidence_level=self.confidence_level,
+            analysis=self.analysis,
             times={trace.trace_id: trace.started_at for trace in self.traces},
             notes=[rejected] if self.rejected else [],
         )

@@ -1,195 +1,116 @@
-"""Reports and single answers of any source of outcomes."""
+"""Reports, causes and single answers of any source of outcomes."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
 
+from ragstone._util.files import write_output
 from ragstone.errors import ConfigurationError
-from ragstone.experiments._clusters import AUTO_CLUSTER, NO_CLUSTER
-from ragstone.experiments._compare.compare import compare
-from ragstone.experiments._compare.names import names_of
-from ragstone.experiments._evaluated import Evaluated
-from ragstone.experiments._levels import CONFIDENCE_LEVEL
+from ragstone.experiments._cards import card_of, unknown_card
 from ragstone.experiments._outcomes import OutcomeSource
-from ragstone.experiments._score_gate import ScoreCheck, Undecided, check_scores
-from ragstone.experiments._views import build, write
+from ragstone.experiments._views.answers import build_answer
 from ragstone.experiments._views.changes import Compared
 from ragstone.experiments._views.open import open_source
+from ragstone.experiments._views.reading import Reading
 from ragstone.experiments._views.reasons import AskReasons
+from ragstone.experiments._views.slices import SliceLabels
+from ragstone.experiments._views.where import parse_where
 from ragstone.judges import Judge
-from ragstone.metrics import MetricCard
+from ragstone.metrics import full_name
 from ragstone.schema import Sample
-from ragstone.views import AnswerView, ReportView
+from ragstone.scoring import CAUSES, Signals, note_outcome, note_sample
+from ragstone.settings import Analysis
+from ragstone.views import AnswerView, CauseRow, HtmlReport, MarkdownReport, ReportView
+
+_FORMATS: Final = (".html", ".htm", ".md")
 
 
 def build_report(
     source: OutcomeSource,
+    path: str | os.PathLike[str] | None = None,
     *,
     name: str | None = None,
     samples: Iterable[Sample] = (),
     targets: Mapping[str, float] | None = None,
     n_worst: int = 5,
     by: Sequence[str] = (),
-    others: Mapping[str, OutcomeSource] | None = None,
-    baseline: str | None = None,
-    baseline_samples: Iterable[Sample] = (),
-    reasons: int = 0,
-    judge: Judge | None = None,
-    cluster: str = AUTO_CLUSTER,
-    confidence_level: float = CONFIDENCE_LEVEL,
-) -> ReportView:
-    """Build the report of one system: a verdict, each metric with its interval, causes, and the worst answers.
-
-    Raises:
-        ConfigurationError: If the file does not exist, no sample has a label of `by` or `cluster`, or a target is not a value of a scored metric.
-        DataError: If the source does not contain outcomes.
-        StoreError: If a store cannot be read.
-    """
-    rows = tuple(samples)
-    return build.build_report(
-        open_source(source, name=name, samples=rows, cluster=cluster, confidence_level=confidence_level),
-        targets=dict(targets or {}),
-        n_worst=n_worst,
-        by=by,
-        compared=_compared(
-            source,
-            name,
-            others,
-            baseline=baseline,
-            samples=rows,
-            baseline_samples=tuple(baseline_samples),
-            cluster=cluster,
-            confidence_level=confidence_level,
-        ),
-        reasons=None if judge is None or not reasons else AskReasons(reasons, judge),
-    )
-
-
-def write_report(
-    source: OutcomeSource,
-    path: str | os.PathLike[str],
-    *,
-    samples: Iterable[Sample] = (),
-    targets: Mapping[str, float] | None = None,
-    n_worst: int = 5,
-    by: Sequence[str] = (),
+    compared: Compared | None = None,
     max_mb: float = 1.5,
     texts: bool = True,
     command: str | None = None,
-    name: str | None = None,
-    others: Mapping[str, OutcomeSource] | None = None,
-    baseline: str | None = None,
-    baseline_samples: Iterable[Sample] = (),
     reasons: int = 0,
     judge: Judge | None = None,
-    cluster: str = AUTO_CLUSTER,
-    confidence_level: float = CONFIDENCE_LEVEL,
+    analysis: Analysis | None = None,
 ) -> ReportView:
-    """Write the report of any source to a file: a page (`.html`) or a summary (`.md`). See `Experiment.report`.
+    """Build the report of one system: a verdict, each metric with its interval, causes, and the worst answers.
 
     Args:
         source: An `Experiment`, a file of outcomes, a store, or a `TimeRange` of one.
-        path: Path of the file.
+        path: File to write: a page (`.html`) or a summary (`.md`).
+        name: Name of the system. Default: the name of the source.
         samples: The samples of a file of outcomes, for texts and labels of clusters that it does not contain.
         targets: The mean that each metric should reach, by metric.
         n_worst: Maximum number of answers that are shown.
         by: Labels whose values are compared. Empty: those with 2 to 12 values of at least 20 answers each.
+        compared: What a comparison says about the system.
         max_mb: Size limit of a page, in MB.
         texts: Whether the file contains texts of questions, answers and passages.
         command: The command that made the report.
-        name: Name of the system. Default: the name of the source.
-        others: Other systems by name, to compare with. The system itself then needs a name.
-        baseline: Name of the system whose differences are shown. Default: the first of `others`.
-        baseline_samples: The samples of the baseline, if that is a file of outcomes.
         reasons: Number of the shown answers for which the judge explains its lowest score. At least as many are shown.
         judge: The judge that made the scores, for reasons. It is closed afterwards.
-        cluster: Key whose equal values make a cluster of samples, such as "session_id": intervals and tests treat whole
-            clusters as independent. "auto" uses `session_id` if at least 5% of the samples share one, "none" no clusters.
-            An experiment has its own.
-        confidence_level: Confidence level of all intervals and tests, in (0, 1). An experiment has its own.
+        analysis: Clusters and confidence level. An experiment has its own.
 
     Raises:
-        ConfigurationError: If the path, a target, `cluster` or the size limit is invalid.
+        ConfigurationError: If a file does not exist, no sample has a label of `by` or the clusters, or the path, a target
+            or the size limit is invalid.
         DataError: If the source does not contain outcomes.
         StoreError: If a store cannot be read.
+        OSError: If the file cannot be written.
     """
-    write.check_output(path)
-    rows = tuple(samples)
-    return write.write_report(
-        open_source(source, name=name, samples=rows, cluster=cluster, confidence_level=confidence_level),
-        path,
-        targets=dict(targets or {}),
-        n_worst=n_worst,
-        by=by,
-        max_mb=max_mb,
-        texts=texts,
-        command=command,
-        compared=_compared(
-            source,
-            name,
-            others,
-            baseline=baseline,
-            samples=rows,
-            baseline_samples=tuple(baseline_samples),
-            cluster=cluster,
-            confidence_level=confidence_level,
-        ),
-        reasons=None if judge is None or not reasons else AskReasons(reasons, judge),
-    )
+    file = None if path is None else check_output(path)
+    if not max_mb > 0:
+        raise ConfigurationError(f"max_mb must be above 0, got {max_mb!r}")
+    opened = open_source(source, name=name, samples=samples, analysis=analysis)
+    asked = None if judge is None or not reasons else AskReasons(reasons, judge)
+    is_page = file is not None and file.suffix.lower() != ".md"
+    reading = Reading(opened, slices=SliceLabels(by), keeps_questions=is_page)
+    reading.read()
+    view = reading.report(dict(targets or {}), n_worst if texts or is_page else 0, compared, asked)
+    if file is not None:
+        document = MarkdownReport(view).text()
+        if is_page:
+            answers, limit = reading.answers_by_importance(view), round(max_mb * 1_000_000)
+            document = HtmlReport(view, answers, max_bytes=limit, has_texts=texts, command=command).text()
+        write_output(file, document, errors="replace")
+    return view
 
 
-def _compared(
-    source: OutcomeSource,
-    name: str | None,
-    others: Mapping[str, OutcomeSource] | None,
-    *,
-    baseline: str | None = None,
-    samples: Sequence[Sample] = (),
-    baseline_samples: Sequence[Sample] = (),
-    cluster: str = AUTO_CLUSTER,
-    confidence_level: float = CONFIDENCE_LEVEL,
-) -> Compared | None:
-    """Compare a system with others, if there are any."""
-    if not others:
-        return None
-    if name is None or name in others:
-        raise ConfigurationError(f"the reported system needs a name other than {', '.join(map(repr, others))}")
-    before = baseline or next(iter(others))
-    own, level = cluster, confidence_level
-    if isinstance(source, Evaluated):
-        own, level = source.cluster or NO_CLUSTER, source.confidence_level
-    comparison = compare(
-        {**others, name: source},
-        baseline=before,
-        cluster=own,
-        confidence_level=level,
-        data={before: baseline_samples, name: samples},
-    )
-    return comparison.compared(
-        name,
-        before,
-        open_source(others[before], name=before, samples=baseline_samples, cluster=cluster, confidence_level=level),
-    )
+def check_output(path: str | os.PathLike[str]) -> Path:
+    """Check that a report can be written to a path, before it is computed."""
+    file = Path(path)
+    if file.suffix.lower() not in _FORMATS:
+        raise ConfigurationError(
+            f"a report is written to a file that ends in .html (page) or .md (summary), got {str(file)!r}"
+        )
+    if not file.absolute().parent.is_dir() or file.is_dir():
+        raise ConfigurationError(f"cannot write the report to {str(file)!r}. Give the path of a file in a directory")
+    return file
 
 
-def compare_with_baseline(result: Evaluated, name: str, baseline: OutcomeSource) -> Compared:
-    """Compare an experiment with another source of outcomes, for its report.
-
-    Args:
-        result: The experiment.
-        name: Its name.
-        baseline: What it is compared with. A file is named by its path.
+def count_causes(
+    source: OutcomeSource, *, name: str, samples: Iterable[Sample], analysis: Analysis
+) -> tuple[CauseRow, ...]:
+    """Return the causes of wrong answers with their counts and shares, the most frequent first.
 
     Raises:
-        ConfigurationError: If the file does not exist, or scores are from different judges.
-        DataError: If the systems do not share samples.
-        StoreError: If a store cannot be read.
+        DataError: If the source does not contain outcomes.
     """
-    before = "baseline" if isinstance(baseline, Evaluated) else names_of([baseline])[0]
-    compared = _compared(result, name, {"baseline" if before == name else before: baseline})
-    assert compared is not None  # noqa: S101  there is another system
-    return compared
+    reading = Reading(open_source(source, name=name, samples=samples, analysis=analysis))
+    reading.read()
+    return reading.report({}, 0).causes
 
 
 def find_worst(
@@ -217,7 +138,14 @@ def find_worst(
         DataError: If the source does not contain outcomes.
         StoreError: If a store cannot be read.
     """
-    return build.find_worst(open_source(source, samples=samples), n=n, cause=cause, metric=metric, where=where)
+    opened = open_source(source, samples=samples)
+    names = [each.name for each in CAUSES]
+    if cause is not None and cause not in names:
+        raise ConfigurationError(f"unknown cause {cause!r}. Causes: {', '.join(names)}")
+    conditions = parse_where(where) if where is not None else ()
+    reading = Reading(opened, metric=None if metric is None else full_name(metric), where=conditions)
+    reading.read()
+    return reading.worst(n, cause)
 
 
 def explain_answer(source: OutcomeSource, sample_id: str, *, samples: Iterable[Sample] = ()) -> AnswerView | None:
@@ -226,41 +154,16 @@ def explain_answer(source: OutcomeSource, sample_id: str, *, samples: Iterable[S
     Raises:
         StoreError: If a store cannot be read.
     """
-    return build.explain_answer(open_source(source, samples=samples), sample_id)
-
-
-def check_source(
-    source: OutcomeSource,
-    thresholds: Mapping[str, float],
-    *,
-    undecided: Undecided = "fail",
-    confidence_level: float = 0.95,
-    cards: Iterable[MetricCard] = (),
-    cluster: str = AUTO_CLUSTER,
-    samples: Iterable[Sample] = (),
-) -> ScoreCheck:
-    """Check if the mean of each metric of a source reaches a threshold. See `Experiment.check`.
-
-    Args:
-        source: An `Experiment`, a file of outcomes, a store, or a `TimeRange` of one.
-        thresholds: Thresholds by metric or group.
-        undecided: Whether a metric fails or passes if the data show neither.
-        confidence_level: One minus the probability of a wrong decision on one metric.
-        cards: Cards of metrics that were to be scored, also if the source does not have an outcome of them.
-        cluster: Key whose equal values make a cluster of samples, such as "session_id": intervals and tests treat whole
-            clusters as independent. "auto" uses `session_id` if at least 5% of the samples share one, "none" no clusters.
-            An experiment has its own.
-        samples: The samples of a file of outcomes, for labels of clusters that it does not contain.
-
-    Raises:
-        ConfigurationError: If the file does not exist, a threshold or an option is invalid, or a metric is not scored.
-        DataError: If the source does not contain outcomes.
-        StoreError: If a store cannot be read.
-    """
-    return check_scores(
-        open_source(source, cluster=cluster, samples=samples),
-        thresholds,
-        undecided=undecided,
-        confidence_level=confidence_level,
-        cards=cards,
-    )
+    opened = open_source(source, samples=samples)
+    record = opened.records([sample_id]).get(sample_id)
+    if record is None or (record.sample is None and not record.outcomes):
+        return None
+    signals = Signals()
+    if record.sample is not None:
+        note_sample(signals, record.sample)
+    cards = dict(opened.cards)
+    for outcome in record.outcomes:
+        if outcome.metric not in cards:
+            cards[outcome.metric] = card_of(outcome.metric) or unknown_card(outcome)
+        note_outcome(signals, outcome, cards[outcome.metric])
+    return build_answer(sample_id, record.sample, record.outcomes, signals, cards, time=record.time)

@@ -6,20 +6,21 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.errors import ConfigurationError
-from ragstone.experiments._cards import card_of, titles_of
+from ragstone.experiments._cards import card_of, titles_of, unknown_card
 from ragstone.experiments._clusters import Clusters, choose_clusters
 from ragstone.experiments._gate_files import GateCase, gate_table, write_junit
 from ragstone.experiments._levels import check_level
+from ragstone.experiments._outcomes import OutcomeSource
 from ragstone.experiments._summary import bounds_of
-from ragstone.experiments._views.reading import unknown_card
-from ragstone.experiments._views.source import ReportSource
+from ragstone.experiments._views.open import open_source
 from ragstone.metrics import MetricCard, full_name, selects
-from ragstone.schema import Failure, Score
+from ragstone.schema import Failure, Sample, Score
+from ragstone.settings import Analysis
 from ragstone.stats import estimate_mean
 
 Undecided = Literal["fail", "pass"]
@@ -193,44 +194,46 @@ def _inside(card: MetricCard) -> float:
     return card.low + 1 if math.isfinite(card.low) else 0.0
 
 
-def check_scores(
-    source: ReportSource,
+def check_source(
+    source: OutcomeSource,
     thresholds: Mapping[str, float],
+    analysis: Analysis,
     *,
-    undecided: Undecided = "fail",
-    confidence_level: float = 0.95,
     cards: Iterable[MetricCard] = (),
+    samples: Iterable[Sample] = (),
 ) -> ScoreCheck:
-    """Decide for each metric if its mean reaches a threshold.
+    """Decide for each metric of a source if its mean reaches a threshold. See `Experiment.check`.
 
     Args:
-        source: Outcomes of one system. If a sample has several outcomes of a metric, the last one counts.
+        source: An `Experiment`, a file of outcomes, a store, or a `TimeRange` of one. If a sample has several outcomes of a
+            metric, the last one counts.
         thresholds: Thresholds by metric or group: the smallest acceptable mean, or the largest if lower values are better.
-        undecided: Whether a metric passes or fails if the data show neither.
-        confidence_level: One minus the probability of a wrong decision on one metric, above 0.5 and below 1.
+        analysis: The confidence level, the clusters (an experiment has its own), and whether an undecided metric fails.
         cards: Cards of metrics that were to be scored, also if the source does not have an outcome of them.
+        samples: The samples of a file of outcomes, for labels of clusters that it does not contain.
 
     Raises:
-        ConfigurationError: If a threshold or an option is invalid, or a metric is not scored.
-        DataError: If an outcome cannot be read.
+        ConfigurationError: If the file does not exist, a threshold or the level is invalid, or a metric is not scored.
+        DataError: If the source does not contain outcomes.
+        StoreError: If a store cannot be read.
     """
-    if undecided not in get_args(Undecided):
-        raise ConfigurationError(f'undecided must be "fail" or "pass", got {undecided!r}')
+    confidence_level, undecided = analysis.confidence_level, analysis.undecided
     check_level(confidence_level, decides_gate=True)
+    opened = open_source(source, samples=samples, analysis=analysis)
     columns: dict[str, _Column] = {}
     ids: dict[str, None] = {}
-    for outcome in source.outcomes():
+    for outcome in opened.outcomes():
         ids[outcome.sample_id] = None
         column = columns.get(outcome.metric)
         if column is None:
-            card = source.cards.get(outcome.metric) or card_of(outcome.metric) or unknown_card(outcome)
+            card = opened.cards.get(outcome.metric) or card_of(outcome.metric) or unknown_card(outcome)
             column = columns[outcome.metric] = _Column(card)
         column.add(outcome)
-    for card in [*source.cards.values(), *cards]:
+    for card in [*opened.cards.values(), *cards]:
         columns.setdefault(card.name, _Column(card))
     checked = check_thresholds(thresholds, [column.card for column in columns.values()])
-    dependence = source.dependence()
-    clusters = choose_clusters(source.cluster, dependence.labels, ids)
+    dependence = opened.dependence()
+    clusters = choose_clusters(opened.analysis.cluster, dependence.labels, ids)
     gates = [
         columns[metric].gate(
             threshold,

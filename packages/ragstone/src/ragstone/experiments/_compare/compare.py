@@ -19,16 +19,17 @@ from ragstone.experiments._compare.pairs import Family, MetricComparison, Test, 
 from ragstone.experiments._compare.regression import RegressionCheck, check_regression
 from ragstone.experiments._compare.text import format_p_value, format_verdicts, means_table, pairs_table
 from ragstone.experiments._compare.unpaired import compare_unpaired
+from ragstone.experiments._evaluated import Evaluated
 from ragstone.experiments._levels import check_level
 from ragstone.experiments._outcomes import OutcomeSource
-from ragstone.experiments._views.build import build_report, count_causes
+from ragstone.experiments._report import build_report, count_causes
 from ragstone.experiments._views.changes import Compared
 from ragstone.experiments._views.open import open_source
 from ragstone.experiments._views.source import ReportSource
-from ragstone.experiments._views.write import check_output, write_report
 from ragstone.judges import BASELINE_NOTE
 from ragstone.metrics import full_name
 from ragstone.schema import Sample
+from ragstone.settings import Analysis
 from ragstone.views import CauseRow, ReportView, escape_markdown, fence_in_markdown, notebook_report
 
 
@@ -224,21 +225,31 @@ class Comparison:
             ConfigurationError: If the system, the path, a target or the size limit is invalid.
             StoreError: If a store cannot be read.
         """
-        if path is not None:
-            check_output(path)
         baseline = self.baseline or self.systems[0]
         if system is None:
             system = [name for name in self.systems if name != baseline][-1]
         samples = data or {}
-        before = self._open(baseline, samples)
-        compared = self.compared(system, baseline, before)
-        source = self._open(system, samples)
-        wanted = dict(targets or {})
-        if path is None:
-            return build_report(source, targets=wanted, n_worst=n_worst, by=by, compared=compared)
-        return write_report(
-            source, path, targets=wanted, n_worst=n_worst, by=by, max_mb=max_mb, texts=texts, compared=compared
+        before = open_source(
+            self.sources[baseline], name=baseline, samples=samples.get(baseline, ()), analysis=self._analysis
         )
+        compared = self.compared(system, baseline, before)
+        return build_report(
+            self.sources[system],
+            path,
+            name=system,
+            samples=samples.get(system, ()),
+            targets=targets,
+            n_worst=n_worst,
+            by=by,
+            compared=compared,
+            max_mb=max_mb,
+            texts=texts,
+            analysis=self._analysis,
+        )
+
+    @property
+    def _analysis(self) -> Analysis:
+        return Analysis(confidence_level=self.confidence_level)
 
     def causes(self, data: Mapping[str, Iterable[Sample]] | None = None) -> dict[str, tuple[CauseRow, ...]]:
         """Return the causes of wrong answers by system: each with its number, and its share with an interval.
@@ -251,13 +262,10 @@ class Comparison:
             StoreError: If a store cannot be read.
         """
         samples = data or {}
-        return {name: count_causes(self._open(name, samples)) for name in self.sources}
-
-    def _open(self, system: str, samples: Mapping[str, Iterable[Sample]]) -> ReportSource:
-        """Open a system for views, whose intervals have the level of this comparison."""
-        return open_source(
-            self.sources[system], name=system, samples=samples.get(system, ()), confidence_level=self.confidence_level
-        )
+        return {
+            name: count_causes(source, name=name, samples=samples.get(name, ()), analysis=self._analysis)
+            for name, source in self.sources.items()
+        }
 
     def compared(self, system: str, baseline: str, before: ReportSource) -> Compared:
         """Return what a report of `system` shows of this comparison.
@@ -494,6 +502,34 @@ def compare(
         scores=scores,
         sources=dict(zip(scores.systems, listed(systems), strict=True)),
     )
+
+
+def compare_last(
+    systems: Mapping[str, OutcomeSource],
+    baseline: str,
+    analysis: Analysis,
+    data: Mapping[str, Iterable[Sample]] | None = None,
+) -> Compared:
+    """Return what a report of the last system shows of its comparison with the others.
+
+    Args:
+        systems: The systems by name.
+        baseline: The one whose differences are shown.
+        analysis: Clusters and confidence level. If the last system is an experiment, it has its own.
+        data: The evaluated samples by system, for files of outcomes.
+    """
+    samples, (*_, name) = data or {}, systems
+    source = systems[name]
+    chosen = source.analysis if isinstance(source, Evaluated) else analysis
+    level = chosen.confidence_level
+    comparison = compare(systems, baseline=baseline, cluster=chosen.cluster, confidence_level=level, data=samples)
+    before = open_source(
+        systems[baseline],
+        name=baseline,
+        samples=samples.get(baseline, ()),
+        analysis=analysis.model_copy(update={"confidence_level": level}),
+    )
+    return comparison.compared(name, baseline, before)
 
 
 def _families(scores: AlignedScores, *, across_metrics: bool, primary: str | None) -> list[list[AlignedMetric]]:

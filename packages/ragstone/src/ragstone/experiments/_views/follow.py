@@ -9,11 +9,12 @@ from typing import Final
 
 from ragstone.errors import DataError
 from ragstone.experiments._outcomes import TimeRange
-from ragstone.experiments._views.build import explain_answer
+from ragstone.experiments._report import explain_answer
 from ragstone.experiments._views.open import StoredRequests
 from ragstone.experiments._views.reading import Reading
 from ragstone.experiments._views.slices import SliceLabels
 from ragstone.schema import Ledger
+from ragstone.settings import Analysis
 from ragstone.store import PlannedMetric, StoredLabel, StorePosition, is_database_url, open_store
 from ragstone.views import AnswerView, ReportView
 from ragstone.watch import Alarm, open_alarms
@@ -68,7 +69,7 @@ class FollowedReport:
             ledger, is_shared = store.ledger(), store.is_shared
         previous, self._mark = self._mark, None
         if not (previous and self._reading and not is_shared and previous[1:3] == mark[1:3] and previous[0] <= mark[0]):
-            self._source = StoredRequests(self._period, None)
+            self._source = StoredRequests(self._period, None, Analysis())
             self._reading = Reading(self._source, slices=SliceLabels(self._by), keeps_questions=True)
             previous = None
         assert self._source is not None  # noqa: S101
@@ -93,7 +94,7 @@ class FollowedReport:
         Raises:
             StoreError: If the store cannot be read.
         """
-        return explain_answer(StoredRequests(self._period, None), sample_id)
+        return explain_answer(self._period, sample_id)
 
     def _identity(self) -> int:
         """Return a number that changes if the file is replaced."""

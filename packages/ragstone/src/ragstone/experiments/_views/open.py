@@ -6,9 +6,8 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from ragstone.experiments._clusters import AUTO_CLUSTER
 from ragstone.experiments._evaluated import Evaluated
-from ragstone.experiments._levels import CONFIDENCE_LEVEL, check_level
+from ragstone.experiments._levels import check_level
 from ragstone.experiments._outcome_file import read_first_id
 from ragstone.experiments._outcomes import OutcomeSource, TimeRange, store_of, stored_outcomes, stream_outcomes
 from ragstone.experiments._questions import match_samples
@@ -23,6 +22,7 @@ from ragstone.experiments._views.source import (
 )
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, TraceOutline, sample_from_trace
+from ragstone.settings import Analysis
 from ragstone.store import PlannedMetric, StorePosition, describe_store, open_store
 
 AnyOutcome = Score | NotApplicable | Failure
@@ -34,8 +34,7 @@ class StoredRequests:
     Args:
         period: The requests.
         name: Name of the system. None: the name of the store.
-        cluster: Key of the clusters of requests, "auto", or "none" for independent requests.
-        confidence_level: Confidence level of intervals.
+        analysis: Clusters of requests, and confidence level of intervals.
     """
 
     after: StorePosition | None = None
@@ -43,21 +42,13 @@ class StoredRequests:
     upto: StorePosition | None = None
     """Only what was stored up to this position is read."""
 
-    def __init__(
-        self,
-        period: TimeRange,
-        name: str | None,
-        *,
-        cluster: str = AUTO_CLUSTER,
-        confidence_level: float = CONFIDENCE_LEVEL,
-    ) -> None:
+    def __init__(self, period: TimeRange, name: str | None, analysis: Analysis) -> None:
         self._period = period
         self._n_without_text = 0
         whole = period.since is None and period.until is None
         self.name = name or (describe_store(os.fspath(period.store)) if whole else period.name)
         self.cards: Mapping[str, MetricCard] = {}
-        self.cluster: str | None = cluster
-        self.confidence_level = confidence_level
+        self.analysis = analysis
         with open_store(period.store, mode="read") as opened:
             self._plan: dict[str, PlannedMetric] = {planned.name: planned for planned in opened.plan.metrics()}
 
@@ -93,7 +84,7 @@ class StoredRequests:
         return found
 
     def dependence(self) -> Dependence:
-        opened = stream_outcomes(self._period, cluster=self.cluster)
+        opened = stream_outcomes(self._period, cluster=self.analysis.cluster)
         return Dependence(opened.inclusion_probabilities, opened.labels)
 
     def human_labels(self) -> HumanLabels:
@@ -142,8 +133,7 @@ def open_source(
     *,
     name: str | None = None,
     samples: Iterable[Sample] = (),
-    cluster: str = AUTO_CLUSTER,
-    confidence_level: float = CONFIDENCE_LEVEL,
+    analysis: Analysis | None = None,
 ) -> ReportSource:
     """Open what a report is built from.
 
@@ -151,11 +141,12 @@ def open_source(
         ConfigurationError: If the file does not exist, or the confidence level is invalid.
         StoreError: If a store cannot be read.
     """
-    check_level(confidence_level)
+    analysis = analysis or Analysis()
+    check_level(analysis.confidence_level)
     store = store_of(source)
     if store is not None:
         period = source if isinstance(source, TimeRange) else TimeRange(store)
-        return StoredRequests(period, name, cluster=cluster, confidence_level=confidence_level)
+        return StoredRequests(period, name, analysis)
     if isinstance(source, Evaluated):
         return source.report_source(name)
     samples = tuple(samples)
@@ -163,12 +154,12 @@ def open_source(
         first = read_first_id(Path(source))
         if first is not None and all(sample.id != first for sample in samples):
             samples = match_samples(stream_outcomes(source).outcomes, samples)
-    opened = stream_outcomes(source, name=name, cluster=cluster, samples=samples)
+    opened = stream_outcomes(source, name=name, cluster=analysis.cluster, samples=samples)
     is_read = False
 
     def outcomes() -> Iterator[AnyOutcome]:
         nonlocal opened, is_read
-        opened, is_read = stream_outcomes(source, name=name, cluster=cluster, samples=samples), False
+        opened, is_read = stream_outcomes(source, name=name, cluster=analysis.cluster, samples=samples), False
         yield from opened.outcomes
         is_read = True
 
@@ -184,6 +175,5 @@ def open_source(
         find=find,
         cards=opened.cards,
         dependence=lambda: Dependence(opened.inclusion_probabilities, opened.labels),
-        cluster=cluster,
-        confidence_level=confidence_level,
+        analysis=analysis,
     )

@@ -16,13 +16,13 @@ from typing import Final
 
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments._cards import card_of
+from ragstone.experiments._cards import card_of, unknown_card
 from ragstone.experiments._clusters import Clusters, choose_clusters, cluster_notes
 from ragstone.experiments._summary import MetricSummary, OutcomeTally
 from ragstone.experiments._views.answers import build_answer
 from ragstone.experiments._views.changes import Compared, build_changes
 from ragstone.experiments._views.labeled import Labeled, build_labels
-from ragstone.experiments._views.reasons import ReasonsOf
+from ragstone.experiments._views.reasons import AskReasons
 from ragstone.experiments._views.slices import SliceLabels
 from ragstone.experiments._views.source import AnswerRecord, ReportSource
 from ragstone.experiments._views.trend import Timeline
@@ -156,10 +156,10 @@ class Reading:
         check_keys(self._where, keys | self._metrics.keys())
         dependence = self._source.dependence()
         self._probabilities = dependence.inclusion_probabilities
-        self._clusters = choose_clusters(self._source.cluster, dependence.labels, self._signals)
+        self._clusters = choose_clusters(self._source.analysis.cluster, dependence.labels, self._signals)
         scores = {metric: notes.by_sample() for metric, notes in self._metrics.items()}
         self._cluster_notes = cluster_notes(
-            self._source.cluster, self._clusters, dependence.labels, self._signals, scores
+            self._source.analysis.cluster, self._clusters, dependence.labels, self._signals, scores
         )
 
     def _read_samples(self) -> set[str]:
@@ -253,7 +253,7 @@ class Reading:
         targets: Mapping[str, float],
         n_worst: int,
         compared: Compared | None = None,
-        reasons: ReasonsOf | None = None,
+        reasons: AskReasons | None = None,
     ) -> ReportView:
         """Build the report."""
         causes = self.causes()
@@ -304,7 +304,7 @@ class Reading:
             scores=scores,
             probabilities=self._probabilities,
             clusters=clusters,
-            confidence_level=self._source.confidence_level,
+            confidence_level=self._source.analysis.confidence_level,
         )
         return build_labels(human, of, rows)
 
@@ -418,7 +418,7 @@ class Reading:
 
     def _share(self, ids: Sequence[str], flags: Sequence[bool], n_simultaneous: int = 1) -> Estimate | None:
         """Estimate a share of all requests. The intervals of `n_simultaneous` shares hold together (Bonferroni)."""
-        confidence_level = 1 - (1 - self._source.confidence_level) / n_simultaneous
+        confidence_level = 1 - (1 - self._source.analysis.confidence_level) / n_simultaneous
         return self._estimate([float(flag) for flag in flags], ids, 0.0, 1.0, confidence_level)
 
     def _estimate(
@@ -436,7 +436,7 @@ class Reading:
             high=high,
             probabilities=[self._probabilities.get(id_, 1.0) for id_ in ids] if self._probabilities else None,
             clusters=None if self._clusters is None else self._clusters.of(ids),
-            confidence_level=self._source.confidence_level if confidence_level is None else confidence_level,
+            confidence_level=self._source.analysis.confidence_level if confidence_level is None else confidence_level,
         )
 
     def _rows(self, targets: Mapping[str, float], compared: Compared | None) -> tuple[MetricRow, ...]:
@@ -557,7 +557,7 @@ class Reading:
             judges=tuple(judges),
             is_baseline=is_baseline(*judges),
             metric_versions={metric: tuple(sorted(notes.versions)) for metric, notes in self._metrics.items()},
-            confidence_level=self._source.confidence_level,
+            confidence_level=self._source.analysis.confidence_level,
             n_calls=self._n_calls,
             input_tokens=self._input_tokens,
             output_tokens=self._output_tokens,
@@ -592,21 +592,6 @@ def _question(description: str) -> str:
 def last_outcomes(record: AnswerRecord) -> list[Score | NotApplicable | Failure]:
     """Return the outcomes of a sample, of each metric the last one."""
     return list({outcome.metric: outcome for outcome in record.outcomes}.values())
-
-
-def unknown_card(outcome: Score | NotApplicable | Failure) -> MetricCard:
-    """Make a card of a metric that this installation does not know."""
-    return MetricCard(
-        name=outcome.metric,
-        title=outcome.metric,
-        description="",
-        low=-math.inf,
-        high=math.inf,
-        needs=(),
-        version=outcome.metric_version,
-        source="",
-        group="",
-    )
 
 
 def _axis(card: MetricCard, values: Sequence[float]) -> tuple[float, float]:

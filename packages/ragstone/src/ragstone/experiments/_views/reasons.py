@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import Final
 
 from ragstone._util.run_async import run_async
 from ragstone.errors import JudgeError
@@ -16,21 +16,6 @@ from ragstone.worker import ScoringSetup
 
 _ANY: Final = "ccrs.qr"
 """A judged metric, to check the judge with."""
-
-
-class ReasonsOf(Protocol):
-    """Adds reasons to answers that are shown."""
-
-    n: int
-    """Maximum number of answers."""
-
-    def explain(self, records: Iterable[AnswerRecord]) -> list[str]:
-        """Add a reason to the lowest judged score of each of the `n` worst answers.
-
-        Returns:
-            What limits the reasons, in sentences.
-        """
-        ...
 
 
 class AskReasons:
@@ -49,7 +34,11 @@ class AskReasons:
         ScoringSetup(_ANY, judge=judge, reasons=n)
 
     def explain(self, records: Iterable[AnswerRecord]) -> list[str]:
-        """Add reasons. See `ReasonsOf`."""
+        """Add a reason to the lowest judged score of each of the `n` worst answers.
+
+        Returns:
+            What limits the reasons, in sentences.
+        """
         return run_async(self._explain([record for record in records if record.sample is not None]))
 
     async def _explain(self, records: list[AnswerRecord]) -> list[str]:

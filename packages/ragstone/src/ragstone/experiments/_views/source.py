@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, TraceOutline
+from ragstone.settings import Analysis
 
 if TYPE_CHECKING:
     from ragstone.experiments._views.labeled import HumanLabels
@@ -67,10 +68,8 @@ class ReportSource(Protocol):
         """Return the samples with these ids, with all their outcomes."""
         ...
 
-    cluster: str | None
-    """Key of the clusters of samples, "auto", or None for independent samples. See `evaluate`."""
-    confidence_level: float
-    """Confidence level of intervals, in (0, 1)."""
+    analysis: Analysis
+    """Clusters of samples, and confidence level of intervals."""
 
     def dependence(self) -> Dependence:
         """Return sampling probabilities and labels of clusters. They are complete when the outcomes have been read."""
@@ -95,8 +94,7 @@ class Rows:
         cards: Cards of the metrics that the source describes.
         find: Returns the outcomes of some samples. None: they are searched in `outcomes`.
         dependence: Returns sampling probabilities and labels, after the outcomes were read.
-        cluster: Key of the clusters of samples, "auto" or None.
-        confidence_level: Confidence level of intervals.
+        analysis: Clusters of samples, and confidence level of intervals.
         times: Starts of requests by sample id, Unix seconds.
         notes: What limits the numbers, in sentences.
     """
@@ -110,15 +108,13 @@ class Rows:
         cards: Mapping[str, MetricCard],
         find: Callable[[Collection[str]], Iterable[AnyOutcome]] | None = None,
         dependence: Callable[[], Dependence],
-        cluster: str | None,
-        confidence_level: float,
+        analysis: Analysis,
         times: Mapping[str, float] | None = None,
         notes: Iterable[str] = (),
     ) -> None:
         self.name = name
         self.cards = cards
-        self.cluster = cluster
-        self.confidence_level = confidence_level
+        self.analysis = analysis
         self._dependence = dependence
         self._outcomes = outcomes
         self._find = find
