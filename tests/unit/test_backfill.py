@@ -134,8 +134,13 @@ def test_refusals(path, arguments, message):
 def test_share_of_the_sessions(tmp_path):
     """Whole sessions are drawn, the same in each run, and a larger share contains a smaller one."""
     path = fill(tmp_path / "a.db", 200, sessions_of=4)
-    backfill(path, "--sample", "0.3")
+    estimate = backfill(path, "--sample", "0.3", "--dry-run").stdout
+    assert "about 60 requests would be scored\n" in estimate
+    assert "\n  140 are, by estimate, of sessions outside of the share\n" in estimate
+    text = backfill(path, "--sample", "0.3").stdout
     first = {o.sample_id for o in values(path)}
+    assert f"{len(first)} requests scored" in text
+    assert f"\n  {200 - len(first)} are of sessions outside of the share" in text
     assert 20 < len(first) < 110
     assert all(len(first & {f"t{4 * s + i}" for i in range(4)}) in (0, 4) for s in range(50))
     assert "0 requests scored" in backfill(path, "--sample", "0.3").stdout

@@ -126,6 +126,10 @@ class _Command:
                 _check_alone(opened, self._request)
                 await self._score(opened, counts, n)
 
+    @property
+    def _about(self) -> str:
+        return "about " if self._request.sample < 1 else ""
+
     def _open(self, closing: ExitStack, *, dry_run: bool) -> tuple[Store, bool]:
         """Open the store, if possible to write, and return whether it can be written."""
         # Also says that it does not exist, and does not create it.
@@ -152,7 +156,7 @@ class _Command:
             n,
             self._models,
             json_output=self._json,
-            heading="\n".join([f"{n:,} requests would be scored", *_why_not(counts, self._request.sample)]),
+            heading="\n".join([f"{self._about}{n:,} requests would be scored", *_why_not(counts, counts.unscored - n)]),
             facts={"n_requests": n, **counts._asdict()},
         )
 
@@ -187,8 +191,8 @@ class _Command:
             print_json({"id": self._request.id, "requested": n, **counts._asdict()})
             return
         print_text(
-            f"{n:,} requests: the worker that owns the store scores them with its own judge, behind new requests.\n"
-            f"progress: ragstone status {quote_store(self._store)}"
+            f"{self._about}{n:,} requests: the worker that owns the store scores them with its own judge, behind new "
+            f"requests.\nprogress: ragstone status {quote_store(self._store)}"
         )
 
     async def _score(self, store: Store, counts: BackfillCounts, n: int) -> None:
@@ -206,7 +210,8 @@ class _Command:
         if self._json:
             print_json(done | counts._asdict())
         else:
-            print_text("\n".join([_line(done), *_why_not(counts, self._request.sample)]))
+            n_outside = done["n_left"] if done["state"] == "done" else 0
+            print_text("\n".join([_line(done), *_why_not(counts, n_outside, are="are")]))
         if interrupted.is_set():
             raise typer.Exit(ExitCode.INTERRUPTED)
         if done["state"] == "stopped":
@@ -237,15 +242,14 @@ def _line(progress: dict[str, Any]) -> str:
     return text
 
 
-def _why_not(counts: BackfillCounts, sample: float) -> list[str]:
+def _why_not(counts: BackfillCounts, n_outside: int, are: str = "are, by estimate,") -> list[str]:
     """Say why other requests of the time are not scored."""
-    n_not_drawn = counts.unscored - round(counts.unscored * sample)
     reasons = {
         "not possible: retention has removed their text": counts.removed,
         "not possible: not captured, because of sampling": counts.sampled_out,
         "have these scores already": counts.scored,
         "pending: the worker scores them with the metrics of its plan": counts.pending,
-        f"are of sessions outside of the share of {sample:g}": n_not_drawn,
+        f"{are} of sessions outside of the share": n_outside,
     }
     return [f"  {n:,} {reason}" for reason, n in reasons.items() if n]
 
