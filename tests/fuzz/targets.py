@@ -285,8 +285,6 @@ calls = 100
 [[sampling.rules]]
 app = "a"
 rate = 0.5
-[evaluate]
-on-bad-row = "skip"
 """
 
 

@@ -30,22 +30,17 @@ def test_doctor_names_undeclared_text_tools_with_what_to_add(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("command", [["doctor", "--judge", "lexical", "--store"], ["status"]])
 def test_tools_that_do_not_retrieve_are_left_out(command: list[str], tmp_path: Path) -> None:
-    """As options or in the configuration; other tools are still named."""
+    """Other tools are still named."""
     path = tmp_path / "ragstone.db"
     doubtful = Evidence(doubts=("text_tool:search_shelf", "text_tool:calculator"))
     with SqliteStore.open(path, mode="own") as store:
         store.traces.ingest(
             "a", 1, [Captured(trace=Trace(trace_id="1", started_at=1.0, query="Why?", evidence=doubtful))]
         )
-    config = tmp_path / "ragstone.toml"
-    config.write_text(f'[{command[0]}]\nno_retriever_tool = ["calculator"]\n')
-
-    ways = [[*command, str(path), "--no-retriever-tool", "calculator"], ["--config", str(config), *command, str(path)]]
-    for arguments in ways:
-        result = CliRunner().invoke(app, arguments)
-        assert 0 == result.exit_code
-        assert "search_shelf" in result.output
-        assert "calculator" not in result.output
+    result = CliRunner().invoke(app, [*command, str(path), "--no-retriever-tool", "calculator"])
+    assert 0 == result.exit_code
+    assert "search_shelf" in result.output
+    assert "calculator" not in result.output
 
 
 @pytest.mark.parametrize("command", [["doctor", "--judge", "lexical", "--store"], ["status"]])

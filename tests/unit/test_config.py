@@ -43,7 +43,7 @@ def test_a_file_can_say_every_argument_that_is_no_object():
 
 
 def test_a_monitor_by_a_file(tmp_path):
-    """Arguments in code count before those of the file; tables are for commands."""
+    """Arguments in code count before those of the file."""
     path = write(
         tmp_path / "r.toml",
         f"""
@@ -54,8 +54,6 @@ def test_a_monitor_by_a_file(tmp_path):
         metrics = ["ccrs.qr"]
         [limits]
         concurrency = 3
-        [replay]
-        format = "langsmith"
         """,
     )
     given = {}
@@ -98,8 +96,8 @@ def test_the_name_of_the_application_is_no_option_of_a_command(tmp_path, capsys)
     assert (0, ["ccrs.qr"]) == (code, [metric["metric"] for metric in json.loads(out)["metrics"]])
 
 
-def test_commands_take_what_they_share_and_their_own(tmp_path, capsys):
-    """Settings count for all commands and a command's table for one. The command line counts before both."""
+def test_commands_use_the_settings_of_a_file(tmp_path, capsys):
+    """The command line counts before the file."""
     rows = write(tmp_path / "rows.jsonl", json.dumps({"query": "How tall?", "response": "31 m tall.", "contexts": []}))
     config = write(
         tmp_path / "r.toml",
@@ -108,89 +106,40 @@ def test_commands_take_what_they_share_and_their_own(tmp_path, capsys):
         [scoring]
         metrics = ["ccrs.qr", "ccrs.cc"]
         sinks = ["jsonl:{tmp_path}/scores.jsonl"]
-        [evaluate]
-        set = ["limits.deadline_s=30", "judge.draws=3"]
-        budget-usd = 3
-        output = "{tmp_path}/outcomes.jsonl"
         """,
     )
     code, out, _ = run(capsys, "--config", str(config), "evaluate", str(rows), "--json")
     assert (0, ["ccrs.qr", "ccrs.cc"]) == (code, [metric["metric"] for metric in json.loads(out)["metrics"]])
     assert 2 == len((tmp_path / "scores.jsonl").read_text().splitlines())
-    assert 2 == len((tmp_path / "outcomes.jsonl").read_text().splitlines())
 
     _, out, _ = run(capsys, "--config", str(config), "evaluate", str(rows), "--json", "--metrics", "ccrs.id")
     assert ["ccrs.id"] == [metric["metric"] for metric in json.loads(out)["metrics"]]
 
 
-def test_the_table_of_a_command_counts_before_the_top_level(tmp_path, capsys):
-    """A key in both has the value of the table."""
-    rows = write(tmp_path / "rows.jsonl", json.dumps({"query": "How tall?", "response": "31 m tall.", "contexts": []}))
-    config = write(
-        tmp_path / "r.toml", 'judge = "lexical"\n[scoring]\nmetrics = ["ccrs.qr"]\n[evaluate]\nmetrics = ["ccrs.id"]\n'
-    )
-    _, out, _ = run(capsys, "--config", str(config), "evaluate", str(rows), "--json")
-    assert ["ccrs.id"] == [metric["metric"] for metric in json.loads(out)["metrics"]]
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[evaluat]", "'evaluat' is not a table of settings. Did you mean 'evaluate'?"),
-        ("[evaluate]\nformat = 'x'", "sets 'format', but the command `evaluate` does not have this option"),
-        ("[evaluate]\ndeadline_s = 5", "does not have this option. Did you mean [limits] deadline_s?"),
-        ("[judge-card]", "has 'judge-card', which is not the table of a command. Did you mean [lab.judge-card]?"),
-        ("[lab.judgecard]", "has 'lab.judgecard', which is not the table of a command. Did you mean [lab.judge-card]?"),
-        ("[store.backfil]", "has 'store.backfil', which is not the table of a command. Did you mean [store.backfill]?"),
+        ("[budgt]", "'budgt' is not a table of settings. Did you mean 'budget'?"),
+        ("[evaluate]\ndry-run = true", "'evaluate' is not a table of settings. Tables: judge, reader, "),
         ("metrics = 3", "'metrics' is not a table of settings. Did you mean [scoring] metrics?"),
-        ("[[evaluate]]\njudge = 'x'", "'evaluate' is not a table of settings. evaluate must be a table [evaluate]."),
         ("[judge]\nmax-retries = 3\nmax_retries = 4", "judge.max_retries is set twice. Remove one of them."),
-        ("[lab]\njudge = 'x'", "has 'lab.judge', which is not the table of a command. `ragstone --help` lists all."),
-        ("[store]\nverify = 1", "has 'store.verify', which is not the table of a command."),
-        ("[lab.udcg.fit]\nnonsense = 1", "sets 'nonsense', but the command `lab udcg fit` does not have this option"),
     ],
 )
-def test_a_table_of_no_command_and_an_option_of_none(tmp_path, capsys, text, words):
-    """A typo is told; it would otherwise change nothing, silently."""
+def test_a_table_that_is_not_of_settings_is_refused(tmp_path, capsys, text, words):
+    """Also by a command that does not use settings: a typo would change nothing, silently."""
     code, _, err = run(capsys, "--config", str(write(tmp_path / "r.toml", text)), "metrics")
     assert 2 == code
     assert words in err
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("[evaluate]\nconcurrency = true", "sets concurrency of `evaluate` to True, which must be a number or a text"),
-        ("[evaluate]\nsink = false", "sets sink of `evaluate` to False, which must be a number or a text"),
-        ("[evaluate]\ndry-run = 'yes'", "sets dry-run of `evaluate` to 'yes', which must be true or false"),
-        ("[lab.udcg.fit]\nreader = true", "sets reader of `lab udcg fit` to True, which must be a number or a text"),
-    ],
-)
-def test_only_a_flag_is_true_or_false(tmp_path, capsys, text, words):
-    """Typer would read true as 1, and a text as true or false."""
-    config = write(tmp_path / "r.toml", text)
-    code, _, err = run(capsys, "--config", str(config), "metrics")
-    assert (2, f"ragstone: {str(config)!r} {words}.\n") == (code, err)
-
-
-@pytest.mark.parametrize("value", [True, False])
-def test_a_flag_of_a_file_counts(tmp_path, capsys, value):
-    """With true nothing is scored."""
-    rows = write(tmp_path / "rows.jsonl", json.dumps({"query": "How tall?", "response": "31 m tall.", "contexts": []}))
-    text = f'judge = "lexical"\n[scoring]\nmetrics = "ccrs.qr"\n[evaluate]\ndry_run = {str(value).lower()}\n'
-    code, out, _ = run(capsys, "--config", str(write(tmp_path / "r.toml", text)), "evaluate", str(rows))
-    assert (0, value) == (code, "1 sample would be scored" in out)
 
 
 @pytest.mark.parametrize("value", ["0", "'many'", "2.5", "[1]"])
 def test_an_invalid_value_names_the_file_it_is_from(tmp_path, capsys, value):
     """The option is named if the command line sets it."""
     rule = "limits.concurrency must be an integer of at least 1, got"
-    for text in (f"[limits]\nconcurrency = {value}", f"[evaluate]\nconcurrency = {value}"):
-        config = write(tmp_path / "r.toml", text)
-        code, _, err = run(capsys, "--config", str(config), "evaluate", "rows.jsonl", "--judge", "lexical")
-        assert 2 == code
-        assert f"{str(config)!r}: {rule} " in err
-    config = write(tmp_path / "r.toml", "[evaluate]\nconcurrency = 3")
+    config = write(tmp_path / "r.toml", f"[limits]\nconcurrency = {value}")
+    code, _, err = run(capsys, "--config", str(config), "evaluate", "rows.jsonl", "--judge", "lexical")
+    assert 2 == code
+    assert f"{str(config)!r}: {rule} " in err
+    config = write(tmp_path / "r.toml", "[limits]\nconcurrency = 3")
     code, _, err = run(capsys, "--config", str(config), "evaluate", "rows.jsonl", "--concurrency", "0")
     assert (2, f"ragstone: --concurrency: {rule} 0.\n") == (code, err)

@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from fake_servers import FakeJudgeServer
 from ragstone import Monitor
 from ragstone.capture import Capture, redact_secrets
-from ragstone.cli._app import app
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import aevaluate, evaluate
 from ragstone.judges import (
@@ -43,7 +41,6 @@ from ragstone.settings import (
     takes_settings,
     variable_of,
 )
-from ragstone.settings._resolve import COMMANDS
 
 SECRET = "hunter2-very-secret"
 
@@ -279,13 +276,6 @@ def test_each_key_has_its_default(key: str):
     assert DEFAULTS[key] == value if key in DEFAULTS else value in (None, (), {})
     row = next(row for row in configuration.rows() if row.key == key)
     assert ("default", row.default) == (row.source, row.value)
-
-
-def test_tables_of_commands_are_not_settings():
-    """A monitor ignores the tables of the commands that exist, and no others."""
-    commands = set(typer.main.get_command(app).commands) - set(TABLES)
-    assert commands <= COMMANDS
-    assert COMMANDS - set(TABLES) <= commands
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -630,28 +620,11 @@ def test_a_plan_does_not_decide_which_endpoint_a_key_is_for():
     assert "KEY_OF_B" == configuration.judge.api_key_env
 
 
-def test_the_table_of_a_command_comes_between_the_environment_and_other_tables(tmp_path: Path):
-    """Its texts are parsed as those of options, and its errors name the file."""
-    file = _toml(tmp_path, "limits.concurrency", "3")
-    table = {"limits.concurrency": "4"}
-    variable = {"RAGSTONE_LIMITS_CONCURRENCY": "5"}
-    found = [
-        resolve({"limits.concurrency": "6"}, environment=variable, file=file, table=table),
-        resolve(environment=variable, file=file, table=table),
-        resolve(environment={}, file=file, table=table),
-    ]
-    assert [(6, "option"), (5, "environment"), (4, "file")] == [
-        (configuration.limits.concurrency, configuration.sources["limits.concurrency"]) for configuration in found
-    ]
-    with pytest.raises(ConfigurationError, match=re.escape(f"{str(file)!r}: limits.concurrency must be an integer")):
-        resolve(environment=variable, file=file, table={"limits.concurrency": "none"})
-
-
 def test_a_main_key_is_the_value_of_its_table(tmp_path: Path):
     """`judge = "URL"` is `[judge] url = "URL"`, and several URLs can be a list."""
     file = tmp_path / "ragstone.toml"
-    file.write_text("judge = ['http://a/v1', ' http://b/v1']\napp = 'bot'\n[replay]\nformat = 'x'", encoding="utf-8")
-    configuration = resolve({"reader": "lexical"}, file=file, environment={}, other_tables={"replay"})
+    file.write_text("judge = ['http://a/v1', ' http://b/v1']\napp = 'bot'", encoding="utf-8")
+    configuration = resolve({"reader": "lexical"}, file=file, environment={})
     assert ("http://a/v1,http://b/v1", "bot", "lexical") == (
         configuration.judge.url,
         configuration.app.name,

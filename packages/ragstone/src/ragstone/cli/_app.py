@@ -14,7 +14,6 @@ from typer.core import TyperCommand, TyperGroup
 
 import ragstone
 from ragstone.cli._commands import COMMANDS, GROUPS, Command, children, example_of, nearest, panel_of, purpose_of
-from ragstone.cli._config import ConfigOption, apply_config
 from ragstone.cli._declare import command_of
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._help import HELP_NAMES, add_shared_options, use_layout, wants_help
@@ -130,14 +129,6 @@ def _describe_value(error: typer.BadParameter) -> str:
     return error.message.removeprefix("Value error, ")
 
 
-def _configured(error: typer.BadParameter) -> Path | None:
-    """Return the configuration file, if it sets the invalid value."""
-    if error.ctx is None or error.param is None:
-        return None
-    source = error.ctx.get_parameter_source(error.param.name)
-    return error.ctx.find_root().params["config"] if source is not None and source.name == "DEFAULT_MAP" else None
-
-
 class _Commands(_Group):
     """All commands. Typer turns Ctrl-C into exit code 130 without a message, so they print it."""
 
@@ -151,8 +142,6 @@ class _Commands(_Group):
             return super().invoke(ctx)
         except typer.BadParameter as error:
             error.message = _describe_value(error)
-            if (path := _configured(error)) is not None:
-                error.message += f" The value is from {str(path)!r}."
             raise
         except KeyboardInterrupt:
             typer.echo("ragstone: interrupted. Stored results are kept.", err=True)
@@ -177,7 +166,6 @@ def _print_version(value: bool) -> None:  # noqa: FBT001 - typer passes it by po
 
 @app.callback()
 def _common(
-    context: typer.Context,
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
@@ -185,7 +173,11 @@ def _common(
     log_format: Annotated[
         LogFormat, typer.Option("--log-format", help="Format of log messages: text, or json for log collectors.")
     ] = "text",
-    config: ConfigOption = None,
+    config: Annotated[Path | None, typer.Option("--config", help="TOML file with settings.")] = None,
 ) -> None:
     configure_logging(logging.INFO if verbose else logging.WARNING, log_format)
-    apply_config(context, config)
+    if config is not None:
+        # A command that does not use settings does not read it.
+        from ragstone.settings import read_file
+
+        read_file(config)

@@ -102,20 +102,16 @@ def settings_of(context: typer.Context, *, plan: Mapping[str, Any] | None = None
         plan: Values of the plan of a store, by dotted key.
     """
     options: dict[str, Any] = {}
-    table: dict[str, Any] = {}
     names: dict[str, str] = {}
-    path = context.find_root().params.get("config")
-    for parameter, (value, is_from_file) in context.meta.get(_GIVEN, {}).items():
-        place = repr(str(path)) if is_from_file else f"--{parameter.replace('_', '-')}"
+    for parameter, value in context.meta.get(_GIVEN, {}).items():
+        place = f"--{parameter.replace('_', '-')}"
         if parameter == _SET:
             values: Mapping[str, Any] = _parse_set(value, context, place)
         else:
             values = {_OPTIONS[parameter].key: split_metrics(value) if parameter == "metrics" else value}
-        (table if is_from_file else options).update(values)
-        if not is_from_file:
-            names |= dict.fromkeys(values, place)
-    known = getattr(context.find_root().command, "commands", {})
-    return resolve(options, file=path, table=table, plan=plan, names=names, other_tables=[*known])
+        options |= values
+        names |= dict.fromkeys(values, place)
+    return resolve(options, file=context.find_root().params.get("config"), plan=plan, names=names)
 
 
 def _parse_set(texts: Iterable[str], context: typer.Context, place: str) -> dict[str, str]:
@@ -152,9 +148,7 @@ def _describe_unused(key: str, used: Sequence[str], command: str) -> str:
 def _collect(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
     """Keep the value of an option for `settings_of`."""
     if value is not None and value != []:
-        source = context.get_parameter_source(str(parameter.name))
-        is_from_file = source is not None and source.name == "DEFAULT_MAP"
-        context.meta.setdefault(_GIVEN, {})[parameter.name] = (value, is_from_file)
+        context.meta.setdefault(_GIVEN, {})[parameter.name] = value
     return value
 
 

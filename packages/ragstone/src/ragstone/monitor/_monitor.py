@@ -271,9 +271,6 @@ class Monitor(RequestBlocks):
             [reader]
             url = "http://localhost:11434/v1"
             model = "qwen3:8b"
-
-            [replay]
-            format = "langsmith"
             ```
         """
         keys = _KEYS | {str(role): str(role) for role in judges.ROLES if not _is_model(arguments.get(role))}

@@ -28,11 +28,6 @@ _PLAN: Final = "the plan of the store"
 _PREFIX: Final = "RAGSTONE_"
 _SENT: Final = frozenset({"api_key", "api_key_env", "headers", "extra_body"})
 """Keys that are sent to an endpoint and may contain secrets."""
-_COMMANDS: Final = (
-    "evaluate compare report metrics worker ingest view watch status traces replay labels doctor lab store demo"
-)
-COMMANDS: Final = frozenset(_COMMANDS.split())
-"""Commands, whose tables in a file are not settings."""
 _OF_KUBERNETES: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
 """Variables that Kubernetes sets for a service with the name "ragstone-judge"."""
 _OTHER_VARIABLES: Final = frozenset(
@@ -132,11 +127,9 @@ def resolve(
     options: Mapping[str, Any] | None = None,
     *,
     file: str | os.PathLike[str] | None = None,
-    table: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
     plan: Mapping[str, Any] | None = None,
     names: Mapping[str, str] | None = None,
-    other_tables: Collection[str] = COMMANDS,
     parses_text: bool = True,
 ) -> Configuration:
     """Return the settings of all sources: an option comes before the environment, the file, the plan and the default.
@@ -148,25 +141,21 @@ def resolve(
     Args:
         options: Values of options by dotted key. Texts are parsed by the type of the key.
         file: A TOML file.
-        table: Values by dotted key of its table for one command, which come before its other tables.
         environment: The environment. None uses that of the process.
         plan: Values of the plan of a store by dotted key.
         names: How the user wrote an option, by dotted key, for messages. Default: `--set`.
-        other_tables: Tables of the file that are not settings.
         parses_text: Whether texts of options are parsed.
 
     Raises:
         ConfigurationError: If a key is unknown or a value is invalid. The message names source, key, value and rule.
     """
     written = names or {}
-    content = {} if file is None else read_file(file, other_tables)
+    content = {} if file is None else read_file(file)
     name = repr(os.fspath(file or ""))
-    _warn_about_secrets(table or {}, name)
     return _merge(
         [
             _Layer("option", options or {}, lambda key: written.get(key, "--set"), parses_text),
             _from_environment(os.environ if environment is None else environment),
-            _Layer("file", table or {}, lambda _: name, parses_text=True),
             _Layer("file", content, lambda _: name),
             _Layer("plan", plan or {}, lambda _: _PLAN),
         ]
@@ -369,12 +358,11 @@ def _warn_once(name: str, text: str) -> None:
         logger.warning("ragstone: %s", text)
 
 
-def read_file(path: str | os.PathLike[str], other_tables: Collection[str] = COMMANDS) -> dict[str, Any]:
+def read_file(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a TOML file, and return its settings by dotted key. A secret in it is logged by its name.
 
     Args:
         path: The file.
-        other_tables: Tables that are not settings, and are ignored.
 
     Raises:
         ConfigurationError: If the file does not exist, is not valid TOML or has an unknown table or key.
@@ -383,16 +371,8 @@ def read_file(path: str | os.PathLike[str], other_tables: Collection[str] = COMM
     values: dict[str, Any] = {}
     for table, content in load_toml(path).items():
         if table not in TABLES:
-            if table in other_tables and isinstance(content, dict):
-                continue
             keys = [f"{each}.{name}" for each, kind in TABLES.items() for name in kind.model_fields if name == table]
-            hint = (
-                f" Did you mean [{keys[0].partition('.')[0]}] {table}?"
-                if keys
-                else f" {table} must be a table [{table}]."
-                if table in other_tables
-                else _neighbor(table, [*TABLES, *other_tables])
-            )
+            hint = f" Did you mean [{keys[0].partition('.')[0]}] {table}?" if keys else _neighbor(table, TABLES)
             raise ConfigurationError(
                 f"{source}: {table!r} is not a table of settings.{hint} Tables: {', '.join(TABLES)}."
             )
